@@ -1,0 +1,49 @@
+"""``python -m gpus plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
+
+Exit codes: 0 the stack can be planned, 2 it cannot (or the command line is wrong).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from gpus.errors import InvalidStackError
+from gpus.plan import plan_config, problems_json
+from gpus.stack_file import read_stack_file
+from gpus.tables import plan_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_INVALID = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m gpus", description="Plan GPU sharing without any cloud.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    plan = commands.add_parser("plan", help="show what every node of a stack will advertise")
+    plan.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml")
+    plan.add_argument("--json", action="store_true", help="print JSON for machines")
+    options = parser.parse_args(arguments)
+    return _plan(options.stackfile, as_json=options.json)
+
+
+def _plan(path: str, *, as_json: bool) -> int:
+    try:
+        planned = plan_config(read_stack_file(path), complete=False)
+    except InvalidStackError as error:
+        if as_json:
+            print(json.dumps(problems_json(error.problems), indent=2))
+        else:
+            print(error, file=sys.stderr)
+        return _INVALID
+    print(json.dumps(planned.as_json(), indent=2) if as_json else plan_table(planned))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Azure VM sizes with NVIDIA GPUs: which GPU, how many, and whether MIG is offered.
+
+The data is gpus/data/azure_sizes.yaml with its sources. Prices, quotas and regions are not in it: they differ per
+subscription and belong to the cloud's own answers.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from gpus.stack_file import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class AzureSize:
+    """One VM size.
+
+    Attributes:
+        name: as Azure writes it, e.g. ``Standard_NC24ads_A100_v4``.
+        vcpus: virtual CPUs.
+        memory_gib: RAM of the VM in GiB.
+        gpu_model: key of the GPU model.
+        product: what NVML answers on it; None where not known.
+        gpus: GPUs per VM, a fraction on sizes that share one card by vGPU.
+        mig: True where AKS documents MIG for it, False where not, None where the sources say nothing of AKS.
+        driver: which driver AKS would install, ``CUDA`` or ``GRID``.
+        arch: ``amd64`` or ``arm64``.
+    """
+
+    name: str
+    vcpus: int
+    memory_gib: int
+    gpu_model: str
+    product: str | None
+    gpus: Fraction
+    mig: bool | None
+    driver: str
+    arch: str
+
+
+def size(name: str) -> AzureSize | None:
+    """The size of that name, None if it is not a known GPU size."""
+    return _sizes().get(name)
+
+
+def retired(name: str) -> str | None:
+    """The date on which Azure retired the size, None if it did not."""
+    date: str | None = _data()["retired"].get(name)
+    return date
+
+
+def nearest_size(name: str) -> str:
+    """The known size whose name looks most like `name`."""
+    near = difflib.get_close_matches(name, _sizes(), n=1, cutoff=0.0)
+    return near[0]
+
+
+@lru_cache(maxsize=1)
+def _data() -> dict[str, dict[str, Any]]:
+    text = (resources.files("gpus") / "data" / "azure_sizes.yaml").read_text(encoding="utf-8")
+    data: dict[str, dict[str, Any]] = load_yaml(text)
+    return data
+
+
+@lru_cache(maxsize=1)
+def _sizes() -> Mapping[str, AzureSize]:
+    return {name: _size(name, entry) for name, entry in _data()["sizes"].items()}
+
+
+def _size(name: str, entry: Mapping[str, Any]) -> AzureSize:
+    return AzureSize(
+        name=name,
+        vcpus=entry["vcpus"],
+        memory_gib=entry["memoryGiB"],
+        gpu_model=entry["gpuModel"],
+        product=entry["product"],
+        gpus=Fraction(entry["gpus"]),
+        mig=entry["mig"] if isinstance(entry["mig"], bool) else None,
+        driver=entry["driver"],
+        arch=entry["arch"],
+    )

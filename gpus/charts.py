@@ -1,0 +1,236 @@
+"""The two Helm charts: where they come from, which values they know, and the values that the plan gives them.
+
+Helm ignores value keys that a chart doesn't know, so overrides are checked against the keys of the pinned chart version
+(gpus/data/charts). Overrides are merged last and stay visible as a value of their own; they may not undo what the plan
+derives from the pools, because the expectation would then be false.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from gpus.errors import show
+from gpus.section import Section
+from gpus.stack_file import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gpus.errors import Problems
+    from gpus.pools import DriverOwner
+
+ChartName = Literal["gpu-operator", "node-feature-discovery"]
+MigStrategy = Literal["single", "mixed"]
+
+#: The versions whose value keys are known; the first is the default.
+VERSIONS: Final[Mapping[ChartName, tuple[str, ...]]] = {
+    "gpu-operator": ("v26.7.0",),
+    "node-feature-discovery": ("0.19.0",),
+}
+_REPOSITORIES: Final[Mapping[ChartName, str]] = {
+    "gpu-operator": "https://helm.ngc.nvidia.com/nvidia",
+    "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
+}
+#: Mappings that Kubernetes defines, not the chart: any key may appear in them.
+_OPEN_MAPPINGS: Final = frozenset({"resources", "nodeSelector", "affinity", "labels", "annotations", "securityContext", "podSecurityContext", "limits", "requests", "config"})
+#: Operator values that follow from the pools -> the setting that decides them.
+_DERIVED: Final[Mapping[str, str]] = {
+    "mig.strategy": "gpu-pools:operator.migStrategy",
+    "devicePlugin.config": "gpu-pools:sharing",
+    "devicePlugin.enabled": "nothing: without the plugin nothing is advertised",
+    "gfd.enabled": "nothing: without gpu-feature-discovery MPS never starts and labels are missing",
+    "migManager.config": "gpu-pools:sharing",
+    "migManager.enabled": "partitionedBy of the pools",
+    "driver.enabled": "gpu-pools:operator.driver, or driver of the pools",
+    "toolkit.enabled": "gpu-pools:operator.driver, or driver of the pools",
+    "operator.runtimeClass": "gpu-pools:operator.driver, or driver of the pools",
+    "daemonsets.tolerations": "taints of the pools",
+    "nfd.enabled": "gpu-pools:nodeFeatureDiscovery",
+    "clusterPolicy.deployCR": "nothing: the plan needs the ClusterPolicy",
+    "gpuCluster.deployCR": "nothing: this project does not use DRA",
+}
+_NFD_DERIVED: Final[Mapping[str, str]] = {
+    "worker.tolerations": "taints of the pools",
+    "master.enableTaints": "taints of the pools",
+    "master.enable": "nothing: without the master no label reaches a node",
+    "worker.enable": "nothing: without workers no GPU is found",
+}
+
+
+@dataclass(frozen=True)
+class ChartSource:
+    """Where a chart is fetched from: exactly one of the three.
+
+    Attributes:
+        repository: URL of a Helm repository.
+        oci: an ``oci://`` reference.
+        path: a local folder or .tgz, for air-gapped sites.
+    """
+
+    repository: str | None = None
+    oci: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class ChartSettings:
+    """One chart to install.
+
+    Attributes:
+        name: the chart.
+        version: a version of which the value keys are known.
+        source: where to fetch it.
+        values: raw overrides, merged last.
+    """
+
+    name: ChartName
+    version: str
+    source: ChartSource
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OperatorSettings:
+    """The GPU operator.
+
+    Attributes:
+        chart: its chart.
+        driver: who installs driver and toolkit on pools that do not say it themselves.
+        mig_strategy: given by the user; None: derived from the pools.
+    """
+
+    chart: ChartSettings
+    driver: DriverOwner = "operator"
+    mig_strategy: MigStrategy | None = None
+
+
+@dataclass(frozen=True)
+class NfdSettings:
+    """Node Feature Discovery. ``install`` False: the cluster has one already."""
+
+    chart: ChartSettings
+    install: bool = True
+
+
+def parse_operator(value: object, path: str, problems: Problems) -> OperatorSettings:
+    """The section ``gpu-pools:operator``; absent means all defaults."""
+    section = Section({} if value is None else value, path, problems)
+    driver = section.text("driver", choices=("operator", "preinstalled"))
+    strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
+    chart = _parse_chart(section, "gpu-operator", _DERIVED)
+    section.finish()
+    return OperatorSettings(chart, driver or "operator", strategy)  # type: ignore[arg-type]
+
+
+def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
+    """The section ``gpu-pools:nodeFeatureDiscovery``; absent means: install it with defaults."""
+    section = Section({} if value is None else value, path, problems)
+    install = section.flag("install")
+    chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
+    section.finish()
+    return NfdSettings(chart, install=install is not False)
+
+
+def _parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:
+    version = section.text(
+        "version",
+        choices=VERSIONS[name],
+        remedy="Only versions whose value keys are known can be checked; another one needs a file in gpus/data/charts.",
+    )
+    version = version or VERSIONS[name][0]
+    source = _parse_source(section, name)
+    values = section.raw("values")
+    if values is None:
+        values = {}
+    if isinstance(values, dict):
+        check_values(values, name, version, section.at("values"), section.problems, derived)
+    else:
+        section.problems.add(section.at("values"), f"{show(values)} is not a mapping", allowed="chart values", remedy="Write a mapping.")
+        values = {}
+    return ChartSettings(name, version, source, values)
+
+
+def _parse_source(section: Section, name: ChartName) -> ChartSource:
+    inner = section.section("chart", what="a mapping with one of repository, oci, path")
+    if inner is None or not inner.readable:
+        return ChartSource(repository=_REPOSITORIES[name])
+    source = ChartSource(
+        repository=inner.text("repository", pattern=r"https?://\S+", allowed="the URL of a Helm repository"),
+        oci=inner.text("oci", pattern=r"oci://\S+", allowed="an oci:// reference"),
+        path=inner.text("path"),
+    )
+    inner.finish()
+    if sum(part is not None for part in (source.repository, source.oci, source.path)) != 1:
+        inner.problems.add(
+            inner.path, "names no or several sources", allowed="exactly one of repository, oci, path", remedy="Keep one."
+        )
+    return source
+
+
+def check_values(
+    values: Mapping[str, Any],
+    name: ChartName,
+    version: str,
+    path: str,
+    problems: Problems,
+    derived: Mapping[str, str] | None = None,
+) -> None:
+    """Report overrides that the chart would ignore, and those that would undo the plan."""
+    known = _known_keys(name, version)
+    for key, inside, siblings in _unknown(values, known, ""):
+        near = difflib.get_close_matches(key, siblings, n=1)
+        problems.add(
+            f"{path}.{inside}{key}",
+            f"the chart {name} {version} has no value `{inside}{key}`",
+            allowed=", ".join(siblings),
+            remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; Helm would silently ignore it.",
+        )
+    for dotted, setting in (derived or {}).items():
+        if _at(values, dotted) is not None:
+            problems.add(
+                f"{path}.{dotted}",
+                f"`{dotted}` is derived from the pools",
+                allowed="any other value of the chart",
+                remedy=f"It is decided by {setting}.",
+            )
+
+
+def merge_values(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Chart values with the overrides merged in; mappings merge, everything else is replaced (as Helm does)."""
+    merged = copy.deepcopy(dict(base))
+    for key, value in overrides.items():
+        mine = merged.get(key)
+        merged[key] = merge_values(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else copy.deepcopy(value)
+    return merged
+
+
+@lru_cache(maxsize=8)
+def _known_keys(name: ChartName, version: str) -> Mapping[str, Any]:
+    text = (resources.files("gpus") / "data" / "charts" / f"{name}-{version}.yaml").read_text(encoding="utf-8")
+    keys: dict[str, Any] = load_yaml(text)
+    return keys
+
+
+def _unknown(
+    values: Mapping[str, Any], known: Mapping[str, Any], inside: str
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """(key, dotted prefix, known siblings) of each key that the chart lacks."""
+    for key, value in values.items():
+        if key not in known:
+            yield str(key), inside, tuple(known)
+        elif isinstance(value, dict) and isinstance(known[key], dict) and known[key] and key not in _OPEN_MAPPINGS:
+            yield from _unknown(value, known[key], f"{inside}{key}.")
+
+
+def _at(values: Mapping[str, Any], dotted: str) -> object:
+    found: object = values
+    for part in dotted.split("."):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(part)
+    return found

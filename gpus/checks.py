@@ -1,0 +1,296 @@
+"""Rules that tie a pool's hardware to its sharing, and pools to each other.
+
+Each rule adds located problems (the deploy would never work) or returns warnings (it works, with a catch). The incidents
+behind them are named in docs/reference/rules.md. Nothing here decides what is rendered.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from gpus.errors import show
+from gpus.mig import most_of, place
+from gpus.pools import AksPlacement, ExistingPlacement
+from gpus.sharing import MPS_MOST_REPLICAS_OLD, Mig, Mps, TimeSlicing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpus.errors import Problems
+    from gpus.models import GpuModel
+    from gpus.pools import Hardware, Pool
+    from gpus.settings import Settings
+    from gpus.sharing import GpuLayout, Sharing
+
+#: AKS's gpuInstanceProfile for a number of compute slices.
+GPU_INSTANCE_PROFILES: Final = {1: "MIG1g", 2: "MIG2g", 3: "MIG3g", 4: "MIG4g", 7: "MIG7g"}
+#: Below this compute capability the plugin lets MPS serve only 16 clients.
+_MPS_MANY_CLIENTS: Final = (7, 5)
+#: Less memory per MPS client than this leaves little beside the CUDA context itself.
+_MPS_SMALL_SHARE_MIB: Final = 1536
+_SHARING: Final = "gpu-pools:sharing"
+
+
+def check_pool(pool: Pool, sharing: Sharing, problems: Problems) -> list[str]:
+    """Problems of one pool with its declaration; returns its warnings."""
+    if pool.hardware is None:
+        return []
+    warnings: list[str] = []
+    if isinstance(sharing, Mig):
+        warnings += _check_mig(pool, pool.hardware, sharing, problems)
+    if isinstance(sharing, Mps):
+        warnings += _check_mps(pool, pool.hardware, sharing, problems)
+    _check_partitioning(pool, pool.hardware, sharing, problems)
+    return warnings
+
+
+def check_together(settings: Settings, problems: Problems) -> None:
+    """Problems between pools."""
+    _check_driver_owners(settings, problems)
+    _check_mig_owners(settings, problems)
+    _check_mig_strategy(settings, problems)
+    _check_selectors(settings, problems)
+    if settings.cluster.platform == "magnum":
+        for pool in settings.pools:
+            if pool.name in {"default-worker", "default-master"}:
+                problems.add(
+                    f"{pool.path}.name",
+                    f'"{pool.name}" is a node group that Magnum makes itself',
+                    allowed="any other name",
+                    remedy="Rename the pool; Magnum would answer that the node group exists already.",
+                )
+
+
+def driver_of(pool: Pool, settings: Settings) -> str:
+    """Who installs the driver and the toolkit on a pool."""
+    return pool.driver or settings.operator.driver
+
+
+def mig_owner(pool: Pool) -> str:
+    """Who partitions the GPUs of a pool."""
+    return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
+
+
+def derived_mig_strategy(settings: Settings) -> str:
+    """The given strategy; else `single` while every MIG declaration in use is uniform over its node, else `mixed`."""
+    if settings.operator.mig_strategy:
+        return settings.operator.mig_strategy
+    return "single" if not any(_not_uniform(settings)) else "mixed"
+
+
+def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str) -> Iterator[str]:
+    """What autoscaling makes of this pool."""
+    if not pool.autoscaled or isinstance(pool.placement, ExistingPlacement):
+        return
+    if isinstance(sharing, Mig) and mig_strategy == "mixed":
+        yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/mig-* is judged unready (C04)"
+    shared = sharing.time_slicing if isinstance(sharing, Mig) else sharing
+    if isinstance(shared, TimeSlicing | Mps) and shared.rename_by_default:
+        yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/gpu.shared is judged unready (C04)"
+    if pool.min_nodes == 0:
+        yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
+    if isinstance(sharing, Mig) and mig_owner(pool) == "operator":
+        yield "a new node advertises whole GPUs until its MIG layout is applied: pods may start too early (C06)"
+
+
+def _check_mps(pool: Pool, hardware: Hardware, sharing: Mps, problems: Problems) -> list[str]:
+    capability = hardware.model.compute_capability
+    if capability is None:
+        return [f"the compute capability of {hardware.model.key} is unknown: whether MPS serves {sharing.replicas} clients cannot be checked before the deploy"]
+    if capability < _MPS_MANY_CLIENTS and sharing.replicas > MPS_MOST_REPLICAS_OLD:
+        problems.add(
+            f"{_SHARING}.{pool.sharing}.mps.replicas",
+            f'{sharing.replicas} is too many for pool "{pool.name}": {hardware.model.key} has compute capability {capability[0]}.{capability[1]}',
+            allowed=f"2 to {MPS_MOST_REPLICAS_OLD} below compute capability 7.5",
+            remedy=f"Use at most {MPS_MOST_REPLICAS_OLD}, or a newer GPU; the MPS daemon would not start.",
+        )
+    memory = hardware.model.memory_mib
+    if memory is not None and memory // sharing.replicas < _MPS_SMALL_SHARE_MIB:
+        return [f"each of {sharing.replicas} MPS clients gets {memory // sharing.replicas} MiB, which leaves little beside the CUDA context (D08)"]
+    return []
+
+
+def _check_mig(pool: Pool, hardware: Hardware, sharing: Mig, problems: Problems) -> list[str]:
+    model = hardware.model
+    if not model.mig_capable or not hardware.mig_offered:
+        problems.add(
+            f"{pool.path}.sharing",
+            f'"{pool.sharing}" needs MIG, which {hardware.source} ({model.key}) does not have',
+            allowed="exclusive, timeSlicing or mps on this GPU",
+            remedy="Choose another declaration, or hardware with MIG (A30, A100, H100, H200, B200, …).",
+        )
+        return []
+    _check_gpu_indexes(pool, hardware, sharing, problems)
+    if model.profiles is None:
+        return [f"the MIG geometry of {model.key} is unknown: the layout cannot be checked before the deploy"]
+    warnings: set[str] = set()
+    for number, entry in enumerate(sharing.gpus):
+        path = f"{_SHARING}.{pool.sharing}.mig." + ("layout" if entry.index is None else f"gpus[{number}].layout")
+        if _check_profiles(pool, model, entry, path, problems):
+            _check_fits(pool, model, entry, path, problems)
+            if any(not model.profiles[profile].placements_measured for profile, _ in entry.layout):
+                warnings.add(f"the MIG placements of {model.key} are inferred from GPUs of the same geometry; the node has the last word")
+    return sorted(warnings)
+
+
+def _check_gpu_indexes(pool: Pool, hardware: Hardware, sharing: Mig, problems: Problems) -> None:
+    given = sorted(index for entry in sharing.gpus for index in entry.index or ())
+    if not given:
+        return
+    path = f"{_SHARING}.{pool.sharing}.mig.gpus"
+    needed = range(hardware.gpus)
+    missing = sorted(set(needed) - set(given))
+    beyond = sorted(set(given) - set(needed))
+    if missing or beyond:
+        wrong = [f"index {_list(missing)} missing"] if missing else []
+        wrong += [f"index {_list(beyond)} beyond the last GPU"] if beyond else []
+        problems.add(
+            path,
+            f'{" and ".join(wrong)}: a node of pool "{pool.name}" has {hardware.gpus} GPU{"s" if hardware.gpus > 1 else ""}',
+            allowed=f"each index from 0 to {hardware.gpus - 1} once",
+            remedy="Give every GPU a layout; `layout: {}` leaves a GPU whole.",
+        )
+
+
+def _check_profiles(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, problems: Problems) -> bool:
+    profiles = model.profiles or {}
+    unknown = [profile for profile, _ in entry.layout if profile not in profiles]
+    for profile in unknown:
+        near = difflib.get_close_matches(profile, profiles, n=1, cutoff=0.3)
+        problems.add(
+            f"{path}.{profile}",
+            f'{model.key} (pool "{pool.name}") has no MIG profile "{profile}"',
+            allowed=", ".join(profiles),
+            remedy=f"Did you mean {near[0]}? Profile names carry the memory of the card." if near else "Choose one of those.",
+        )
+    return not unknown
+
+
+def _check_fits(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, problems: Problems) -> None:
+    layout = dict(entry.layout)
+    if place(model, layout) is not None:
+        return
+    most = ", ".join(f"{most_of(model, profile)}x {profile}" for profile in layout)
+    problems.add(
+        path,
+        f'{words(layout)} does not fit on one {model.key} (pool "{pool.name}")',
+        allowed=f"a layout for which placements exist; alone fit {most}",
+        remedy=f"Use e.g. {words(_smaller(model, layout))}.",
+    )
+
+
+def _smaller(model: GpuModel, layout: Mapping[str, int]) -> dict[str, int]:
+    """The layout with instances taken away, smallest profiles first, until it fits."""
+    left = dict(layout)
+    order = sorted(left, key=lambda profile: (model.profiles or {})[profile].size)
+    while place(model, left) is None:
+        profile = next(name for name in order if left.get(name))
+        left[profile] -= 1
+        left = {name: count for name, count in left.items() if count}
+    return left
+
+
+def words(layout: Mapping[str, int]) -> str:
+    """A layout in words, e.g. ``3g.20gb + 2x 2g.10gb``."""
+    return " + ".join(f"{count}x {profile}" if count > 1 else profile for profile, count in layout.items()) or "whole GPU"
+
+
+def _check_partitioning(pool: Pool, hardware: Hardware, sharing: Sharing, problems: Problems) -> None:
+    if mig_owner(pool) != "aks":
+        return
+    path = f"{pool.path}.partitionedBy"
+    if not isinstance(sharing, Mig):
+        problems.add(path, f'AKS has nothing to partition: "{pool.sharing}" is not MIG', allowed="operator", remedy="Remove it.")
+    elif hardware.model.mig_capable and gpu_instance_profile(hardware, sharing) is None:
+        problems.add(
+            path,
+            f'AKS cannot make the layout of "{pool.sharing}"',
+            allowed="the same full set of 1g, 2g, 3g, 4g or 7g instances on every GPU, e.g. {1g.10gb: 7} on 80 GB",
+            remedy="Use such a layout, or `partitionedBy: operator`.",
+        )
+
+
+def gpu_instance_profile(hardware: Hardware, sharing: Mig) -> str | None:
+    """AKS's profile that makes exactly this layout; None where none does."""
+    if not sharing.uniform or not hardware.model.profiles:
+        return None
+    ((name, count),) = next(iter(sharing.layouts))
+    profile = hardware.model.profiles.get(name)
+    # AKS creates the plain profiles only: the first of each slice count, as many as fit.
+    plain = profile and "+" not in name and profile.sm == min(
+        (other.sm or 0) for other in hardware.model.profiles.values() if other.compute_slices == profile.compute_slices
+    )
+    if not profile or not plain or count != profile.max_instances:
+        return None
+    first = next(other for other in hardware.model.profiles.values() if other.compute_slices == profile.compute_slices)
+    return GPU_INSTANCE_PROFILES.get(profile.compute_slices) if first.name == name else None
+
+
+def _check_driver_owners(settings: Settings, problems: Problems) -> None:
+    owners = {pool.name: driver_of(pool, settings) for pool in settings.pools}
+    if len(set(owners.values())) > 1:
+        listed = ", ".join(f"{name}: {owner}" for name, owner in owners.items())
+        problems.add(
+            "gpu-pools:pools",
+            f"pools of one cluster have different driver owners ({listed})",
+            allowed="the same owner for all: `operator` or `preinstalled`",
+            remedy="Set gpu-pools:operator.driver once: driver, toolkit and runtime class are settings of the whole cluster.",
+        )
+    for pool in settings.pools:
+        if mig_owner(pool) == "aks" and driver_of(pool, settings) == "operator":
+            problems.add(
+                f"{pool.path}.partitionedBy",
+                "AKS partitions at boot with the driver that AKS installs, but the operator is to install the driver",
+                allowed="`partitionedBy: aks` together with `driver: preinstalled`",
+                remedy="Set gpu-pools:operator.driver to preinstalled, or leave partitioning to the operator.",
+            )
+
+
+def _check_mig_owners(settings: Settings, problems: Problems) -> None:
+    owners = {pool.name: mig_owner(pool) for pool in settings.pools if isinstance(settings.sharing.get(pool.sharing), Mig)}
+    if len(set(owners.values())) > 1:
+        listed = ", ".join(f"{name}: {owner}" for name, owner in owners.items())
+        problems.add(
+            "gpu-pools:pools",
+            f"MIG pools of one cluster have different owners ({listed})",
+            allowed="`partitionedBy: operator` for all MIG pools, or `aks` for all",
+            remedy="Choose one: with AKS partitioning the operator's mig-manager must be off.",
+        )
+
+
+def _not_uniform(settings: Settings) -> Iterator[Pool]:
+    for pool in settings.pools:
+        sharing = settings.sharing.get(pool.sharing)
+        if isinstance(sharing, Mig) and not sharing.uniform:
+            yield pool
+
+
+def _check_mig_strategy(settings: Settings, problems: Problems) -> None:
+    if settings.operator.mig_strategy != "single":
+        return
+    for pool in _not_uniform(settings):
+        problems.add(
+            "gpu-pools:operator.migStrategy",
+            f'"single" does not fit pool "{pool.name}": the layout of "{pool.sharing}" is not one profile on all GPUs',
+            allowed="mixed, or leave it out",
+            remedy="Use mixed; under single the device plugin exits and the node advertises nothing.",
+        )
+
+
+def _check_selectors(settings: Settings, problems: Problems) -> None:
+    pools = [(pool, pool.placement) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)]
+    for number, (pool, placement) in enumerate(pools):
+        for other, earlier in pools[:number]:
+            mine, theirs = placement.node_selector.items(), earlier.node_selector.items()
+            if mine and theirs and (mine <= theirs or theirs <= mine):
+                problems.add(
+                    f"{pool.path}.nodeSelector",
+                    f"{show(dict(placement.node_selector))} selects nodes of pool \"{other.name}\" too",
+                    allowed="selectors of which no node matches two",
+                    remedy="Add a label that tells the two pools' nodes apart.",
+                )
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,270 @@
+"""The cluster section: which platform, and what making the cluster needs.
+
+Planning needs only the platform (and Magnum's driver, which decides how labels and taints reach nodes); `complete=True`
+demands what a deploy needs besides. Rules of the clouds that depend on more than one field of this section are here too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from gpus.section import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpus.errors import Problems
+
+Platform = Literal["aks", "magnum", "existing"]
+MagnumDriver = Literal["heat", "magnum-cluster-api", "capi-helm"]
+
+PLATFORMS: Final = ("aks", "magnum", "existing")
+#: The node label that carries the node group's name, per Magnum driver (openstack/magnum stable/2025.1 heat minion script;
+#: vexxhost/magnum-cluster-api 0.38.1; openstack/magnum-capi-helm 1.4.0).
+NODE_GROUP_LABELS: Final[Mapping[MagnumDriver, str]] = {
+    "heat": "magnum.openstack.org/nodegroup",
+    "magnum-cluster-api": "node.cluster.x-k8s.io/nodegroup",
+    "capi-helm": "capi.stackhpc.com/node-group",
+}
+
+
+@dataclass(frozen=True)
+class SystemPool:
+    """The AKS pool that runs the cluster's own pods. AKS wants at least two nodes of 4 vCPUs in production."""
+
+    vm_size: str
+    min_nodes: int
+    max_nodes: int
+    zones: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AksSettings:
+    """An AKS cluster of our own making. Texts are empty where an incomplete section left them out."""
+
+    name: str = ""
+    location: str = ""
+    resource_group: str = ""
+    kubernetes_version: str | None = None
+    tier: str = "Free"
+    system_pool: SystemPool = field(default_factory=lambda: SystemPool("", 1, 1))
+    tags: Mapping[str, str] = field(default_factory=dict)
+    protect: bool = False
+
+    @property
+    def platform(self) -> Platform:
+        """Which cloud it is."""
+        return "aks"
+
+
+@dataclass(frozen=True)
+class MagnumTemplate:
+    """A cluster template that the stack makes."""
+
+    image: str
+    external_network: str
+    flavor: str
+    master_flavor: str
+    network_driver: str | None = None
+    docker_volume_size: int | None = None
+    dns_nameserver: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MagnumSettings:
+    """A Magnum cluster. Exactly one of `template` (made here) and `template_id` (given) is set in a complete section."""
+
+    name: str = ""
+    driver: MagnumDriver | None = None
+    template: MagnumTemplate | None = None
+    template_id: str | None = None
+    keypair: str | None = None
+    masters: int = 1
+    workers: int = 1
+    worker_flavor: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    protect: bool = False
+
+    @property
+    def platform(self) -> Platform:
+        """Which cloud it is."""
+        return "magnum"
+
+
+@dataclass(frozen=True)
+class ExistingSettings:
+    """A cluster that is there already, reached through a kubeconfig file and a context of it."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    @property
+    def platform(self) -> Platform:
+        """Which cloud it is."""
+        return "existing"
+
+
+ClusterSettings = AksSettings | MagnumSettings | ExistingSettings
+
+
+def parse_cluster(value: object, path: str, problems: Problems, *, complete: bool) -> ClusterSettings | None:
+    """The cluster section; None (and problems) where the platform cannot be told."""
+    section = Section(value, path, problems, what="a mapping with `platform`")
+    platform = section.text("platform", required=section.readable, choices=PLATFORMS)
+    parsers = {"aks": _parse_aks, "magnum": _parse_magnum, "existing": _parse_existing}
+    return parsers[platform](section, complete) if platform else None
+
+
+def _parse_aks(section: Section, complete: bool) -> AksSettings:  # noqa: FBT001
+    name = section.text("name", required=complete, pattern=r"[A-Za-z0-9]([-_A-Za-z0-9]{0,61}[A-Za-z0-9])?", allowed=_AKS_NAME)
+    location = section.text("location", required=complete, pattern=r"[a-z][a-z0-9]*", allowed="an Azure region, e.g. westeurope")
+    group = section.text("resourceGroup", pattern=r"[-\w._()]{1,89}[-\w_()]", allowed="1 to 90 letters, digits, - _ . ( )")
+    version = section.text("kubernetesVersion", pattern=r"1\.\d+(\.\d+)?", allowed='a version in quotes, e.g. "1.34"')
+    tier = section.text("tier", choices=("Free", "Standard", "Premium"))
+    system_pool = _parse_system_pool(section, complete=complete)
+    tags = section.texts("tags")
+    protect = section.flag("protect")
+    section.finish()
+    return AksSettings(
+        name=name or "",
+        location=location or "",
+        resource_group=group or name or "",
+        kubernetes_version=version,
+        tier=tier or "Free",
+        system_pool=system_pool,
+        tags=tags,
+        protect=bool(protect),
+    )
+
+
+def _parse_system_pool(section: Section, *, complete: bool) -> SystemPool:
+    pool = section.section("systemPool", what="a mapping with vmSize and nodes")
+    if pool is None:
+        if complete:
+            section.problems.add(
+                section.at("systemPool"),
+                "is missing",
+                allowed="a mapping with vmSize and nodes or count",
+                remedy="Add e.g. `systemPool: {vmSize: Standard_D4s_v5, count: 2}`; AKS needs a pool for its own pods.",
+            )
+        return SystemPool("", 1, 1)
+    vm_size = pool.text("vmSize", required=True, pattern=r"Standard_\w+", allowed="an Azure VM size, e.g. Standard_D4s_v5")
+    low, high = parse_node_count(pool, smallest=1)
+    zones = pool.each("zones", lambda value, path: parse_zone(value, path, pool.problems))
+    pool.finish()
+    return SystemPool(vm_size or "", low, high if high is not None else low, zones)
+
+
+def _parse_magnum(section: Section, complete: bool) -> MagnumSettings:  # noqa: FBT001
+    name = section.text("name", required=complete, pattern=r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}", allowed=_MAGNUM_NAME)
+    driver = section.text(
+        "driver",
+        required=complete,
+        choices=tuple(NODE_GROUP_LABELS),
+        remedy="Name the driver of your cloud: it decides which labels and taints reach the nodes.",
+    )
+    template_id = section.text("templateId")
+    inner = section.section("template")
+    template = _parse_template(inner) if inner else None
+    if complete and bool(template_id) == bool(inner):
+        section.problems.add(
+            section.path,
+            "gives both `template` and `templateId`" if inner else "gives neither `template` nor `templateId`",
+            allowed="`template` to make one, or `templateId` for one that exists",
+            remedy="Keep one of them." if inner else "Add `templateId: <uuid or name>`, or a `template:`.",
+        )
+    keypair = section.text("keypair")
+    masters = section.integer("masters", minimum=1)
+    if masters is not None and masters % 2 == 0:
+        section.problems.add(
+            section.at("masters"),
+            f"{masters} is even",
+            allowed="an odd number of masters",
+            remedy="Use 1 or 3; Magnum refuses an even number because etcd could not form a majority.",
+        )
+    workers = section.integer("workers", minimum=1)
+    worker_flavor = section.text("workerFlavor")
+    labels = section.texts("labels")
+    protect = section.flag("protect")
+    section.finish()
+    return MagnumSettings(
+        name=name or "",
+        driver=driver,  # type: ignore[arg-type]
+        template=template,
+        template_id=template_id,
+        keypair=keypair,
+        masters=masters or 1,
+        workers=workers or 1,
+        worker_flavor=worker_flavor,
+        labels=labels,
+        protect=bool(protect),
+    )
+
+
+def _parse_template(section: Section) -> MagnumTemplate:
+    image = section.text("image", required=True)
+    network = section.text("externalNetwork", required=True)
+    flavor = section.text("flavor", required=True)
+    master_flavor = section.text("masterFlavor")
+    network_driver = section.text("networkDriver", choices=("calico", "cilium", "flannel"))
+    volume = section.integer("dockerVolumeSize", minimum=1)
+    dns = section.text("dnsNameserver")
+    labels = section.texts("labels")
+    section.finish()
+    return MagnumTemplate(
+        image or "", network or "", flavor or "", master_flavor or flavor or "", network_driver, volume, dns, labels
+    )
+
+
+def _parse_existing(section: Section, complete: bool) -> ExistingSettings:  # noqa: ARG001, FBT001
+    kubeconfig = section.text("kubeconfig")
+    context = section.text("context")
+    section.finish()
+    return ExistingSettings(kubeconfig, context)
+
+
+def parse_zone(value: object, path: str, problems: Problems) -> str | None:
+    """One availability zone of Azure."""
+    if value in {"1", "2", "3"}:
+        return str(value)
+    problems.add(path, f"{value!r} is not a zone", allowed='"1", "2" or "3", in quotes', remedy='Write zones: ["1", "2"].')
+    return None
+
+
+def parse_node_count(section: Section, *, smallest: int = 0, default: tuple[int, int | None] | None = None) -> tuple[int, int | None]:
+    """(min, max) from ``count: 2`` or ``nodes: {min: 0, max: 4}``; exactly one of the two, or the default."""
+    has_count, has_nodes = section.given("count"), section.given("nodes")
+    if has_count == has_nodes:
+        if has_count or default is None:
+            section.problems.add(
+                section.path,
+                "gives both `count` and `nodes`" if has_count else "gives neither `count` nor `nodes`",
+                allowed="`count: 2` for a fixed size, or `nodes: {min: 0, max: 4}` for autoscaling",
+                remedy="Keep one of them." if has_count else "Add one of them.",
+            )
+            return smallest, smallest
+        return default
+    if has_count:
+        count = section.integer("count", minimum=smallest, maximum=1000)
+        return (smallest, smallest) if count is None else (count, count)
+    return _parse_range(section, smallest)
+
+
+def _parse_range(section: Section, smallest: int) -> tuple[int, int | None]:
+    nodes = section.section("nodes", what="a mapping with min and max")
+    if nodes is None or not nodes.readable:
+        return smallest, smallest
+    low = nodes.integer("min", minimum=smallest, maximum=1000, required=True)
+    high = nodes.integer("max", minimum=max(smallest, 1), maximum=1000, required=True)
+    nodes.finish()
+    if low is not None and high is not None and low > high:
+        nodes.problems.add(
+            nodes.path, f"min {low} is greater than max {high}", allowed="min <= max", remedy="Swap or correct the two numbers."
+        )
+    return low if low is not None else smallest, high if high is not None else smallest
+
+
+_AKS_NAME: Final = "1 to 63 letters, digits, - and _, starting and ending with a letter or digit"
+_MAGNUM_NAME: Final = "1 to 242 letters, digits, _ . and -, starting with a letter"

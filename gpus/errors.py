@@ -1,0 +1,98 @@
+"""Problems of a stack file: collected, located, and raised once.
+
+A platform engineer should see everything that is wrong at once, each with the path in their own file, so that one edit is
+enough. This module only carries and prints problems; deciding what is wrong is the business of the module that knows the rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SHOWN_VALUE_LENGTH = 80
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        path: where in the stack file, e.g. ``gpu-pools:pools[1].sharing``.
+        message: what is wrong, naming the value.
+        allowed: what would be right there.
+        remedy: what to do.
+    """
+
+    path: str
+    message: str
+    allowed: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Three lines for people."""
+        return f"{self.path}: {self.message}\n    allowed: {self.allowed}\n    remedy:  {self.remedy}"
+
+
+class InvalidStackError(Exception):
+    """A stack file that cannot be planned. ``problems`` holds every reason, in file order where that is known."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        count = len(self.problems)
+        head = f"{count} problem{'' if count == 1 else 's'} in the stack file; nothing was created or changed."
+        return "\n".join([head, *(f"- {problem}" for problem in self.problems)])
+
+
+class Problems:
+    """A growing list of problems; checks add to it and go on."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+
+    def add(self, path: str, message: str, *, allowed: str, remedy: str) -> None:
+        """Remember one problem; the same one is kept only once."""
+        problem = Problem(path, message, allowed, remedy)
+        if problem not in self._found:
+            self._found.append(problem)
+
+    def __len__(self) -> int:
+        """How many problems were found so far."""
+        return len(self._found)
+
+    @property
+    def found(self) -> tuple[Problem, ...]:
+        """All problems so far, in the order in which they were met."""
+        return tuple(self._found)
+
+    def raise_if_any(self) -> None:
+        """Raise all problems at once.
+
+        Raises:
+            InvalidStackError: if there is any problem.
+        """
+        if self._found:
+            raise InvalidStackError(self._found)
+
+
+def show(value: object) -> str:
+    """A value as a message may carry it: in YAML's words, short, on one line."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, dict):
+        text = f"a mapping with {', '.join(map(str, value)) or 'no keys'}"
+    elif isinstance(value, list):
+        text = f"a list of {len(value)}"
+    else:
+        text = str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_VALUE_LENGTH else f"{text[:_SHOWN_VALUE_LENGTH]}…"

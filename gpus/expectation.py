@@ -1,0 +1,202 @@
+"""What each node of a pool must show once its sharing is really active.
+
+One expectation, three readers: the preview prints it, the policies judge it, the verifier compares it with NVML and the node
+object. Resource names and counts follow the device plugin's rules, labels those of gpu-feature-discovery 0.19
+(NVIDIA/k8s-device-plugin internal/lm). A value that no source gives is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.render import WHOLE_GPU
+from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpus.pools import Hardware
+    from gpus.render import FlagMigStrategy
+    from gpus.sharing import Sharing
+
+_SHARING_STRATEGY: Final = {"timeSlicing": "time-slicing", "mps": "mps"}
+
+
+@dataclass(frozen=True)
+class GpuExpectation:
+    """One GPU: its MIG mode and instances (profile -> count)."""
+
+    index: int
+    mig_mode: str
+    instances: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class MpsExpectation:
+    """The split that the MPS daemon must have.
+
+    Attributes:
+        replicas: clients per GPU.
+        pinned_memory_mib: memory limit per client, total/replicas; None where the card's memory is unknown.
+        active_thread_percentage: 100/replicas, rounded down as the daemon's integer division does.
+    """
+
+    replicas: int
+    pinned_memory_mib: int | None
+    active_thread_percentage: int
+
+
+@dataclass(frozen=True)
+class NvmlExpectation:
+    """What NVML must say on a node.
+
+    Attributes:
+        gpu_model: this project's key of the model.
+        products: names that nvmlDeviceGetName may answer.
+        count: GPUs on the node.
+        compute_mode: ``DEFAULT``, or ``EXCLUSIVE_PROCESS`` under MPS.
+        gpus: per GPU.
+        mps: the MPS split, None without MPS.
+    """
+
+    gpu_model: str
+    products: tuple[str, ...]
+    count: int
+    compute_mode: str
+    gpus: tuple[GpuExpectation, ...]
+    mps: MpsExpectation | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The document that the verifier reads."""
+        document: dict[str, Any] = {
+            "gpuModel": self.gpu_model,
+            "products": list(self.products),
+            "count": self.count,
+            "computeMode": self.compute_mode,
+            "gpus": [{"index": gpu.index, "migMode": gpu.mig_mode, "instances": dict(gpu.instances)} for gpu in self.gpus],
+            "mps": None,
+        }
+        if self.mps:
+            document["mps"] = {
+                "replicas": self.mps.replicas,
+                "pinnedMemoryMiB": self.mps.pinned_memory_mib,
+                "activeThreadPercentage": self.mps.active_thread_percentage,
+            }
+        return document
+
+
+def advertised(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, int]:
+    """Resource name -> count that one node's allocatable must hold, to the unit; nothing else of nvidia.com may be there."""
+    if isinstance(sharing, Mig):
+        return _advertised_mig(hardware, sharing, mig_strategy)
+    if isinstance(sharing, Exclusive):
+        return {WHOLE_GPU: hardware.gpus}
+    return {_renamed(WHOLE_GPU, sharing): hardware.gpus * sharing.replicas}
+
+
+def _advertised_mig(hardware: Hardware, sharing: Mig, mig_strategy: FlagMigStrategy) -> dict[str, int]:
+    instances, whole = _instances(hardware, sharing)
+    sliced = sharing.time_slicing
+    times = sliced.replicas if sliced else 1
+    if mig_strategy == "single":
+        return {_renamed(WHOLE_GPU, sliced): sum(instances.values()) * times}
+    names = {profile: _renamed(f"nvidia.com/mig-{profile.replace('+', '.')}", sliced) for profile in instances}
+    advertised = {names[profile]: count * times for profile, count in sorted(instances.items())}
+    return {WHOLE_GPU: whole, **advertised} if whole else advertised
+
+
+def _instances(hardware: Hardware, sharing: Mig) -> tuple[Counter[str], int]:
+    """Instances on the whole node by profile, and how many GPUs stay whole."""
+    instances: Counter[str] = Counter()
+    whole = 0
+    for index in range(hardware.gpus):
+        layout = sharing.of_gpu(index)
+        instances.update(layout)
+        whole += not layout
+    return instances, whole
+
+
+def _renamed(resource: str, shared: TimeSlicing | Mps | None) -> str:
+    return f"{resource}.shared" if shared and shared.rename_by_default else resource
+
+
+def nvml(hardware: Hardware, sharing: Sharing) -> NvmlExpectation:
+    """What NVML must say on a node with this hardware and declaration."""
+    mode = "disabled" if hardware.model.mig_capable else "unsupported"
+    gpus = tuple(
+        GpuExpectation(index, "enabled" if layout else mode, layout)
+        for index in range(hardware.gpus)
+        for layout in [sharing.of_gpu(index) if isinstance(sharing, Mig) else {}]
+    )
+    return NvmlExpectation(
+        gpu_model=hardware.model.key,
+        products=(hardware.product,) if hardware.product else hardware.model.products,
+        count=hardware.gpus,
+        compute_mode="EXCLUSIVE_PROCESS" if isinstance(sharing, Mps) else "DEFAULT",
+        gpus=gpus,
+        mps=_mps(hardware, sharing) if isinstance(sharing, Mps) else None,
+    )
+
+
+def _mps(hardware: Hardware, sharing: Mps) -> MpsExpectation:
+    memory = hardware.model.memory_mib
+    return MpsExpectation(
+        sharing.replicas, None if memory is None else memory // sharing.replicas, 100 // sharing.replicas
+    )
+
+
+def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, str]:
+    """The labels of gpu-feature-discovery that tell how a node is shared; those that depend on unknown facts are left out."""
+    labels = {
+        "nvidia.com/gpu.family": hardware.model.architecture,
+        "nvidia.com/mig.capable": _flag(hardware.model.mig_capable),
+        "nvidia.com/mps.capable": _flag(isinstance(sharing, Mps)),
+    }
+    if mig_strategy != "none":
+        labels["nvidia.com/mig.strategy"] = mig_strategy
+    if not isinstance(sharing, Mig):
+        shared = None if isinstance(sharing, Exclusive) else sharing
+        labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, shared))
+        if hardware.model.memory_mib is not None:
+            labels["nvidia.com/gpu.memory"] = str(hardware.model.memory_mib)
+        return labels
+    instances, whole = _instances(hardware, sharing)
+    if mig_strategy == "single":
+        profile, count = next(iter(instances.items()))
+        labels.update(_base(WHOLE_GPU, _mig_product(hardware, profile), count, sharing.time_slicing))
+        return labels
+    labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, None))
+    if not whole:
+        labels["nvidia.com/gpu.replicas"] = "0"
+    for profile, count in sorted(instances.items()):
+        resource = f"nvidia.com/mig-{profile.replace('+', '.')}"
+        labels.update(_base(resource, _mig_product(hardware, profile), count, sharing.time_slicing))
+    return labels
+
+
+def _base(resource: str, product: str | None, count: int, shared: TimeSlicing | Mps | None) -> dict[str, str]:
+    labels = {
+        f"{resource}.count": str(count),
+        f"{resource}.replicas": str(shared.replicas if shared else 1),
+        f"{resource}.sharing-strategy": _SHARING_STRATEGY[shared.strategy] if shared else "none",
+    }
+    if product:
+        suffix = "-SHARED" if shared and not shared.rename_by_default else ""
+        labels[f"{resource}.product"] = _product_label(product) + suffix
+    return labels
+
+
+def _mig_product(hardware: Hardware, profile: str) -> str | None:
+    return f"{hardware.product} MIG {profile.replace('+', '.')}" if hardware.product else None
+
+
+def _product_label(product: str) -> str:
+    """Dropped characters and dashes for blanks, as gpu-feature-discovery does it."""
+    return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", product).split())
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,114 @@
+"""Kubernetes' rules for labels and taints, and the keys that belong to somebody else.
+
+Sources: Kubernetes API validation of qualified names and label values; AKS reserves its own prefixes
+(MicrosoftDocs/azure-aks-docs, use-labels); NFD refuses unprefixed keys and everything below kubernetes.io except its own
+names (node-feature-discovery v0.18.3, pkg/apis/nfd/validate).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gpus.errors import show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpus.errors import Problems
+
+DEVICE_PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
+POOL_LABEL: Final = "gpu-pools/pool"
+
+TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+_NAME: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LONGEST_PREFIX: Final = 253
+#: nvidia.com labels that a user may set: switches that the GPU operator honours.
+_OPERATOR_SWITCHES: Final = ("nvidia.com/gpu.deploy.", "nvidia.com/gpu.workload.config")
+_TAINT_SHAPE: Final = "key=value:Effect or key:Effect, with effect NoSchedule, PreferNoSchedule or NoExecute"
+
+
+@dataclass(frozen=True, order=True)
+class Taint:
+    """A node taint."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        """As kubectl and the Azure API write it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+def parse_taint(value: object, path: str, problems: Problems) -> Taint | None:
+    """One ``key=value:Effect``; None and a problem where it is not one."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>[^=:]+)", value)
+        if (
+            match
+            and qualified_name(match["key"])
+            and _VALUE.fullmatch(match["value"] or "")
+            and match["effect"] in TAINT_EFFECTS
+        ):
+            return Taint(match["key"], match["value"] or "", match["effect"])
+    problems.add(path, f"{show(value)} is not a taint", allowed=_TAINT_SHAPE, remedy="Write e.g. sku=gpu:NoSchedule.")
+    return None
+
+
+def qualified_name(key: str) -> bool:
+    """Whether Kubernetes accepts the key of a label or taint."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (len(prefix) <= _LONGEST_PREFIX and _PREFIX.fullmatch(prefix)):
+        return False
+    return bool(_NAME.fullmatch(name))
+
+
+def check_labels(labels: Mapping[str, str], path: str, problems: Problems) -> None:
+    """Report labels that Kubernetes refuses or that are not the user's to set."""
+    for key, value in labels.items():
+        where = f"{path}.{key}"
+        if not qualified_name(key):
+            problems.add(
+                where,
+                f'"{key}" is not a label key',
+                allowed="[prefix/]name; the name has at most 63 letters, digits, '-', '_' and '.'",
+                remedy="Choose another key.",
+            )
+        elif not _VALUE.fullmatch(value):
+            problems.add(
+                where,
+                f"{show(value)} is not a label value",
+                allowed="at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit",
+                remedy="Choose another value.",
+            )
+        elif key in {DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL} or (
+            key.startswith("nvidia.com/") and not key.startswith(_OPERATOR_SWITCHES)
+        ):
+            problems.add(
+                where,
+                f'"{key}" is set by the plan or by the GPU operator',
+                allowed="any label outside nvidia.com/ and gpu-pools/, or a switch under nvidia.com/gpu.deploy.",
+                remedy="Remove it; what the pool shares follows from `sharing`.",
+            )
+
+
+def reserved_by_aks(key: str) -> bool:
+    """Whether AKS refuses the label in a node pool."""
+    return key.rpartition("/")[0] in {"kubernetes.azure.com", "kubernetes.io"}
+
+
+def refused_by_nfd(key: str) -> str | None:
+    """Why NFD will not put a label or taint of that key on a node; None if it will."""
+    prefix = key.rpartition("/")[0]
+    if not prefix:
+        return "NFD sets no key without a prefix"
+    own = ("feature.node.kubernetes.io", "profile.node.kubernetes.io")
+    if (prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")) and not prefix.endswith(own):
+        return "NFD sets no key below kubernetes.io"
+    return None

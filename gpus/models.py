@@ -1,0 +1,161 @@
+"""GPU models: memory, compute capability, product names, MIG profiles and where each may be placed.
+
+The data is gpus/data/gpu_models.yaml with its sources; unknown values stay None here and are never guessed. What follows
+from the geometry (which layouts fit) is gpus/mig.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from gpus.stack_file import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class MigProfile:
+    """One kind of MIG instance of one GPU model.
+
+    Attributes:
+        name: as NVML and mig-parted name it, e.g. ``1g.10gb+me``.
+        profile_id: the nvidia-smi profile id; None where no source gives it.
+        compute_slices: how many of the GPU's compute slices it takes.
+        max_instances: how many of it fit on one GPU.
+        starts: placement units at which it may start.
+        size: placement units that it covers.
+        placements_measured: False where starts and size are inferred from GPUs of the same geometry.
+        sm: multiprocessors, None if unknown.
+        memory_mib: MiB as NVML reports it, None if unknown.
+    """
+
+    name: str
+    profile_id: int | None
+    compute_slices: int
+    max_instances: int
+    starts: tuple[int, ...]
+    size: int
+    placements_measured: bool
+    sm: int | None
+    memory_mib: int | None
+
+    @property
+    def resource(self) -> str:
+        """The extended resource under the mixed strategy; Kubernetes names allow no plus sign."""
+        return f"nvidia.com/mig-{self.name.replace('+', '.')}"
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """One GPU model.
+
+    Attributes:
+        key: this project's name for it, e.g. ``a100-80gb``.
+        architecture: as gpu-feature-discovery labels it, e.g. ``ampere``.
+        compute_capability: (major, minor), None if unknown.
+        memory_mib: total memory in MiB as NVML reports it, None if unknown.
+        products: what nvmlDeviceGetName answers, one name per form factor.
+        compute_slices: MIG compute slices; 0 where the GPU has no MIG.
+        placement_units: the unit count in which placements are expressed; None if unknown.
+        profiles: by name; None where the GPU has MIG but no source gives its geometry.
+    """
+
+    key: str
+    architecture: str
+    compute_capability: tuple[int, int] | None
+    memory_mib: int | None
+    products: tuple[str, ...]
+    compute_slices: int
+    placement_units: int | None
+    profiles: Mapping[str, MigProfile] | None
+
+    @property
+    def mig_capable(self) -> bool:
+        """Whether the hardware has MIG at all."""
+        return self.profiles is None or bool(self.profiles)
+
+
+def model(key: str) -> GpuModel:
+    """The model of that key.
+
+    Raises:
+        KeyError: if there is none.
+    """
+    return _models()[key]
+
+
+def model_keys() -> tuple[str, ...]:
+    """All known keys, sorted."""
+    return tuple(sorted(_models()))
+
+
+def find_model(name: str) -> tuple[GpuModel, str | None] | None:
+    """(model, product) for a key (product None) or a product name as NVML or a node label writes it; None if unknown."""
+    if name in _models():
+        return _models()[name], None
+    return _products().get(_normal(name))
+
+
+def nearest_model(name: str) -> str | None:
+    """The known key or product name that looks most like `name`."""
+    candidates = [*model_keys(), *(product for known in _models().values() for product in known.products)]
+    near = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.4)
+    if not near:
+        return None
+    return next(candidate for candidate in candidates if candidate.lower() == near[0])
+
+
+def _normal(name: str) -> str:
+    """Product names compare without the vendor, and with dashes for blanks as in node labels."""
+    return "-".join(name.split()).removeprefix("NVIDIA-").lower()
+
+
+@lru_cache(maxsize=1)
+def _models() -> Mapping[str, GpuModel]:
+    text = (resources.files("gpus") / "data" / "gpu_models.yaml").read_text(encoding="utf-8")
+    raw: dict[str, dict[str, Any]] = load_yaml(text)
+    return {key: _model(key, raw) for key in raw}
+
+
+@lru_cache(maxsize=1)
+def _products() -> Mapping[str, tuple[GpuModel, str]]:
+    return {_normal(product): (known, product) for known in _models().values() for product in known.products}
+
+
+def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
+    entry = raw[key]
+    capability = entry["computeCapability"]
+    mig = entry["mig"] or {}
+    twin = entry.get("profilesOf")
+    profiles = raw[twin]["profiles"] if twin else entry.get("profiles")
+    has_mig = entry["mig"] is not None
+    return GpuModel(
+        key=key,
+        architecture=entry["architecture"],
+        compute_capability=tuple(int(part) for part in capability.split(".")) if capability else None,  # type: ignore[arg-type]
+        memory_mib=entry["memoryMiB"],
+        products=tuple(entry["products"]),
+        compute_slices=mig.get("computeSlices") or 0,
+        placement_units=mig.get("placementUnits"),
+        profiles=({name: _profile(name, data, of_twin=bool(twin)) for name, data in (profiles or {}).items()} if profiles or not has_mig else None),
+    )
+
+
+def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile:
+    return MigProfile(
+        name=name,
+        profile_id=data["id"],
+        compute_slices=data["computeSlices"],
+        max_instances=data["max"],
+        starts=tuple(data["starts"]),
+        size=data["size"],
+        placements_measured=data["placements"] == "measured" and not of_twin,
+        # A twin shares names and geometry; its SM count and memory are only known where its own source says so.
+        sm=None if of_twin else data["sm"],
+        memory_mib=None if of_twin else data["memoryMiB"],
+    )

@@ -1,0 +1,122 @@
+"""How labels and taints reach the nodes where a cloud's pool labels don't: Magnum and existing clusters.
+
+NFD rules cannot match on node labels (node-feature-discovery v0.18, source/ and pkg/nfd-master), but the only thing that
+tells a pool's nodes apart there is a node label: Magnum's driver sets one with the node group's name, and an existing cluster
+has its own. So a small DaemonSet per pool, selected by that label, drops a feature file on the node; NFD publishes it, and
+one NodeFeatureRule per pool turns it into the labels. Nodes that join later, by whatever means, get them without a deploy.
+
+Taints: the kubelets of Magnum's heat driver taint themselves at birth by the node-group label ``kubelet_options``
+(openstack/magnum stable/2025.1, configure-kubernetes-minion.sh); for the other drivers NFD sets the taints. On existing
+clusters the taints are there already. On AKS all of this is the node pool's own business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.clusters import NODE_GROUP_LABELS, MagnumSettings
+from gpus.kubernetes_names import POOL_LABEL
+from gpus.pools import ExistingPlacement, MagnumPlacement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpus.clusters import ClusterSettings
+    from gpus.plan import PoolPlan
+
+MARKER_APP: Final = "gpu-pools-marker"
+#: Where NFD's `local` source looks for feature files.
+FEATURES_FOLDER: Final = "/etc/kubernetes/node-feature-discovery/features.d"
+#: Writes one feature, and no label, while it runs. A leading dot hides the file from NFD until it is whole.
+_MARK: Final = (
+    "set -eu; cd /features.d; trap 'rm -f gpu-pools; exit 0' TERM INT; "
+    f'printf "# +no-label\\n{POOL_LABEL}=%s\\n" "$GPU_POOLS_POOL" > .gpu-pools; mv .gpu-pools gpu-pools; '
+    "while :; do sleep 3600 & wait $!; done"
+)
+
+
+def marker_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+    """The node label that tells the pool's nodes apart.
+
+    Raises:
+        ValueError: on AKS, where none is needed, and for a Magnum section without driver.
+    """
+    placement = planned.pool.placement
+    if isinstance(placement, ExistingPlacement):
+        return dict(placement.node_selector)
+    if isinstance(placement, MagnumPlacement) and isinstance(cluster, MagnumSettings) and cluster.driver:
+        return {NODE_GROUP_LABELS[cluster.driver]: planned.name}
+    message = f"pool {planned.name} on {planned.platform} needs no marker, or its Magnum driver is not known"
+    raise ValueError(message)
+
+
+def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:
+    """The ``spec`` of the pool's NodeFeatureRule.
+
+    Args:
+        planned: the pool.
+        driver: Magnum's driver, None on existing clusters.
+    """
+    rule: dict[str, Any] = {
+        "name": f"gpu-pools {planned.name}",
+        "labels": dict(planned.labels),
+        "matchFeatures": [
+            {"feature": "local.feature", "matchExpressions": {POOL_LABEL: {"op": "In", "value": [planned.name]}}}
+        ],
+    }
+    if driver in {"magnum-cluster-api", "capi-helm"} and planned.taints:
+        rule["taints"] = [_taint(taint.key, taint.value, taint.effect) for taint in planned.taints]
+    return {"rules": [rule]}
+
+
+def node_group_labels(planned: PoolPlan, driver: str | None) -> dict[str, str]:
+    """The Magnum labels of the pool's node group: the user's, and the taints where the driver's kubelets set them."""
+    placement = planned.pool.placement
+    labels = dict(placement.labels) if isinstance(placement, MagnumPlacement) else {}
+    if driver == "heat" and planned.taints:
+        # The shape is the kubelet's: key=value:Effect, the equals sign also where there is no value.
+        taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in planned.taints)
+        option = f"--register-with-taints={taints}"
+        labels["kubelet_options"] = f"{labels['kubelet_options']} {option}" if "kubelet_options" in labels else option
+    return labels
+
+
+def marker_daemon_set_spec(
+    planned: PoolPlan, node_selector: Mapping[str, str], tolerations: Iterable[Mapping[str, str]], image: str
+) -> dict[str, Any]:
+    """The ``spec`` of the DaemonSet that marks the pool's nodes for NFD."""
+    labels = {"app.kubernetes.io/name": MARKER_APP, POOL_LABEL: planned.name}
+    container = {
+        "name": "marker",
+        "image": image,
+        "command": ["sh", "-c", _MARK],
+        "env": [{"name": "GPU_POOLS_POOL", "value": planned.name}],
+        "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [{"name": "features", "mountPath": "/features.d"}],
+    }
+    return {
+        "selector": {"matchLabels": labels},
+        "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "nodeSelector": dict(node_selector),
+                "tolerations": [dict(toleration) for toleration in tolerations],
+                "automountServiceAccountToken": False,
+                "priorityClassName": "system-node-critical",
+                "terminationGracePeriodSeconds": 5,
+                "containers": [container],
+                "volumes": [{"name": "features", "hostPath": {"path": FEATURES_FOLDER, "type": "DirectoryOrCreate"}}],
+            },
+        },
+    }
+
+
+def _taint(key: str, value: str, effect: str) -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}

@@ -1,0 +1,388 @@
+"""The plan: from declared pools to everything that follows from them, without any cloud.
+
+For each pool: config keys, labels, taints, who owns driver and partitioning, warnings, and the expectation per node. For the
+cluster: the rendered config files, the MIG strategy, derived tolerations and the chart values. Components place it, policies
+judge it, the verifier compares it with the hardware. Nothing here knows Pulumi.
+
+The MIG strategy of the ClusterPolicy holds for every node, and the device plugin exits on MPS under `mixed`. Where a stack
+needs both, the ClusterPolicy leaves the strategy open and each node's config file gives it: the operator sets MIG_STRATEGY
+only where the policy names one ("let plugin decide this per node", gpu-operator controllers/object_controls.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from gpus import expectation
+from gpus.charts import merge_values
+from gpus.checks import (
+    autoscaling_warnings,
+    check_pool,
+    check_together,
+    derived_mig_strategy,
+    driver_of,
+    gpu_instance_profile,
+    mig_owner,
+    words,
+)
+from gpus.errors import InvalidStackError, Problem
+from gpus.kubernetes_names import (
+    DEVICE_PLUGIN_CONFIG_LABEL,
+    MIG_CONFIG_LABEL,
+    POOL_LABEL,
+    Taint,
+)
+from gpus.pools import AksPlacement, MagnumPlacement
+from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
+from gpus.settings import Settings, try_parse_settings
+from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpus.charts import MigStrategy
+    from gpus.clusters import Platform
+    from gpus.errors import Problems
+    from gpus.expectation import NvmlExpectation
+    from gpus.pools import DriverOwner, Hardware, MigOwner, Pool
+    from gpus.render import FlagMigStrategy
+    from gpus.sharing import Sharing
+
+DEVICE_PLUGIN_CONFIG_MAP: Final = "gpu-pools-device-plugin"
+MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
+#: A100 and A30 in virtual machines change MIG mode only by a reboot (incident R03).
+_REBOOTS_FOR_MIG: Final = frozenset({"a100-40gb", "a100-80gb", "a30-24gb", "a800-40gb", "a800-80gb"})
+_GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """One pool, planned.
+
+    Attributes:
+        pool: as declared.
+        hardware: the GPUs of each node.
+        platform: the cloud.
+        sharing: the declaration.
+        config_key: key of the device plugin's config.
+        mig_config_key: key of the mig-parted config; None where the operator's mig-manager has no say on these nodes.
+        labels: every label that must reach the nodes.
+        taints: the declared taints, and those that the cloud adds.
+        driver: who installs driver and toolkit.
+        mig_owner: who partitions.
+        gpu_instance_profile: what AKS is told where AKS partitions.
+        advertises: resource -> count per node.
+        gfd_labels: what gpu-feature-discovery will write, as far as it can be known.
+        nvml: what NVML must say.
+        warnings: what works, but with a catch.
+    """
+
+    pool: Pool
+    hardware: Hardware
+    platform: Platform
+    sharing: Sharing
+    config_key: str
+    mig_config_key: str | None
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    driver: DriverOwner
+    mig_owner: MigOwner
+    gpu_instance_profile: str | None
+    advertises: Mapping[str, int]
+    gfd_labels: Mapping[str, str]
+    nvml: NvmlExpectation
+    warnings: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.pool.name
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``plan --json``."""
+        return {
+            "name": self.name,
+            "platform": self.platform,
+            "gpuModel": self.hardware.model.key,
+            "gpusPerNode": self.hardware.gpus,
+            "nodes": {"min": self.pool.min_nodes, "max": self.pool.max_nodes},
+            "sharing": {"name": self.pool.sharing, **_sharing_json(self.sharing)},
+            "configKey": self.config_key,
+            "migConfigKey": self.mig_config_key,
+            "labels": dict(self.labels),
+            "taints": [str(taint) for taint in self.taints],
+            "driver": self.driver,
+            "partitionedBy": self.mig_owner if isinstance(self.sharing, Mig) else None,
+            "advertises": dict(self.advertises),
+            "expectedLabels": dict(self.gfd_labels),
+            "nvml": self.nvml.as_json(),
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A stack, planned.
+
+    Attributes:
+        settings: what was declared.
+        pools: in file order.
+        mig_strategy: how MIG nodes name their resources.
+        cluster_mig_strategy: what the ClusterPolicy says; empty: each node's config file decides.
+        device_plugin_configs: key -> YAML text.
+        default_config_key: what nodes without our label get: exclusive use.
+        mig_parted_config: YAML text.
+        tolerations: what every operand, NFD worker and verifier tolerates.
+        driver: who installs driver and toolkit in this cluster.
+        operator_values: final values of the gpu-operator chart.
+        nfd_values: final values of the NFD chart.
+    """
+
+    settings: Settings
+    pools: tuple[PoolPlan, ...]
+    mig_strategy: MigStrategy
+    cluster_mig_strategy: str
+    device_plugin_configs: Mapping[str, str]
+    default_config_key: str
+    mig_parted_config: str
+    tolerations: tuple[Mapping[str, str], ...]
+    driver: DriverOwner
+    operator_values: Mapping[str, Any]
+    nfd_values: Mapping[str, Any]
+
+    @property
+    def platform(self) -> Platform:
+        """The cloud."""
+        return self.settings.cluster.platform
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``plan --json``."""
+        return {"pools": [pool.as_json() for pool in self.pools], "errors": []}
+
+
+def plan_config(config: Mapping[str, object], *, complete: bool = True) -> Plan:
+    """Parse and plan in one go, so that problems of both stages come out together.
+
+    Raises:
+        InvalidStackError: with every problem found.
+    """
+    settings, problems = try_parse_settings(config, complete=complete)
+    if settings is None:
+        raise InvalidStackError(problems.found)
+    return _plan(settings, problems)
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Plan settings that were parsed before.
+
+    Raises:
+        InvalidStackError: where hardware and sharing do not go together.
+    """
+    from gpus.errors import Problems  # noqa: PLC0415 - only needed here at run time
+
+    return _plan(settings, Problems())
+
+
+def problems_json(problems: Iterable[Problem]) -> dict[str, Any]:
+    """The document of ``plan --json`` for a stack that cannot be planned."""
+    entries = [
+        {"path": problem.path, "message": problem.message, "allowed": problem.allowed, "remedy": problem.remedy}
+        for problem in problems
+    ]
+    return {"pools": [], "errors": entries}
+
+
+def _plan(settings: Settings, problems: Problems) -> Plan:
+    strategy = derived_mig_strategy(settings)
+    checked = [
+        (pool, sharing, check_pool(pool, sharing, problems))
+        for pool in settings.pools
+        if (sharing := settings.sharing.get(pool.sharing)) is not None
+    ]
+    check_together(settings, problems)
+    problems.raise_if_any()
+    uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
+    cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
+    pools = tuple(
+        _plan_pool(pool, sharing, settings, cast("MigStrategy", strategy), cluster_strategy, warnings)
+        for pool, sharing, warnings in checked
+    )
+    default_key, default_text = device_plugin_config(Exclusive(), cast("FlagMigStrategy", strategy))
+    configs = {default_key: default_text}
+    for planned in pools:
+        key, text = device_plugin_config(planned.sharing, _node_strategy(planned.sharing, strategy, cluster_strategy))
+        configs[key] = text
+    parted = mig_parted_config(dict.fromkeys(p.sharing for p in pools if isinstance(p.sharing, Mig) and p.mig_config_key))
+    tolerations = _tolerations(pools)
+    driver = cast("DriverOwner", driver_of(settings.pools[0], settings))
+    return Plan(
+        settings=settings,
+        pools=pools,
+        mig_strategy=cast("MigStrategy", strategy),
+        cluster_mig_strategy=cluster_strategy,
+        device_plugin_configs=dict(sorted(configs.items())),
+        default_config_key=default_key,
+        mig_parted_config=parted,
+        tolerations=tolerations,
+        driver=driver,
+        operator_values=merge_values(
+            _operator_values(settings, pools, driver, cluster_strategy, default_key, parted, tolerations),
+            settings.operator.chart.values,
+        ),
+        nfd_values=merge_values(_nfd_values(pools, tolerations), settings.nfd.chart.values),
+    )
+
+
+def _node_strategy(sharing: Sharing, strategy: str, cluster_strategy: str) -> FlagMigStrategy:
+    """The MIG strategy that holds on a node of this declaration."""
+    if not cluster_strategy and isinstance(sharing, Mps):
+        return "none"
+    return cast("FlagMigStrategy", strategy)
+
+
+def _plan_pool(
+    pool: Pool, sharing: Sharing, settings: Settings, strategy: MigStrategy, cluster_strategy: str, warnings: list[str]
+) -> PoolPlan:
+    hardware = cast("Hardware", pool.hardware)
+    node_strategy = _node_strategy(sharing, strategy, cluster_strategy)
+    config_key, _ = device_plugin_config(sharing, node_strategy)
+    owner = cast("MigOwner", mig_owner(pool))
+    mig_key = _mig_key(sharing, hardware, owner)
+    labels = {**pool.labels, POOL_LABEL: pool.name, DEVICE_PLUGIN_CONFIG_LABEL: config_key}
+    if mig_key:
+        labels[MIG_CONFIG_LABEL] = mig_key
+    taints = pool.taints
+    if isinstance(pool.placement, AksPlacement) and pool.placement.spot and _SPOT_TAINT not in taints:
+        taints = (*taints, _SPOT_TAINT)
+    profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and isinstance(sharing, Mig) else None
+    return PoolPlan(
+        pool=pool,
+        hardware=hardware,
+        platform=settings.cluster.platform,
+        sharing=sharing,
+        config_key=config_key,
+        mig_config_key=mig_key,
+        labels=dict(sorted(labels.items())),
+        taints=taints,
+        driver=cast("DriverOwner", driver_of(pool, settings)),
+        mig_owner=owner,
+        gpu_instance_profile=profile,
+        advertises=expectation.advertised(hardware, sharing, node_strategy),
+        gfd_labels=dict(sorted(expectation.gfd_labels(hardware, sharing, node_strategy).items())),
+        nvml=expectation.nvml(hardware, sharing),
+        warnings=tuple([*warnings, *_pool_warnings(pool, sharing, hardware, strategy, settings)]),
+    )
+
+
+def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | None:
+    if owner == "aks" or not hardware.model.mig_capable or not hardware.mig_offered:
+        return None
+    return mig_parted_entry(sharing)[0] if isinstance(sharing, Mig) else MIG_DISABLED_KEY
+
+
+def _pool_warnings(pool: Pool, sharing: Sharing, hardware: Hardware, strategy: str, settings: Settings) -> Iterable[str]:
+    yield from autoscaling_warnings(pool, sharing, strategy)
+    if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
+        yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"
+    if settings.cluster.platform == "existing" and pool.taints:
+        yield "the taints of an existing cluster's nodes are tolerated, not set, by this stack"
+
+
+def _reboots(hardware: Hardware, settings: Settings) -> bool:
+    return settings.cluster.platform in {"aks", "magnum"} and hardware.model.key in _REBOOTS_FOR_MIG
+
+
+def _tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
+    # Exists, never Equal: a taint whose value was changed outside must not stop the operands (I01).
+    found = {(taint.key, taint.effect) for planned in pools for taint in planned.taints}
+    derived = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(found)]
+    # Helm replaces lists, so the chart's own toleration has to be repeated.
+    return tuple([_GPU_TOLERATION, *(toleration for toleration in derived if toleration != _GPU_TOLERATION)])
+
+
+def _operator_values(  # noqa: PLR0913 - one place where all that follows from the pools meets the chart
+    settings: Settings,
+    pools: tuple[PoolPlan, ...],
+    driver: DriverOwner,
+    cluster_strategy: str,
+    default_key: str,
+    parted: str,
+    tolerations: tuple[Mapping[str, str], ...],
+) -> dict[str, Any]:
+    by_operator = driver == "operator"
+    toolkit: dict[str, Any] = {"enabled": by_operator}
+    if by_operator and settings.cluster.platform in {"aks", "magnum"}:
+        # Without it the toolkit writes a containerd drop-in newer than the node's own config, and containerd dies (C02).
+        toolkit["env"] = [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
+    # The image of AKS brings its own runtime class together with the driver (C01, I05).
+    aks_runtime = not by_operator and settings.cluster.platform == "aks"
+    return {
+        "nfd": {"enabled": False},
+        "operator": {"runtimeClass": "nvidia-container-runtime" if aks_runtime else "nvidia"},
+        "daemonsets": {"tolerations": [dict(toleration) for toleration in tolerations]},
+        "driver": {"enabled": by_operator},
+        "toolkit": toolkit,
+        "mig": {"strategy": cluster_strategy},
+        "devicePlugin": {"config": {"create": False, "name": DEVICE_PLUGIN_CONFIG_MAP, "default": default_key}},
+        "migManager": _mig_manager_values(settings, pools, parted),
+    }
+
+
+def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...], parted: str) -> dict[str, Any]:
+    # A changed file alone would not restart mig-manager, and a label that comes before the file fails for good (D14).
+    env = [{"name": "GPU_POOLS_CONFIG_HASH", "value": digest(parted)}]
+    if any(isinstance(p.sharing, Mig) and p.mig_config_key and _reboots(p.hardware, settings) for p in pools):
+        env.append({"name": "WITH_REBOOT", "value": "true"})
+    return {
+        "enabled": not any(planned.gpu_instance_profile for planned in pools),
+        "env": env,
+        "config": {"create": False, "name": MIG_PARTED_CONFIG_MAP, "default": MIG_DISABLED_KEY},
+    }
+
+
+def _nfd_values(pools: tuple[PoolPlan, ...], tolerations: tuple[Mapping[str, str], ...]) -> dict[str, Any]:
+    sets_taints = any(isinstance(planned.pool.placement, MagnumPlacement) and planned.taints for planned in pools)
+    return {
+        "master": {"enableTaints": sets_taints, "extraLabelNs": ["nvidia.com", "gpu-pools"]},
+        "worker": {"tolerations": [dict(toleration) for toleration in tolerations]},
+    }
+
+
+def _sharing_json(sharing: Sharing) -> dict[str, Any]:
+    if isinstance(sharing, Exclusive):
+        return {"strategy": sharing.strategy}
+    if isinstance(sharing, TimeSlicing | Mps):
+        return {"strategy": sharing.strategy, **_shared_json(sharing)}
+    document: dict[str, Any] = {"strategy": sharing.strategy}
+    if sharing.gpus[0].index is None:
+        document["layout"] = dict(sharing.gpus[0].layout)
+    else:
+        document["gpus"] = [{"index": list(entry.index or ()), "layout": dict(entry.layout)} for entry in sharing.gpus]
+    if sharing.time_slicing:
+        document["timeSlicing"] = _shared_json(sharing.time_slicing)
+    return document
+
+
+def _shared_json(shared: TimeSlicing | Mps) -> dict[str, Any]:
+    return {
+        "replicas": shared.replicas,
+        "renameByDefault": shared.rename_by_default,
+        "failRequestsGreaterThanOne": shared.fail_requests_greater_than_one,
+    }
+
+
+def sharing_words(sharing: Sharing) -> str:
+    """A declaration in a few words, for tables."""
+    if isinstance(sharing, Exclusive):
+        return "exclusive"
+    if isinstance(sharing, TimeSlicing | Mps):
+        name = "time-slicing" if isinstance(sharing, TimeSlicing) else "MPS"
+        return f"{name} {sharing.replicas}" + (", renamed" if sharing.rename_by_default else "")
+    parts = [
+        words(dict(entry.layout)) + ("" if entry.index is None else f" on GPU {','.join(map(str, entry.index))}")
+        for entry in sharing.gpus
+    ]
+    sliced = f", each time-sliced {sharing.time_slicing.replicas}" if sharing.time_slicing else ""
+    return f"MIG {'; '.join(parts)}{sliced}"

@@ -1,0 +1,169 @@
+"""The whole ``config`` of a stack as one typed object.
+
+This is the border: everything behind it works on frozen dataclasses, everything before it is YAML. All problems of all
+sections are collected here and raised once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from gpus.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
+from gpus.clusters import ClusterSettings, parse_cluster
+from gpus.errors import InvalidStackError, Problems, show
+from gpus.pools import Flavor, Pool, PoolContext, parse_flavor, parse_pool
+from gpus.section import Section
+from gpus.sharing import Sharing, parse_sharing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_T = TypeVar("_T")
+
+NAMESPACE: Final = "gpu-pools"
+#: The keys of a stack file that this project reads, without the namespace.
+KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery")
+_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a stack declares.
+
+    Attributes:
+        cluster: the platform and what making the cluster needs.
+        sharing: declarations by name.
+        pools: at least one, unique names.
+        operator: the GPU operator.
+        nfd: Node Feature Discovery.
+        flavors: Magnum flavors by name.
+    """
+
+    cluster: ClusterSettings
+    sharing: Mapping[str, Sharing]
+    pools: tuple[Pool, ...]
+    operator: OperatorSettings
+    nfd: NfdSettings
+    flavors: Mapping[str, Flavor]
+
+
+def parse_settings(config: Mapping[str, object], *, complete: bool = True) -> Settings:
+    """Settings from a stack's ``config`` mapping (keys ``gpu-pools:cluster`` and so on; other namespaces are left alone).
+
+    Args:
+        config: the mapping as YAML gave it.
+        complete: whether the cluster section must hold all that a deploy needs; planning needs only its platform.
+
+    Raises:
+        InvalidStackError: with every problem found.
+    """
+    problems = Problems()
+    settings = _parse(config, problems, complete=complete)
+    problems.raise_if_any()
+    if settings is None:  # pragma: no cover - nothing is None without a problem
+        raise InvalidStackError(problems.found)
+    return settings
+
+
+def try_parse_settings(config: Mapping[str, object], *, complete: bool = True) -> tuple[Settings | None, Problems]:
+    """What could be understood, and the problems; lets a caller collect later problems too."""
+    problems = Problems()
+    return _parse(config, problems, complete=complete), problems
+
+
+def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) -> Settings | None:
+    _check_keys(config, problems)
+    cluster = _parse_cluster(config, problems, complete=complete)
+    sharing = _parse_named(config, "sharing", parse_sharing, problems)
+    flavors = _parse_named(config, "flavors", parse_flavor, problems)
+    operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
+    nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
+    if cluster is None:
+        return None
+    context = PoolContext(
+        platform=cluster.platform,
+        flavors=flavors,
+        problems=problems,
+        magnum_driver=getattr(cluster, "driver", None),
+        sharing_names=_written(config, "sharing"),
+    )
+    pools = _parse_pools(config, context)
+    return Settings(cluster, sharing, pools, operator, nfd, flavors)
+
+
+def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:
+    path = f"{NAMESPACE}:cluster"
+    if config.get(path) is None:
+        problems.add(
+            path,
+            "is missing",
+            allowed="a mapping with `platform: aks | magnum | existing`",
+            remedy="Add the section; planning needs only the platform.",
+        )
+        return None
+    return parse_cluster(config[path], path, problems, complete=complete)
+
+
+def _parse_named(
+    config: Mapping[str, object],
+    key: str,
+    parse: Callable[[object, str, Problems], _T | None],
+    problems: Problems,
+) -> dict[str, _T]:
+    """The entries of a section that maps names to something."""
+    path = f"{NAMESPACE}:{key}"
+    if config.get(path) is None:
+        return {}
+    section = Section(config[path], path, problems, what="a mapping of names")
+    parsed = {name: parse(section.raw(name), section.at(name), problems) for name in section.written()}
+    return {name: entry for name, entry in parsed.items() if entry is not None}
+
+
+def _written(config: Mapping[str, object], key: str) -> tuple[str, ...]:
+    value = config.get(f"{NAMESPACE}:{key}")
+    return tuple(str(name) for name in value) if isinstance(value, dict) else ()
+
+
+def _parse_pools(config: Mapping[str, object], context: PoolContext) -> tuple[Pool, ...]:
+    path = f"{NAMESPACE}:pools"
+    value = config.get(path)
+    if not isinstance(value, list) or not value:
+        found = "is missing" if value is None else f"{show(value)} declares no pool"
+        context.problems.add(
+            path, found, allowed="a list of at least one pool", remedy="Add e.g. `- {name: gpu, …, sharing: whole}`."
+        )
+        return ()
+    pools = [pool for index, entry in enumerate(value) if (pool := parse_pool(entry, f"{path}[{index}]", context))]
+    _check_unique(pools, context.problems)
+    return tuple(pools)
+
+
+def _check_unique(pools: list[Pool], problems: Problems) -> None:
+    seen: dict[str, str] = {}
+    for pool in pools:
+        if pool.name and pool.name in seen:
+            problems.add(
+                f"{pool.path}.name",
+                f'"{pool.name}" is already the name of {seen[pool.name]}',
+                allowed="a name that no other pool has",
+                remedy="Rename one of the two pools.",
+            )
+        seen.setdefault(pool.name, pool.path)
+
+
+def _check_keys(config: Mapping[str, object], problems: Problems) -> None:
+    known = [f"{NAMESPACE}:{key}" for key in KEYS]
+    for key in config:
+        if key in known or not key.startswith(f"{NAMESPACE}:"):
+            if key in KEYS:
+                problems.add(key, "has no namespace", allowed=", ".join(known), remedy=f"Write {NAMESPACE}:{key}.")
+            continue
+        near = difflib.get_close_matches(key, known, n=1)
+        problems.add(
+            key,
+            f"unknown key `{key}`",
+            allowed=", ".join(known),
+            remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; nothing reads it.",
+        )

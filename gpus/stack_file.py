@@ -1,0 +1,98 @@
+"""Reads a stack file (``Pulumi.<env>.yaml``) strictly.
+
+PyYAML lets a later duplicate key win in silence, which is how a second ``sharing:`` block makes the first one vanish; here a
+duplicate is a problem with its line. Only the ``config:`` mapping is returned: the engine's own keys (``encryptionsalt``,
+``secretsprovider``, ``environment``) are left to the engine. Values are not checked here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gpus.errors import InvalidStackError, Problem, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SHAPE = "a YAML file with `config:` and under it `gpu-pools:cluster`, `gpu-pools:sharing` and `gpu-pools:pools`"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class DuplicateKeyError(yaml.constructor.ConstructorError):
+    """A mapping that gives one key twice."""
+
+
+class _StrictLoader(_Loader):  # type: ignore[misc,valid-type]
+    """PyYAML's safe loader, refusing duplicate keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        # The plain mapping comes first: it is the fast path, and a shorter result is the sign of a duplicate.
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            self._refuse_duplicates(node)
+        return mapping
+
+    def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = getattr(key_node, "value", None)
+            if isinstance(key, str) and key in seen:
+                raise DuplicateKeyError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
+            seen.add(str(key))
+
+
+def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML is whatever its author wrote
+    """Parse YAML, refusing duplicate keys.
+
+    Raises:
+        yaml.YAMLError: if it is not YAML, or a mapping has a key twice.
+    """
+    return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of the safe loader
+
+
+def read_stack_file(path: Path | str) -> Mapping[str, object]:
+    """The ``config`` mapping of a stack file.
+
+    Raises:
+        InvalidStackError: if the file cannot be read, is empty, is not YAML, or has no ``config`` mapping.
+    """
+    name = str(path)
+    document = _parse(name, _read(name))
+    if document is None:
+        raise _refusal(name, "the file is empty", "Write the three sections; stacks/ has five examples.")
+    if not isinstance(document, dict):
+        raise _refusal(name, f"the file holds {show(document)}, not a mapping", "Start the file with `config:`.")
+    config = document.get("config")
+    if not isinstance(config, dict) or not config:
+        found = f"`config` is {show(config)}" if "config" in document else "there is no `config:`"
+        raise _refusal(name, f"{found}, so nothing is declared", "Put the three sections under `config:`.")
+    return {str(key): value for key, value in config.items()}
+
+
+def _read(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise _refusal(name, "there is no such file", "Name an existing stack file, e.g. stacks/Pulumi.aks-dev.yaml.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refusal(name, f"the file cannot be read: {error}", "Name a readable UTF-8 text file.") from error
+
+
+def _parse(name: str, text: str) -> object:
+    try:
+        return load_yaml(text)
+    except DuplicateKeyError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise _refusal(f"{name}:{line}", str(error.problem), "Keep one of the two; YAML would silently keep the last.") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark else name
+        reason = getattr(error, "problem", None) or str(error)
+        raise _refusal(where, f"not YAML: {reason}", "Mend the syntax at that line; indent with spaces.") from error
+
+
+def _refusal(path: str, message: str, remedy: str) -> InvalidStackError:
+    return InvalidStackError([Problem(path, message, _SHAPE, remedy)])

@@ -1,0 +1,56 @@
+"""Plain tables for people; no colour, no wrapping, columns as wide as their content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpus.plan import sharing_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpus.plan import Plan, PoolPlan
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a rule below its header."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def plan_table(plan: Plan) -> str:
+    """The plan of a stack: a table of pools, then what concerns the cluster, then warnings."""
+    header = ("POOL", "NODES", "GPUS", "SHARING", "EACH NODE ADVERTISES", "CONFIG", "TAINTS")
+    rows = [_row(planned) for planned in plan.pools]
+    strategy = plan.cluster_mig_strategy or f"{plan.mig_strategy} on MIG nodes, none on MPS nodes"
+    lines = [
+        table(header, rows),
+        "",
+        f"platform {plan.platform}; driver and toolkit: {plan.driver}; MIG strategy: {strategy}",
+    ]
+    lines += [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
+    return "\n".join(lines)
+
+
+def resources_text(resources: Mapping[str, int]) -> str:
+    """Advertised resources in one cell, e.g. ``gpu 8``; the prefix nvidia.com/ is left out."""
+    return ", ".join(f"{name.removeprefix('nvidia.com/')} {count}" for name, count in resources.items()) or "nothing"
+
+
+def _row(planned: PoolPlan) -> tuple[str, ...]:
+    low, high = planned.pool.min_nodes, planned.pool.max_nodes
+    nodes = str(low) if low == high else f"{low}-{'' if high is None else high}"
+    config = planned.config_key
+    if planned.mig_config_key:
+        config += f" + {planned.mig_config_key}"
+    return (
+        planned.name,
+        nodes,
+        f"{planned.hardware.gpus}x {planned.hardware.model.key}",
+        sharing_words(planned.sharing),
+        resources_text(planned.advertises),
+        config,
+        ", ".join(map(str, planned.taints)) or "-",
+    )
