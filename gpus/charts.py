@@ -37,7 +37,20 @@ _REPOSITORIES: Final[Mapping[ChartName, str]] = {
     "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
 }
 #: Mappings that Kubernetes defines, not the chart: any key may appear in them.
-_OPEN_MAPPINGS: Final = frozenset({"resources", "nodeSelector", "affinity", "labels", "annotations", "securityContext", "podSecurityContext", "limits", "requests", "config"})
+_OPEN_MAPPINGS: Final = frozenset(
+    {
+        "resources",
+        "nodeSelector",
+        "affinity",
+        "labels",
+        "annotations",
+        "securityContext",
+        "podSecurityContext",
+        "limits",
+        "requests",
+        "config",
+    }
+)
 #: Operator values that follow from the pools -> the setting that decides them.
 _DERIVED: Final[Mapping[str, str]] = {
     "mig.strategy": "gpu-pools:operator.migStrategy",
@@ -150,7 +163,9 @@ def _parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) 
     if isinstance(values, dict):
         check_values(values, name, version, section.at("values"), section.problems, derived)
     else:
-        section.problems.add(section.at("values"), f"{show(values)} is not a mapping", allowed="chart values", remedy="Write a mapping.")
+        section.problems.add(
+            section.at("values"), f"{show(values)} is not a mapping", allowed="chart values", remedy="Write a mapping."
+        )
         values = {}
     return ChartSettings(name, version, source, values)
 
@@ -216,9 +231,7 @@ def _known_keys(name: ChartName, version: str) -> Mapping[str, Any]:
     return keys
 
 
-def _unknown(
-    values: Mapping[str, Any], known: Mapping[str, Any], inside: str
-) -> Iterator[tuple[str, str, Sequence[str]]]:
+def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], inside: str) -> Iterator[tuple[str, str, Sequence[str]]]:
     """(key, dotted prefix, known siblings) of each key that the chart lacks."""
     for key, value in values.items():
         if key not in known:

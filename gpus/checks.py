@@ -97,17 +97,21 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str) -> Ite
 def _check_mps(pool: Pool, hardware: Hardware, sharing: Mps, problems: Problems) -> list[str]:
     capability = hardware.model.compute_capability
     if capability is None:
-        return [f"the compute capability of {hardware.model.key} is unknown: whether MPS serves {sharing.replicas} clients cannot be checked before the deploy"]
+        return [
+            f"the compute capability of {hardware.model.key} is unknown: the MPS client limit cannot be checked before the deploy"
+        ]
     if capability < _MPS_MANY_CLIENTS and sharing.replicas > MPS_MOST_REPLICAS_OLD:
         problems.add(
             f"{_SHARING}.{pool.sharing}.mps.replicas",
-            f'{sharing.replicas} is too many for pool "{pool.name}": {hardware.model.key} has compute capability {capability[0]}.{capability[1]}',
+            f'{sharing.replicas} is too many for pool "{pool.name}": '
+            f"{hardware.model.key} has compute capability {capability[0]}.{capability[1]}",
             allowed=f"2 to {MPS_MOST_REPLICAS_OLD} below compute capability 7.5",
             remedy=f"Use at most {MPS_MOST_REPLICAS_OLD}, or a newer GPU; the MPS daemon would not start.",
         )
     memory = hardware.model.memory_mib
     if memory is not None and memory // sharing.replicas < _MPS_SMALL_SHARE_MIB:
-        return [f"each of {sharing.replicas} MPS clients gets {memory // sharing.replicas} MiB, which leaves little beside the CUDA context (D08)"]
+        share = memory // sharing.replicas
+        return [f"each of {sharing.replicas} MPS clients gets {share} MiB, which leaves little beside the CUDA context (D08)"]
     return []
 
 
@@ -130,7 +134,9 @@ def _check_mig(pool: Pool, hardware: Hardware, sharing: Mig, problems: Problems)
         if _check_profiles(pool, model, entry, path, problems):
             _check_fits(pool, model, entry, path, problems)
             if any(not model.profiles[profile].placements_measured for profile, _ in entry.layout):
-                warnings.add(f"the MIG placements of {model.key} are inferred from GPUs of the same geometry; the node has the last word")
+                warnings.add(
+                    f"the MIG placements of {model.key} are inferred from GPUs of the same geometry; the node has the last word"
+                )
     return sorted(warnings)
 
 
@@ -218,8 +224,11 @@ def gpu_instance_profile(hardware: Hardware, sharing: Mig) -> str | None:
     ((name, count),) = next(iter(sharing.layouts))
     profile = hardware.model.profiles.get(name)
     # AKS creates the plain profiles only: the first of each slice count, as many as fit.
-    plain = profile and "+" not in name and profile.sm == min(
-        (other.sm or 0) for other in hardware.model.profiles.values() if other.compute_slices == profile.compute_slices
+    plain = (
+        profile
+        and "+" not in name
+        and profile.sm
+        == min((other.sm or 0) for other in hardware.model.profiles.values() if other.compute_slices == profile.compute_slices)
     )
     if not profile or not plain or count != profile.max_instances:
         return None
@@ -286,7 +295,7 @@ def _check_selectors(settings: Settings, problems: Problems) -> None:
             if mine and theirs and (mine <= theirs or theirs <= mine):
                 problems.add(
                     f"{pool.path}.nodeSelector",
-                    f"{show(dict(placement.node_selector))} selects nodes of pool \"{other.name}\" too",
+                    f'{show(dict(placement.node_selector))} selects nodes of pool "{other.name}" too',
                     allowed="selectors of which no node matches two",
                     remedy="Add a label that tells the two pools' nodes apart.",
                 )

@@ -113,11 +113,14 @@ def parse_cluster(value: object, path: str, problems: Problems, *, complete: boo
     """The cluster section; None (and problems) where the platform cannot be told."""
     section = Section(value, path, problems, what="a mapping with `platform`")
     platform = section.text("platform", required=section.readable, choices=PLATFORMS)
-    parsers = {"aks": _parse_aks, "magnum": _parse_magnum, "existing": _parse_existing}
-    return parsers[platform](section, complete) if platform else None
+    if platform == "aks":
+        return _parse_aks(section, complete=complete)
+    if platform == "magnum":
+        return _parse_magnum(section, complete=complete)
+    return _parse_existing(section) if platform else None
 
 
-def _parse_aks(section: Section, complete: bool) -> AksSettings:  # noqa: FBT001
+def _parse_aks(section: Section, *, complete: bool) -> AksSettings:
     name = section.text("name", required=complete, pattern=r"[A-Za-z0-9]([-_A-Za-z0-9]{0,61}[A-Za-z0-9])?", allowed=_AKS_NAME)
     location = section.text("location", required=complete, pattern=r"[a-z][a-z0-9]*", allowed="an Azure region, e.g. westeurope")
     group = section.text("resourceGroup", pattern=r"[-\w._()]{1,89}[-\w_()]", allowed="1 to 90 letters, digits, - _ . ( )")
@@ -157,7 +160,7 @@ def _parse_system_pool(section: Section, *, complete: bool) -> SystemPool:
     return SystemPool(vm_size or "", low, high if high is not None else low, zones)
 
 
-def _parse_magnum(section: Section, complete: bool) -> MagnumSettings:  # noqa: FBT001
+def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
     name = section.text("name", required=complete, pattern=r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}", allowed=_MAGNUM_NAME)
     driver = section.text(
         "driver",
@@ -218,7 +221,7 @@ def _parse_template(section: Section) -> MagnumTemplate:
     )
 
 
-def _parse_existing(section: Section, complete: bool) -> ExistingSettings:  # noqa: ARG001, FBT001
+def _parse_existing(section: Section) -> ExistingSettings:
     kubeconfig = section.text("kubeconfig")
     context = section.text("context")
     section.finish()
@@ -233,7 +236,9 @@ def parse_zone(value: object, path: str, problems: Problems) -> str | None:
     return None
 
 
-def parse_node_count(section: Section, *, smallest: int = 0, default: tuple[int, int | None] | None = None) -> tuple[int, int | None]:
+def parse_node_count(
+    section: Section, *, smallest: int = 0, default: tuple[int, int | None] | None = None
+) -> tuple[int, int | None]:
     """(min, max) from ``count: 2`` or ``nodes: {min: 0, max: 4}``; exactly one of the two, or the default."""
     has_count, has_nodes = section.given("count"), section.given("nodes")
     if has_count == has_nodes:

@@ -143,9 +143,7 @@ def nvml(hardware: Hardware, sharing: Sharing) -> NvmlExpectation:
 
 def _mps(hardware: Hardware, sharing: Mps) -> MpsExpectation:
     memory = hardware.model.memory_mib
-    return MpsExpectation(
-        sharing.replicas, None if memory is None else memory // sharing.replicas, 100 // sharing.replicas
-    )
+    return MpsExpectation(sharing.replicas, None if memory is None else memory // sharing.replicas, 100 // sharing.replicas)
 
 
 def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, str]:

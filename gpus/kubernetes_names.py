@@ -50,12 +50,7 @@ def parse_taint(value: object, path: str, problems: Problems) -> Taint | None:
     """One ``key=value:Effect``; None and a problem where it is not one."""
     if isinstance(value, str):
         match = re.fullmatch(r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>[^=:]+)", value)
-        if (
-            match
-            and qualified_name(match["key"])
-            and _VALUE.fullmatch(match["value"] or "")
-            and match["effect"] in TAINT_EFFECTS
-        ):
+        if match and qualified_name(match["key"]) and _VALUE.fullmatch(match["value"] or "") and match["effect"] in TAINT_EFFECTS:
             return Taint(match["key"], match["value"] or "", match["effect"])
     problems.add(path, f"{show(value)} is not a taint", allowed=_TAINT_SHAPE, remedy="Write e.g. sku=gpu:NoSchedule.")
     return None

@@ -142,7 +142,11 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
         products=tuple(entry["products"]),
         compute_slices=mig.get("computeSlices") or 0,
         placement_units=mig.get("placementUnits"),
-        profiles=({name: _profile(name, data, of_twin=bool(twin)) for name, data in (profiles or {}).items()} if profiles or not has_mig else None),
+        profiles=(
+            {name: _profile(name, data, of_twin=bool(twin)) for name, data in (profiles or {}).items()}
+            if profiles or not has_mig
+            else None
+        ),
     )
 
 

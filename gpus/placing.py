@@ -60,9 +60,7 @@ def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str,
     rule: dict[str, Any] = {
         "name": f"gpu-pools {planned.name}",
         "labels": dict(planned.labels),
-        "matchFeatures": [
-            {"feature": "local.feature", "matchExpressions": {POOL_LABEL: {"op": "In", "value": [planned.name]}}}
-        ],
+        "matchFeatures": [{"feature": "local.feature", "matchExpressions": {POOL_LABEL: {"op": "In", "value": [planned.name]}}}],
     }
     if driver in {"magnum-cluster-api", "capi-helm"} and planned.taints:
         rule["taints"] = [_taint(taint.key, taint.value, taint.effect) for taint in planned.taints]

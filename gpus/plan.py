@@ -26,7 +26,7 @@ from gpus.checks import (
     mig_owner,
     words,
 )
-from gpus.errors import InvalidStackError, Problem
+from gpus.errors import InvalidStackError, Problem, Problems
 from gpus.kubernetes_names import (
     DEVICE_PLUGIN_CONFIG_LABEL,
     MIG_CONFIG_LABEL,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from gpus.charts import MigStrategy
     from gpus.clusters import Platform
-    from gpus.errors import Problems
     from gpus.expectation import NvmlExpectation
     from gpus.pools import DriverOwner, Hardware, MigOwner, Pool
     from gpus.render import FlagMigStrategy
@@ -180,8 +179,6 @@ def make_plan(settings: Settings) -> Plan:
     Raises:
         InvalidStackError: where hardware and sharing do not go together.
     """
-    from gpus.errors import Problems  # noqa: PLC0415 - only needed here at run time
-
     return _plan(settings, Problems())
 
 
@@ -272,7 +269,7 @@ def _plan_pool(
         advertises=expectation.advertised(hardware, sharing, node_strategy),
         gfd_labels=dict(sorted(expectation.gfd_labels(hardware, sharing, node_strategy).items())),
         nvml=expectation.nvml(hardware, sharing),
-        warnings=tuple([*warnings, *_pool_warnings(pool, sharing, hardware, strategy, settings)]),
+        warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, strategy, settings)),
     )
 
 
@@ -299,10 +296,10 @@ def _tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
     found = {(taint.key, taint.effect) for planned in pools for taint in planned.taints}
     derived = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(found)]
     # Helm replaces lists, so the chart's own toleration has to be repeated.
-    return tuple([_GPU_TOLERATION, *(toleration for toleration in derived if toleration != _GPU_TOLERATION)])
+    return (_GPU_TOLERATION, *(toleration for toleration in derived if toleration != _GPU_TOLERATION))
 
 
-def _operator_values(  # noqa: PLR0913 - one place where all that follows from the pools meets the chart
+def _operator_values(
     settings: Settings,
     pools: tuple[PoolPlan, ...],
     driver: DriverOwner,

@@ -241,9 +241,7 @@ def _azure_hardware(section: Section) -> Hardware | None:
             remedy="Choose Standard_NV36ads_A10_v5 or larger; a vGPU fraction can be neither partitioned nor shared further.",
         )
         return None
-    return Hardware(
-        model(size.gpu_model), size.product, int(size.gpus), f"vmSize {name}", mig_offered=size.mig is not False
-    )
+    return Hardware(model(size.gpu_model), size.product, int(size.gpus), f"vmSize {name}", mig_offered=size.mig is not False)
 
 
 def _parse_magnum(section: Section, context: PoolContext) -> tuple[Hardware | None, MagnumPlacement]:

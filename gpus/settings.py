@@ -76,7 +76,7 @@ def try_parse_settings(config: Mapping[str, object], *, complete: bool = True) -
 def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) -> Settings | None:
     _check_keys(config, problems)
     cluster = _parse_cluster(config, problems, complete=complete)
-    sharing = _parse_named(config, "sharing", parse_sharing, problems)
+    sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
     flavors = _parse_named(config, "flavors", parse_flavor, problems)
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
