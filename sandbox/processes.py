@@ -1,0 +1,298 @@
+"""Background processes of a folder: started detached, remembered, found again, stopped.
+
+A process is known by its pid and its kernel start time together, so that a pid that the kernel has given to
+another program is never signalled. Each process leads a session of its own: it outlives the command that
+started it, and stopping it stops its children. Nothing here restarts what died; whoever started it decides
+that.
+
+Linux only: what runs is read from /proc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox.errors import SandboxError
+from sandbox.files import explained, locked, make_folder, read_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_RECORD = "processes.json"
+# Below the kernel's default range for outgoing connections, so that a stopped process finds its port free
+# again.
+_PORTS = range(20000, 32000)
+_PORT_TRIES = 200
+_KILL_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that was started here.
+
+    Attributes:
+        name: its name within the folder.
+        pid: its process id; also the id of its session and process group.
+        started: its start, in seconds since the machine booted.
+    """
+
+    name: str
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What the kernel says about a process."""
+
+    group: int
+    started: float
+    zombie: bool
+
+
+def spawn(
+    folder: Path,
+    name: str,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Process:
+    """Start a program in the background and remember it.
+
+    Args:
+        folder: the folder that the process belongs to; its output goes to logs/<name>.log there.
+        name: a name that is unique within the folder.
+        argv: the program and its arguments; never secrets, everyone on the machine can read them.
+        env: the whole environment; None passes on this process's own.
+        cwd: the working folder; None keeps the current one.
+
+    Returns:
+        The process, which may still fail: see log_tail.
+
+    Raises:
+        SandboxError: when a process of that name runs, or the program cannot be started.
+    """
+    log = _log(folder, name)
+    make_folder(log.parent)
+    record = folder / _RECORD
+    with locked(record):
+        known = _alive(folder)
+        if name in known:
+            message = f"{folder}: {name} runs already (pid {known[name].pid})."
+            raise SandboxError(message, "Stop it first: make down.")
+        child = _start(log, argv, env, cwd)
+        row = _row(child.pid)
+        process = Process(name, child.pid, row.started if row else 0.0)
+        write_json(record, _as_json([*known.values(), process]))
+    return process
+
+
+def running(folder: Path) -> dict[str, Process]:
+    """Return the processes of a folder that are really alive, by name, in the order they were started."""
+    return _alive(folder)
+
+
+def stop(folder: Path, names: Iterable[str] | None = None, *, grace: float = 5.0) -> None:
+    """Stop processes and all their children, the last started first, and forget them.
+
+    Args:
+        folder: the folder that they belong to.
+        names: which to stop; None for all.
+        grace: seconds that each gets to end by itself before it is killed.
+    """
+    if not (folder / _RECORD).exists():
+        return
+    wanted = None if names is None else set(names)
+    for process in reversed(_alive(folder).values()):
+        if wanted is None or process.name in wanted:
+            _end(process, grace)
+    with locked(folder / _RECORD):
+        write_json(folder / _RECORD, _as_json(_alive(folder).values()))
+
+
+def log_tail(folder: Path, name: str, lines: int = 15) -> str:
+    """Return the last lines that a process has printed; empty when it printed nothing."""
+    try:
+        text = _log(folder, name).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different TCP ports that nobody listens on at 127.0.0.1.
+
+    Raises:
+        SandboxError: when that many cannot be found.
+    """
+    chooser = random.SystemRandom()
+    found: list[int] = []
+    for port in chooser.sample(_PORTS, k=_PORT_TRIES):
+        if len(found) == count:
+            break
+        if port_is_free(port):
+            found.append(port)
+    if len(found) < count:
+        message = f"Only {len(found)} of {count} free ports found on 127.0.0.1 ({_PORT_TRIES} were tried)."
+        raise SandboxError(message, "Stop programs that listen on many ports, then try again.")
+    return found
+
+
+def port_is_free(port: int) -> bool:
+    """Say whether a server could listen on a TCP port of 127.0.0.1 now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: a port whose last connections are still winding down is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def wait_until(probe: Callable[[], bool], *, timeout: float, what: str) -> None:
+    """Wait until a probe says yes.
+
+    Args:
+        probe: asked again and again; may raise to give up early.
+        timeout: seconds until giving up.
+        what: what is waited for, as the subject of a sentence.
+
+    Raises:
+        SandboxError: when the time is over.
+    """
+    end = time.monotonic() + timeout
+    pause = 0.02
+    while not probe():
+        if time.monotonic() > end:
+            message = f"{what}: not reached within {timeout:g} s."
+            remedy = "Read the logs in the sandbox's logs folders; on a busy machine, try again."
+            raise SandboxError(message, remedy)
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.2)
+
+
+def _start(
+    log: Path, argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None
+) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, its output going to the log."""
+    with explained(log, "write"):
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except OSError as error:
+        message = f"{argv[0]}: cannot start it: {error.strerror}."
+        remedy = "Check that the program is there and can be run; make tools finds or builds all of them."
+        raise SandboxError(message, remedy) from error
+    finally:
+        os.close(output)
+    # Collects the exit status whenever it comes, so that no zombie stays while this process lives.
+    threading.Thread(target=child.wait, name=f"wait for {child.pid}", daemon=True).start()
+    return child
+
+
+def _end(process: Process, grace: float) -> None:
+    """End the group of a process: ask, wait, kill."""
+    for sign, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+        end = time.monotonic() + seconds
+        pause = 0.005
+        while time.monotonic() < end:
+            if not _group_lives(process.pid):
+                return
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.1)
+    if _group_lives(process.pid):
+        message = f"{process.name} (pid {process.pid}): still there {_KILL_SECONDS:g} s after it was killed."
+        raise SandboxError(message, f"Look at what it waits for: cat /proc/{process.pid}/stack (as root).")
+
+
+def _group_lives(group: int) -> bool:
+    """Say whether a process group has a member that is not a zombie."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # A zombie answers the signal too; only /proc tells it from a living process.
+    return any(row.group == group and not row.zombie for row in _rows())
+
+
+def _alive(folder: Path) -> dict[str, Process]:
+    """Return the recorded processes that are the ones that were started."""
+    record = read_json(folder / _RECORD)
+    if record.get("boot") != _boot_id():
+        return {}
+    processes = (Process(name, int(p["pid"]), float(p["started"])) for name, p in record["processes"].items())
+    return {process.name: process for process in processes if _is_alive(process)}
+
+
+def _is_alive(process: Process) -> bool:
+    row = _row(process.pid)
+    return row is not None and not row.zombie and row.started == process.started
+
+
+def _as_json(processes: Iterable[Process]) -> dict[str, object]:
+    listed = {process.name: {"pid": process.pid, "started": process.started} for process in processes}
+    return {"boot": _boot_id(), "processes": listed}
+
+
+def _log(folder: Path, name: str) -> Path:
+    return folder / "logs" / f"{name}.log"
+
+
+def _boot_id() -> str:
+    """Return the id of the machine's current run: pids and start times mean nothing in another one."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError as error:
+        message = f"{_PROC}: cannot read which processes run: {error.strerror}."
+        remedy = "The sandbox needs Linux: use a Linux machine, container or WSL."
+        raise SandboxError(message, remedy) from error
+
+
+def _rows() -> Iterator[_Row]:
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            row = _row(int(entry.name))
+            if row is not None:
+                yield row
+
+
+def _row(pid: int) -> _Row | None:
+    """Return what the kernel says about a process; None when there is none."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ESRCH}:
+            return None
+        raise
+    # The command's name, in parentheses, may hold spaces and parentheses itself. See proc(5) for the fields.
+    fields = text.rpartition(")")[2].split()
+    # The first thread of a dying process may be a zombie while others still hold its ports.
+    zombie = fields[0] in {"Z", "X"} and int(fields[17]) <= 1
+    return _Row(group=int(fields[2]), started=int(fields[19]) / _TICKS, zombie=zombie)

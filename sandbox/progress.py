@@ -1,0 +1,99 @@
+"""Progress on standard error: one line a step, with its time; a sign of life every ten seconds.
+
+Colour only on a terminal, and not where NO_COLOR is set. Standard output stays free for results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEARTBEAT_SECONDS = 10.0
+_BLUE, _GREEN, _RED, _DIM, _PLAIN = "\033[34m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
+
+
+class Progress:
+    """Prints the steps of a command as they run; steps may nest and may run in threads."""
+
+    def __init__(self, stream: TextIO | None = None, *, heartbeat: float = _HEARTBEAT_SECONDS) -> None:
+        """Print to a stream.
+
+        Args:
+            stream: where to print; standard error when None.
+            heartbeat: seconds between two signs of life of a running step.
+        """
+        self._stream = sys.stderr if stream is None else stream
+        self._heartbeat = heartbeat
+        self._colour = self._stream.isatty() and "NO_COLOR" not in os.environ
+        self._lock = threading.Lock()
+        self._open_line: object | None = None
+
+    @contextlib.contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Print the text, then how long the block took, and whether it failed."""
+        token = object()
+        start = time.monotonic()
+        self._begin(text, token)
+        over = threading.Event()
+        pulse = threading.Thread(target=self._beat, args=(text, token, start, over), daemon=True)
+        pulse.start()
+        outcome, colour = "failed after", _RED
+        try:
+            yield
+            outcome, colour = "done in", _GREEN
+        finally:
+            over.set()
+            pulse.join()
+            seconds = time.monotonic() - start
+            self._continue(text, token, f"{self._paint(outcome, colour)} {seconds:.1f} s\n")
+
+    def note(self, text: str) -> None:
+        """Print one line that is no step of its own."""
+        with self._lock:
+            self._close_line()
+            self._write(f"{self._paint('•', _BLUE)} {text}\n")
+
+    def _beat(self, text: str, token: object, start: float, over: threading.Event) -> None:
+        """Show the seconds gone by until the step is over."""
+        while not over.wait(self._heartbeat):
+            seconds = f"{time.monotonic() - start:.0f} s …"
+            self._continue(text, token, f"{self._paint(seconds, _DIM)} ")
+
+    def _begin(self, text: str, token: object) -> None:
+        """Open the line of a step."""
+        with self._lock:
+            self._close_line()
+            self._open(text, token)
+
+    def _continue(self, text: str, token: object, more: str) -> None:
+        """Add to the line of a step; repeats the step's text when another line was printed since."""
+        with self._lock:
+            if self._open_line is not token:
+                self._close_line()
+                self._open(text, token)
+            self._write(more)
+            if more.endswith("\n"):
+                self._open_line = None
+
+    def _open(self, text: str, token: object) -> None:
+        self._write(f"{self._paint('•', _BLUE)} {text} … ")
+        self._open_line = token
+
+    def _close_line(self) -> None:
+        if self._open_line is not None:
+            self._write("\n")
+            self._open_line = None
+
+    def _paint(self, text: str, colour: str) -> str:
+        return f"{colour}{text}{_PLAIN}" if self._colour else text
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

@@ -1,0 +1,616 @@
+"""The real programs of the sandbox: found on this machine, else downloaded (pulumi), else built.
+
+Each program that can be built has a Go module of its own in programs/; its go.mod is the only place that says
+which version. What is built or downloaded is kept in a cache that all checkouts of a user share, in a folder
+named by program, version and a hash of everything that decides the result; it appears there whole or not at
+all.
+
+A program found on the machine is taken only in a version that fits the others: a controller-manager, for
+example, must be of the API server's minor version. Nothing is ever installed outside the cache.
+
+`python -m sandbox.toolchain` finds or builds all of them and prints where each one is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox.errors import SandboxError
+from sandbox.files import explained, locked
+from sandbox.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    Version = tuple[int, int, int]
+
+_PROGRAMS = Path(__file__).parent / "programs"
+_DOWNLOADS = "https://get.pulumi.com/releases/sdk"
+_REACHABLE_SECONDS = 3.0
+_DOWNLOAD_SECONDS = 60.0
+_VERSION_SECONDS = 30.0
+_OUTPUT_LINES = 15
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+# What the Go command prints when it cannot get at a module's source.
+_NO_NETWORK = re.compile(
+    r"dial tcp|no such host|connection refused|i/o timeout|TLS handshake|proxyconnect|module lookup disabled"
+    r"|network is unreachable|: EOF$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class ModuleFile:
+    """A file that is taken as it is from the sources of a Go module.
+
+    Attributes:
+        module_folder: the folder below programs/ whose go.mod pins the module.
+        module: the module's path.
+        path: the file, relative to the module's root.
+    """
+
+    module_folder: str
+    module: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """Programs that are built together from one Go module.
+
+    Attributes:
+        folder: the folder below programs/ with go.mod and go.sum.
+        module: the module whose version in go.mod is the programs' version.
+        packages: what to build, as program name -> Go package.
+        version_symbol: the Go variable that the version is linked into; None when the program knows it.
+        minutes: about how long a first build takes on two cores.
+        copies: files to put beside the programs.
+    """
+
+    folder: str
+    module: str
+    packages: Mapping[str, str]
+    version_symbol: str | None
+    minutes: float
+    copies: tuple[ModuleFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How to recognise a program that this machine has.
+
+    Attributes:
+        tool: the name in Tools.
+        program: the file name.
+        built_by: the folder of the Program that builds it.
+        version_arguments: makes the program print its version.
+        accepts: says whether a version (second) fits the pinned one (first).
+        wanted: the accepted versions in words.
+        assets: whether KUBEBUILDER_ASSETS may hold it.
+    """
+
+    tool: str
+    program: str
+    built_by: str
+    version_arguments: tuple[str, ...]
+    accepts: Callable[[Version, Version], bool]
+    wanted: str
+    assets: bool = False
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Where the programs are. A tool that was not asked for keeps its bare name and has no origin.
+
+    Attributes:
+        language_host_dir: a folder to put first on PATH when pulumi runs; None when pulumi brings its own.
+        kubernetes_plugin: the real Kubernetes provider when this machine has it.
+        origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "download", "built" or "cache".
+    """
+
+    pulumi: Path = Path("pulumi")
+    etcd: Path = Path("etcd")
+    kube_apiserver: Path = Path("kube-apiserver")
+    kube_controller_manager: Path = Path("kube-controller-manager")
+    kube_scheduler: Path = Path("kube-scheduler")
+    helm: Path = Path("helm")
+    nfd_master: Path = Path("nfd-master")
+    language_host_dir: Path | None = None
+    kubernetes_plugin: Path | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A program and where it came from."""
+
+    path: Path
+    origin: str
+
+
+_LANGUAGE_HOST = "pulumi-language-python"
+
+PROGRAMS: tuple[Program, ...] = (
+    Program(
+        folder="pulumi",
+        module="github.com/pulumi/pulumi/pkg/v3",
+        packages={"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"},
+        version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
+        minutes=3.5,
+    ),
+    Program(
+        folder=_LANGUAGE_HOST,
+        module="github.com/pulumi/pulumi/sdk/v3",
+        packages={_LANGUAGE_HOST: "github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python"},
+        version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
+        minutes=0.5,
+        # The newest sources of the language host that the module carries are older than the engine; the
+        # script that it runs programs with must be the engine's.
+        copies=(
+            ModuleFile(
+                module_folder="pulumi",
+                module="github.com/pulumi/pulumi/sdk/v3",
+                path="python/cmd/pulumi-language-python-exec",
+            ),
+        ),
+    ),
+    Program(
+        folder="kubernetes",
+        module="k8s.io/kubernetes",
+        packages={
+            "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+            "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+        },
+        version_symbol="k8s.io/component-base/version.gitVersion",
+        minutes=4,
+    ),
+    Program(
+        folder="etcd",
+        module="go.etcd.io/etcd/server/v3",
+        packages={"etcd": "go.etcd.io/etcd/server/v3"},
+        version_symbol=None,
+        minutes=0.5,
+    ),
+    Program(
+        folder="helm",
+        module="helm.sh/helm/v3",
+        packages={"helm": "helm.sh/helm/v3/cmd/helm"},
+        version_symbol="helm.sh/helm/v3/internal/version.version",
+        minutes=1,
+    ),
+    Program(
+        folder="nfd-master",
+        module="sigs.k8s.io/node-feature-discovery",
+        packages={"nfd-master": "sigs.k8s.io/node-feature-discovery/cmd/nfd-master"},
+        version_symbol="sigs.k8s.io/node-feature-discovery/pkg/version.version",
+        minutes=1,
+    ),
+)
+
+
+def _same_minor(pinned: Version, found: Version) -> bool:
+    return found[:2] == pinned[:2]
+
+
+def _same_major_from(minor: int) -> Callable[[Version, Version], bool]:
+    return lambda pinned, found: found[0] == pinned[0] and found[1] >= minor
+
+
+_VERSION_FLAG = ("--version",)
+_SAME_MINOR = "the minor version in programs/kubernetes/go.mod"
+_SEARCHES: tuple[_Search, ...] = (
+    _Search("pulumi", "pulumi", "pulumi", ("version",), _same_major_from(200), "3.200 or newer, below 4"),
+    _Search("etcd", "etcd", "etcd", _VERSION_FLAG, _same_major_from(5), "3.5 or newer, below 4", assets=True),
+    _Search(
+        "kube_apiserver", "kube-apiserver", "kubernetes", _VERSION_FLAG, _same_minor, _SAME_MINOR, assets=True
+    ),
+    _Search(
+        "kube_controller_manager",
+        "kube-controller-manager",
+        "kubernetes",
+        _VERSION_FLAG,
+        _same_minor,
+        _SAME_MINOR,
+    ),
+    _Search("kube_scheduler", "kube-scheduler", "kubernetes", _VERSION_FLAG, _same_minor, _SAME_MINOR),
+    _Search("helm", "helm", "helm", ("version", "--short"), _same_major_from(8), "3.8 or newer, below 4"),
+    _Search("nfd_master", "nfd-master", "nfd-master", ("-version",), _same_major_from(17), "0.17 or newer"),
+)
+TOOLS: tuple[str, ...] = tuple(search.tool for search in _SEARCHES)
+
+
+def find_tools(progress: Progress, *, only: set[str] | None = None) -> Tools:
+    """Find every program that the sandbox runs; download or build what is missing.
+
+    Args:
+        progress: told about each download and build.
+        only: names out of TOOLS; None for all.
+
+    Raises:
+        SandboxError: when a program is neither there nor can be built.
+        ValueError: when `only` names something else.
+    """
+    wanted = set(TOOLS) if only is None else only
+    if not wanted <= set(TOOLS):
+        message = f"unknown tools: {sorted(wanted - set(TOOLS))}; known are {list(TOOLS)}"
+        raise ValueError(message)
+    found = {search.tool: _find(search, progress) for search in _SEARCHES if search.tool in wanted}
+    language_host_dir = None
+    if "pulumi" in found and _is_built("pulumi", found["pulumi"].path):
+        language_host_dir = _built(_program(_LANGUAGE_HOST), progress)[0]
+    return Tools(
+        **{tool: one.path for tool, one in found.items()},
+        language_host_dir=language_host_dir,
+        kubernetes_plugin=_kubernetes_plugin(),
+        origin={tool: one.origin for tool, one in found.items()},
+    )
+
+
+def go_build(program: Program, folder: Path) -> None:
+    """Build the programs of one Go module.
+
+    Args:
+        program: what to build.
+        folder: an existing folder for the results.
+
+    Raises:
+        SandboxError: when Go is missing or too old, the sources cannot be had, or the build fails.
+    """
+    module = _PROGRAMS / program.folder
+    go = _go(program)
+    # One at a time, so that each gets its own name: Go would name etcd after its module's folder.
+    for name, package in program.packages.items():
+        _run_go([go, "build", *_build_flags(program), "-o", str(folder / name), package], module)
+    for copy in program.copies:
+        _copy_module_file(go, copy, folder)
+
+
+def pinned_version(program: Program) -> str:
+    """Return the version that the program's go.mod requires, such as "v1.36.3"."""
+    return _pin(program.folder, program.module)
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloaded and built programs."""
+    own = os.environ.get("GPU_POOLS_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-pools"
+
+
+# --- one tool ---------------------------------------------------------------------------------------------
+
+
+def _find(search: _Search, progress: Progress) -> _Found:
+    """Find one tool: on the machine, in the cache, by download, by building it."""
+    program = _program(search.built_by)
+    here = _on_this_machine(search, program, progress)
+    if here is not None:
+        return here
+    if search.tool == "pulumi":
+        downloaded = _downloaded_pulumi(program, progress)
+        if downloaded is not None:
+            return downloaded
+    folder, origin = _built(program, progress)
+    return _Found(folder / search.program, origin)
+
+
+def _on_this_machine(search: _Search, program: Program, progress: Progress) -> _Found | None:
+    """Look where this machine keeps programs; pass over a version that does not fit."""
+    for path, origin in _candidates(search):
+        version = _version_of(path, search.version_arguments)
+        pinned = _parse(pinned_version(program))
+        if version is not None and pinned is not None and search.accepts(pinned, version):
+            return _Found(path, origin)
+        seen = "unknown" if version is None else ".".join(map(str, version))
+        progress.note(f"{path} ({origin}) is not used: version {seen}, wanted: {search.wanted}")
+    return None
+
+
+def _candidates(search: _Search) -> Iterator[tuple[Path, str]]:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if search.assets and assets:
+        path = Path(assets) / search.program
+        if path.is_file():
+            yield path, "KUBEBUILDER_ASSETS"
+    on_path = shutil.which(search.program)
+    if on_path is not None:
+        yield Path(on_path), "PATH"
+
+
+def _version_of(path: Path, arguments: tuple[str, ...]) -> Version | None:
+    """Ask a program for its version; None when it does not tell."""
+    environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    try:
+        done = subprocess.run(
+            [path, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+            env=environment,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return _parse(done.stdout)
+
+
+def _parse(text: str) -> Version | None:
+    """Return the first version in a text."""
+    match = _VERSION.search(text)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3] or 0))
+
+
+def _kubernetes_plugin() -> Path | None:
+    """Find the real Kubernetes provider, of the major version that the program's SDK has."""
+    name = "pulumi-resource-kubernetes"
+    on_path = shutil.which(name)
+    if on_path is not None:
+        return Path(on_path)
+    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    installed = [p for p in home.glob(f"plugins/resource-kubernetes-v4*/{name}") if p.is_file()]
+    return max(installed, key=lambda p: _parse(p.parent.name) or (0, 0, 0), default=None)
+
+
+# --- built programs ---------------------------------------------------------------------------------------
+
+
+def _program(folder: str) -> Program:
+    return next(program for program in PROGRAMS if program.folder == folder)
+
+
+def _built(program: Program, progress: Progress) -> tuple[Path, str]:
+    """Return the cache folder of a program and "built" or "cache"; builds it when it is not there."""
+    target = cache_folder() / _cache_name(program)
+    names = " + ".join(program.packages)
+    text = f"Building {names} {pinned_version(program)} (first time only, about {_duration(program.minutes)})"
+    origin = _make_once(target, text, lambda folder: go_build(program, folder), progress, "built")
+    return target, origin
+
+
+def _make_once(target: Path, text: str, make: Callable[[Path], None], progress: Progress, origin: str) -> str:
+    """Fill a cache folder once, whoever asks first; return the origin, or "cache" when it was there."""
+    if target.is_dir():
+        return "cache"
+    with locked(target):
+        if target.is_dir():
+            return "cache"
+        prefix = f".{target.name}.making-"
+        with explained(target.parent, "write to"):
+            # Whoever left these was killed: it no longer holds the lock.
+            for stale in target.parent.glob(f"{prefix}*"):
+                shutil.rmtree(stale)
+            making = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix))
+        try:
+            with progress.step(text):
+                make(making)
+            with explained(target, "create"):
+                making.chmod(0o755)
+                making.rename(target)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    return origin
+
+
+def _is_built(folder: str, path: Path) -> bool:
+    """Say whether a program was built here, not found or downloaded."""
+    return path.parent == cache_folder() / _cache_name(_program(folder))
+
+
+def _cache_name(program: Program) -> str:
+    """Name the cache folder of a program after everything that decides what is built."""
+    digest = hashlib.sha256()
+    folders = [program.folder, *(copy.module_folder for copy in program.copies)]
+    for path in (_PROGRAMS / folder / name for folder in folders for name in ("go.mod", "go.sum")):
+        digest.update(path.read_bytes())
+    digest.update(json.dumps([_build_flags(program), list(program.packages.values()), _platform()]).encode())
+    return f"{program.folder}-{pinned_version(program)}-{digest.hexdigest()[:12]}"
+
+
+def _build_flags(program: Program) -> list[str]:
+    link = ["-s", "-w"]
+    if program.version_symbol is not None:
+        link += ["-X", f"{program.version_symbol}={pinned_version(program)}"]
+    return ["-trimpath", "-ldflags", " ".join(link)]
+
+
+def _pin(folder: str, module: str) -> str:
+    """Read the version of a module from the go.mod of a folder."""
+    path = _PROGRAMS / folder / "go.mod"
+    requirement = re.compile(rf"^\s*(?:require\s+)?{re.escape(module)}\s+(v\S+)", re.MULTILINE)
+    match = requirement.search(path.read_text("utf-8"))
+    if match is None:
+        message = f"{path}: does not require {module}."
+        raise SandboxError(message, "Restore the file: git checkout -- sandbox/programs")
+    return match[1]
+
+
+def _go(program: Program) -> str:
+    """Find a Go command that can build the program."""
+    names = ", ".join(program.packages)
+    go = shutil.which("go")
+    needed = _pin_of_go(program.folder)
+    variable = " (or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver)"
+    hint = variable if program.folder in {"etcd", "kubernetes"} else ""
+    remedy = f"Install Go {needed} or newer (https://go.dev/dl/), or put {names} on PATH{hint}."
+    if go is None:
+        message = f"{names}: not on this machine, and there is no Go to build it with."
+        raise SandboxError(message, remedy)
+    # Asked in the module's folder: Go may fetch the newer toolchain that the module wants by itself.
+    done = subprocess.run(
+        [go, "env", "GOVERSION"], cwd=_PROGRAMS / program.folder, capture_output=True, text=True, check=False
+    )
+    version = _parse(done.stdout)
+    required = _parse(needed)
+    if version is None or required is None or version < required:
+        seen = done.stdout.strip() or done.stderr.strip()
+        message = f"{names}: {go} is too old to build it: {seen}, needed is go{needed} or newer."
+        raise SandboxError(message, remedy)
+    return go
+
+
+def _pin_of_go(folder: str) -> str:
+    """Read the Go version that a go.mod asks for."""
+    text = (_PROGRAMS / folder / "go.mod").read_text("utf-8")
+    match = re.search(r"^go\s+(\S+)", text, re.MULTILINE)
+    return match[1] if match else "1.21"
+
+
+def _run_go(command: list[str], module: Path) -> str:
+    """Run a Go command in a module's folder and return its output."""
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    done = subprocess.run(command, cwd=module, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode == 0:
+        return done.stdout
+    tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_OUTPUT_LINES:])
+    message = f"{module}: go {command[1]} failed (exit status {done.returncode}):\n{tail}"
+    if _NO_NETWORK.search(tail):
+        remedy = (
+            "Check the network, or set GOPROXY (and HTTPS_PROXY) to a proxy that can be reached from here."
+        )
+        raise SandboxError(message, f"The sources come from Go's module proxy. {remedy}")
+    raise SandboxError(message, "Read the output above; `go env` shows the settings in effect, as GOFLAGS.")
+
+
+def _copy_module_file(go: str, copy: ModuleFile, folder: Path) -> None:
+    """Copy a file out of a module's sources, made executable."""
+    version = _pin(copy.module_folder, copy.module)
+    output = _run_go(
+        [go, "mod", "download", "-json", f"{copy.module}@{version}"], _PROGRAMS / copy.module_folder
+    )
+    source = Path(json.loads(output)["Dir"]) / copy.path
+    target = folder / source.name
+    with explained(target, "write"):
+        shutil.copyfile(source, target)
+        target.chmod(0o755)
+
+
+def _duration(minutes: float) -> str:
+    return f"{minutes:g} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
+
+
+# --- pulumi's own release ---------------------------------------------------------------------------------
+
+
+def _downloaded_pulumi(program: Program, progress: Progress) -> _Found | None:
+    """Download pulumi's release with its language hosts; None when there is no way out or it was built."""
+    version = pinned_version(program)
+    archive = f"pulumi-{version}-{_platform()}.tar.gz"
+    target = cache_folder() / f"pulumi-{version}-release-{_platform()}"
+    path = target / "pulumi"
+    if target.is_dir():
+        return _Found(path, "cache")
+    if (cache_folder() / _cache_name(program)).is_dir():
+        return None
+    checksum = _release_checksum(version, archive)
+    if checksum is None:
+        progress.note(f"{_DOWNLOADS} does not answer: pulumi is built from its sources")
+        return None
+    url = f"{_DOWNLOADS}/{archive}"
+    text = f"Downloading {url}"
+    return _Found(path, _make_once(target, text, lambda to: _unpack(url, checksum, to), progress, "download"))
+
+
+def _release_checksum(version: str, archive: str) -> str | None:
+    """Fetch the SHA-256 of a release archive; None when it cannot be had within three seconds."""
+    url = f"{_DOWNLOADS}/pulumi-{version.removeprefix('v')}-checksums.txt"
+    answer: list[str] = []
+
+    def ask() -> None:
+        quiet = contextlib.suppress(OSError, http.client.HTTPException)
+        with quiet, _open(url, _REACHABLE_SECONDS) as response:
+            answer.append(response.read().decode("ascii", errors="replace"))
+
+    # In a thread, since looking up a name knows no timeout.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_REACHABLE_SECONDS)
+    lines = (line.split() for text in list(answer) for line in text.splitlines())
+    sums = {fields[1].lstrip("*"): fields[0].lower() for fields in lines if len(fields) == 2}  # noqa: PLR2004
+    return sums.get(archive)
+
+
+def _unpack(url: str, checksum: str, folder: Path) -> None:
+    """Download an archive, check it, and unpack its programs into a folder."""
+    archive = folder / "archive.tar.gz"
+    digest = hashlib.sha256()
+    remedy = "Try again, or install pulumi yourself: https://www.pulumi.com/docs/iac/download-install/"
+    try:
+        with _open(url, _DOWNLOAD_SECONDS) as response, archive.open("wb") as output:
+            while block := response.read(1 << 20):
+                digest.update(block)
+                output.write(block)
+    except (OSError, http.client.HTTPException) as error:
+        message = f"{url}: the download broke off: {error}."
+        raise SandboxError(message, remedy) from error
+    if digest.hexdigest() != checksum:
+        message = f"{url}: has SHA-256 {digest.hexdigest()}, its release says {checksum}."
+        raise SandboxError(message, remedy)
+    with explained(folder, "unpack into"), tarfile.open(archive) as content:
+        for member in content.getmembers():
+            if member.isfile():
+                member.name = Path(member.name).name
+                content.extract(member, folder, filter="data")
+    archive.unlink()
+
+
+def _open(url: str, seconds: float) -> http.client.HTTPResponse:
+    response = urllib.request.urlopen(url, timeout=seconds)  # noqa: S310 the address is ours
+    if not isinstance(response, http.client.HTTPResponse):
+        message = f"{url}: not an HTTP address"
+        raise TypeError(message)
+    return response
+
+
+def _platform() -> str:
+    """Return the platform as pulumi's releases name it, such as "linux-x64"."""
+    machines = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}
+    machine = platform.machine().lower()
+    return f"{sys.platform}-{machines.get(machine, machine)}"
+
+
+# --- command ----------------------------------------------------------------------------------------------
+
+
+def table(tools: Tools, only: Collection[str] = TOOLS) -> str:
+    """Return a table of the tools: name, origin, path."""
+    rows = [("TOOL", "ORIGIN", "PATH")]
+    rows += [(tool, tools.origin[tool], str(getattr(tools, tool))) for tool in only if tool in tools.origin]
+    host = tools.language_host_dir
+    rows.append(("language host", "built" if host else "with pulumi", str(host or tools.pulumi.parent)))
+    plugin = tools.kubernetes_plugin
+    rows.append(("kubernetes plugin", "installed" if plugin else "stand-in", str(plugin or "-")))
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows)
+
+
+def main() -> int:
+    """Find or build all tools and print where they are; returns the exit status."""
+    try:
+        tools = find_tools(Progress())
+    except SandboxError as error:
+        sys.stderr.write(f"error: {error.message}\n{error.remedy}\n")
+        return 1
+    sys.stdout.write(table(tools) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
