@@ -1,0 +1,58 @@
+# gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks everything.
+STACK  ?= aks-dev
+PYTHON ?= python3
+VENV   := venv
+RUN    := $(VENV)/bin/python -m sandbox
+
+.DEFAULT_GOAL := help
+.PHONY: help venv tools up preview status scale down clean test unit lint bench
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+venv: $(VENV)/.installed ## make the Python environment
+
+$(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt
+	@echo "• Installing the Python packages (about a minute the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.11." if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
+	@touch $@
+
+tools: venv ## find, download or build the programs
+	@$(VENV)/bin/python -m sandbox.toolchain
+
+up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
+	@$(RUN) up $(STACK)
+
+preview: venv ## show what `up` would do; needs no cloud account
+	@$(RUN) preview $(STACK)
+
+status: venv ## declared, expected and observed, node by node
+	@$(RUN) status $(STACK)
+
+scale: venv ## play the autoscaler: POOL=<name> COUNT=<n>
+	@$(RUN) scale $(STACK) $(POOL) $(COUNT)
+
+down: venv ## destroy STACK and stop everything it started
+	@$(RUN) down $(STACK)
+
+clean: ## stop every sandbox, remove its state and the Python environment
+	@if [ -x $(VENV)/bin/python ]; then $(RUN) clean; fi
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+lint: venv ## style, types and the borders between packages
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+unit: venv ## the fast tests
+	@$(VENV)/bin/pytest tests/unit
+
+test: lint ## everything: style, types, borders, and all tests
+	@$(VENV)/bin/python -m sandbox.toolchain
+	@$(VENV)/bin/pytest
+
+bench: venv ## the ratios of benchmarks/
+	@$(VENV)/bin/python benchmarks/run.py
