@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INVALID = 2
+#: As a program that SIGPIPE ended would answer in a shell.
+_READER_GONE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,5 +48,17 @@ def _plan(path: str, *, as_json: bool) -> int:
     return 0
 
 
+def _run() -> int:
+    """`main`, quiet where the reader of a pipe has gone (``… | head``)."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end; give it somewhere to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _READER_GONE
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run())

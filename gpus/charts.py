@@ -205,8 +205,15 @@ def check_values(
             allowed=", ".join(siblings),
             remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; Helm would silently ignore it.",
         )
+    for where, value, keys in _flattened(values, known, ""):
+        problems.add(
+            f"{path}.{where}",
+            f"{show(value)} is not a mapping, as the chart's own `{where}` is",
+            allowed=f"a mapping with {', '.join(keys)}",
+            remedy="Override single values in it; the whole would erase what the plan derives.",
+        )
     for dotted, setting in (derived or {}).items():
-        if _at(values, dotted) is not None:
+        if _written(values, dotted):
             problems.add(
                 f"{path}.{dotted}",
                 f"`{dotted}` is derived from the pools",
@@ -240,10 +247,23 @@ def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], inside: str) -
             yield from _unknown(value, known[key], f"{inside}{key}.")
 
 
-def _at(values: Mapping[str, Any], dotted: str) -> object:
+def _flattened(values: Mapping[str, Any], known: Mapping[str, Any], inside: str) -> Iterator[tuple[str, object, Sequence[str]]]:
+    """(dotted path, value, keys of the chart) of each mapping of the chart that something else would replace."""
+    for key, value in values.items():
+        keys = known.get(key)
+        if not keys or key in _OPEN_MAPPINGS:
+            continue
+        if isinstance(value, dict):
+            yield from _flattened(value, keys, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}", value, tuple(keys)
+
+
+def _written(values: Mapping[str, Any], dotted: str) -> bool:
+    """Whether the override is there at all: a null counts, since Helm takes it as "delete the default"."""
     found: object = values
     for part in dotted.split("."):
-        if not isinstance(found, dict):
-            return None
-        found = found.get(part)
-    return found
+        if not isinstance(found, dict) or part not in found:
+            return False
+        found = found[part]
+    return True

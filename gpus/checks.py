@@ -188,8 +188,9 @@ def _check_fits(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, proble
 
 def _smaller(model: GpuModel, layout: Mapping[str, int]) -> dict[str, int]:
     """The layout with instances taken away, smallest profiles first, until it fits."""
-    left = dict(layout)
-    order = sorted(left, key=lambda profile: (model.profiles or {})[profile].size)
+    profiles = model.profiles or {}
+    left = {profile: min(count, profiles[profile].max_instances) for profile, count in layout.items()}
+    order = sorted(left, key=lambda profile: profiles[profile].size)
     while place(model, left) is None:
         profile = next(name for name in order if left.get(name))
         left[profile] -= 1

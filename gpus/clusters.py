@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from gpus.errors import show
 from gpus.section import Section
 
 if TYPE_CHECKING:
@@ -230,9 +231,9 @@ def _parse_existing(section: Section) -> ExistingSettings:
 
 def parse_zone(value: object, path: str, problems: Problems) -> str | None:
     """One availability zone of Azure."""
-    if value in {"1", "2", "3"}:
-        return str(value)
-    problems.add(path, f"{value!r} is not a zone", allowed='"1", "2" or "3", in quotes', remedy='Write zones: ["1", "2"].')
+    if isinstance(value, str) and value in {"1", "2", "3"}:
+        return value
+    problems.add(path, f"{show(value)} is not a zone", allowed='"1", "2" or "3", in quotes', remedy='Write zones: ["1", "2"].')
     return None
 
 

@@ -49,10 +49,11 @@ def most_of(gpu: GpuModel, profile: str) -> int:
 def _place(key: str, layout: tuple[tuple[str, int], ...]) -> tuple[Placement, ...] | None:
     gpu = model(key)
     profiles = gpu.profiles or {}
+    # Checked first: the count is whatever somebody typed, and the search below writes every instance out.
+    if any(count > profiles[name].max_instances for name, count in layout):
+        return None
     wanted = [profiles[name] for name, count in layout for _ in range(count)]
     if sum(profile.compute_slices for profile in wanted) > gpu.compute_slices:
-        return None
-    if any(count > profiles[name].max_instances for name, count in layout):
         return None
     # Large instances first: they have the fewest places, so dead ends show early.
     wanted.sort(key=lambda profile: (-profile.size, len(profile.starts), profile.name))

@@ -136,6 +136,7 @@ class PoolContext:
     problems: Problems
     magnum_driver: str | None = None
     sharing_names: tuple[str, ...] = field(default=())
+    flavor_names: tuple[str, ...] = field(default=())
 
 
 def parse_flavor(value: object, path: str, problems: Problems) -> Flavor | None:
@@ -143,7 +144,7 @@ def parse_flavor(value: object, path: str, problems: Problems) -> Flavor | None:
     section = Section(value, path, problems, what="a mapping with gpuModel and gpusPerNode")
     if not section.readable:
         return None
-    hardware = _declared_hardware(section, f"flavor {path.rpartition('.')[2]}")
+    hardware = _declared_hardware(section, f"flavor {path.removeprefix('gpu-pools:flavors.')}")
     vcpus, memory = section.integer("vcpus", minimum=1), section.number("memoryGiB", minimum=1)
     section.finish()
     return Flavor(hardware, vcpus, memory)
@@ -248,8 +249,8 @@ def _parse_magnum(section: Section, context: PoolContext) -> tuple[Hardware | No
     name = section.text(
         "flavor",
         required=True,
-        choices=tuple(context.flavors),
-        allowed=" | ".join(context.flavors) or "none is declared under gpu-pools:flavors",
+        choices=context.flavor_names,
+        allowed=" | ".join(context.flavor_names) or "none is declared under gpu-pools:flavors",
         remedy="Declare the flavor under gpu-pools:flavors with its gpuModel and gpusPerNode; OpenStack cannot tell them.",
     )
     flavor = context.flavors.get(name) if name else None

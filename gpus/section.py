@@ -8,6 +8,7 @@ that it doesn't know, so a typing error there means GPUs that are silently not s
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -72,19 +73,19 @@ class Section:
         key: str,
         *,
         required: bool = False,
-        choices: Sequence[str] = (),
+        choices: Sequence[str] | None = None,
         pattern: str = "",
         allowed: str = "",
         remedy: str = "",
     ) -> str | None:
-        """A string, one of `choices` or matching the whole `pattern` where given."""
-        value = self._value(key, required=required, allowed=allowed or self._either(choices) or "a text", remedy=remedy)
+        """A string, one of `choices` (where given; none may be left) or matching the whole `pattern`."""
+        value = self._value(key, required=required, allowed=allowed or self._either(choices or ()) or "a text", remedy=remedy)
         if value is None:
             return None
         if not isinstance(value, str):
             quote = f'Write "{value}" in quotes.' if isinstance(value, int | float) else "Write a text."
-            self._refuse(key, value, "is not a text", allowed or self._either(choices) or "a text", remedy or quote)
-        elif choices and value not in choices:
+            self._refuse(key, value, "is not a text", allowed or self._either(choices or ()) or "a text", remedy or quote)
+        elif choices is not None and value not in choices:
             self._refuse(key, value, "is unknown", allowed or self._either(choices), remedy or self._suggest(value, choices))
         elif pattern and not re.fullmatch(pattern, value):
             self._refuse(key, value, "does not fit", allowed or f"a text matching {pattern}", remedy or "Choose another.")
@@ -114,7 +115,7 @@ class Section:
         value = self._value(key, required=False, allowed=allowed, remedy=remedy)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             self._refuse(key, value, "is not a number", allowed, remedy or "Write the number without quotes.")
         elif value < minimum:
             self._refuse(key, value, "is out of bounds", allowed, remedy or f"Choose {allowed}.")

@@ -88,6 +88,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         problems=problems,
         magnum_driver=getattr(cluster, "driver", None),
         sharing_names=_written(config, "sharing"),
+        flavor_names=_written(config, "flavors"),
     )
     pools = _parse_pools(config, context)
     return Settings(cluster, sharing, pools, operator, nfd, flavors)
@@ -160,10 +161,10 @@ def _check_keys(config: Mapping[str, object], problems: Problems) -> None:
             if key in KEYS:
                 problems.add(key, "has no namespace", allowed=", ".join(known), remedy=f"Write {NAMESPACE}:{key}.")
             continue
-        near = difflib.get_close_matches(key, known, n=1)
+        near = difflib.get_close_matches(key.removeprefix(f"{NAMESPACE}:"), KEYS, n=1)
         problems.add(
             key,
             f"unknown key `{key}`",
             allowed=", ".join(known),
-            remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; nothing reads it.",
+            remedy=f"Did you mean `{NAMESPACE}:{near[0]}`?" if near else "Remove it; nothing reads it.",
         )

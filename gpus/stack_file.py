@@ -38,6 +38,8 @@ class _StrictLoader(_Loader):  # type: ignore[misc,valid-type]
     def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
         for key_node, _ in node.value:
+            if not node.start_mark.index <= key_node.start_mark.index < node.end_mark.index:
+                continue  # merged in by `<<` from elsewhere: what is written here may override it
             key = getattr(key_node, "value", None)
             if isinstance(key, str) and key in seen:
                 raise DuplicateKeyError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
@@ -50,7 +52,10 @@ def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML is whatever its author w
     Raises:
         yaml.YAMLError: if it is not YAML, or a mapping has a key twice.
     """
-    return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of the safe loader
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of the safe loader
+    except (ValueError, RecursionError) as error:  # PyYAML's own slips: 2026-99-99, 0x_, a thousand brackets
+        raise yaml.YAMLError(str(error)) from error
 
 
 def read_stack_file(path: Path | str) -> Mapping[str, object]:

@@ -76,9 +76,7 @@ def make_pki(folder: Path, service_address: str) -> Pki:
     make_folder(folder)
     addresses = ("127.0.0.1", service_address)
     cluster = _make_authority(pki, "ca", "gpu-pools sandbox cluster")
-    _issue(
-        pki, cluster, "apiserver", _name("kube-apiserver"), _alternatives(_API_NAMES, addresses), client=False
-    )
+    _issue(pki, cluster, "apiserver", _name("kube-apiserver"), _alternatives(_API_NAMES, addresses), client=False)
     _issue(pki, cluster, "admin", _name("admin", "system:masters"), None, client=True)
     storage = _make_authority(pki, "etcd-ca", "gpu-pools sandbox etcd")
     _issue(pki, storage, "etcd", _name("etcd"), _alternatives(("localhost",), ("127.0.0.1",)), client=True)
@@ -105,7 +103,7 @@ def _make_authority(pki: Pki, stem: str, common_name: str) -> _Authority:
     return _Authority(certificate, key)
 
 
-def _issue(  # noqa: PLR0913 each one decides another part of the certificate
+def _issue(
     pki: Pki,
     authority: _Authority,
     stem: str,
@@ -133,9 +131,7 @@ def _issue(  # noqa: PLR0913 each one decides another part of the certificate
     _write_pair(pki, stem, builder.sign(authority.key, hashes.SHA256()), key)
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()

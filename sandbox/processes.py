@@ -186,9 +186,7 @@ def wait_until(probe: Callable[[], bool], *, timeout: float, what: str) -> None:
         pause = min(pause * 1.3, 0.2)
 
 
-def _start(
-    log: Path, argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None
-) -> subprocess.Popen[bytes]:
+def _start(log: Path, argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, its output going to the log."""
     with explained(log, "write"):
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

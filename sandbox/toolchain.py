@@ -218,9 +218,7 @@ _SAME_MINOR = "the minor version in programs/kubernetes/go.mod"
 _SEARCHES: tuple[_Search, ...] = (
     _Search("pulumi", "pulumi", "pulumi", ("version",), _same_major_from(200), "3.200 or newer, below 4"),
     _Search("etcd", "etcd", "etcd", _VERSION_FLAG, _same_major_from(5), "3.5 or newer, below 4", assets=True),
-    _Search(
-        "kube_apiserver", "kube-apiserver", "kubernetes", _VERSION_FLAG, _same_minor, _SAME_MINOR, assets=True
-    ),
+    _Search("kube_apiserver", "kube-apiserver", "kubernetes", _VERSION_FLAG, _same_minor, _SAME_MINOR, assets=True),
     _Search(
         "kube_controller_manager",
         "kube-controller-manager",
@@ -454,9 +452,7 @@ def _go(program: Program) -> str:
         message = f"{names}: not on this machine, and there is no Go to build it with."
         raise SandboxError(message, remedy)
     # Asked in the module's folder: Go may fetch the newer toolchain that the module wants by itself.
-    done = subprocess.run(
-        [go, "env", "GOVERSION"], cwd=_PROGRAMS / program.folder, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([go, "env", "GOVERSION"], cwd=_PROGRAMS / program.folder, capture_output=True, text=True, check=False)
     version = _parse(done.stdout)
     required = _parse(needed)
     if version is None or required is None or version < required:
@@ -482,9 +478,7 @@ def _run_go(command: list[str], module: Path) -> str:
     tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_OUTPUT_LINES:])
     message = f"{module}: go {command[1]} failed (exit status {done.returncode}):\n{tail}"
     if _NO_NETWORK.search(tail):
-        remedy = (
-            "Check the network, or set GOPROXY (and HTTPS_PROXY) to a proxy that can be reached from here."
-        )
+        remedy = "Check the network, or set GOPROXY (and HTTPS_PROXY) to a proxy that can be reached from here."
         raise SandboxError(message, f"The sources come from Go's module proxy. {remedy}")
     raise SandboxError(message, "Read the output above; `go env` shows the settings in effect, as GOFLAGS.")
 
@@ -492,9 +486,7 @@ def _run_go(command: list[str], module: Path) -> str:
 def _copy_module_file(go: str, copy: ModuleFile, folder: Path) -> None:
     """Copy a file out of a module's sources, made executable."""
     version = _pin(copy.module_folder, copy.module)
-    output = _run_go(
-        [go, "mod", "download", "-json", f"{copy.module}@{version}"], _PROGRAMS / copy.module_folder
-    )
+    output = _run_go([go, "mod", "download", "-json", f"{copy.module}@{version}"], _PROGRAMS / copy.module_folder)
     source = Path(json.loads(output)["Dir"]) / copy.path
     target = folder / source.name
     with explained(target, "write"):

@@ -1,0 +1,25 @@
+"""GPU pools from a stack file; everything that decides something is in gpus/, everything that makes something in components/."""
+
+from typing import Any
+
+import pulumi
+
+from components.platform import GpuPlatform
+from components.stack_config import read_stack_config, secret_sections
+from gpus.errors import InvalidStackError
+
+
+def main() -> None:
+    """Build the platform that the selected stack declares."""
+    settings: Any = read_stack_config()
+    try:
+        platform = GpuPlatform("gpu", settings, secret_sections=tuple(secret_sections()))
+    except InvalidStackError as error:
+        # A RunError is shown as it is; a traceback would bury the list of problems.
+        raise pulumi.RunError(str(error)) from None
+    pulumi.export("clusterName", platform.cluster_name)
+    pulumi.export("kubeconfig", platform.kubeconfig)
+    pulumi.export("advertises", platform.advertises)
+
+
+main()

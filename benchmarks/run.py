@@ -1,0 +1,191 @@
+"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|preview|up]`, all of them without an argument.
+
+Each figure is a ratio to a floor that is measured in the same run, pair by pair, so that a slow or busy machine does not
+change it much. Absolute times are printed for orientation only.
+
+- plan: planning 1,000 pools against merely parsing the same YAML file.
+- preview: `pulumi preview` of our program against a bare program that registers the very same resources with literal inputs
+  (recorded from our preview) and imports the same SDKs, at 3, 30 and 300 pools.
+- up: a second, unchanged `make up` of aks-dev, in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import yaml  # noqa: E402
+
+from gpus.plan import plan_config  # noqa: E402
+from gpus.stack_file import load_yaml, read_stack_file  # noqa: E402
+from sandbox import commands, stand_ins  # noqa: E402
+from sandbox.engine import Engine  # noqa: E402
+from sandbox.progress import Progress  # noqa: E402
+from sandbox.state import find_sandbox, prepare  # noqa: E402
+from sandbox.toolchain import find_tools  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAIRS = 5
+SHARING = {
+    "ts": {"timeSlicing": {"replicas": 4}},
+    "mig": {"mig": {"layout": {"1g.10gb": 7}}},
+    "mps": {"mps": {"replicas": 10}},
+    "whole": {"exclusive": {}},
+}
+
+BARE = """
+import json
+import pulumi
+import pulumi_azure_native.containerservice, pulumi_azure_native.resources, pulumi_kubernetes
+
+made = {}
+for entry in json.load(open("resources.json")):
+    opts = pulumi.ResourceOptions(parent=made.get(entry["parent"]))
+    if entry["custom"]:
+        made[entry["urn"]] = pulumi.CustomResource(entry["type"], entry["name"], entry["inputs"], opts)
+    else:
+        made[entry["urn"]] = pulumi.ComponentResource(entry["type"], entry["name"], None, opts)
+"""
+
+
+def stack(pools: int) -> str:
+    """A stack file of that many AKS pools, the four strategies in turn."""
+    names = list(SHARING)
+    config = {
+        "gpu-pools:cluster": {
+            "platform": "aks",
+            "name": "bench",
+            "location": "westeurope",
+            "systemPool": {"vmSize": "Standard_D4s_v5", "count": 2},
+        },
+        "gpu-pools:sharing": SHARING,
+        "gpu-pools:pools": [
+            {
+                "name": f"p{number}",
+                "vmSize": "Standard_NC24ads_A100_v4",
+                "nodes": {"min": 0, "max": 4},
+                "sharing": names[number % len(names)],
+                "labels": {"example.com/team": f"team-{number % 7}"},
+                "taints": ["sku=gpu:NoSchedule"],
+            }
+            for number in range(pools)
+        ],
+    }
+    return yaml.safe_dump({"config": config}, sort_keys=False)
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """How long it took."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def compare(name: str, ours: Callable[[], object], floor: Callable[[], object], aim: str) -> None:
+    """Measure both in turn and print the median of the ratios."""
+    ours(), floor()  # warm caches and byte code
+    pairs = [(seconds(ours), seconds(floor)) for _ in range(PAIRS)]
+    ratios = sorted(mine / bare for mine, bare in pairs)
+    mine, bare = (statistics.median(column) for column in zip(*pairs, strict=True))
+    print(
+        f"{name:<28} ratio {statistics.median(ratios):5.2f} (min {ratios[0]:.2f}, max {ratios[-1]:.2f}; aim {aim})"
+        f"   {mine:.2f} s against {bare:.2f} s",
+        flush=True,
+    )
+
+
+def bench_plan(folder: Path) -> None:
+    """Plan 1,000 pools against parsing them."""
+    path = folder / "Pulumi.bench.yaml"
+    path.write_text(stack(1000))
+    text = path.read_text()
+    compare("plan of 1,000 pools", lambda: plan_config(read_stack_file(path)), lambda: load_yaml(text), "<= 3")
+
+
+def bench_preview(folder: Path, pools: int) -> None:
+    """Preview our program against the bare one."""
+    name = f"bench{pools}"
+    (folder / f"Pulumi.{name}.yaml").write_text(stack(pools))
+    os.environ |= {"GPU_POOLS_SANDBOX_DIR": str(folder / "state"), "GPU_POOLS_STACKS_DIR": str(folder)}
+    sandbox, tools = find_sandbox(name), find_tools(Progress(), only={"pulumi", "helm"})
+    prepare(sandbox)
+    engine = Engine(sandbox, tools, stand_ins.start(sandbox, tools, magnum_driver=None))
+    try:
+        engine.select_stack()
+        recorded = json.loads(engine.output("preview", "--json"))
+        bare = _write_bare(folder / f"bare{pools}", recorded)
+        command = [str(tools.pulumi), "preview", "--non-interactive", "--stack", name, "--config-file", str(sandbox.config_file)]
+
+        def run(cwd: Path) -> None:
+            subprocess.run(command, cwd=cwd, env=engine.environment(), check=True, capture_output=True)
+
+        compare(f"preview of {pools} pools", lambda: run(ROOT), lambda: run(bare), "<= 1.15")
+    finally:
+        stand_ins.stop(sandbox)
+
+
+def _write_bare(folder: Path, recorded: dict[str, Any]) -> Path:
+    """A program that registers what our preview registered."""
+    folder.mkdir()
+    entries = []
+    for step in recorded["steps"]:
+        new = step.get("newState") or {}
+        if new.get("type", "pulumi:pulumi:Stack") == "pulumi:pulumi:Stack" or new["type"].startswith("pulumi:providers:"):
+            continue
+        entries.append(
+            {
+                "urn": new["urn"],
+                "parent": new.get("parent", ""),
+                "type": new["type"],
+                "name": new["urn"].rpartition("::")[2],
+                "custom": new.get("custom", False),
+                "inputs": new.get("inputs", {}),
+            }
+        )
+    (folder / "resources.json").write_text(json.dumps(entries))
+    (folder / "__main__.py").write_text(BARE)
+    shutil.copy(ROOT / "Pulumi.yaml", folder)
+    (folder / "venv").symlink_to(ROOT / "venv")
+    (folder / "stacks").mkdir()
+    return folder
+
+
+def bench_up(folder: Path) -> None:
+    """A second, unchanged `make up`."""
+    os.environ["GPU_POOLS_SANDBOX_DIR"] = str(folder / "state")
+    os.environ.pop("GPU_POOLS_STACKS_DIR", None)
+    progress = Progress()
+    first = seconds(lambda: commands.up("aks-dev", progress))
+    again = seconds(lambda: commands.up("aks-dev", progress))
+    commands.down("aks-dev", progress)
+    print(f"make up of aks-dev: {first:.1f} s from nothing (programs built), {again:.1f} s unchanged (aim < 60 s)", flush=True)
+
+
+def main(what: str) -> None:
+    """Run the benchmarks whose name starts with `what`."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if "plan".startswith(what):
+            bench_plan(folder)
+        if "preview".startswith(what):
+            for pools in (3, 30, 300):
+                bench_preview(folder, pools)
+        if "up".startswith(what):
+            bench_up(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "")

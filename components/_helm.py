@@ -1,0 +1,51 @@
+"""Installs one chart as a Helm release.
+
+Always a real release, never a rendered chart: the GPU operator's hooks must run, and the values of a release are known in a
+preview before the cluster exists. A release is ready when the operator's own Deployment is; what the operator starts later
+is not waited for, and is no proof that GPUs are shared.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi_kubernetes.helm.v3 import Release
+
+from gpus.charts import ChartSettings
+
+#: Images are large and driver builds slow.
+_TIMEOUT_SECONDS = 1800
+
+
+def chart_release(
+    name: str,
+    chart: ChartSettings,
+    namespace: pulumi.Input[str],
+    values: pulumi.Input[Mapping[str, Any]],
+    opts: pulumi.ResourceOptions,
+) -> Release:
+    """A release named as its chart.
+
+    Args:
+        name: of the Pulumi resource.
+        chart: which chart, which version, from where.
+        namespace: exists already.
+        values: final values.
+        opts: options of the release.
+    """
+    source = chart.source
+    return Release(
+        name,
+        name=chart.name,
+        chart=source.path or source.oci or chart.name,
+        # A local chart is the version that it is.
+        version=None if source.path else chart.version,
+        repository_opts={"repo": source.repository} if source.repository else None,
+        namespace=namespace,
+        values=values,
+        # Atomic would uninstall on a slow start, and take the evidence with it.
+        atomic=False,
+        cleanup_on_fail=True,
+        timeout=_TIMEOUT_SECONDS,
+        opts=opts,
+    )

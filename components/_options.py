@@ -1,0 +1,42 @@
+"""Options of child resources: one helper, so that every component treats its children alike.
+
+A component's own options are never merged into its children: the merge would overwrite their parent and copy aliases. What
+the engine passes down by itself (providers, protect, transforms) needs no help. Two are handed on here: `deleted_with`,
+which is not passed down, and `depends_on`, which delays the children of a component but is not recorded with them, so that
+deletions would not keep to it.
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+import pulumi
+
+
+class Extras(TypedDict, total=False):
+    """Options that a component gives a child on top of its parent."""
+
+    depends_on: Sequence[pulumi.Resource]
+    protect: bool
+    ignore_changes: list[str]
+    replace_on_changes: list[str]
+    delete_before_replace: bool
+    deleted_with: pulumi.Resource | None
+    provider: pulumi.ProviderResource
+    custom_timeouts: pulumi.CustomTimeouts
+
+
+def child_options(
+    parent: pulumi.Resource, given: pulumi.ResourceOptions | None = None, **extras: Unpack[Extras]
+) -> pulumi.ResourceOptions:
+    """Options of a child.
+
+    Args:
+        parent: the component.
+        given: the component's own options.
+        extras: what this child needs besides.
+    """
+    options = pulumi.ResourceOptions(parent=parent, **extras)
+    if given is None:
+        return options
+    handed_on = pulumi.ResourceOptions(depends_on=given.depends_on, deleted_with=given.deleted_with)
+    return pulumi.ResourceOptions.merge(handed_on, options)

@@ -1,0 +1,296 @@
+"""AKS: a resource group, a managed cluster with a system pool, and GPU pools as agent pools of their own.
+
+Not managed here, and why: networks, identities for registries, log workspaces and AAD groups, which a platform team owns
+elsewhere and which say nothing about GPUs; the system pool after the cluster was made, because editing an inline pool sets
+every pool of the cluster to scaling, so its changes are ignored; node counts of autoscaled pools, which belong to the
+autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict, cast
+
+import pulumi
+from pulumi_azure_native import containerservice, resources
+
+from components._options import child_options
+from components._pool_args import NodeRangeArgs
+from components._words import one_of, plan_alone, stack_words
+from components.kubernetes_provider import kubernetes_provider
+from gpus.clusters import AksSettings, SystemPool, parse_cluster
+from gpus.errors import InvalidStackError, Problems
+from gpus.plan import PoolPlan
+from gpus.pools import AksPlacement
+
+_LONGEST_DNS_PREFIX = 54
+
+
+class SystemPoolArgs(TypedDict):
+    """The pool for the cluster's own pods; `count` or `nodes`."""
+
+    vm_size: str
+    """An Azure VM size without GPU."""
+    count: NotRequired[int]
+    """A fixed number of nodes."""
+    nodes: NotRequired[NodeRangeArgs]
+    """Bounds for the autoscaler."""
+    zones: NotRequired[list[str]]
+    """Availability zones."""
+
+
+class AksClusterArgs(TypedDict):
+    """An AKS cluster."""
+
+    name: str
+    """The cluster's name in Azure."""
+    location: str
+    """An Azure region."""
+    system_pool: SystemPoolArgs
+    """The pool for the cluster's own pods."""
+    resource_group: NotRequired[str]
+    """Name of the resource group, which is made; the cluster's name by default."""
+    kubernetes_version: NotRequired[str]
+    """The version, e.g. 1.34; what Azure offers by default."""
+    tier: NotRequired[str]
+    """Free, Standard or Premium."""
+    tags: NotRequired[dict[str, str]]
+    """Tags of group and cluster."""
+    protect: NotRequired[bool]
+    """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
+
+
+class AksCluster(pulumi.ComponentResource):
+    """A managed cluster with a system pool, ready for GPU pools."""
+
+    cluster_id: pulumi.Output[str]
+    """The cluster's ARM id."""
+    cluster_name: pulumi.Output[str]
+    """The cluster's name."""
+    resource_group_name: pulumi.Output[str]
+    """The resource group's name."""
+    kubeconfig: pulumi.Output[str]
+    """A kubeconfig of a cluster user; a secret."""
+
+    def __init__(self, name: str, args: AksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Make the cluster.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        settings = _cluster_settings(f"AksCluster({name})", args)
+        super().__init__("gpu-pools:index:AksCluster", name, None, opts)
+        tags = dict(settings.tags)
+        group = resources.ResourceGroup(
+            f"{name}-group",
+            resource_group_name=settings.resource_group,
+            location=settings.location,
+            tags=tags,
+            opts=child_options(self, opts),
+        )
+        #: What everything inside the cluster goes away with.
+        self.resource = containerservice.ManagedCluster(
+            f"{name}-cluster",
+            **_cluster_inputs(settings),
+            resource_group_name=group.name,
+            opts=child_options(self, opts, protect=settings.protect, ignore_changes=["agentPoolProfiles"]),
+        )
+        self.cluster_id = self.resource.id
+        self.cluster_name = self.resource.name
+        self.resource_group_name = group.name
+        self.kubeconfig = self._kubeconfig()
+        #: For everything that is put into this cluster.
+        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id)
+        self.register_outputs(
+            {
+                "cluster_id": self.cluster_id,
+                "cluster_name": self.cluster_name,
+                "resource_group_name": self.resource_group_name,
+                "kubeconfig": self.kubeconfig,
+            }
+        )
+
+    def _kubeconfig(self) -> pulumi.Output[str]:
+        answer = containerservice.list_managed_cluster_user_credentials_output(
+            resource_group_name=self.resource_group_name,
+            resource_name=self.cluster_name,
+            opts=pulumi.InvokeOutputOptions(parent=self, depends_on=[self.resource]),
+        )
+        return pulumi.Output.secret(answer.apply(lambda found: base64.b64decode(found.kubeconfigs[0].value).decode()))
+
+
+class SpotArgs(TypedDict):
+    """Spot VMs."""
+
+    max_price: NotRequired[float]
+    """US dollars per hour; -1, the default: up to the on-demand price."""
+
+
+class AksPoolArgs(TypedDict):
+    """A GPU pool; the same fields as a pool of a stack file."""
+
+    name: str
+    """1 to 12 lower-case letters and digits; never cut."""
+    vm_size: str
+    """A GPU size, e.g. Standard_NC24ads_A100_v4."""
+    sharing: Any
+    """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
+    count: NotRequired[int]
+    """A fixed number of nodes; or `nodes`."""
+    nodes: NotRequired[NodeRangeArgs]
+    """Bounds for the autoscaler; or `count`."""
+    zones: NotRequired[list[str]]
+    """Availability zones."""
+    spot: NotRequired[SpotArgs]
+    """Spot VMs."""
+    os_sku: NotRequired[str]
+    """Ubuntu, AzureLinux, Ubuntu2204 or Ubuntu2404."""
+    labels: NotRequired[dict[str, str]]
+    """Node labels besides those of the plan."""
+    taints: NotRequired[list[str]]
+    """Node taints, e.g. sku=gpu:NoSchedule."""
+    driver: NotRequired[str]
+    """Who installs the driver: operator or preinstalled."""
+    partitioned_by: NotRequired[str]
+    """Who partitions MIG GPUs: operator or aks."""
+
+
+class AksGpuNodePoolArgs(TypedDict):
+    """Where the pool goes, and the pool: `pool` when used alone, `planned` when it is one of several planned together."""
+
+    cluster_name: pulumi.Input[str]
+    """The managed cluster."""
+    resource_group_name: pulumi.Input[str]
+    """Its resource group."""
+    pool: NotRequired[AksPoolArgs]
+    """The pool, planned by itself."""
+    planned: NotRequired[Any]
+    """A gpus.plan.PoolPlan."""
+    mig_strategy: NotRequired[str]
+    """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    tags: NotRequired[dict[str, str]]
+    """Tags of the pool."""
+
+
+class AksGpuNodePool(pulumi.ComponentResource):
+    """One GPU pool of an AKS cluster, with the labels and taints that its sharing needs."""
+
+    pool_id: pulumi.Output[str]
+    """The agent pool's ARM id."""
+    pool_name: pulumi.Output[str]
+    """The pool's name."""
+    advertises: pulumi.Output[dict[str, int]]
+    """Resource -> count that every node must advertise."""
+
+    def __init__(self, name: str, args: AksGpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Make the pool.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        planned = _pool_plan(f"AksGpuNodePool({name})", args)
+        super().__init__("gpu-pools:index:AksGpuNodePool", name, None, opts)
+        #: What follows from the declaration, for whoever installs the GPU operator.
+        self.planned = planned
+        pool = containerservice.AgentPool(
+            f"{name}-pool",
+            **_pool_inputs(planned, args.get("tags", {})),
+            resource_group_name=args["resource_group_name"],
+            resource_name_=args["cluster_name"],
+            opts=child_options(
+                self,
+                opts,
+                # The name is unique in the cluster, so a replacement cannot stand beside the old pool.
+                delete_before_replace=True,
+                ignore_changes=["count"] if planned.pool.autoscaled else [],
+            ),
+        )
+        self.pool_id = pool.id
+        self.pool_name = pulumi.Output.from_input(planned.name)
+        self.advertises = pulumi.Output.from_input(dict(planned.advertises))
+        self.register_outputs(
+            {"pool_id": self.pool_id, "pool_name": self.pool_name, "advertises": self.advertises},
+        )
+
+
+def _cluster_settings(what: str, args: AksClusterArgs) -> AksSettings:
+    problems = Problems()
+    written = {**stack_words(args, "system_pool", "systemPool", "nodes"), "platform": "aks"}
+    settings = parse_cluster(written, what, problems, complete=True)
+    problems.raise_if_any()
+    return cast("AksSettings", settings)
+
+
+def _cluster_inputs(settings: AksSettings) -> dict[str, Any]:
+    return {
+        "resource_name_": settings.name,
+        "location": settings.location,
+        "dns_prefix": settings.name.replace("_", "-")[:_LONGEST_DNS_PREFIX].strip("-"),
+        "kubernetes_version": settings.kubernetes_version,
+        "sku": {"name": "Base", "tier": settings.tier},
+        "identity": {"type": containerservice.ResourceIdentityType.SYSTEM_ASSIGNED},
+        "enable_rbac": True,
+        # The network can never be changed, and the API's own default is the network that Azure retires in 2028.
+        "network_profile": {"network_plugin": "azure", "network_plugin_mode": "overlay"},
+        "agent_pool_profiles": [_system_pool(settings.system_pool)],
+        "tags": dict(settings.tags),
+    }
+
+
+def _system_pool(pool: SystemPool) -> dict[str, Any]:
+    profile: dict[str, Any] = {
+        "name": "system",
+        "mode": "System",
+        "os_type": "Linux",
+        "type": "VirtualMachineScaleSets",
+        "vm_size": pool.vm_size,
+        **_counts(pool.min_nodes, pool.max_nodes),
+    }
+    if pool.zones:
+        profile["availability_zones"] = list(pool.zones)
+    return profile
+
+
+def _counts(low: int, high: int) -> dict[str, Any]:
+    if low == high:
+        return {"count": low, "enable_auto_scaling": False}
+    # The API asks for a count also where the autoscaler decides it; it is only where the pool starts.
+    return {"count": low, "enable_auto_scaling": True, "min_count": low, "max_count": high}
+
+
+def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
+    planned, pool = args.get("planned"), args.get("pool")
+    if isinstance(planned, PoolPlan) and pool is None:
+        return planned
+    if planned is not None or pool is None:
+        raise InvalidStackError([one_of(what, "pool", "planned")])
+    return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"))
+
+
+def _pool_inputs(planned: PoolPlan, tags: Mapping[str, str]) -> dict[str, Any]:
+    pool, placement = planned.pool, cast("AksPlacement", planned.pool.placement)
+    inputs: dict[str, Any] = {
+        "agent_pool_name": planned.name,
+        "mode": "User",
+        "os_type": "Linux",
+        "os_sku": placement.os_sku,
+        "type": "VirtualMachineScaleSets",
+        "vm_size": placement.vm_size,
+        **_counts(pool.min_nodes, cast("int", pool.max_nodes)),
+        "node_labels": dict(planned.labels),
+        "node_taints": [str(taint) for taint in planned.taints],
+        "availability_zones": list(placement.zones) or None,
+        "gpu_profile": {"driver": "None" if planned.driver == "operator" else "Install"},
+        "gpu_instance_profile": planned.gpu_instance_profile,
+        "tags": dict(tags),
+    }
+    if placement.spot:
+        # AKS refuses a surge on spot pools.
+        inputs |= {
+            "scale_set_priority": "Spot",
+            "scale_set_eviction_policy": "Delete",
+            "spot_max_price": placement.spot.max_price,
+        }
+    else:
+        # One node beyond the pool at an upgrade: GPU quota is scarce.
+        inputs["upgrade_settings"] = {"max_surge": "1"}
+    return inputs

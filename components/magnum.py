@@ -1,0 +1,281 @@
+"""OpenStack Magnum: a cluster template (made or given), a cluster, and GPU node groups.
+
+Magnum's API accepts a second operation while one is in progress and then loses or fails one of the two. So a node group
+waits for every group before it: creations run in file order, deletions in reverse, whichever groups come and go. Node-group
+labels configure Magnum's driver and do not reach the nodes: node labels are the business of components.node_features, taints
+that of the kubelets where the driver lets them (gpus.placing). Not managed here: networks, images, flavors, keypairs and
+quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses that.
+"""
+
+from typing import Any, NotRequired, TypedDict, cast
+
+import pulumi
+from pulumi_openstack import containerinfra
+
+from components._options import child_options
+from components._pool_args import NodeRangeArgs
+from components._words import one_of, plan_alone, stack_words
+from components.kubernetes_provider import kubernetes_provider
+from gpus.clusters import MagnumSettings, MagnumTemplate, parse_cluster
+from gpus.errors import InvalidStackError, Problems
+from gpus.placing import node_group_labels
+from gpus.plan import PoolPlan
+from gpus.pools import MagnumPlacement
+
+#: Magnum builds machines one by one and the driver's own jobs come on top.
+_SLOW = pulumi.CustomTimeouts(create="90m", update="90m", delete="60m")
+
+
+class MagnumTemplateArgs(TypedDict):
+    """A cluster template to make."""
+
+    image: str
+    """Image of the nodes."""
+    external_network: str
+    """Network that reaches outside."""
+    flavor: str
+    """Flavor of the workers."""
+    master_flavor: NotRequired[str]
+    """Flavor of the masters; that of the workers by default."""
+    network_driver: NotRequired[str]
+    """calico, cilium or flannel."""
+    docker_volume_size: NotRequired[int]
+    """GiB of the volume for container images."""
+    dns_nameserver: NotRequired[str]
+    """Resolver of the nodes."""
+    labels: NotRequired[dict[str, str]]
+    """Settings of Magnum's driver."""
+
+
+class MagnumClusterArgs(TypedDict):
+    """A Magnum cluster; `template` or `template_id`."""
+
+    name: str
+    """The cluster's name."""
+    driver: str
+    """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
+    template: NotRequired[MagnumTemplateArgs]
+    """A template to make."""
+    template_id: NotRequired[str]
+    """A template that exists."""
+    keypair: NotRequired[str]
+    """Name of a keypair for the nodes."""
+    masters: NotRequired[int]
+    """An odd number; 1 by default."""
+    workers: NotRequired[int]
+    """Nodes of the default worker group, which runs the cluster's own pods; 1 by default."""
+    worker_flavor: NotRequired[str]
+    """Flavor of that group; the template's by default."""
+    labels: NotRequired[dict[str, str]]
+    """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
+    protect: NotRequired[bool]
+    """Refuse to delete or replace the cluster. The node groups stay free to be rotated."""
+
+
+class MagnumCluster(pulumi.ComponentResource):
+    """A Kubernetes cluster by Magnum, ready for GPU node groups."""
+
+    cluster_id: pulumi.Output[str]
+    """The cluster's UUID."""
+    cluster_name: pulumi.Output[str]
+    """The cluster's name."""
+    kubeconfig: pulumi.Output[str]
+    """A kubeconfig of an administrator; a secret."""
+
+    def __init__(self, name: str, args: MagnumClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Make the cluster, and its template where none is given.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        settings = _cluster_settings(f"MagnumCluster({name})", args)
+        super().__init__("gpu-pools:index:MagnumCluster", name, None, opts)
+        #: What everything inside the cluster goes away with.
+        self.resource = containerinfra.Cluster(
+            f"{name}-cluster",
+            name=settings.name,
+            cluster_template_id=self._template_id(name, settings, opts),
+            keypair=settings.keypair,
+            master_count=settings.masters,
+            node_count=settings.workers,
+            flavor=settings.worker_flavor,
+            labels=dict(settings.labels) or None,
+            # Magnum replaces the template's labels by these unless it is told to merge them.
+            merge_labels=True if settings.labels else None,
+            opts=child_options(self, opts, protect=settings.protect, custom_timeouts=_SLOW),
+        )
+        self.cluster_id = self.resource.id
+        self.cluster_name = self.resource.name
+        self.kubeconfig = pulumi.Output.secret(self.resource.kubeconfig["raw_config"])
+        #: For everything that is put into this cluster.
+        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id)
+        self.register_outputs(
+            {"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig}
+        )
+
+    def _template_id(
+        self, name: str, settings: MagnumSettings, opts: pulumi.ResourceOptions | None
+    ) -> pulumi.Input[str]:
+        if settings.template is None:
+            return cast("str", settings.template_id)
+        template = containerinfra.ClusterTemplate(
+            f"{name}-template",
+            **_template_inputs(settings, settings.template),
+            # Magnum refuses to change a template that a cluster uses; a new one lets the cluster move over.
+            opts=child_options(self, opts, replace_on_changes=["*"]),
+        )
+        return template.id
+
+
+class FlavorArgs(TypedDict):
+    """What a Nova flavor has; OpenStack has no field that names the GPU model."""
+
+    gpu_model: str
+    """A GPU model, e.g. a100-80gb."""
+    gpus_per_node: int
+    """GPUs of one machine."""
+
+
+class MagnumPoolArgs(TypedDict):
+    """A GPU node group; the same fields as a pool of a stack file."""
+
+    name: str
+    """1 to 40 lower-case letters, digits and dashes."""
+    flavor: str
+    """Nova flavor."""
+    sharing: Any
+    """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
+    count: NotRequired[int]
+    """A fixed number of nodes; or `nodes`."""
+    nodes: NotRequired[NodeRangeArgs]
+    """Bounds for the autoscaler; or `count`."""
+    image: NotRequired[str]
+    """Image of the nodes; the template's by default."""
+    docker_volume_size: NotRequired[int]
+    """GiB of the volume for container images."""
+    node_group_labels: NotRequired[dict[str, str]]
+    """Settings of Magnum's driver for this group."""
+    labels: NotRequired[dict[str, str]]
+    """Node labels besides those of the plan."""
+    taints: NotRequired[list[str]]
+    """Node taints."""
+    driver: NotRequired[str]
+    """Who installs the GPU driver: operator or preinstalled."""
+
+
+class MagnumGpuNodePoolArgs(TypedDict):
+    """Where the group goes, and the group: `pool` and `flavor` when used alone, `planned` when planned with others."""
+
+    cluster_id: pulumi.Input[str]
+    """The Magnum cluster."""
+    magnum_driver: str
+    """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
+    pool: NotRequired[MagnumPoolArgs]
+    """The pool, planned by itself."""
+    flavor: NotRequired[FlavorArgs]
+    """With `pool`: what its flavor has."""
+    planned: NotRequired[Any]
+    """A gpus.plan.PoolPlan."""
+    mig_strategy: NotRequired[str]
+    """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+
+
+class MagnumGpuNodePool(pulumi.ComponentResource):
+    """One GPU node group; let it depend on all groups of its cluster declared before.
+
+    All, not only the last: when groups are removed, the engine deletes those at the same time that do not depend on each
+    other directly.
+    """
+
+    group_id: pulumi.Output[str]
+    """The node group's UUID."""
+    group_name: pulumi.Output[str]
+    """The node group's name."""
+    advertises: pulumi.Output[dict[str, int]]
+    """Resource -> count that every node must advertise."""
+
+    def __init__(
+        self,
+        name: str,
+        args: MagnumGpuNodePoolArgs,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """Make the node group.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        planned = _pool_plan(f"MagnumGpuNodePool({name})", args)
+        super().__init__("gpu-pools:index:MagnumGpuNodePool", name, None, opts)
+        #: What follows from the declaration, for whoever installs the GPU operator.
+        self.planned = planned
+        group = containerinfra.NodeGroup(
+            f"{name}-group",
+            cluster_id=args["cluster_id"],
+            **_group_inputs(planned, args["magnum_driver"]),
+            opts=child_options(
+                self,
+                opts,
+                # The name is unique in the cluster, so a replacement cannot stand beside the old group.
+                delete_before_replace=True,
+                ignore_changes=["nodeCount"] if planned.pool.autoscaled else [],
+                custom_timeouts=_SLOW,
+            ),
+        )
+        self.group_id = group.id
+        self.group_name = pulumi.Output.from_input(planned.name)
+        self.advertises = pulumi.Output.from_input(dict(planned.advertises))
+        self.register_outputs(
+            {"group_id": self.group_id, "group_name": self.group_name, "advertises": self.advertises},
+        )
+
+
+def _cluster_settings(what: str, args: MagnumClusterArgs) -> MagnumSettings:
+    problems = Problems()
+    settings = parse_cluster({**stack_words(args, "template"), "platform": "magnum"}, what, problems, complete=True)
+    problems.raise_if_any()
+    return cast("MagnumSettings", settings)
+
+
+def _template_inputs(settings: MagnumSettings, template: MagnumTemplate) -> dict[str, Any]:
+    return {
+        "name": settings.name,
+        "coe": "kubernetes",
+        "image": template.image,
+        "external_network_id": template.external_network,
+        "flavor": template.flavor,
+        "master_flavor": template.master_flavor,
+        "network_driver": template.network_driver,
+        "docker_volume_size": template.docker_volume_size,
+        "dns_nameserver": template.dns_nameserver,
+        # Magnum refuses several masters without a load balancer before them.
+        "master_lb_enabled": settings.masters > 1,
+        "labels": dict(template.labels) or None,
+    }
+
+
+def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
+    planned, pool = args.get("planned"), args.get("pool")
+    if isinstance(planned, PoolPlan) and pool is None:
+        return planned
+    if planned is not None or pool is None:
+        raise InvalidStackError([one_of(what, "pool", "planned")])
+    cluster = {"platform": "magnum", "driver": args["magnum_driver"]}
+    return plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"))
+
+
+def _group_inputs(planned: PoolPlan, driver: str) -> dict[str, Any]:
+    pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
+    labels = node_group_labels(planned, driver)
+    return {
+        "name": planned.name,
+        "role": "gpu",
+        "flavor_id": placement.flavor,
+        "image_id": placement.image,
+        "docker_volume_size": placement.docker_volume_size,
+        "node_count": pool.min_nodes,
+        "min_node_count": pool.min_nodes,
+        "max_node_count": pool.max_nodes,
+        "labels": labels or None,
+        "merge_labels": True if labels else None,
+    }

@@ -1,0 +1,178 @@
+"""Node Feature Discovery, and the labels of pools whose cloud does not bring them to the nodes.
+
+NFD puts labels on nodes by rules, so that nodes which join later get them without a deploy. Its rules cannot see node
+labels; a small DaemonSet per pool marks the pool's nodes for them (gpus.placing tells why and how). AKS needs no PoolLabels:
+its agent pools carry their labels themselves. No node is ever patched from here.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.apps.v1 import DaemonSet
+from pulumi_kubernetes.core.v1 import Namespace
+
+from components._helm import chart_release
+from components._options import child_options
+from components._words import one_of, plan_alone, plan_of
+from gpus.errors import InvalidStackError
+from gpus.placing import marker_daemon_set_spec, node_feature_rule
+from gpus.plan import PoolPlan
+from gpus.pools import ExistingPlacement
+
+NFD_NAMESPACE = "node-feature-discovery"
+#: Has sh, printf and mv, and nothing else of interest.
+MARKER_IMAGE = "busybox:1.37"
+
+
+class NodeFeatureDiscoveryArgs(TypedDict):
+    """Which pools NFD must tolerate, and its chart: `config` when used alone, `planned` with a plan at hand."""
+
+    config: NotRequired[dict[str, Any]]
+    """Sections of a stack file by name: cluster (its platform), sharing, pools, node_feature_discovery, …"""
+    planned: NotRequired[Any]
+    """A gpus.plan.Plan."""
+    secret_values: NotRequired[bool]
+    """Keep the chart values encrypted in the state."""
+
+
+class NodeFeatureDiscovery(pulumi.ComponentResource):
+    """Node Feature Discovery in a namespace of its own."""
+
+    namespace: pulumi.Output[str]
+    """Where NFD runs."""
+    version: pulumi.Output[str]
+    """The chart's version."""
+    values: pulumi.Output[dict[str, Any]]
+    """The final values of the chart."""
+
+    def __init__(self, name: str, args: NodeFeatureDiscoveryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Install NFD.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        plan = plan_of(f"NodeFeatureDiscovery({name})", args.get("planned"), args.get("config"))
+        super().__init__("gpu-pools:index:NodeFeatureDiscovery", name, None, opts)
+        namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts))
+        chart = plan.settings.nfd.chart
+        self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
+        self.version = pulumi.Output.from_input(chart.version)
+        self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
+        chart_release(
+            f"{name}-release", chart, NFD_NAMESPACE, self.values, child_options(self, opts, depends_on=[namespace])
+        )
+        self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
+
+
+class ExistingPoolArgs(TypedDict):
+    """A pool of an existing cluster; the same fields as in a stack file."""
+
+    name: str
+    """1 to 40 lower-case letters, digits and dashes."""
+    node_selector: dict[str, str]
+    """Labels that the pool's nodes have, and no other nodes."""
+    gpu_model: str
+    """A GPU model, e.g. a100-80gb."""
+    gpus_per_node: int
+    """GPUs of one node."""
+    sharing: Any
+    """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
+    labels: NotRequired[dict[str, str]]
+    """Node labels besides those of the plan."""
+    taints: NotRequired[list[str]]
+    """Taints that the nodes have; they are tolerated."""
+    driver: NotRequired[str]
+    """Who installs the GPU driver: operator or preinstalled."""
+
+
+class PoolLabelsArgs(TypedDict):
+    """Whose labels: `pool` when used alone, `planned` when it is one of several planned together."""
+
+    namespace: pulumi.Input[str]
+    """Where the marker runs; it must allow hostPath volumes."""
+    pool: NotRequired[ExistingPoolArgs]
+    """The pool, planned by itself."""
+    planned: NotRequired[Any]
+    """A gpus.plan.PoolPlan."""
+    mig_strategy: NotRequired[str]
+    """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    node_selector: NotRequired[dict[str, str]]
+    """What selects the pool's nodes; by default the pool's own selector."""
+    magnum_driver: NotRequired[str]
+    """Magnum's driver, on Magnum."""
+    tolerations: NotRequired[list[dict[str, str]]]
+    """What the marker tolerates; by default the pool's own taints."""
+    image: NotRequired[str]
+    """Image of the marker; it needs sh."""
+
+
+class PoolLabels(pulumi.ComponentResource):
+    """Labels (and, where NFD may, taints) of one pool's nodes, present and future."""
+
+    labels: pulumi.Output[dict[str, str]]
+    """What the nodes get."""
+    advertises: pulumi.Output[dict[str, int]]
+    """Resource -> count that every node must advertise."""
+
+    def __init__(self, name: str, args: PoolLabelsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Mark the nodes and make the rule.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        planned = _pool_plan(f"PoolLabels({name})", args)
+        super().__init__("gpu-pools:index:PoolLabels", name, None, opts)
+        #: What follows from the declaration, for whoever installs the GPU operator.
+        self.planned = planned
+        CustomResource(
+            f"{name}-rule",
+            api_version="nfd.k8s-sigs.io/v1alpha1",
+            kind="NodeFeatureRule",
+            metadata={"name": f"gpu-pools-{planned.name}"},
+            spec=node_feature_rule(planned, args.get("magnum_driver")),
+            opts=child_options(self, opts),
+        )
+        marker: Any = marker_daemon_set_spec(
+            planned, _selector(planned, args), _tolerations(planned, args), args.get("image", MARKER_IMAGE)
+        )
+        DaemonSet(
+            f"{name}-marker",
+            metadata={"name": f"gpu-pools-marker-{planned.name}", "namespace": args["namespace"]},
+            spec=marker,
+            opts=child_options(self, opts),
+        )
+        self.labels = pulumi.Output.from_input(dict(planned.labels))
+        self.advertises = pulumi.Output.from_input(dict(planned.advertises))
+        self.register_outputs({"labels": self.labels, "advertises": self.advertises})
+
+
+def privileged_namespace(name: str, namespace: str, opts: pulumi.ResourceOptions) -> Namespace:
+    """A namespace whose pods may use host paths and privileges, as drivers and feature workers must."""
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    return Namespace(name, metadata={"name": namespace, "labels": labels}, opts=opts)
+
+
+def chart_values(values: Any, *, secret: bool) -> pulumi.Output[dict[str, Any]]:  # noqa: ANN401 - chart values
+    """Chart values, encrypted in the state where the stack file keeps them so."""
+    return pulumi.Output.secret(values) if secret else pulumi.Output.from_input(values)
+
+
+def _pool_plan(what: str, args: PoolLabelsArgs) -> PoolPlan:
+    planned, pool = args.get("planned"), args.get("pool")
+    if isinstance(planned, PoolPlan) and pool is None:
+        return planned
+    if planned is not None or pool is None:
+        raise InvalidStackError([one_of(what, "pool", "planned")])
+    return plan_alone(what, {"platform": "existing"}, pool, args.get("mig_strategy"))
+
+
+def _selector(planned: PoolPlan, args: PoolLabelsArgs) -> dict[str, str]:
+    placement = planned.pool.placement
+    own = dict(placement.node_selector) if isinstance(placement, ExistingPlacement) else {}
+    return args.get("node_selector", own)
+
+
+def _tolerations(planned: PoolPlan, args: PoolLabelsArgs) -> list[dict[str, str]]:
+    own = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints]
+    return args.get("tolerations", own)

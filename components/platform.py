@@ -1,0 +1,196 @@
+"""GPU pools on one cluster, from a stack's settings: the whole flow in one component.
+
+The settings are planned before anything is registered, so that whatever is wrong with them is reported at once and nothing
+is half made. Then, in this order: the cluster; NFD; the sharing ConfigMaps and the GPU operator; the pools. Pools come last,
+so that a node never carries a label whose config is not there yet, and go first when the stack is destroyed. What lies inside
+a cluster of ours is deleted with it: no uninstall can then hang on a cluster that is going away.
+
+Nothing here depends on an output, so a preview shows every resource, also before the cluster exists.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+
+import pulumi
+
+from components._options import child_options
+from components._words import stack_config
+from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
+from components.node_features import NodeFeatureDiscovery, PoolLabels
+from components.sharing import declare
+from gpus.clusters import AksSettings, MagnumSettings
+from gpus.placing import marker_selector
+from gpus.plan import Plan, PoolPlan, plan_config
+
+if TYPE_CHECKING:
+    from components.aks import AksCluster
+    from components.existing import ExistingCluster
+    from components.magnum import MagnumCluster
+
+
+class GpuPlatformArgs(TypedDict):
+    """The sections of a stack file, in its words; docs/reference/stack.md describes them."""
+
+    cluster: dict[str, Any]
+    """The platform, and what making the cluster needs."""
+    sharing: dict[str, dict[str, Any]]
+    """Sharing declarations by name."""
+    pools: list[dict[str, Any]]
+    """The GPU pools."""
+    flavors: NotRequired[dict[str, dict[str, Any]]]
+    """Magnum flavors by name."""
+    operator: NotRequired[dict[str, Any]]
+    """The GPU operator."""
+    node_feature_discovery: NotRequired[dict[str, Any]]
+    """Node Feature Discovery."""
+
+
+class GpuPlatform(pulumi.ComponentResource):
+    """A cluster with GPU pools, each sharing its GPUs as declared."""
+
+    cluster_name: pulumi.Output[str]
+    """The cluster's name."""
+    kubeconfig: pulumi.Output[str]
+    """How to reach the cluster; a secret."""
+    plan: pulumi.Output[dict[str, Any]]
+    """What every node must be and show, as `python -m gpus plan --json` prints it."""
+    advertises: pulumi.Output[dict[str, dict[str, int]]]
+    """Pool -> resource -> count that every node of it must advertise."""
+
+    def __init__(
+        self,
+        name: str,
+        args: GpuPlatformArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        secret_sections: tuple[str, ...] = (),
+    ) -> None:
+        """Plan, then make everything.
+
+        Args:
+            name: of the component.
+            args: the settings.
+            opts: options of the component.
+            secret_sections: sections that the stack file keeps encrypted; chart values from them stay secret.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the settings.
+        """
+        planned = plan_config(stack_config(args))
+        super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
+        _warn(planned, self)
+        for sharing, written in args["sharing"].items():
+            declare(f"{name}-{sharing}", written, child_options(self))
+        cluster = self._cluster(name, planned, args["cluster"])
+        inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
+        operator = self._operator(name, planned, inside, secret_sections)
+        self._pools(name, planned, cluster, operator, inside)
+        self.cluster_name = cluster.cluster_name
+        self.kubeconfig = cluster.kubeconfig
+        self.plan = pulumi.Output.from_input(planned.as_json())
+        self.advertises = pulumi.Output.from_input({pool.name: dict(pool.advertises) for pool in planned.pools})
+        self.register_outputs(
+            {
+                "cluster_name": self.cluster_name,
+                "kubeconfig": self.kubeconfig,
+                "plan": self.plan,
+                "advertises": self.advertises,
+            }
+        )
+
+    def _cluster(
+        self, name: str, planned: Plan, section: Mapping[str, Any]
+    ) -> "AksCluster | MagnumCluster | ExistingCluster":
+        # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
+        args, opts = cast("Any", section), child_options(self)
+        if planned.platform == "aks":
+            from components.aks import AksCluster  # noqa: PLC0415
+
+            return AksCluster(name, args, opts)
+        if planned.platform == "magnum":
+            from components.magnum import MagnumCluster  # noqa: PLC0415
+
+            return MagnumCluster(name, args, opts)
+        from components.existing import ExistingCluster  # noqa: PLC0415
+
+        return ExistingCluster(name, args, opts)
+
+    def _operator(
+        self, name: str, planned: Plan, inside: pulumi.ResourceOptions, secret_sections: tuple[str, ...]
+    ) -> GpuOperator:
+        before: list[pulumi.Resource] = []
+        if planned.settings.nfd.install:
+            hidden = "nodeFeatureDiscovery" in secret_sections
+            before = [NodeFeatureDiscovery(f"{name}-nfd", {"planned": planned, "secret_values": hidden}, inside)]
+        hidden = "operator" in secret_sections
+        return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
+
+    def _pools(
+        self,
+        name: str,
+        planned: Plan,
+        cluster: "AksCluster | MagnumCluster | ExistingCluster",
+        operator: GpuOperator,
+        inside: pulumi.ResourceOptions,
+    ) -> None:
+        after_operator = _after(inside, [operator])
+        if isinstance(planned.settings.cluster, AksSettings):
+            self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator)
+            return
+        if isinstance(planned.settings.cluster, MagnumSettings):
+            self._node_groups(name, planned, cast("MagnumCluster", cluster), after_operator)
+        for pool in planned.pools:
+            self._pool_labels(name, planned, pool, after_operator)
+
+    def _aks_pools(self, name: str, planned: Plan, cluster: "AksCluster", opts: pulumi.ResourceOptions) -> None:
+        from components.aks import AksGpuNodePool  # noqa: PLC0415
+
+        tags = dict(cast("AksSettings", planned.settings.cluster).tags)
+        for pool in planned.pools:
+            AksGpuNodePool(
+                f"{name}-{pool.name}",
+                {
+                    "cluster_name": cluster.cluster_name,
+                    "resource_group_name": cluster.resource_group_name,
+                    "planned": pool,
+                    "tags": tags,
+                },
+                opts,
+            )
+
+    def _node_groups(self, name: str, planned: Plan, cluster: "MagnumCluster", opts: pulumi.ResourceOptions) -> None:
+        from components.magnum import MagnumGpuNodePool  # noqa: PLC0415
+
+        driver = str(cast("MagnumSettings", planned.settings.cluster).driver)
+        groups: list[pulumi.Resource] = []
+        for pool in planned.pools:
+            group = MagnumGpuNodePool(
+                f"{name}-{pool.name}",
+                {"cluster_id": cluster.cluster_id, "magnum_driver": driver, "planned": pool},
+                _after(opts, groups),
+            )
+            groups.append(group)
+
+    def _pool_labels(self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions) -> None:
+        settings = planned.settings.cluster
+        PoolLabels(
+            f"{name}-{pool.name}-labels",
+            {
+                "namespace": OPERATOR_NAMESPACE,
+                "planned": pool,
+                "node_selector": marker_selector(settings, pool),
+                "magnum_driver": str(getattr(settings, "driver", "")),
+                "tolerations": [dict(toleration) for toleration in planned.tolerations],
+            },
+            opts,
+        )
+
+
+def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:
+    """The same options, waiting for something."""
+    return pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=before))
+
+
+def _warn(planned: Plan, resource: pulumi.Resource) -> None:
+    for pool in planned.pools:
+        for warning in pool.warnings:
+            pulumi.log.warn(f"pool {pool.name}: {warning}", resource)

@@ -1,0 +1,134 @@
+"""Sharing declarations as typed, reusable resources: Exclusive, TimeSlicing, Mps, Mig.
+
+One class per strategy, so that a combination which the device plugin would resolve in silence cannot be written down. A
+declaration makes nothing in the cloud: pools take it as `sharing`, and one declaration may serve many pools. It stands in the
+stack's tree and state, so that a review shows what changed. Whether it fits the GPUs is the plan's business, since only a
+pool has hardware.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+
+from components._words import stack_words
+from gpus.errors import Problems
+from gpus.sharing import parse_sharing
+
+
+class ExclusiveArgs(TypedDict):
+    """Whole GPUs have no settings."""
+
+
+class TimeSlicingArgs(TypedDict):
+    """How pods take turns."""
+
+    replicas: int
+    """How many pods may share one GPU (or MIG instance), at least 2."""
+    rename_by_default: NotRequired[bool]
+    """Advertise nvidia.com/gpu.shared instead of nvidia.com/gpu; off by default."""
+    fail_requests_greater_than_one: NotRequired[bool]
+    """Refuse pods that ask for two or more; on by default."""
+
+
+class MpsArgs(TypedDict):
+    """How pods run side by side."""
+
+    replicas: int
+    """How many pods may share one GPU, 2 to 48 (16 below compute capability 7.5)."""
+    rename_by_default: NotRequired[bool]
+    """Advertise nvidia.com/gpu.shared instead of nvidia.com/gpu; off by default."""
+    fail_requests_greater_than_one: NotRequired[bool]
+    """Refuse pods that ask for two or more; on by default."""
+
+
+class MigGroupArgs(TypedDict):
+    """The layout of some of a node's GPUs."""
+
+    index: list[int]
+    """The GPUs' indexes on the node."""
+    layout: dict[str, int]
+    """MIG profile -> instances; empty: these GPUs stay whole."""
+
+
+class MigArgs(TypedDict):
+    """How the GPUs are partitioned: `layout` for all alike, or `gpus`."""
+
+    layout: NotRequired[dict[str, int]]
+    """MIG profile -> instances, on every GPU."""
+    gpus: NotRequired[list[MigGroupArgs]]
+    """One entry per group of GPU indexes; each index of the node exactly once."""
+    time_slicing: NotRequired[TimeSlicingArgs]
+    """Pods take turns on each instance."""
+
+
+class SharingDeclaration(pulumi.ComponentResource):
+    """What the four strategies have in common: a name and a checked declaration."""
+
+    strategy: pulumi.Output[str]
+    """exclusive, timeSlicing, mps or mig."""
+    declared: pulumi.Output[dict[str, Any]]
+    """The declaration in the stack file's words."""
+
+    def __init__(self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+        """Check and hold the declaration.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with it.
+        """
+        kind = type(self).__name__
+        strategy = kind[0].lower() + kind[1:]
+        problems = Problems()
+        #: The declaration in the stack file's words, as a plain mapping.
+        self.written = {strategy: stack_words(args, "time_slicing", "gpus")}
+        #: The declaration as gpus/ knows it; None only until the next line.
+        self.declaration = parse_sharing(self.written, f"{kind}({name})", problems)
+        problems.raise_if_any()
+        super().__init__(f"gpu-pools:index:{kind}", name, None, opts)
+        self.strategy = pulumi.Output.from_input(strategy)
+        self.declared = pulumi.Output.from_input(self.written)
+        self.register_outputs({"strategy": self.strategy, "declared": self.declared})
+
+
+class Exclusive(SharingDeclaration):
+    """One pod has a whole GPU."""
+
+    def __init__(self, name: str, args: ExclusiveArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare whole GPUs."""
+        super().__init__(name, args, opts)
+
+
+class TimeSlicing(SharingDeclaration):
+    """Pods take turns on a GPU, without memory or fault isolation."""
+
+    def __init__(self, name: str, args: TimeSlicingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare time-slicing."""
+        super().__init__(name, args, opts)
+
+
+class Mps(SharingDeclaration):
+    """Pods run on a GPU side by side, each with an equal share of memory and threads."""
+
+    def __init__(self, name: str, args: MpsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare MPS."""
+        super().__init__(name, args, opts)
+
+
+class Mig(SharingDeclaration):
+    """GPUs are partitioned in hardware."""
+
+    def __init__(self, name: str, args: MigArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare a MIG layout."""
+        super().__init__(name, args, opts)
+
+
+def declare(name: str, written: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> SharingDeclaration:
+    """The component for a declaration in the stack file's words, e.g. ``{"mps": {"replicas": 10}}``."""
+    ((strategy, settings),) = written.items()
+    classes: Mapping[str, type[SharingDeclaration]] = {
+        "exclusive": Exclusive,
+        "timeSlicing": TimeSlicing,
+        "mps": Mps,
+        "mig": Mig,
+    }
+    return classes[strategy](name, settings or {}, opts)

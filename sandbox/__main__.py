@@ -1,0 +1,92 @@
+"""``python -m sandbox up|preview|status|scale|down STACK`` and ``clean``: the embedded platform's command line.
+
+Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
+file is wrong, nothing was started; 3 the stack is up but a node does not show what was declared; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from gpus.errors import InvalidStackError
+from sandbox import commands
+from sandbox.errors import SandboxError
+from sandbox.observe import PoolObservation, report_json, report_table
+from sandbox.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
+_STAND_INS = (
+    "Clouds, kubelets and GPUs are stand-ins; the engine, the control plane, helm and nfd-master are real (docs/what-is-real.md)."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options, Progress())
+    except InvalidStackError as error:
+        print(error, file=sys.stderr)
+        return _INVALID
+    except SandboxError as error:
+        print(f"\n{error.message}\n{error.remedy}", file=sys.stderr)
+        return _FAILED
+    except KeyboardInterrupt:
+        print("\nInterrupted. Run the same command again to go on, or `make down` to take everything back.", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m sandbox", description="Run a stack on the embedded platform.")
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("up", "bring a stack up and show what its nodes advertise"),
+        ("preview", "show what `up` would do"),
+        ("status", "declared, expected and observed, node by node"),
+        ("down", "destroy a stack and stop everything it started"),
+    ):
+        one = subparsers.add_parser(name, help=text)
+        one.add_argument("stack", help="the name of a file stacks/Pulumi.<stack>.yaml")
+        if name in {"up", "status"}:
+            one.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    scale = subparsers.add_parser("scale", help="play the autoscaler: change a pool's node count from outside")
+    scale.add_argument("stack")
+    scale.add_argument("pool")
+    scale.add_argument("count", type=int)
+    subparsers.add_parser("clean", help="stop every sandbox and remove its state")
+    return parser
+
+
+def _run(options: argparse.Namespace, progress: Progress) -> int:
+    if options.command == "up":
+        return _report(commands.up(options.stack, progress), as_json=options.json)
+    if options.command == "status":
+        return _report(commands.status(options.stack), as_json=options.json)
+    if options.command == "preview":
+        commands.preview(options.stack, progress)
+    elif options.command == "scale":
+        commands.scale(options.stack, options.pool, options.count)
+    elif options.command == "down":
+        commands.down(options.stack, progress)
+    else:
+        commands.clean(progress)
+    return 0
+
+
+def _report(pools: Iterable[PoolObservation], *, as_json: bool) -> int:
+    pools = tuple(pools)
+    if as_json:
+        print(json.dumps(report_json(pools), indent=2))
+    else:
+        print(f"\n{report_table(pools)}\n\n{_STAND_INS}")
+    return 0 if all(pool.holds for pool in pools) else _DIFFERS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

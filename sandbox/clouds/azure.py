@@ -1,0 +1,569 @@
+"""Stand-in for Azure Resource Manager as far as resource groups, managed clusters and agent pools go.
+
+A managed cluster is a simulated cluster (booted when it is created, erased when it is deleted); an agent
+pool is a group of its machines, with the labels and taints that AKS itself puts on nodes besides the
+user's. Records are in `<state>/cloud/azure.json`. What is refused is in azure_rules.
+
+Deliberately not modelled: subscriptions, quotas, long-running operations (a request answers when the thing
+is done), and the spread of a pool over several zones (all its machines are in the first).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox.clouds import azure_rules as rules
+from sandbox.clouds.azure_rules import AzureError, Body
+from sandbox.clouds.host import Host, simulated_host
+from sandbox.clouds.records import Data, Records
+from sandbox.machine_groups import Hardware, MachineGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000001"
+TENANT: Final = "00000000-0000-0000-0000-0000000000aa"
+CLIENT: Final = "00000000-0000-0000-0000-0000000000cc"
+API_VERSION: Final = "2025-09-01"
+KUBERNETES_VERSION: Final = "1.36.3"
+_GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
+_DIGITS: Final = 10**8
+_NAMESPACE: Final = uuid.UUID("6f2f0d3e-6a55-4b8c-9a2e-7f7e5c1f0c11")
+
+
+def group_id(group: str) -> str:
+    """ARM id of a resource group."""
+    return f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}"
+
+
+def cluster_id(group: str, cluster: str) -> str:
+    """ARM id of a managed cluster."""
+    return f"{group_id(group)}/providers/Microsoft.ContainerService/managedClusters/{cluster}"
+
+
+def pool_id(group: str, cluster: str, pool: str) -> str:
+    """ARM id of an agent pool."""
+    return f"{cluster_id(group, cluster)}/agentPools/{pool}"
+
+
+def parts(id_: str) -> list[str]:
+    """The names in an ARM id: group, then cluster, then pool as far as it goes."""
+    words = id_.strip("/").split("/")
+    return [words[index] for index in (3, 7, 9) if index < len(words)]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.lower().encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class AzureCloud:
+    """The service. Every method may raise AzureError."""
+
+    def __init__(self, state: Path, host: Host | None = None) -> None:
+        """Open the records of a sandbox.
+
+        Args:
+            state: the sandbox's state folder.
+            host: where clusters and machines come from; the simulated ones unless given.
+        """
+        self._state = state
+        self._host = host or simulated_host()
+        self._records = Records(state / "cloud" / "azure.json", ("groups", "clusters", "pools"))
+
+    # ---------------------------------------------------------------- resource groups
+
+    def put_group(self, name: str, body: Body) -> Body:
+        """Create or change a resource group and return it."""
+        if not _GROUP_NAME.fullmatch(name):
+            message = f"The provided resource group name '{name}' has these invalid characters or is too long."
+            raise AzureError(400, "InvalidResourceGroup", message)
+        if not body.get("location"):
+            raise AzureError(400, "LocationRequired", "The location property is required for this definition.")
+        key = group_id(name).lower()
+        with self._records.change() as data:
+            existing = data["groups"].get(key)
+            if existing is not None and existing["body"]["location"] != body["location"]:
+                raise AzureError(
+                    409,
+                    "InvalidResourceGroupLocation",
+                    f"Invalid resource group location '{body['location']}'. The Resource group already exists in "
+                    f"location '{existing['body']['location']}'.",
+                )
+            data["groups"][key] = {"name": name, "body": body}
+        return self.get(group_id(name)) or {}
+
+    def delete_group(self, name: str) -> None:
+        """Delete a resource group and, as ARM does, everything in it."""
+        key = group_id(name).lower()
+        for cluster in [item for item in self._records.read()["clusters"].values() if item["group"] == key]:
+            self.delete_cluster(name, cluster["name"])
+        with self._records.change() as data:
+            data["groups"].pop(key, None)
+
+    # ---------------------------------------------------------------- managed clusters
+
+    def put_cluster(self, group: str, name: str, body: Body) -> Body:
+        """Create a managed cluster with its inline pools, or change it, and return it."""
+        id_ = cluster_id(group, name)
+        if id_.lower() in self._records.read()["clusters"]:
+            return self._change_cluster(id_, body)
+        rules.check_cluster(name, body)
+        pools = {pool["name"]: _settled(pool) for pool in body["agentPoolProfiles"]}
+        for pool_name, pool in pools.items():
+            rules.check_pool(pool_name, pool, body["location"])
+        folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{_digest(id_)[:6]}"
+        with self._records.change() as data:
+            self._require_group(data, group)
+            self._refuse_busy(data, id_)
+            data["clusters"][id_.lower()] = {
+                "id": id_,
+                "name": name,
+                "group": group_id(group).lower(),
+                "groupName": group,
+                "folder": folder,
+                "created": _now(),
+                "state": "Creating",
+                "body": {key: value for key, value in body.items() if key != "agentPoolProfiles"},
+            }
+            for pool_name, pool in pools.items():
+                data["pools"][pool_id(group, name, pool_name).lower()] = _pool_record(id_, pool_name, pool, inline=True)
+        try:
+            self._host.boot(self._folder(folder), name)
+            self._put_machines(id_)
+        except BaseException:
+            self._drop_cluster(id_)
+            raise
+        self._set_state(id_, "Succeeded")
+        return self.get(id_) or {}
+
+    def _change_cluster(self, id_: str, body: Body) -> Body:
+        with self._records.change() as data:
+            self._refuse_busy(data, id_)
+            cluster = data["clusters"][id_.lower()]
+            rules.check_cluster(cluster["name"], body)
+            group, name = parts(id_)
+            for profile in body["agentPoolProfiles"]:
+                pool = data["pools"].get(pool_id(group, name, profile["name"]).lower())
+                if pool is None:
+                    message = (
+                        "A new agent pool was introduced. Adding agent pools to an existing cluster is not allowed "
+                        "through managed cluster operations. For agent pool specific change, please use per agent "
+                        "pool operations: https://aka.ms/agent-pool-rest-api"
+                    )
+                    raise AzureError(400, "InvalidParameter", message, "agentPoolProfiles")
+                _change_pool(pool, profile, cluster["body"]["location"])
+            kept = {"location": cluster["body"]["location"]}
+            cluster["body"] = {**{k: v for k, v in body.items() if k != "agentPoolProfiles"}, **kept}
+        self._put_machines(id_)
+        return self.get(id_) or {}
+
+    def delete_cluster(self, group: str, name: str) -> None:
+        """Delete a managed cluster with all its pools; one that does not exist is no error."""
+        id_ = cluster_id(group, name)
+        with self._records.change() as data:
+            cluster = data["clusters"].get(id_.lower())
+            if cluster is None:
+                return
+            cluster["state"] = "Deleting"
+        self._drop_cluster(id_)
+
+    def _drop_cluster(self, id_: str) -> None:
+        cluster = self._records.read()["clusters"][id_.lower()]
+        self._host.erase(self._folder(cluster["folder"]))
+        with self._records.change() as data:
+            data["clusters"].pop(id_.lower(), None)
+            for key in [key for key, pool in data["pools"].items() if pool["cluster"] == id_.lower()]:
+                del data["pools"][key]
+
+    def credentials(self, group: str, name: str, *, admin: bool) -> str:
+        """The kubeconfig of a cluster, base64, as listCluster...Credentials returns it."""
+        cluster = self._records.read()["clusters"].get(cluster_id(group, name).lower())
+        if cluster is None:
+            raise _not_found(f"managedClusters/{name}", group)
+        if admin and cluster["body"].get("disableLocalAccounts"):
+            message = "Getting static credential is not allowed because this cluster is set to disable local accounts."
+            raise AzureError(400, "BadRequest", message)
+        running = self._host.load(self._folder(cluster["folder"]))
+        return base64.b64encode(running.kubeconfig.read_bytes()).decode()
+
+    # ---------------------------------------------------------------- agent pools
+
+    def put_pool(self, group: str, cluster_name: str, name: str, body: Body) -> Body:
+        """Create an agent pool or change it, and return it."""
+        parent, id_ = cluster_id(group, cluster_name), pool_id(group, cluster_name, name)
+        with self._records.change() as data:
+            cluster = data["clusters"].get(parent.lower())
+            if cluster is None:
+                raise AzureError(
+                    404,
+                    "ParentResourceNotFound",
+                    f"Failed to perform 'write' on resource(s) of type 'managedClusters/agentPools', because the "
+                    f"parent resource '{parent}' could not be found.",
+                )
+            self._refuse_busy(data, parent)
+            location = cluster["body"]["location"]
+            existing = data["pools"].get(id_.lower())
+            if existing is None:
+                settled = _settled(body)
+                rules.check_pool(name, settled, location)
+                data["pools"][id_.lower()] = _pool_record(parent, name, settled, inline=False)
+            else:
+                _refuse_last_system(data, existing, body.get("mode", "User"))
+                _change_pool(existing, body, location)
+        self._put_machines(parent, only=id_)
+        with self._records.change() as data:
+            data["pools"][id_.lower()]["state"] = "Succeeded"
+        return self.get(id_) or {}
+
+    def delete_pool(self, group: str, cluster_name: str, name: str) -> None:
+        """Delete an agent pool; one that does not exist is no error."""
+        id_ = pool_id(group, cluster_name, name)
+        with self._records.change() as data:
+            pool = data["pools"].get(id_.lower())
+            if pool is None:
+                return
+            _refuse_last_system(data, pool, None)
+            pool["state"] = "Deleting"
+        self._drop_pool(id_)
+
+    def _drop_pool(self, id_: str) -> None:
+        data = self._records.read()
+        pool = data["pools"][id_.lower()]
+        self._host.remove(self._folder(data["clusters"][pool["cluster"]]["folder"]), pool["name"])
+        with self._records.change() as changed:
+            changed["pools"].pop(id_.lower(), None)
+
+    def scale(self, cluster_name: str, pool_name: str, count: int) -> None:
+        """Set the number of nodes of a pool, as the cluster autoscaler or `az aks nodepool scale` does.
+
+        Args:
+            cluster_name: name of the managed cluster.
+            pool_name: name of the agent pool.
+            count: nodes wanted; within min and max where the pool is autoscaled.
+        """
+        with self._records.change() as data:
+            pool = _find_pool(data, cluster_name, pool_name)
+            body = {**pool["body"], "count": count}
+            rules.check_pool(pool_name, body, data["clusters"][pool["cluster"]]["body"]["location"])
+            pool["count"] = count
+            cluster, id_ = data["clusters"][pool["cluster"]]["id"], pool["id"]
+        self._put_machines(cluster, only=id_)
+
+    # ---------------------------------------------------------------- all resources
+
+    def get(self, id_: str) -> Body | None:
+        """A resource as ARM returns it, None where it does not exist."""
+        data, key = self._records.read(), id_.lower()
+        if key in data["groups"]:
+            return _show_group(data["groups"][key])
+        if key in data["clusters"]:
+            return self._show_cluster(data, data["clusters"][key])
+        if key in data["pools"]:
+            pool = data["pools"][key]
+            return _show_pool(pool, data["clusters"][pool["cluster"]])
+        return None
+
+    def recover(self) -> None:
+        """Bring the records in order after a kill, and start the clusters that should run.
+
+        What was being created is undone: nobody was told of it. What was being deleted is deleted.
+        """
+        for cluster in self._records.read()["clusters"].values():
+            if cluster["state"] in {"Creating", "Deleting"}:
+                self._drop_cluster(cluster["id"])
+        for pool in self._records.read()["pools"].values():
+            if pool["state"] in {"Creating", "Deleting"}:
+                self._drop_pool(pool["id"])
+        for cluster in self._records.read()["clusters"].values():
+            self._host.boot(self._folder(cluster["folder"]), cluster["name"])
+            self._put_machines(cluster["id"])
+
+    def remove_unknown(self, known: Collection[str]) -> list[str]:
+        """Delete what no stack knows: made for an engine that was killed before it wrote it down.
+
+        Args:
+            known: the ids in the engine's state.
+
+        Returns:
+            The ids of what was deleted.
+        """
+        kept, gone = {id_.lower() for id_ in known}, []
+        data = self._records.read()
+        for key, pool in data["pools"].items():
+            if key not in kept and not pool["inline"] and pool["cluster"] in kept:
+                self._drop_pool(pool["id"])
+                gone.append(pool["id"])
+        for key, cluster in data["clusters"].items():
+            if key not in kept:
+                self._drop_cluster(cluster["id"])
+                gone.append(cluster["id"])
+        for key, group in data["groups"].items():
+            if key not in kept:
+                self.delete_group(group["name"])
+                gone.append(group_id(group["name"]))
+        return gone
+
+    # ---------------------------------------------------------------- inner workings
+
+    def _folder(self, name: str) -> Path:
+        return self._state / "clusters" / name
+
+    def _require_group(self, data: Data, group: str) -> None:
+        if group_id(group).lower() not in data["groups"]:
+            raise AzureError(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+
+    def _refuse_busy(self, data: Data, id_: str) -> None:
+        cluster = data["clusters"].get(id_.lower())
+        if cluster is not None and cluster["state"] != "Succeeded":
+            message = (
+                f"Operation is not allowed because there's an in progress {cluster['state'].lower()} managed cluster "
+                f"operation on the managed cluster {cluster['name']}. Please wait for it to finish before starting a "
+                "new operation. See https://aka.ms/aks-pending-operation for more details"
+            )
+            raise AzureError(409, "OperationNotAllowed", message)
+
+    def _set_state(self, id_: str, state: str) -> None:
+        with self._records.change() as data:
+            data["clusters"][id_.lower()]["state"] = state
+            for pool in data["pools"].values():
+                if pool["cluster"] == id_.lower():
+                    pool["state"] = state
+
+    def _put_machines(self, id_: str, only: str | None = None) -> None:
+        data = self._records.read()
+        cluster = data["clusters"][id_.lower()]
+        folder = self._folder(cluster["folder"])
+        for key, pool in data["pools"].items():
+            if pool["cluster"] == id_.lower() and (only is None or key == only.lower()):
+                self._host.put(folder, machine_group(cluster, pool))
+
+    def _show_cluster(self, data: Data, cluster: dict[str, Any]) -> Body:
+        body, id_ = cluster["body"], cluster["id"]
+        prefix = body.get("dnsPrefix") or body.get("fqdnSubdomain")
+        host = f"{prefix}-{_digest(id_)[:8]}.hcp.{body['location']}.azmk8s.io"
+        pools = [
+            {"name": pool["name"], **_show_pool(pool, cluster, nested=True)}
+            for pool in data["pools"].values()
+            if pool["cluster"] == id_.lower()
+        ]
+        shown = {
+            "id": id_,
+            "name": cluster["name"],
+            "type": "Microsoft.ContainerService/ManagedClusters",
+            "azureApiVersion": API_VERSION,
+            "enableRBAC": True,
+            "disableLocalAccounts": False,
+            "supportPlan": "KubernetesOfficial",
+            "sku": {"name": "Base", "tier": "Free"},
+            "kubernetesVersion": KUBERNETES_VERSION,
+            "servicePrincipalProfile": {"clientId": "msi"},
+            **body,
+            "currentKubernetesVersion": body.get("kubernetesVersion") or KUBERNETES_VERSION,
+            "provisioningState": cluster["state"],
+            "powerState": {"code": "Running"},
+            "fqdn": host,
+            "azurePortalFQDN": host.replace(".hcp.", ".portal.hcp.", 1),
+            "maxAgentPools": 100,
+            "nodeResourceGroup": _node_resource_group(cluster),
+            "resourceUID": _digest(id_)[:24],
+            "eTag": str(uuid.uuid5(_NAMESPACE, repr(body))),
+            "agentPoolProfiles": pools,
+            "identityProfile": {
+                "kubeletidentity": {
+                    "clientId": str(uuid.uuid5(_NAMESPACE, f"{id_} kubelet client")),
+                    "objectId": str(uuid.uuid5(_NAMESPACE, f"{id_} kubelet object")),
+                    "resourceId": f"{group_id(_node_resource_group(cluster))}/providers/Microsoft.ManagedIdentity/"
+                    f"userAssignedIdentities/{cluster['name']}-agentpool",
+                },
+            },
+        }
+        if body.get("identity"):
+            shown["identity"] = {
+                **body["identity"],
+                "principalId": str(uuid.uuid5(_NAMESPACE, f"{id_} principal")),
+                "tenantId": TENANT,
+            }
+        issuer = body.get("oidcIssuerProfile") or {}
+        if issuer.get("enabled"):
+            address = f"https://{body['location']}.oic.prod-aks.azure.com/{TENANT}/{_digest(id_)[:36]}/"
+            shown["oidcIssuerProfile"] = {**issuer, "issuerURL": address}
+        return shown
+
+
+def scale_node_pool(state: Path, cluster: str, pool: str, count: int) -> None:
+    """Act as the cluster autoscaler of a sandbox's managed cluster.
+
+    Args:
+        state: the sandbox's state folder.
+        cluster: name of the managed cluster.
+        pool: name of the agent pool.
+        count: nodes wanted.
+
+    Raises:
+        AzureError: there is no such pool, or the count is outside what the pool allows.
+    """
+    AzureCloud(state).scale(cluster, pool, count)
+
+
+def machine_group(cluster: dict[str, Any], pool: dict[str, Any]) -> MachineGroup:
+    """The machines that a pool's record asks for, with what AKS itself puts on the nodes."""
+    body, location = pool["body"], cluster["body"]["location"]
+    size = rules.vm_size(body["vmSize"])
+    if size is None:
+        raise rules.unknown_size(pool["name"], location)
+    zones = body.get("availabilityZones") or []
+    labels = {
+        "agentpool": pool["name"],
+        "kubernetes.azure.com/agentpool": pool["name"],
+        "kubernetes.azure.com/cluster": _node_resource_group(cluster),
+        "kubernetes.azure.com/mode": body["mode"].lower(),
+        "kubernetes.azure.com/os-sku": body["osSKU"],
+        "kubernetes.azure.com/node-image-version": _image(body),
+        "kubernetes.azure.com/role": "agent",
+        "node.kubernetes.io/instance-type": size.name,
+        "topology.kubernetes.io/region": location,
+        "topology.kubernetes.io/zone": f"{location}-{zones[0]}" if zones else "0",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": size.arch,
+    }
+    if size.gpu_model:
+        labels["kubernetes.azure.com/accelerator"] = "nvidia"
+    taints = [taint for taint in map(rules.parse_taint, body.get("nodeTaints") or []) if taint]
+    if body.get("scaleSetPriority") == "Spot":
+        labels[rules.SPOT_KEY] = "spot"
+        spot = {"key": rules.SPOT_KEY, "value": "spot", "effect": "NoSchedule"}
+        taints += [] if spot in taints else [spot]
+    driver = (body.get("gpuProfile") or {}).get("driver") or "Install"
+    digits = int(_digest(cluster["id"])[:12], 16) % _DIGITS
+    return MachineGroup(
+        id=pool["name"],
+        node_prefix=f"aks-{pool['name']}-{digits:08d}-vmss00000",
+        count=pool["count"],
+        labels={**labels, **(body.get("nodeLabels") or {})},
+        taints=taints,
+        hardware=Hardware(
+            cpus=size.vcpus,
+            memory_gib=size.memory_gib,
+            gpu_model=size.gpu_model,
+            gpu_product=size.gpu_product,
+            gpus=size.gpus,
+        ),
+        driver_preinstalled=bool(size.gpu_model) and driver == "Install",
+        cloud_mig_profile=body.get("gpuInstanceProfile"),
+    )
+
+
+def _settled(body: Body) -> Body:
+    """A new pool's properties with what AKS fills in."""
+    given = {key: value for key, value in body.items() if value is not None and key != "name"}
+    settled = {**rules.POOL_DEFAULTS, "vmSize": rules.DEFAULT_VM_SIZE, **given}
+    if "count" not in settled:
+        settled["count"] = settled.get("minCount", 1) if settled["enableAutoScaling"] else 1
+    if settled.get("scaleSetPriority") == "Spot":
+        settled.setdefault("spotMaxPrice", -1)
+        settled.setdefault("scaleSetEvictionPolicy", "Delete")
+    return settled
+
+
+def _pool_record(cluster: str, name: str, body: Body, *, inline: bool) -> dict[str, Any]:
+    group, cluster_name = parts(cluster)
+    return {
+        "id": pool_id(group, cluster_name, name),
+        "name": name,
+        "cluster": cluster.lower(),
+        "inline": inline,
+        "state": "Creating",
+        "count": body["count"],
+        "body": body,
+    }
+
+
+def _change_pool(pool: dict[str, Any], body: Body, location: str) -> None:
+    """Apply a PUT to a pool's record. An unchanged count does not undo what the autoscaler did."""
+    old = pool["body"]
+    new = {key: value for key, value in body.items() if value is not None and key != "name"}
+    rules.check_pool_change(old, new)
+    recreated = {key: old[key] for key in old if key not in {"minCount", "maxCount", "nodeLabels", "nodeTaints", "tags"}}
+    merged = {**recreated, "enableAutoScaling": False, **new}
+    count = pool["count"] if merged["count"] == old["count"] else merged["count"]
+    if merged["enableAutoScaling"] and merged["count"] == old["count"]:
+        low, high = merged.get("minCount", count), merged.get("maxCount", count)
+        count = max(low, min(high, count))
+    rules.check_pool(pool["name"], {**merged, "count": count}, location)
+    pool["body"], pool["count"] = merged, count
+
+
+def _refuse_last_system(data: Data, pool: dict[str, Any], new_mode: str | None) -> None:
+    """Refuse that the cluster is left without a System pool (both texts were seen)."""
+    if pool["body"]["mode"] != "System" or new_mode == "System":
+        return
+    others = [item for item in data["pools"].values() if item["cluster"] == pool["cluster"] and item is not pool]
+    if not others:
+        raise AzureError(400, "OperationNotAllowed", "There has to be at least one agent pool.")
+    if not any(item["body"]["mode"] == "System" for item in others):
+        raise AzureError(400, "OperationNotAllowed", "There has to be at least one system agent pool.")
+
+
+def _find_pool(data: Data, cluster_name: str, pool_name: str) -> dict[str, Any]:
+    for pool in data["pools"].values():
+        if pool["name"] == pool_name and data["clusters"][pool["cluster"]]["name"] == cluster_name:
+            found: dict[str, Any] = pool
+            return found
+    raise _not_found(f"managedClusters/{cluster_name}/agentPools/{pool_name}", "")
+
+
+def _not_found(what: str, group: str) -> AzureError:
+    message = (
+        f"The Resource 'Microsoft.ContainerService/{what}' under resource group '{group}' was not found. "
+        "For more details please go to https://aka.ms/ARMResourceNotFoundFix"
+    )
+    return AzureError(404, "ResourceNotFound", message)
+
+
+def _node_resource_group(cluster: dict[str, Any]) -> str:
+    location = cluster["body"]["location"]
+    name: str = cluster["body"].get("nodeResourceGroup") or f"MC_{cluster['groupName']}_{cluster['name']}_{location}"
+    return name
+
+
+def _image(body: Body) -> str:
+    kind = "AKSUbuntu-2204gen2containerd" if body["osSKU"].startswith("Ubuntu") else "AKSAzureLinux-V3gen2"
+    return f"{kind}-202610.27.0"
+
+
+def _show_group(group: dict[str, Any]) -> Body:
+    return {
+        "id": group_id(group["name"]),
+        "name": group["name"],
+        "type": "Microsoft.Resources/resourceGroups",
+        "azureApiVersion": "2024-03-01",
+        "properties": {"provisioningState": "Succeeded"},
+        **group["body"],
+    }
+
+
+def _show_pool(pool: dict[str, Any], cluster: dict[str, Any], *, nested: bool = False) -> Body:
+    body = pool["body"]
+    version = body.get("orchestratorVersion") or cluster["body"].get("kubernetesVersion") or KUBERNETES_VERSION
+    shown = {
+        "upgradeSettings": {} if body.get("scaleSetPriority") == "Spot" else {"maxSurge": "10%"},
+        **body,
+        "count": pool["count"],
+        "orchestratorVersion": version,
+        "currentOrchestratorVersion": version,
+        "nodeImageVersion": _image(body),
+        "provisioningState": pool["state"],
+        "powerState": {"code": "Running"},
+        "eTag": str(uuid.uuid5(_NAMESPACE, repr((body, pool["count"])))),
+    }
+    return shown if nested else {"id": pool["id"], "name": pool["name"], "azureApiVersion": API_VERSION, **shown}

@@ -1,0 +1,88 @@
+"""What the stand-in clouds run on: the simulated clusters and their machines, as replaceable functions.
+
+The clouds never import the cluster or the machines directly, so that their rules are tested without any
+program running.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sandbox import cluster as clusters
+from sandbox import machine_groups
+from sandbox.progress import Progress
+from sandbox.toolchain import find_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sandbox.machine_groups import MachineGroup
+    from sandbox.toolchain import Tools
+
+_PROGRAMS = frozenset({"etcd", "kube_apiserver", "kube_controller_manager", "kube_scheduler"})
+
+
+class RunningCluster(Protocol):
+    """What the clouds need to know of a cluster."""
+
+    @property
+    def server(self) -> str:
+        """Address of its API."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+
+    @property
+    def ca_pem(self) -> str:
+        """Certificate of its authority."""
+
+    @property
+    def client_cert_pem(self) -> str:
+        """The administrator's certificate."""
+
+    @property
+    def client_key_pem(self) -> str:
+        """The administrator's key."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """Functions that make clusters and machines be.
+
+    Attributes:
+        boot: start the cluster of that folder and name, or see that it runs.
+        erase: stop a cluster and delete its folder.
+        load: read a cluster that was booted before.
+        put: make a group of machines exist, or change it.
+        remove: make a group of machines go.
+    """
+
+    boot: Callable[[Path, str], RunningCluster]
+    erase: Callable[[Path], None]
+    load: Callable[[Path], RunningCluster]
+    put: Callable[[Path, MachineGroup], None]
+    remove: Callable[[Path, str], None]
+
+
+@functools.cache
+def _tools() -> Tools:
+    return find_tools(Progress(), only=set(_PROGRAMS))
+
+
+def _boot(folder: Path, name: str) -> RunningCluster:
+    return clusters.boot(folder, name, _tools())
+
+
+def simulated_host() -> Host:
+    """The host of a real sandbox; looks for the programs when the first cluster is booted."""
+    return Host(
+        boot=_boot,
+        erase=clusters.erase,
+        load=clusters.load,
+        put=machine_groups.put,
+        remove=machine_groups.remove,
+    )

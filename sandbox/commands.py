@@ -1,0 +1,249 @@
+"""What `make up`, `preview`, `status`, `scale`, `down` and `clean` do, step by step.
+
+Each command can be interrupted at any point and run again: every step looks at what is there first. One command at a time
+works on a sandbox; a second one is told so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.errors import InvalidStackError
+from gpus.plan import plan_config
+from gpus.stack_file import read_stack_file
+from sandbox import cluster as clusters
+from sandbox import processes, recovery, stand_ins
+from sandbox.engine import Engine
+from sandbox.errors import SandboxError
+from sandbox.files import explained, make_folder
+from sandbox.machines.api import Api, ApiError
+from sandbox.observe import PoolObservation, observe
+from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
+from sandbox.surroundings import boot_existing_cluster, seed_openstack
+from sandbox.toolchain import find_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpus.plan import Plan
+    from sandbox.progress import Progress
+    from sandbox.toolchain import Tools
+
+#: How long nodes get to show what was declared after the engine is done.
+SETTLE_SECONDS: Final = 180.0
+_POLL_SECONDS: Final = 0.5
+_ENGINE_ONLY: Final = {"pulumi", "helm"}
+
+
+class EngineFailedError(SandboxError):
+    """The engine ended with an error, which it has printed itself."""
+
+
+def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
+    """Bring a stack up and wait until its nodes show what was declared, or the time is over.
+
+    Raises:
+        InvalidStackError: if the stack file is wrong; nothing was started.
+        SandboxError: if a program is missing or fails.
+    """
+    sandbox = find_sandbox(stack)
+    plan = plan_of(sandbox)
+    tools = find_tools(progress)
+    with _held(sandbox):
+        engine = _engine(sandbox, plan, tools, progress, needs_cluster=True)
+        with progress.step("Looking at the state of the last run"):
+            engine.select_stack()
+            engine.release_locks()
+            engine = recovery.recover(engine, plan)
+        progress.note(f"pulumi up --stack {stack}")
+        if engine.run("up", "--yes", "--skip-preview", "--suppress-permalink=true") != 0:
+            message = f"pulumi up of {stack} failed; its messages stand above."
+            raise EngineFailedError(message, "Correct the cause and run `make up` again; what exists is kept.")
+        with progress.step("Waiting for the nodes to show what was declared"):
+            return settle(sandbox, plan)
+
+
+def preview(stack: str, progress: Progress) -> None:
+    """Show what `up` would do, without a cloud and without starting a cluster of our own making.
+
+    Raises:
+        InvalidStackError: if the stack file is wrong.
+        SandboxError: if a program is missing or the engine refuses.
+    """
+    sandbox = find_sandbox(stack)
+    plan = plan_of(sandbox)
+    # A stack for an existing cluster looks at that cluster in a preview; the others only at what the engine recorded.
+    needs_cluster = plan.platform == "existing" or any(_cluster_folders(sandbox))
+    tools = find_tools(progress, only=None if needs_cluster else _ENGINE_ONLY)
+    with _held(sandbox):
+        engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
+        engine.select_stack()
+        engine.release_locks()
+        if engine.run("preview", "--diff", "--suppress-permalink=true") != 0:
+            message = f"pulumi preview of {stack} failed; its messages stand above."
+            raise EngineFailedError(message, "Correct the cause; nothing was changed.")
+
+
+def status(stack: str) -> tuple[PoolObservation, ...]:
+    """What the nodes show right now.
+
+    Raises:
+        SandboxError: if the sandbox is not up.
+    """
+    sandbox = find_sandbox(stack)
+    if not any(_cluster_folders(sandbox)):
+        message = f"{stack} is not up."
+        raise SandboxError(message, f"Start it: make up STACK={stack}.")
+    return observe(plan_of(sandbox), _nodes(sandbox))
+
+
+def scale(stack: str, pool: str, count: int) -> None:
+    """Play the autoscaler: change the number of a pool's nodes from outside, as a cloud does.
+
+    Raises:
+        SandboxError: if there is no such pool, or the cloud refuses the count.
+    """
+    sandbox = find_sandbox(stack)
+    recovery.scale_in_cloud(sandbox, plan_of(sandbox), pool, count)
+
+
+def down(stack: str, progress: Progress) -> None:
+    """Destroy a stack, check that nothing of it is left, and stop everything that was started for it.
+
+    Raises:
+        SandboxError: if something cannot be destroyed or is left.
+    """
+    sandbox = find_sandbox(stack)
+    if not sandbox.folder.exists():
+        progress.note(f"{stack} is not up; nothing to do")
+        return
+    plan = _plan_for_destroy(sandbox)
+    tools = find_tools(progress)
+    with _held(sandbox):
+        engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, keep_stack_file=True)
+        with progress.step("Looking at the state of the last run"):
+            engine.select_stack()
+            engine.release_locks()
+            engine = recovery.recover(engine, plan)
+        progress.note(f"pulumi destroy --stack {stack}")
+        if engine.run("destroy", "--yes", "--skip-preview", "--suppress-permalink=true") != 0:
+            message = f"pulumi destroy of {stack} failed; its messages stand above."
+            raise EngineFailedError(message, "Run `make down` again; `make clean` throws everything away.")
+        recovery.check_nothing_left(engine)
+        with progress.step("Stopping what was started"):
+            _stop_everything(sandbox)
+    _remove(sandbox.folder)
+
+
+def clean(progress: Progress) -> None:
+    """Stop every sandbox and remove its state, destroyed or not."""
+    for sandbox in all_sandboxes():
+        with progress.step(f"Removing the sandbox of {sandbox.stack}"):
+            _stop_everything(sandbox)
+            _remove(sandbox.folder)
+
+
+def plan_of(sandbox: Sandbox) -> Plan:
+    """The plan of the stack file as it is now.
+
+    Raises:
+        InvalidStackError: if it cannot be planned.
+    """
+    return plan_config(read_stack_file(sandbox.stack_file))
+
+
+def settle(sandbox: Sandbox, plan: Plan, timeout: float = SETTLE_SECONDS) -> tuple[PoolObservation, ...]:
+    """Look until everything holds twice in a row, or the time is over; returns the last look."""
+    deadline = time.monotonic() + timeout
+    held_before = False
+    while True:
+        seen = observe(plan, _nodes(sandbox))
+        holds = all(pool.holds for pool in seen)
+        # Twice, because labels and resources of a node change one after the other.
+        if (holds and held_before) or time.monotonic() > deadline:
+            return seen
+        held_before = holds
+        time.sleep(_POLL_SECONDS)
+
+
+def _engine(
+    sandbox: Sandbox,
+    plan: Plan,
+    tools: Tools,
+    progress: Progress,
+    *,
+    needs_cluster: bool,
+    keep_stack_file: bool = False,
+) -> Engine:
+    if not (keep_stack_file and sandbox.config_file.exists()):
+        prepare(sandbox)
+    seed_openstack(sandbox, plan)
+    if needs_cluster:
+        with progress.step("Starting the clusters of the sandbox"):
+            boot_existing_cluster(sandbox, plan, tools)
+            for folder in _cluster_folders(sandbox):
+                clusters.boot(folder, clusters.load(folder).name, tools)
+    with progress.step("Attaching the stand-ins of the clouds"):
+        ports = stand_ins.start(sandbox, tools, magnum_driver=getattr(plan.settings.cluster, "driver", None))
+    return Engine(sandbox, tools, ports)
+
+
+def _plan_for_destroy(sandbox: Sandbox) -> Plan:
+    """What is to be destroyed was made by the engine's copy; the user's file may be broken by now."""
+    source = sandbox.config_file if sandbox.config_file.exists() else sandbox.stack_file
+    try:
+        return plan_config(read_stack_file(source))
+    except InvalidStackError:
+        return plan_of(sandbox)
+
+
+def _cluster_folders(sandbox: Sandbox) -> Iterator[Path]:
+    if sandbox.clusters.is_dir():
+        yield from sorted(folder for folder in sandbox.clusters.iterdir() if (folder / "cluster.json").exists())
+
+
+def _nodes(sandbox: Sandbox) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for folder in _cluster_folders(sandbox):
+        with contextlib.suppress(ApiError, OSError):
+            found += Api(clusters.load(folder).kubeconfig).list("/api/v1/nodes").get("items", [])
+    return found
+
+
+def _stop_everything(sandbox: Sandbox) -> None:
+    stand_ins.stop(sandbox)
+    if sandbox.clusters.is_dir():
+        for folder in sorted(sandbox.clusters.iterdir()):
+            clusters.erase(folder)
+    processes.stop(sandbox.folder)
+
+
+def _remove(folder: Path) -> None:
+    with explained(folder, "remove"):
+        shutil.rmtree(folder, ignore_errors=False)
+    with contextlib.suppress(OSError):
+        root().rmdir()
+
+
+@contextlib.contextmanager
+def _held(sandbox: Sandbox) -> Iterator[None]:
+    """Hold the sandbox for one command; the kernel lets go when the command ends, however it ends."""
+    make_folder(sandbox.folder)
+    path = sandbox.folder / ".held"
+    with explained(path, "write"):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"Another command is working on the sandbox of {sandbox.stack}."
+            raise SandboxError(message, "Wait for it to end, or interrupt it.") from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,146 @@
+"""Runs the real Pulumi engine on the unchanged program, against the stand-ins and this sandbox's own state.
+
+Nothing of the user's own Pulumi set-up is read or changed: backend, home and passphrase are the sandbox's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox.errors import SandboxError
+from sandbox.files import make_folder, write_atomic
+from sandbox.state import PROJECT, adopt_salt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sandbox.state import Sandbox
+    from sandbox.toolchain import Tools
+
+#: Variables of the user's own Pulumi and cloud log-ins: a sandbox must not reach out with them.
+_FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "OS_", "KUBE")
+_INTERRUPT_SECONDS: Final = 120
+#: The stand-ins ask for no log-in, but the plugin demands an address even for a preview.
+_OPENSTACK: Final = {
+    "OS_AUTH_URL": "http://127.0.0.1/identity/v3",
+    "OS_USERNAME": "sandbox",
+    "OS_PASSWORD": "sandbox",  # the stand-in has no users
+    "OS_PROJECT_NAME": "sandbox",
+    "OS_USER_DOMAIN_NAME": "Default",
+    "OS_PROJECT_DOMAIN_NAME": "Default",
+}
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine of one sandbox.
+
+    Attributes:
+        sandbox: whose state it works on.
+        tools: where the programs are.
+        ports: provider name -> port of its stand-in.
+    """
+
+    sandbox: Sandbox
+    tools: Tools
+    ports: Mapping[str, int]
+
+    def environment(self) -> dict[str, str]:
+        """The whole environment of the engine."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        attached = ",".join(f"{name}:{port}" for name, port in sorted(self.ports.items()))
+        return {
+            **kept,
+            **_OPENSTACK,
+            "PATH": os.pathsep.join([*self._programs(), kept.get("PATH", os.defpath)]),
+            "KUBECONFIG": str(self.sandbox.existing_cluster / "kubeconfig"),
+            "PULUMI_BACKEND_URL": f"file://{self.sandbox.backend}",
+            "PULUMI_HOME": str(self.sandbox.home),
+            "PULUMI_CONFIG_PASSPHRASE_FILE": str(self.sandbox.passphrase),
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PULUMI_DEBUG_PROVIDERS": attached,
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def _programs(self) -> list[str]:
+        folders = [Path(sys.prefix) / "bin", self.tools.language_host_dir, self.tools.pulumi.parent]
+        if self.tools.kubernetes_plugin:
+            folders.append(self.tools.kubernetes_plugin.parent)
+        return [str(folder) for folder in folders if folder]
+
+    def run(self, *arguments: str) -> int:
+        """Run one command of the engine on the terminal; an interrupt lets it end in good order first."""
+        # In our process group: Ctrl-C reaches the engine by itself, which then finishes what it is doing.
+        with subprocess.Popen(self._command(arguments), cwd=PROJECT, env=self.environment()) as process:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                self._end(process)
+                raise
+
+    def output(self, *arguments: str, cwd: Path = PROJECT, check: bool = True) -> str:
+        """The standard output of one command.
+
+        Raises:
+            SandboxError: if it fails and `check` is set.
+        """
+        done = subprocess.run(
+            self._command(arguments), cwd=cwd, env=self.environment(), capture_output=True, text=True, check=False
+        )
+        if check and done.returncode != 0:
+            message = f"pulumi {' '.join(arguments)} failed:\n{done.stderr.strip() or done.stdout.strip()}"
+            raise SandboxError(message, "Run the command again; `make clean` starts over.")
+        return done.stdout
+
+    def select_stack(self) -> None:
+        """Make the stack in the backend, unless it is there.
+
+        `stack init` writes the salt of its secrets into the stack file beside Pulumi.yaml, whatever file is in use. So it
+        runs beside a Pulumi.yaml of its own, and the salt goes into the engine's copy.
+        """
+        if self._state_file().exists():
+            return
+        folder = make_folder(self.sandbox.folder / "init")
+        write_atomic(folder / "Pulumi.yaml", "name: gpu-pools\nruntime: python\n")
+        self.output("stack", "init", cwd=folder)
+        adopt_salt(self.sandbox, folder / f"Pulumi.{self.sandbox.stack}.yaml")
+
+    def exported(self) -> dict[str, Any]:
+        """The deployment in the state, secrets encrypted."""
+        state: dict[str, Any] = json.loads(self.output("stack", "export"))
+        return state.get("deployment") or {}
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secrets masked."""
+        found: dict[str, Any] = json.loads(self.output("stack", "output", "--json") or "{}")
+        return found
+
+    def _state_file(self) -> Path:
+        return self.sandbox.backend / ".pulumi" / "stacks" / "gpu-pools" / f"{self.sandbox.stack}.json"
+
+    def release_locks(self) -> None:
+        """Remove the lock of an engine that was killed; the caller holds the sandbox, so none is alive."""
+        locks = self.sandbox.backend / ".pulumi" / "locks"
+        if any(path.is_file() for path in locks.rglob("*")):
+            self.output("cancel", "--yes")
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        command = [str(self.tools.pulumi), *arguments, "--stack", self.sandbox.stack, "--non-interactive"]
+        takes_config = arguments[0] in {"up", "preview", "destroy", "refresh"}
+        return [*command, "--config-file", str(self.sandbox.config_file)] if takes_config else command
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        try:
+            process.wait(timeout=_INTERRUPT_SECONDS)
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            process.send_signal(signal.SIGKILL)
+            process.wait()

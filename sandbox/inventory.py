@@ -1,0 +1,66 @@
+"""Every object of a cluster by kind and name, to compare what was there before a deploy with what is there after it.
+
+Left out is what a cluster makes and drops by itself at any time: events, leases, endpoints, node heartbeats and the like.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox.files import read_json, write_json
+from sandbox.machines.api import Api, ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_BEFORE: Final = "objects-before.json"
+_OWN_DOING: Final = frozenset(
+    {"events", "leases", "endpoints", "endpointslices", "componentstatuses", "nodes", "controllerrevisions"}
+)
+#: Helm installs the CRDs of a chart and by design never deletes them; so do these stand-in charts.
+KEPT_BY_HELM: Final = ("customresourcedefinitions/", "apiservices/")
+
+
+def remember(cluster_folder: Path) -> None:
+    """Keep the inventory of a cluster before anything is deployed to it; a second call changes nothing."""
+    path = cluster_folder / _BEFORE
+    if not path.exists():
+        write_json(path, {"objects": sorted(inventory(cluster_folder / "kubeconfig"))})
+
+
+def left_behind(cluster_folder: Path) -> list[str]:
+    """The objects that were not there before, without what Helm keeps by design."""
+    before = set(read_json(cluster_folder / _BEFORE).get("objects", ()))
+    return sorted(name for name in inventory(cluster_folder / "kubeconfig") - before if not name.startswith(KEPT_BY_HELM))
+
+
+def inventory(kubeconfig: Path) -> set[str]:
+    """All objects as ``kind/namespace/name`` or ``kind/name``."""
+    api = Api(kubeconfig)
+    return {name for path, kind in _collections(api) for name in _names(api, path, kind)}
+
+
+def _collections(api: Api) -> Iterator[tuple[str, str]]:
+    """(path, plural name) of everything that can be listed, each kind once."""
+    seen: set[str] = set()
+    groups = [f"/apis/{group['preferredVersion']['groupVersion']}" for group in api.list("/apis")["groups"]]
+    for prefix in ["/api/v1", *groups]:
+        for resource in api.list(prefix)["resources"]:
+            name = resource["name"]
+            if "/" in name or name in _OWN_DOING or "list" not in resource["verbs"] or name in seen:
+                continue
+            seen.add(name)
+            yield f"{prefix}/{name}", name
+
+
+def _names(api: Api, path: str, kind: str) -> Iterator[str]:
+    try:
+        items: list[dict[str, Any]] = api.list(path).get("items", [])
+    except ApiError as error:
+        if not error.missing:
+            raise
+        return
+    for item in items:
+        metadata = item["metadata"]
+        yield "/".join(part for part in (kind, metadata.get("namespace"), metadata["name"]) if part)

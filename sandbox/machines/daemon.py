@@ -1,0 +1,95 @@
+"""The loop that makes the machines of one cluster live.
+
+It sleeps until a watch reports a change, the record of machine groups is written, or something is due; then every part
+takes one step over the same snapshot. A step that fails is logged and taken again: nothing the API server answers ends the
+daemon.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from sandbox.machines.api import Api, ApiError
+from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, ValidatorPod
+from sandbox.machines.gpu_operator import Operator
+from sandbox.machines.gpu_programs import DevicePluginPod, GfdPod, MpsDaemonPod
+from sandbox.machines.kubelet import Kubelet
+from sandbox.machines.marker import MarkerPod
+from sandbox.machines.mig_manager import MigManagerPod
+from sandbox.machines.nfd import NfdCollector, NfdMasterPod, NfdWorkerPod
+from sandbox.machines.nodes import Nodes
+from sandbox.machines.store import Store
+from sandbox.machines.world import LOG, World
+
+if TYPE_CHECKING:
+    import threading
+    from pathlib import Path
+
+_POLL_SECONDS = 0.3
+# Changes come in bursts; a short pause lets a pass see the whole of one.
+_SETTLE_SECONDS = 0.03
+_FAILED_SECONDS = 1.0
+
+
+class Daemon:
+    """The machines of one cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        """Connect to the cluster of a folder."""
+        self._folder = folder
+        self._api = Api(folder / "kubeconfig")
+        self._store = Store(self._api)
+        self._nodes = Nodes(self._api, self._store, folder)
+        self._nfd_master = NfdMasterPod(folder)
+        self._collector = NfdCollector()
+        self._operator = Operator()
+        # In the order in which they wait for each other.
+        self._kubelet = Kubelet([
+            DriverPod(), ToolkitPod(), MarkerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(),
+            GfdPod(), MpsDaemonPod(), DevicePluginPod(), ValidatorPod(), GpuClientPod(),
+        ])  # fmt: skip
+
+    def run(self, stop: threading.Event) -> None:
+        """Live until told to stop."""
+        self._store.start()
+        due = 0.0
+        while not stop.is_set():
+            changed = self._store.wait(min(_POLL_SECONDS, max(0.0, due - time.monotonic())))
+            groups_changed = self._nodes.groups_changed()
+            if not self._store.ready() or not (changed or groups_changed or time.monotonic() >= due):
+                continue
+            if changed:
+                time.sleep(_SETTLE_SECONDS)
+            due = time.monotonic() + self._pass()
+        self._nfd_master.stop()
+
+    def _pass(self) -> float:
+        """Take one step everywhere; seconds until the next one is due."""
+        try:
+            return self._step()
+        except (ApiError, OSError) as error:
+            LOG.warning("pass: %s", error)
+        except Exception:  # noqa: BLE001 a bug in one part must not take all nodes down; it is logged with its traceback
+            LOG.exception("pass failed")
+        return _FAILED_SECONDS
+
+    def _step(self) -> float:
+        now = time.monotonic()
+        self._nodes.step()
+        beat = self._nodes.heartbeat(now)
+        nodes = self._store.by_name("nodes")
+        world = World(
+            self._api, self._store, self._folder, now,
+            {node: machine for node, machine in self._nodes.machines.items() if node in nodes},
+            nodes, self._store.all("pods"), self._store.by_name("configmaps"),
+        )  # fmt: skip
+        self._nfd_master.stop_orphan(world)
+        self._kubelet.step(world)
+        self._nodes.publish(world)
+        self._operator.step(world)
+        self._collector.step(world)
+        if self._nodes.save() or world.moved:
+            # Programs wait for each other through the machine's state, of which no watch tells.
+            return 0.0
+        return min(beat, world.wake_in)

@@ -1,0 +1,230 @@
+"""Stand-in for the kubelets: what becomes of the pods that are bound to the machines.
+
+A pod starts as soon as what it mounts exists and its runtime class is known on the machine; known programs then decide for
+themselves (programs), others run; a Job's pod succeeds after a moment. Crashing containers are tried again after a
+back-off of 1 to 10 s (really 10 s to 5 min), so that a repaired mistake shows quickly. A deleted pod is gone at once,
+without its grace period. There are no images to pull, no probes, no logs, no exec, and no network: a pod's address is
+made up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sandbox.machines import objects
+from sandbox.machines.api import ApiError
+from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashing, pod_status
+from sandbox.machines.programs import Context, Program
+from sandbox.machines.world import LOG
+
+if TYPE_CHECKING:
+    from sandbox.machines.machine import Machine
+    from sandbox.machines.objects import Json
+    from sandbox.machines.world import World
+
+_JOB_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
+_LONGEST_BACKOFF = 10
+_ENDED = {"Succeeded", "Failed"}
+# The API server mounts it into every pod; whether the controller manager publishes it does not matter to a simulated one.
+_ROOT_CA = "kube-root-ca.crt"
+
+
+@dataclass
+class _Life:
+    """What the kubelet knows of a pod beyond its status.
+
+    Attributes:
+        attempt: restarts of the crashing container.
+        started: its containers have been created once, so mounts are not looked at any more.
+        since: when it started (monotonic), None before.
+        held: the crash that is shown until `until`.
+        until: when the next try is due.
+        told: the last event, so that each is reported once.
+    """
+
+    attempt: int = 0
+    started: bool = False
+    since: float | None = None
+    held: Outcome | None = None
+    until: float = 0.0
+    told: str = field(default="")
+
+
+class Kubelet:
+    """All kubelets of one cluster."""
+
+    def __init__(self, programs: list[Program]) -> None:
+        """Know the programs, in the order in which they depend on each other."""
+        self._programs = programs
+        self._lives: dict[str, _Life] = {}
+
+    def step(self, world: World) -> None:
+        """Look at every pod of every machine once."""
+        for node, machine in world.machines.items():
+            pods = world.pods_on(node)
+            mine = self._sorted(pods)
+            for program in self._programs:
+                if not any(owner is program and not objects.deleted(pod) for owner, pod in mine):
+                    program.absent(world, machine)
+            for owner, pod in mine:
+                try:
+                    self._pod(world, machine, pod, owner)
+                except ApiError as error:
+                    if not error.outdated:
+                        LOG.warning("pod %s/%s: %s", objects.namespace(pod), objects.name(pod), error)
+                    world.again_in(_RETRY_SECONDS)
+        present = {objects.uid(pod) for pod in world.pods}
+        self._lives = {uid: life for uid, life in self._lives.items() if uid in present}
+
+    def _sorted(self, pods: list[Json]) -> list[tuple[Program | None, Json]]:
+        """The pods with their programs; what others wait for comes first."""
+        mine = [(next((program for program in self._programs if program.runs(pod)), None), pod) for pod in pods]
+        order = {id(program): position for position, program in enumerate(self._programs)}
+        return sorted(mine, key=lambda item: order.get(id(item[0]), len(order)))
+
+    def _pod(self, world: World, machine: Machine, pod: Json, program: Program | None) -> None:
+        if objects.deleted(pod):
+            world.delete_pod(pod, grace_seconds=0)
+            return
+        if objects.phase(pod) in _ENDED:
+            return
+        life = self._lives.setdefault(objects.uid(pod), _remembered(pod))
+        outcome = self._outcome(Context(world, machine, world.nodes[machine.node], pod, life.attempt), program, life)
+        self._report(world, pod, outcome, life)
+
+    def _outcome(self, context: Context, program: Program | None, life: _Life) -> Outcome:
+        world = context.world
+        if life.held is not None and world.now < life.until:
+            world.again_in(life.until - world.now)
+            return life.held
+        if not life.started:
+            obstacle = _obstacle(context)
+            if obstacle is not None:
+                world.again_in(_RETRY_SECONDS)
+                return obstacle
+        outcome = program.evaluate(context) if program is not None else _plain(context, life)
+        life.started = life.started or isinstance(outcome, (Up, Finished))
+        if life.since is None and life.started:
+            life.since = world.now
+        if crashing(outcome):
+            life.attempt += 1
+            life.held, life.until = outcome, world.now + _backoff(life.attempt)
+            world.again_in(_backoff(life.attempt))
+        else:
+            life.held = None
+        return outcome
+
+    def _report(self, world: World, pod: Json, outcome: Outcome, life: _Life) -> None:
+        if isinstance(outcome, Creating) and life.told != outcome.message:
+            life.told = outcome.message
+            world.event(pod, outcome.event, outcome.message)
+        status = pod_status(pod, outcome, life.attempt, _backoff(life.attempt))
+        old = pod.get("status") or {}
+        changed = {key: value for key, value in status.items() if old.get(key) != value}
+        if not changed:
+            return
+        path = f"/api/v1/namespaces/{objects.namespace(pod)}/pods/{objects.name(pod)}/status"
+        world.store.wrote("pods", world.api.patch(path, {"metadata": {"uid": objects.uid(pod)}, "status": changed}))
+
+
+def _remembered(pod: Json) -> _Life:
+    """A pod that was there before the daemon goes on where it was."""
+    status = pod.get("status") or {}
+    counts = [
+        item.get("restartCount", 0)
+        for item in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+    ]
+    return _Life(attempt=max(counts, default=0), started=objects.phase(pod) == "Running")
+
+
+def _backoff(attempt: int) -> int:
+    return int(min(_LONGEST_BACKOFF, 2 ** max(0, attempt - 1)))
+
+
+def _plain(context: Context, life: _Life) -> Outcome:
+    """A pod of no known program."""
+    if not objects.owners(context.pod, "Job"):
+        return Up()
+    if life.since is not None and context.world.now - life.since >= _JOB_SECONDS:
+        return Finished()
+    context.world.again_in(_JOB_SECONDS)
+    return Up()
+
+
+def _obstacle(context: Context) -> Outcome | None:
+    """What keeps the containers from being created."""
+    return _rejected(context) or _missing_mount(context) or _missing_handler(context) or _missing_environment(context)
+
+
+def _rejected(context: Context) -> Outcome | None:
+    """The device plugin refuses more than one unit of a shared resource, if so configured."""
+    for container in objects.containers(context.pod["spec"]):
+        for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
+            if resource in context.machine.one_per_request and int(amount) > 1:
+                return Finished(
+                    "UnexpectedAdmissionError",
+                    "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = invalid request: "
+                    f"maximum request size for shared resources is 1; found {amount}, which is unexpected",
+                )
+    return None
+
+
+def _missing_mount(context: Context) -> Outcome | None:
+    for volume in context.pod["spec"].get("volumes") or []:
+        sources = [volume, *((volume.get("projected") or {}).get("sources") or [])]
+        for source in sources:
+            missing = _missing_source(context, source.get("configMap"), source.get("secret"))
+            if missing is not None:
+                message = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}'
+                return Creating("ContainerCreating", "FailedMount", message)
+    return None
+
+
+def _missing_source(context: Context, config_map: Json | None, secret: Json | None) -> str | None:
+    where = objects.namespace(context.pod)
+    if config_map is not None and not config_map.get("optional") and config_map["name"] != _ROOT_CA:
+        found = context.world.config_maps.get(f"{where}/{config_map['name']}")
+        if found is None:
+            return f'configmap "{config_map["name"]}" not found'
+        if any(item["key"] not in (found.get("data") or {}) for item in config_map.get("items") or []):
+            return "configmap references non-existent config key"
+    if secret is not None and not secret.get("optional"):
+        name = secret.get("secretName") or secret.get("name")
+        if context.world.api.get(f"/api/v1/namespaces/{where}/secrets/{name}") is None:
+            return f'secret "{name}" not found'
+    return None
+
+
+def _missing_handler(context: Context) -> Outcome | None:
+    runtime_class = context.pod["spec"].get("runtimeClassName")
+    if not runtime_class:
+        return None
+    known = context.world.store.by_name("runtimeclasses").get(runtime_class)
+    handler = known["handler"] if known else runtime_class
+    if handler in context.machine.runtime_handlers:
+        return None
+    message = (
+        "Failed to create pod sandbox: rpc error: code = Unknown desc = "
+        f'failed to get sandbox runtime: no runtime for "{handler}" is configured'
+    )
+    return Creating("ContainerCreating", "FailedCreatePodSandBox", message)
+
+
+def _missing_environment(context: Context) -> Outcome | None:
+    where = objects.namespace(context.pod)
+    spec = context.pod["spec"]
+    for container in [*objects.containers(spec), *objects.containers(spec, init=True)]:
+        for entry in container.get("env") or []:
+            reference = (entry.get("valueFrom") or {}).get("configMapKeyRef")
+            if reference and not reference.get("optional"):
+                found = context.world.config_maps.get(f"{where}/{reference['name']}")
+                if found is None or reference["key"] not in (found.get("data") or {}):
+                    what = (
+                        f'configmap "{reference["name"]}" not found'
+                        if found is None
+                        else f"couldn't find key {reference['key']} in ConfigMap {where}/{reference['name']}"
+                    )
+                    return Creating("CreateContainerConfigError", "Failed", f"Error: {what}")
+    return None

@@ -1,0 +1,190 @@
+"""One simulated machine: what survives a reboot of the daemon, kept as JSON in the cluster's folder.
+
+Holds state only. Who changes it: nodes (labels and taints that were set), the programs that run on the machine (driver,
+toolkit, GPUs, features.d, advertised resources). One file per machine, machines/<node>.json, written when it changed;
+other parts of the sandbox may read it to show what NVML would say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sandbox.files import read_json, write_json
+from sandbox.machines.gfd import Driver
+from sandbox.machines.gpu import Gpu, born, from_json, to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox.machine_groups import MachineGroup
+
+PREINSTALLED_DRIVER = Driver("580.95.05", "13.0")
+_AKS_LABEL_PREFIX = "kubernetes.azure.com/"
+
+
+@dataclass
+class Loaded:
+    """What a program read when it started or was signalled.
+
+    Attributes:
+        pod: uid of its pod.
+        attempt: how often its container had been restarted.
+        key: the configuration's key; None for the empty one.
+        text: the configuration.
+        gpus: the GPUs as they were then.
+    """
+
+    pod: str
+    attempt: int
+    key: str | None
+    text: str | None
+    gpus: tuple[Gpu, ...]
+
+
+@dataclass
+class MigRun:
+    """Where mig-manager stands.
+
+    Attributes:
+        pod: uid of its pod.
+        seen: the label value that it has dealt with.
+        target: the value that it is applying; None when idle.
+        message: why the last value failed; empty where it did not.
+    """
+
+    pod: str = ""
+    seen: str = ""
+    target: str | None = None
+    message: str = ""
+
+
+@dataclass
+class Machine:
+    """One machine.
+
+    Attributes:
+        node: name of its node.
+        group: the group that it belongs to.
+        gpus: its GPUs.
+        driver: the NVIDIA driver that is loaded, None without one.
+        toolkit: whether the operator's toolkit has configured the container runtime.
+        features: features.d file -> text, what NFD's local source reads.
+        advertised: resource -> count that a device plugin has registered now.
+        one_per_request: resources of which the plugin gives one unit per container.
+        registered: resource -> the last count; kubelets keep a name in capacity after its plugin is gone.
+        mps_replicas: clients per GPU of a running MPS daemon, None without one.
+        loaded: program -> what it has read.
+        mig: where mig-manager stands.
+    """
+
+    node: str
+    group: MachineGroup
+    gpus: tuple[Gpu, ...] = ()
+    driver: Driver | None = None
+    toolkit: bool = False
+    features: dict[str, str] = field(default_factory=dict)
+    advertised: dict[str, int] = field(default_factory=dict)
+    one_per_request: tuple[str, ...] = ()
+    registered: dict[str, int] = field(default_factory=dict)
+    mps_replicas: int | None = None
+    loaded: dict[str, Loaded] = field(default_factory=dict)
+    mig: MigRun = field(default_factory=MigRun)
+    applied_labels: dict[str, str] = field(default_factory=dict)
+    applied_taints: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def gpu_usable(self) -> bool:
+        """Whether containers can have a GPU: a driver is loaded and the runtime knows how to inject it."""
+        return self.driver is not None and (self.toolkit or self.group.driver_preinstalled)
+
+    @property
+    def runtime_handlers(self) -> frozenset[str]:
+        """The container runtime's handlers: AKS images bring one name, the toolkit and other images another."""
+        handlers = {"runc"}
+        if self.group.driver_preinstalled:
+            aks = any(key.startswith(_AKS_LABEL_PREFIX) for key in self.group.labels)
+            handlers.add("nvidia-container-runtime" if aks else "nvidia")
+        if self.toolkit:
+            handlers.add("nvidia")
+        return frozenset(handlers)
+
+    def advertise(self, resources: dict[str, int], one_per_request: tuple[str, ...] = ()) -> None:
+        """Take over what the device plugin registers; what it no longer offers stays known."""
+        self.registered.update(resources)
+        self.advertised = dict(resources)
+        self.one_per_request = one_per_request
+
+
+class MachineFiles:
+    """The machines' files of one cluster."""
+
+    def __init__(self, cluster_folder: Path) -> None:
+        """Use the folder machines/ of a cluster."""
+        self._folder = cluster_folder / "machines"
+        self._written: dict[str, dict[str, Any]] = {}
+
+    def load(self, node: str, group: MachineGroup) -> Machine:
+        """The machine as it was, or newly born."""
+        raw = read_json(self._path(node))
+        if not raw or raw.get("group") != group.id:
+            driver = PREINSTALLED_DRIVER if group.driver_preinstalled and group.hardware.gpus else None
+            return Machine(node, group, born(node, group.hardware, group.cloud_mig_profile), driver)
+        self._written[node] = raw
+        return Machine(
+            node, group, from_json(raw["gpus"]), Driver(**raw["driver"]) if raw["driver"] else None, raw["toolkit"],
+            raw["features"], raw["advertised"], tuple(raw["onePerRequest"]), raw["registered"], raw["mpsReplicas"],
+            {key: Loaded(**{**value, "gpus": from_json(value["gpus"])}) for key, value in raw["loaded"].items()},
+            MigRun(**raw["mig"]), raw["appliedLabels"], raw["appliedTaints"],
+        )  # fmt: skip
+
+    def save(self, machine: Machine) -> bool:
+        """Write a machine where it has changed, and say whether it had."""
+        raw = _to_json(machine)
+        if self._written.get(machine.node) == raw:
+            return False
+        write_json(self._path(machine.node), raw)
+        self._written[machine.node] = raw
+        return True
+
+    def remove(self, node: str) -> None:
+        """Forget a machine that is gone for good: another one of that name is born anew."""
+        self._written.pop(node, None)
+        self._path(node).unlink(missing_ok=True)
+
+    def known(self) -> list[str]:
+        """The nodes that have a file."""
+        return [path.stem for path in self._folder.glob("*.json")]
+
+    def _path(self, node: str) -> Path:
+        return self._folder / f"{node}.json"
+
+
+def _to_json(machine: Machine) -> dict[str, Any]:
+    loaded = {
+        key: {"pod": value.pod, "attempt": value.attempt, "key": value.key, "text": value.text, "gpus": to_json(value.gpus)}
+        for key, value in machine.loaded.items()
+    }
+    return {
+        "node": machine.node,
+        "group": machine.group.id,
+        "gpus": _plain(to_json(machine.gpus)),
+        "driver": {"version": machine.driver.version, "cuda": machine.driver.cuda} if machine.driver else None,
+        "toolkit": machine.toolkit,
+        "features": dict(machine.features),
+        "advertised": dict(machine.advertised),
+        "onePerRequest": list(machine.one_per_request),
+        "registered": dict(machine.registered),
+        "mpsReplicas": machine.mps_replicas,
+        "loaded": _plain(loaded),
+        "mig": vars(machine.mig).copy(),
+        "appliedLabels": dict(machine.applied_labels),
+        "appliedTaints": list(machine.applied_taints),
+    }
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 JSON in, JSON out
+    """Tuples as lists, so that what was written equals what is read."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

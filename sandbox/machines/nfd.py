@@ -1,0 +1,293 @@
+"""NFD on the simulated machines: the real nfd-master, and stand-ins for nfd-worker and nfd-gc.
+
+nfd-master is the real program. It runs beside the daemon as long as a pod of it runs, with the pod's arguments and its
+mounted configuration, but as the cluster's administrator (RBAC of its service account is not tried), without its health
+and metrics server, and without leader election: of several replicas one runs.
+
+The worker stand-in publishes what the machine is said to have: PCI devices, kernel, CPU, and the features.d files, filtered
+by the configuration that its pod mounts (sources.pci only). The real one reads the hardware, has many more features, and
+looks every 60 s; this one publishes at once. The garbage collector's stand-in removes NodeFeatures of nodes that are gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from sandbox import processes
+from sandbox.errors import SandboxError
+from sandbox.files import read_json, write_atomic
+from sandbox.machines import objects
+from sandbox.machines.gpu_programs import node_feature
+from sandbox.machines.outcomes import Creating, Finished, Outcome, Up
+from sandbox.machines.world import LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandbox.machines.machine import Machine
+    from sandbox.machines.objects import Json
+    from sandbox.machines.programs import Context
+    from sandbox.machines.world import World
+
+NFD_MASTER_VARIABLE = "GPU_POOLS_NFD_MASTER"
+_PROCESS = "nfd-master"
+_FEATURE_NAMESPACE = "feature.node.kubernetes.io"
+_MASTER_CONFIG, _WORKER_CONFIG = "nfd-master.conf", "nfd-worker.conf"
+_KERNEL = "6.8.0-1030"
+_DEFAULT_CLASSES = ("03", "0b40", "12")
+_DEFAULT_FIELDS = ("class", "vendor")
+_DEVICE_FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
+_NVIDIA = "10de"
+_GC_SECONDS = 2.0
+
+
+def is_nfd(pod: Json, role: str) -> bool:
+    """Whether a pod runs nfd-<role>, by its command or by the chart's label."""
+    return f"nfd-{role}" in objects.program(pod) or (
+        objects.labels(pod).get("app.kubernetes.io/name") == "node-feature-discovery" and objects.labels(pod).get("role") == role
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What nfd-master was started for."""
+
+    pod: str
+    config: str
+    attempt: int
+
+
+class NfdMasterPod:
+    """nfd-master: starts and stops the real program; also runs it once for the chart's prune job."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take over nothing: a program left from an earlier daemon is stopped."""
+        self._folder = folder
+        self._run: _Run | None = None
+        self._prunes: dict[str, subprocess.Popen[bytes]] = {}
+        processes.stop(folder, [_PROCESS])
+
+    def runs(self, pod: Json) -> bool:
+        """By command or label."""
+        return is_nfd(pod, "master")
+
+    def evaluate(self, context: Context) -> Outcome:
+        """Keep the program running."""
+        program = _find_program(self._folder)
+        if program is None:
+            return Creating("ErrImagePull", "Failed", f"nfd-master is not there: set {NFD_MASTER_VARIABLE} to the program")
+        if "-prune" in _arguments(context.pod):
+            return self._prune(context, program)
+        run = _Run(objects.uid(context.pod), _mounted(context, _MASTER_CONFIG), context.attempt)
+        if self._run is not None and self._run.pod != run.pod and self._owner_lives(context):
+            return Up()
+        # As the real one, it reads an edited configuration only when it starts.
+        if self._run is None or (self._run.pod, self._run.attempt) != (run.pod, run.attempt):
+            self._start(context, program, run)
+        if _PROCESS in processes.running(self._folder):
+            return Up()
+        return Up({objects.containers(context.pod["spec"])[0]["name"]: processes.log_tail(self._folder, _PROCESS, 5)})
+
+    def absent(self, world: World, machine: Machine) -> None:
+        """Only the pod of this machine counts; see stop_orphan."""
+
+    def stop_orphan(self, world: World) -> None:
+        """Stop the program when no machine has a pod of it."""
+        live = {objects.uid(pod) for pod in world.pods if self.runs(pod) and objects.running(pod)}
+        if self._run is not None and self._run.pod not in live:
+            processes.stop(self._folder, [_PROCESS])
+            self._run = None
+            world.moved = True
+
+    def stop(self) -> None:
+        """Stop the program together with the daemon."""
+        processes.stop(self._folder, [_PROCESS])
+
+    def _owner_lives(self, context: Context) -> bool:
+        return any(
+            self._run is not None and objects.uid(pod) == self._run.pod and objects.running(pod) for pod in context.world.pods
+        )
+
+    def _start(self, context: Context, program: Path, run: _Run) -> None:
+        processes.stop(self._folder, [_PROCESS])
+        config = self._folder / "machines" / _MASTER_CONFIG
+        write_atomic(config, run.config)
+        kept = [
+            item
+            for item in _arguments(context.pod)
+            if not item.lstrip("-").startswith(("enable-leader-election", "port", "config", "kubeconfig"))
+        ]
+        # Its health and metrics server would listen on every address; with a port that cannot be it goes on without one.
+        argv = [str(program), *kept, "-port=-1", f"-config={config}", f"-kubeconfig={self._folder / 'kubeconfig'}"]
+        try:
+            processes.spawn(self._folder, _PROCESS, argv, env=self._environment(context))
+            LOG.info("nfd-master started for pod %s", objects.name(context.pod))
+        except SandboxError as error:
+            LOG.warning("nfd-master: %s", error.message)
+        self._run = run
+
+    def _prune(self, context: Context, program: Path) -> Outcome:
+        pod = objects.uid(context.pod)
+        if pod not in self._prunes:
+            argv = [str(program), *_arguments(context.pod), f"-kubeconfig={self._folder / 'kubeconfig'}", "-config="]
+            self._prunes[pod] = subprocess.Popen(
+                argv, env=self._environment(context), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+        code = self._prunes[pod].poll()
+        if code is None:
+            context.world.again_in(0.2)
+            return Up()
+        return Finished() if code == 0 else Finished("Error", f"nfd-master -prune exited with {code}")
+
+    @staticmethod
+    def _environment(context: Context) -> dict[str, str]:
+        own = {
+            "NODE_NAME": context.machine.node,
+            "KUBERNETES_NAMESPACE": objects.namespace(context.pod),
+            "NO_PROXY": "127.0.0.1,localhost",
+        }
+        return {**os.environ, **own}
+
+
+class NfdWorkerPod:
+    """nfd-worker: one NodeFeature per node."""
+
+    def runs(self, pod: Json) -> bool:
+        """By command or label."""
+        return is_nfd(pod, "worker")
+
+    def evaluate(self, context: Context) -> Outcome:
+        """Publish; before the custom resources exist, wait."""
+        machine = context.machine
+        text = _mounted(context, _WORKER_CONFIG)
+        spec = {"features": features(machine), "labels": feature_labels(machine, text)}
+        feature = node_feature(context, machine.node, node=machine.node, spec=spec)
+        feature["metadata"]["annotations"] = {"nfd.node.kubernetes.io/worker.version": "sandbox-stand-in"}
+        context.world.put_node_feature(objects.namespace(context.pod), feature)
+        return Up()
+
+    def absent(self, world: World, machine: Machine) -> None:
+        """The NodeFeature goes with its owners."""
+
+
+class NfdCollector:
+    """nfd-gc: removes the NodeFeatures of nodes that do not exist."""
+
+    def __init__(self) -> None:
+        """Nothing has been looked at."""
+        self._looked = 0.0
+
+    def step(self, world: World) -> None:
+        """Collect, while a pod of it runs."""
+        if world.now - self._looked < _GC_SECONDS or not any(is_nfd(pod, "gc") and objects.running(pod) for pod in world.pods):
+            return
+        self._looked = world.now
+        for feature in world.store.all("nodefeatures"):
+            if objects.labels(feature).get("nfd.node.kubernetes.io/node-name") not in world.nodes:
+                where = objects.namespace(feature)
+                world.api.delete(f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{where}/nodefeatures/{objects.name(feature)}")
+                world.store.removed("nodefeatures", feature)
+
+
+def features(machine: Machine) -> Json:
+    """The raw features of a machine, as NodeFeatureRules match them."""
+    return {
+        "flags": {"kernel.loadedmodule": {"elements": {"nvidia": {}} if machine.driver else {}}},
+        "attributes": {
+            "cpu.model": {"elements": {"vendor_id": "AMD", "family": "25", "id": "1"}},
+            "kernel.version": {
+                "elements": dict(zip(("full", "major", "minor", "revision"), (_KERNEL, "6", "8", "0"), strict=True))
+            },
+            "local.feature": {"elements": _local(machine.features, "# +no-feature")},
+            "local.label": {"elements": _local(machine.features, "# +no-label")},
+            "system.name": {"elements": {"nodename": machine.node}},
+            "system.osrelease": {"elements": {"ID": "ubuntu", "VERSION_ID": "24.04"}},
+        },
+        "instances": {"pci.device": {"elements": [{"attributes": device} for device in _devices(machine)]}},
+    }
+
+
+def feature_labels(machine: Machine, config: str) -> dict[str, str]:
+    """The labels that nfd-worker asks for.
+
+    Args:
+        machine: what is on it.
+        config: nfd-worker.conf.
+    """
+    pci = _pci_config(config)
+    labels = {
+        f"{_FEATURE_NAMESPACE}/cpu-model.vendor_id": "AMD",
+        f"{_FEATURE_NAMESPACE}/kernel-version.full": _KERNEL,
+        f"{_FEATURE_NAMESPACE}/kernel-version.major": "6",
+        f"{_FEATURE_NAMESPACE}/system-os_release.ID": "ubuntu",
+        f"{_FEATURE_NAMESPACE}/system-os_release.VERSION_ID": "24.04",
+    }
+    listed = pci.get("deviceLabelFields") or []
+    # Fields appear in a fixed order, whatever the configuration's; invalid ones alone mean the default.
+    fields = [item for item in _DEVICE_FIELDS if item in listed] or list(_DEFAULT_FIELDS)
+    classes = [str(item).lower() for item in pci.get("deviceClassWhitelist") or _DEFAULT_CLASSES]
+    for device in _devices(machine):
+        if device["class"].startswith(tuple(classes)):
+            labels[f"{_FEATURE_NAMESPACE}/pci-{'_'.join(device[item] for item in fields)}.present"] = "true"
+    local = _local(machine.features, "# +no-label")
+    return {**labels, **{key if "/" in key else f"{_FEATURE_NAMESPACE}/{key}": value for key, value in local.items()}}
+
+
+def _devices(machine: Machine) -> list[dict[str, str]]:
+    network = {"class": "0200", "vendor": "1af4", "device": "1000", "subsystem_vendor": "1af4", "subsystem_device": "0001"}
+    gpu = {"class": "0302", "vendor": _NVIDIA, "device": "20b5", "subsystem_vendor": _NVIDIA, "subsystem_device": "1533"}
+    return [network, *(gpu for _ in range(machine.group.hardware.gpus))]
+
+
+def _local(files: Mapping[str, str], without: str) -> dict[str, str]:
+    """The entries of the features.d files but for those that the directive before them excludes."""
+    found: dict[str, str] = {}
+    for _, text in sorted(files.items()):
+        skip = False
+        for line in (raw.strip() for raw in text.splitlines()):
+            if line.startswith("#"):
+                skip = skip or line == without
+            elif line:
+                key, _, value = line.partition("=")
+                if not skip:
+                    found[key] = value or "true"
+                skip = False  # A directive is about the next entry only.
+    return found
+
+
+def _pci_config(text: str) -> Json:
+    config = yaml.safe_load(text) if text else None
+    sources = (config or {}).get("sources") or {} if isinstance(config, dict) else {}
+    pci = sources.get("pci") or {}
+    return pci if isinstance(pci, dict) else {}
+
+
+def _mounted(context: Context, key: str) -> str:
+    """The content of a mounted configuration file, empty without one."""
+    for source in objects.config_map_volumes(context.pod).values():
+        config_map = context.world.config_maps.get(f"{objects.namespace(context.pod)}/{source['name']}")
+        data = (config_map or {}).get("data") or {}
+        if key in data:
+            return str(data[key])
+    return ""
+
+
+def _arguments(pod: Json) -> list[str]:
+    container = objects.containers(pod["spec"])[0]
+    return [*(container.get("command") or [])[1:], *(container.get("args") or [])]
+
+
+def _find_program(folder: Path) -> Path | None:
+    """The program: where the environment says, where the cluster's boot found it, or on PATH."""
+    booted = (read_json(folder / "cluster.json").get("tools") or {}).get("nfd_master")
+    for candidate in (os.environ.get(NFD_MASTER_VARIABLE), booted, shutil.which("nfd-master")):
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    return None

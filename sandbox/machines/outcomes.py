@@ -1,0 +1,223 @@
+"""What becomes of a pod, as a program on the machine decides it and the kubelet shows it.
+
+Plain data and the pure function from it to a pod's status. When a crashed container is tried again is the kubelet's
+business, not in here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sandbox.machines import objects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandbox.machines.objects import Json
+
+
+@dataclass(frozen=True)
+class Creating:
+    """No container can be created yet.
+
+    Attributes:
+        reason: the containers' waiting reason, e.g. ``ContainerCreating``.
+        event: the reason of the event that tells why, e.g. ``FailedMount``.
+        message: the event's and, for reasons other than ContainerCreating, the container's message.
+    """
+
+    reason: str
+    event: str
+    message: str
+
+
+@dataclass(frozen=True)
+class InitWaiting:
+    """An init container runs and waits; those before it are done."""
+
+    container: str
+
+
+@dataclass(frozen=True)
+class InitCrash:
+    """An init container exits with an error, again and again."""
+
+    container: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Up:
+    """All containers run, but for those that crash (name -> last words)."""
+
+    crashed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All containers have ended, well (no reason) or not; then with the pod's reason and message."""
+
+    reason: str = ""
+    message: str = ""
+
+
+Outcome = Creating | InitWaiting | InitCrash | Up | Finished
+
+
+def crashing(outcome: Outcome) -> bool:
+    """Whether a container is to be tried again later."""
+    return isinstance(outcome, InitCrash) or (isinstance(outcome, Up) and bool(outcome.crashed))
+
+
+def pod_status(pod: Json, outcome: Outcome, restarts: int, backoff: int) -> Json:
+    """The whole status that a kubelet would report.
+
+    Args:
+        pod: the pod; times of its present status are kept where the state is the same.
+        outcome: what becomes of it.
+        restarts: how often the crashing container was restarted.
+        backoff: seconds until the next try, for the message.
+    """
+    old = pod.get("status") or {}
+    now = objects.timestamp()
+    start = old.get("startTime") or now
+    address = _address(f"node/{objects.node_of(pod)}", 254)
+    rejected = isinstance(outcome, Finished) and bool(outcome.reason)
+    status: Json = {
+        "phase": _phase(outcome),
+        "startTime": start,
+        "hostIP": address,
+        "hostIPs": [{"ip": address}],
+        "initContainerStatuses": None if rejected else _inits(pod, outcome, restarts, backoff, now),
+        "containerStatuses": None if rejected else _mains(pod, outcome, restarts, backoff, now),
+        "reason": outcome.reason or None if isinstance(outcome, Finished) else None,
+        "message": outcome.message or None if isinstance(outcome, Finished) else None,
+    }
+    if not isinstance(outcome, Creating) and not rejected:
+        status["podIP"] = address if pod["spec"].get("hostNetwork") else _address(objects.uid(pod), 244)
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    status["conditions"] = _conditions(old.get("conditions") or [], outcome, now)
+    return {key: value for key, value in status.items() if value is not None or key in old}
+
+
+def _phase(outcome: Outcome) -> str:
+    if isinstance(outcome, Finished):
+        return "Failed" if outcome.reason else "Succeeded"
+    return "Running" if isinstance(outcome, Up) else "Pending"
+
+
+def _conditions(old: list[Json], outcome: Outcome, now: str) -> list[Json]:
+    initialized = isinstance(outcome, (Up, Finished))
+    ready = isinstance(outcome, Up) and not outcome.crashed
+    done = isinstance(outcome, Finished)
+    reason = "PodCompleted" if done else "ContainersNotReady"
+    wanted: list[tuple[str, bool, str | None]] = [
+        ("PodReadyToStartContainers", not isinstance(outcome, Creating), None),
+        ("Initialized", initialized, None if initialized else "ContainersNotInitialized"),
+        ("Ready", ready, None if ready else reason),
+        ("ContainersReady", ready, None if ready else reason),
+    ]
+    known = {item["type"]: item for item in old}
+    kept = [item for item in old if item["type"] not in {kind for kind, _, _ in wanted}]
+    return [*(_condition(known.get(kind), kind, holds, why, now) for kind, holds, why in wanted), *kept]
+
+
+def _condition(old: Json | None, kind: str, holds: bool, reason: str | None, now: str) -> Json:  # noqa: FBT001
+    status = "True" if holds else "False"
+    if old is not None and old["status"] == status and old.get("reason") == reason:
+        return old
+    condition = {"type": kind, "status": status, "lastTransitionTime": now, "lastProbeTime": None}
+    return {**condition, "reason": reason} if reason else condition
+
+
+def _inits(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -> list[Json] | None:
+    containers = objects.containers(pod["spec"], init=True)
+    if not containers:
+        return None
+    old = {item["name"]: item for item in (pod.get("status") or {}).get("initContainerStatuses") or []}
+    at = outcome.container if isinstance(outcome, (InitWaiting, InitCrash)) else None
+    reached = isinstance(outcome, (Up, Finished, InitWaiting, InitCrash))
+    found: list[Json] = []
+    for container in containers:
+        name = container["name"]
+        if name == at:
+            reached = False
+            crash = outcome.message if isinstance(outcome, InitCrash) else None
+            state = _crashed(crash, name, restarts, backoff, now) if crash is not None else _running(old.get(name), now)
+        elif reached:
+            state = _terminated(old.get(name), now)
+        else:
+            state = {"state": {"waiting": {"reason": "PodInitializing"}}, "ready": False, "started": False}
+        found.append(_container(pod, container, state, old.get(name)))
+    return found
+
+
+def _mains(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -> list[Json]:
+    old = {item["name"]: item for item in (pod.get("status") or {}).get("containerStatuses") or []}
+    found: list[Json] = []
+    for container in objects.containers(pod["spec"]):
+        name = container["name"]
+        if isinstance(outcome, Creating):
+            waiting = {"reason": outcome.reason}
+            if outcome.reason != "ContainerCreating":
+                waiting["message"] = outcome.message
+            state: Json = {"state": {"waiting": waiting}, "ready": False, "started": False}
+        elif isinstance(outcome, (InitWaiting, InitCrash)):
+            state = {"state": {"waiting": {"reason": "PodInitializing"}}, "ready": False, "started": False}
+        elif isinstance(outcome, Finished):
+            state = _terminated(old.get(name), now, ready=False)
+        elif name in outcome.crashed:
+            state = _crashed(outcome.crashed[name], name, restarts, backoff, now)
+        else:
+            state = _running(old.get(name), now)
+        found.append(_container(pod, container, state, old.get(name)))
+    return found
+
+
+def _container(pod: Json, container: Json, state: Json, old: Json | None) -> Json:
+    kept = {
+        key: value for key, value in (old or {}).items() if key in {"allocatedResources", "resources", "volumeMounts", "user"}
+    }
+    created = "waiting" not in state["state"] or "lastState" in state
+    base: Json = {
+        **kept,
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "restartCount": (old or {}).get("restartCount", 0),
+        "lastState": (old or {}).get("lastState") or {},
+    }
+    if created:
+        base["containerID"] = f"sandbox://{hashlib.sha256((objects.uid(pod) + container['name']).encode()).hexdigest()}"
+    return {**base, **state}
+
+
+def _running(old: Json | None, now: str) -> Json:
+    before = ((old or {}).get("state") or {}).get("running")
+    return {"state": {"running": before or {"startedAt": now}}, "ready": True, "started": True}
+
+
+def _terminated(old: Json | None, now: str, *, ready: bool = True) -> Json:
+    before = ((old or {}).get("state") or {}).get("terminated")
+    ended = before or {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
+    return {"state": {"terminated": ended}, "ready": ready, "started": False}
+
+
+def _crashed(message: str, name: str, restarts: int, backoff: int, now: str) -> Json:
+    last = {"exitCode": 1, "reason": "Error", "message": message, "startedAt": now, "finishedAt": now}
+    return {
+        "state": {
+            "waiting": {"reason": "CrashLoopBackOff", "message": f"back-off {backoff}s restarting failed container={name}"}
+        },
+        "lastState": {"terminated": last},
+        "ready": False,
+        "started": False,
+        "restartCount": restarts,
+    }
+
+
+def _address(seed: str, second: int) -> str:
+    digest = hashlib.sha256(seed.encode()).digest()
+    return f"10.{second}.{digest[0]}.{digest[1] % 254 + 1}"

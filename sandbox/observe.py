@@ -1,0 +1,141 @@
+"""Declared, expected, observed: what the nodes of each pool show, compared to the unit.
+
+The sandbox's own look at the API server. It reads allocatable (never capacity) and labels; what NVML says is the business of
+the verifier on the node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.placing import marker_selector
+from gpus.plan import sharing_words
+from gpus.tables import resources_text, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpus.plan import Plan, PoolPlan
+
+_PREFIX: Final = "nvidia.com/"
+_SHORTEST_ELLIPSIS: Final = 3
+
+
+@dataclass(frozen=True)
+class NodeObservation:
+    """One node of a pool.
+
+    Attributes:
+        name: the node.
+        allocatable: nvidia.com resources above zero.
+        differences: in words; empty where the node is as declared.
+    """
+
+    name: str
+    allocatable: Mapping[str, int]
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PoolObservation:
+    """One pool: its plan and its nodes."""
+
+    planned: PoolPlan
+    nodes: tuple[NodeObservation, ...]
+
+    @property
+    def enough_nodes(self) -> bool:
+        """Whether at least the declared minimum of nodes is there."""
+        return len(self.nodes) >= self.planned.pool.min_nodes
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that is there is as declared."""
+        return self.enough_nodes and not any(node.differences for node in self.nodes)
+
+
+def observe(plan: Plan, nodes: Iterable[Mapping[str, Any]]) -> tuple[PoolObservation, ...]:
+    """Compare node objects of the API with the plan."""
+    known = list(nodes)
+    return tuple(_observe_pool(plan, planned, known) for planned in plan.pools)
+
+
+def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
+    selector = {"agentpool": planned.name} if plan.platform == "aks" else marker_selector(plan.settings.cluster, planned)
+    mine = [node for node in nodes if selector.items() <= _labels(node).items()]
+    return PoolObservation(planned, tuple(sorted((_observe_node(planned, node) for node in mine), key=lambda node: node.name)))
+
+
+def _observe_node(planned: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
+    raw = node.get("status", {}).get("allocatable", {})
+    found = {name: int(value) for name, value in raw.items() if name.startswith(_PREFIX) and int(value) > 0}
+    differences = list(_resource_differences(planned.advertises, found))
+    differences += _label_differences({**planned.labels, **planned.gfd_labels}, _labels(node))
+    differences += _taint_differences(planned, node)
+    return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
+
+
+def _resource_differences(expected: Mapping[str, int], found: Mapping[str, int]) -> Iterable[str]:
+    for name in sorted({*expected, *found}):
+        if expected.get(name, 0) != found.get(name, 0):
+            yield f"{name.removeprefix(_PREFIX)} {found.get(name, 0)} instead of {expected.get(name, 0)}"
+
+
+def _label_differences(expected: Mapping[str, str], found: Mapping[str, str]) -> Iterable[str]:
+    for name, value in sorted(expected.items()):
+        if name not in found:
+            yield f"label {name} missing"
+        elif found[name] != value:
+            yield f"label {name}={found[name]} instead of {value}"
+    state = found.get("nvidia.com/mig.config.state")
+    if "nvidia.com/mig.config" in expected and state not in {None, "success"}:
+        yield f"mig.config.state={state}"
+
+
+def _taint_differences(planned: PoolPlan, node: Mapping[str, Any]) -> Iterable[str]:
+    present = {(taint["key"], taint.get("value", ""), taint["effect"]) for taint in node.get("spec", {}).get("taints", [])}
+    for taint in planned.taints:
+        if (taint.key, taint.value, taint.effect) not in present:
+            yield f"taint {taint} missing"
+
+
+def _labels(node: Mapping[str, Any]) -> dict[str, str]:
+    return node["metadata"].get("labels") or {}
+
+
+def report_table(pools: Iterable[PoolObservation]) -> str:
+    """The table for people, one line a node."""
+    rows = [row for pool in pools for row in _rows(pool)]
+    return table(("POOL", "NODE", "DECLARED", "EXPECTED", "OBSERVED", ""), rows)
+
+
+def _rows(pool: PoolObservation) -> Iterable[tuple[str, ...]]:
+    declared, expected = sharing_words(pool.planned.sharing), resources_text(pool.planned.advertises)
+    for node in pool.nodes:
+        verdict = "ok" if not node.differences else _short(node.differences)
+        yield pool.planned.name, node.name, declared, expected, resources_text(node.allocatable), verdict
+    if not pool.nodes:
+        verdict = "not yet proven" if pool.enough_nodes else f"{pool.planned.pool.min_nodes} nodes missing"
+        yield pool.planned.name, "no node yet", declared, expected, "-", verdict
+
+
+def _short(differences: tuple[str, ...]) -> str:
+    more = f" (+{len(differences) - _SHORTEST_ELLIPSIS} more)" if len(differences) > _SHORTEST_ELLIPSIS else ""
+    return "; ".join(differences[:_SHORTEST_ELLIPSIS]) + more
+
+
+def report_json(pools: Iterable[PoolObservation]) -> list[dict[str, Any]]:
+    """The same for machines."""
+    return [
+        {
+            "pool": pool.planned.name,
+            "holds": pool.holds,
+            "expected": dict(pool.planned.advertises),
+            "nodes": [
+                {"name": node.name, "observed": dict(node.allocatable), "differences": list(node.differences)}
+                for node in pool.nodes
+            ],
+        }
+        for pool in pools
+    ]

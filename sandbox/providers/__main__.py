@@ -1,0 +1,97 @@
+"""Serve the provider stand-ins of one sandbox: `python -m sandbox.providers --state .sandbox/<stack>`.
+
+All of them in one process, each on a free loopback port. When they answer, `<state>/providers.json` tells
+the process id and the ports; it is removed at the end. Runs until TERM or INT. Before it serves, the clouds
+finish or undo what a kill interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox import files
+from sandbox.clouds import magnum_rules
+from sandbox.clouds.azure import AzureCloud
+from sandbox.clouds.host import simulated_host
+from sandbox.clouds.magnum import MagnumCloud
+from sandbox.errors import SandboxError
+from sandbox.providers.azure_native import AzureNativeStandIn
+from sandbox.providers.base import StandIn, serve
+from sandbox.providers.openstack import OpenStackStandIn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PACKAGES = ("azure-native", "openstack", "kubernetes")
+_GRACE_SECONDS = 5.0
+
+
+def _driver() -> str:
+    driver = os.environ.get("GPU_POOLS_MAGNUM_DRIVER") or magnum_rules.HEAT
+    if driver not in magnum_rules.DRIVERS:
+        message = f"GPU_POOLS_MAGNUM_DRIVER is {driver!r}."
+        raise SandboxError(message, f"Set it to one of {', '.join(magnum_rules.DRIVERS)}, or leave it unset.")
+    return driver
+
+
+def _stand_ins(state: Path, packages: Sequence[str]) -> list[StandIn]:
+    """The stand-ins wanted, their clouds in order."""
+    host = simulated_host()
+    made: list[StandIn] = []
+    if "azure-native" in packages:
+        azure = AzureCloud(state, host)
+        azure.recover()
+        made.append(AzureNativeStandIn(azure))
+    if "openstack" in packages:
+        magnum = MagnumCloud(state, host, driver=_driver())
+        magnum.recover()
+        made.append(OpenStackStandIn(magnum))
+    if "kubernetes" in packages:
+        # Imported here: where the real plugin is used, its stand-in is not needed, nor what that imports.
+        from sandbox.providers.kubernetes import KubernetesStandIn  # noqa: PLC0415
+
+        made.append(KubernetesStandIn())
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.providers", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="state folder of the sandbox")
+    parser.add_argument("--without", action="append", default=[], choices=_PACKAGES, help="leave one out")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopping.set())
+    try:
+        return _run(options.state, [name for name in _PACKAGES if name not in options.without], stopping)
+    except SandboxError as error:
+        print(f"{error.message}\n{error.remedy}", file=sys.stderr)
+        return 1
+
+
+def _run(state: Path, packages: Sequence[str], stopping: threading.Event) -> int:
+    files.make_folder(state)
+    record = state / "providers.json"
+    servers, ports = [], {}
+    for stand_in in _stand_ins(state, packages):
+        server, ports[stand_in.package] = serve(stand_in)
+        servers.append(server)
+    files.write_json(record, {"pid": os.getpid(), "ports": ports})
+    stopping.wait()
+    record.unlink(missing_ok=True)
+    for ending in [server.stop(_GRACE_SECONDS) for server in servers]:
+        ending.wait(_GRACE_SECONDS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,400 @@
+"""Stand-in for the Pulumi plugin azure-native 3.29, as far as AKS needs it.
+
+Does what the plugin does on its own side: automatic names and locations, the schema's checks at preview
+(types, required properties, the patterns of names), the list of properties that force a replacement, and
+the refusal to create what exists. Everything else is asked of the service (sandbox.clouds.azure), which
+answers only at `up`, as Azure does.
+
+Sources: pulumi-azure-native's provider/pkg/gen/replacement.go (replacements) and its schema validator (the
+texts of the failures), and the SDK package of that version (tokens and properties).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from sandbox.clouds import azure, azure_rules
+from sandbox.providers.base import Diff, Failure, ServiceError, StandIn
+from sandbox.providers.differences import compare
+from sandbox.providers.values import UNKNOWN, Secret, Value, known
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sandbox.clouds.azure import AzureCloud
+    from sandbox.clouds.azure_rules import Body
+
+_GROUP: Final = "azure-native:resources:ResourceGroup"
+_CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
+_POOL: Final = "azure-native:containerservice:AgentPool"
+
+_CREATE_FIRST: Final = "__createBeforeDelete"
+"""The plugin's note in the inputs that the name is random, so that a replacement may be created first."""
+
+_POOL_TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("count", "minCount", "maxCount", "maxPods", "osDiskSizeGB"), "integer"),
+    "spotMaxPrice": "number",
+    **dict.fromkeys(
+        ("enableAutoScaling", "enableFIPS", "enableNodePublicIP", "enableUltraSSD", "enableEncryptionAtHost"),
+        "boolean",
+    ),
+    **dict.fromkeys(
+        (
+            *("vmSize", "mode", "osType", "osSKU", "osDiskType", "type", "gpuInstanceProfile", "scaleDownMode"),
+            *("scaleSetPriority", "scaleSetEvictionPolicy", "orchestratorVersion", "vnetSubnetID", "podSubnetID"),
+        ),
+        "string",
+    ),
+    **dict.fromkeys(("nodeTaints", "availabilityZones"), "array"),
+    **dict.fromkeys(("nodeLabels", "tags", "gpuProfile", "upgradeSettings", "kubeletConfig"), "object"),
+}
+_NETWORK_REPLACES: Final = tuple(
+    f"networkProfile.{name}"
+    for name in (
+        *("serviceCidr", "serviceCidrs", "podCidr", "podCidrs", "dnsServiceIP", "networkMode", "networkPlugin"),
+        *("networkPluginMode", "networkDataplane", "networkPolicy", "outboundType", "ipFamilies"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What the plugin knows of a resource type.
+
+    Attributes:
+        name: the property that holds the resource's own name.
+        parents: the properties that name what it lies in, outermost first.
+        types: property -> JSON type.
+        replaces: paths whose change forces a replacement, besides the names.
+        required: properties that the schema requires.
+        api_version: the ARM API version that the plugin uses.
+        random_name: whether an automatic name gets a random suffix, as top-level resources do.
+        pattern: what the schema says of the name.
+        longest: the longest name that the schema allows.
+    """
+
+    name: str
+    parents: tuple[str, ...]
+    types: Mapping[str, str]
+    replaces: tuple[str, ...]
+    required: tuple[str, ...]
+    api_version: str = azure.API_VERSION
+    random_name: bool = True
+    pattern: str = ""
+    longest: int = 90
+    path_types: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = dict.fromkeys((self.name, *self.parents), "string")
+        object.__setattr__(self, "path_types", names)
+
+    def id_of(self, inputs: Mapping[str, Value]) -> str:
+        """The ARM id that the inputs lead to."""
+        names = [inputs[key] for key in (*self.parents, self.name)]
+        make: tuple[Callable[..., str], ...] = (azure.group_id, azure.cluster_id, azure.pool_id)
+        return make[len(self.parents)](*names)
+
+    def body_of(self, inputs: Mapping[str, Value]) -> Body:
+        """The inputs without the names, which are the address, and without the plugin's own notes."""
+        notes = {_CREATE_FIRST, "azureApiVersion"}
+        return {key: value for key, value in inputs.items() if key not in self.path_types and key not in notes}
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    _GROUP: _Kind(
+        name="resourceGroupName",
+        parents=(),
+        types={"location": "string", "managedBy": "string", "tags": "object"},
+        replaces=("resourceGroupName", "location"),
+        required=("location",),
+        api_version="2024-03-01",
+    ),
+    _CLUSTER: _Kind(
+        name="resourceName",
+        parents=("resourceGroupName",),
+        types={
+            **dict.fromkeys(("location", "dnsPrefix", "kubernetesVersion", "nodeResourceGroup", "fqdnSubdomain"), "string"),
+            **dict.fromkeys(("enableRBAC", "disableLocalAccounts"), "boolean"),
+            "agentPoolProfiles": "array",
+            **dict.fromkeys(
+                ("identity", "networkProfile", "linuxProfile", "tags", "sku", "oidcIssuerProfile", "autoScalerProfile"),
+                "object",
+            ),
+        },
+        replaces=(
+            *("resourceName", "resourceGroupName", "location", "dnsPrefix", "fqdnSubdomain", "diskEncryptionSetID"),
+            *("linuxProfile", "windowsProfile", "nodeResourceGroup"),
+            *_NETWORK_REPLACES,
+        ),
+        required=("resourceGroupName", "location"),
+        pattern=azure_rules.CLUSTER_NAME,
+        longest=63,
+    ),
+    _POOL: _Kind(
+        name="agentPoolName",
+        parents=("resourceGroupName", "resourceName"),
+        types=_POOL_TYPES,
+        replaces=(
+            *("agentPoolName", "resourceName", "resourceGroupName", "vmSize", "gpuInstanceProfile"),
+            "networkProfile.nodePublicIPTags",
+        ),
+        required=("resourceGroupName", "resourceName"),
+        random_name=False,
+        pattern=azure_rules.POOL_NAME,
+        longest=12,
+    ),
+}
+
+
+class AzureNativeStandIn(StandIn):
+    """Answers for the azure-native plugin."""
+
+    package: ClassVar[str] = "azure-native"
+    version: ClassVar[str] = "3.29.0"
+
+    def __init__(self, cloud: AzureCloud) -> None:
+        """Stand before a cloud."""
+        super().__init__()
+        self._cloud = cloud
+        self._location = ""
+
+    def configure(self, variables: dict[str, str], args: dict[str, Value]) -> None:
+        """Remember the default location; credentials are not needed for a cloud that is none."""
+        self._location = str(variables.get("azure-native:config:location") or args.get("location") or "")
+
+    # ---------------------------------------------------------------- before anything happens
+
+    def check(
+        self,
+        type_: str,
+        olds: dict[str, Value],
+        news: dict[str, Value],
+    ) -> tuple[dict[str, Value], list[Failure]]:
+        """Fill in the automatic name and location, then apply the schema."""
+        kind = _kind(type_)
+        inputs = dict(news)
+        if inputs.get(kind.name) is None:
+            inputs.update(self._automatic_name(kind, olds))
+        if "location" in kind.types and inputs.get("location") is None:
+            inputs["location"] = self._default_location(olds, inputs)
+        inputs.setdefault("azureApiVersion", kind.api_version)
+        return inputs, _schema_failures(kind, inputs)
+
+    def _automatic_name(self, kind: _Kind, olds: Mapping[str, Value]) -> dict[str, Value]:
+        if olds.get(kind.name) is not None:
+            return {key: olds[key] for key in (kind.name, _CREATE_FIRST) if key in olds}
+        if not kind.random_name:
+            return {kind.name: self.current.name}
+        return {kind.name: f"{self.current.name}{self.current.random_seed[:4].hex()}", _CREATE_FIRST: True}
+
+    def _default_location(self, olds: Mapping[str, Value], inputs: Mapping[str, Value]) -> Value:
+        """The location of before, else the configured one, else the resource group's."""
+        if olds.get("location") or self._location:
+            return olds.get("location") or self._location
+        group = inputs.get("resourceGroupName")
+        if group is UNKNOWN or not isinstance(group, str):
+            return group
+        found = self._cloud.get(azure.group_id(group))
+        return None if found is None else found["location"]
+
+    def diff(
+        self,
+        type_: str,
+        id_: str,  # noqa: ARG002
+        old_inputs: dict[str, Value],
+        old_outputs: dict[str, Value],  # noqa: ARG002
+        news: dict[str, Value],
+    ) -> Diff:
+        """Compare inputs; only what the plugin knows to be fixed forces a replacement."""
+        create_first = old_inputs.get(_CREATE_FIRST) is True and news.get(_CREATE_FIRST) is True
+        return compare(old_inputs, news, replace_on=_kind(type_).replaces, delete_before_replace=not create_first)
+
+    # ---------------------------------------------------------------- the resources
+
+    def create(
+        self,
+        type_: str,
+        name: str,  # noqa: ARG002
+        inputs: dict[str, Value],
+        timeout: float,  # noqa: ARG002
+        preview: bool,  # noqa: FBT001
+    ) -> tuple[str, dict[str, Value]]:
+        """Create a resource that does not exist yet."""
+        kind = _kind(type_)
+        if preview:
+            return "", known(kind.body_of(inputs))
+        id_ = kind.id_of(inputs)
+        if self._cloud.get(id_) is not None:
+            message = f"cannot create already existing resource '{id_}'"
+            raise ServiceError(message)
+        return id_, self._put(type_, kind, inputs)
+
+    def update(
+        self,
+        type_: str,
+        id_: str,  # noqa: ARG002
+        old_inputs: dict[str, Value],
+        old_outputs: dict[str, Value],
+        news: dict[str, Value],
+        preview: bool,  # noqa: FBT001
+    ) -> dict[str, Value]:
+        """Send the whole resource again, as the plugin does (PUT)."""
+        kind = _kind(type_)
+        if preview:
+            gone = dict.fromkeys(old_inputs.keys() - news.keys())
+            return known({**old_outputs, **gone, **kind.body_of(news)})
+        return self._put(type_, kind, news)
+
+    def _put(self, type_: str, kind: _Kind, inputs: dict[str, Value]) -> Body:
+        names = [inputs[key] for key in (*kind.parents, kind.name)]
+        body = kind.body_of(inputs)
+        put: Mapping[str, Callable[..., Body]] = {
+            _GROUP: self._cloud.put_group,
+            _CLUSTER: self._cloud.put_cluster,
+            _POOL: self._cloud.put_pool,
+        }
+        return _outputs(put[_plain(type_)](*names, body))
+
+    def read(
+        self,
+        type_: str,
+        id_: str,
+        inputs: dict[str, Value],
+        outputs: dict[str, Value],  # noqa: ARG002
+    ) -> tuple[str, dict[str, Value], dict[str, Value]] | None:
+        """The resource as it is; inputs that were given before show what they are now."""
+        kind, found = _kind(type_), self._cloud.get(id_)
+        if found is None:
+            return None
+        names = dict(zip((*kind.parents, kind.name), azure.parts(id_), strict=False))
+        if not inputs:
+            current = {key: found[key] for key in kind.types if found.get(key) is not None}
+        else:
+            current = {key: _seen(value, found.get(key)) for key, value in inputs.items() if key not in names}
+            current["azureApiVersion"] = inputs.get("azureApiVersion", kind.api_version)
+        return id_, {**current, **names}, _outputs(found)
+
+    def delete(
+        self,
+        type_: str,
+        id_: str,
+        inputs: dict[str, Value],  # noqa: ARG002
+        outputs: dict[str, Value],  # noqa: ARG002
+    ) -> None:
+        """Delete the resource."""
+        erase: Mapping[str, Callable[..., None]] = {
+            _GROUP: self._cloud.delete_group,
+            _CLUSTER: self._cloud.delete_cluster,
+            _POOL: self._cloud.delete_pool,
+        }
+        erase[_plain(type_)](*azure.parts(id_))
+
+    # ---------------------------------------------------------------- functions
+
+    def invoke(self, token: str, args: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:
+        """Credentials of a cluster, and who asks."""
+        name = _plain(token)
+        if name == "azure-native:authorization:getClientConfig":
+            return {
+                "clientId": azure.CLIENT,
+                "objectId": azure.CLIENT,
+                "subscriptionId": azure.SUBSCRIPTION,
+                "tenantId": azure.TENANT,
+            }, []
+        match = re.fullmatch(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials", name)
+        if match is None:
+            return super().invoke(token, args)
+        failures = [(key, _missing(key)) for key in _CREDENTIAL_ARGS if args.get(key) is None]
+        if failures:
+            return {}, failures
+        admin = match[1] == "Admin"
+        value = self._cloud.credentials(*(args[key] for key in _CREDENTIAL_ARGS), admin=admin)
+        return {"kubeconfigs": [{"name": f"cluster{match[1]}", "value": Secret(value)}]}, []
+
+
+_CREDENTIAL_ARGS: Final = ("resourceGroupName", "resourceName")
+
+
+def _plain(token: str) -> str:
+    """The token without an explicit API version: `azure-native:containerservice/v20250901:X`."""
+    return re.sub(r"/v\d{8}(preview)?:", ":", token)
+
+
+def _kind(type_: str) -> _Kind:
+    kind = _KINDS.get(_plain(type_))
+    if kind is None:
+        message = f"Resource type {type_} not found. The sandbox stands in for: {', '.join(_KINDS)}"
+        raise ServiceError(message)
+    return kind
+
+
+def _outputs(found: Body) -> dict[str, Value]:
+    return {key: value for key, value in found.items() if key != "id"}
+
+
+def _seen(given: Value, found: Value) -> Value:
+    """An input as the service shows it, without what the service filled in besides."""
+    if found is None:
+        return given
+    if isinstance(given, dict) and isinstance(found, dict):
+        return {key: _seen(value, found.get(key)) for key, value in given.items()}
+    if isinstance(given, list) and isinstance(found, list):
+        named = {item["name"]: item for item in found if isinstance(item, dict) and "name" in item}
+        if named and all(isinstance(item, dict) and "name" in item for item in given):
+            return [_seen(item, named.get(item["name"])) for item in given]
+    return found
+
+
+def _schema_failures(kind: _Kind, inputs: Mapping[str, Value]) -> list[Failure]:
+    failures = [("", _missing(key)) for key in kind.required if inputs.get(key) is None]
+    failures += _type_failures({**kind.types, **kind.path_types}, inputs, "")
+    name = inputs.get(kind.name)
+    if isinstance(name, str):
+        failures += _name_failures(kind, name)
+    profiles = inputs.get("agentPoolProfiles")
+    for index, profile in enumerate(profiles if isinstance(profiles, list) else []):
+        if isinstance(profile, dict):
+            prefix = f"agentPoolProfiles[{index}]."
+            if profile.get("name") is None:
+                failures.append(("", _missing(f"{prefix}name")))
+            failures += _type_failures(_POOL_TYPES, profile, prefix)
+    return failures
+
+
+def _missing(path: str) -> str:
+    remedy = ". Either set it explicitly or configure it with 'pulumi config set azure-native:location <value>'."
+    return f"missing required property '{path}'{remedy if path == 'location' else ''}"
+
+
+def _name_failures(kind: _Kind, name: str) -> list[Failure]:
+    failures = []
+    if not name:
+        failures.append(("", f"'{kind.name}' is too short (0): at least 1 characters required"))
+    if len(name) > kind.longest:
+        failures.append(
+            ("", f"'{kind.name}' is too long ({len(name)}): at most {kind.longest} characters allowed"),
+        )
+    if kind.pattern and not re.search(kind.pattern, name):
+        failures.append(("", f"'{kind.name}' does not match expression '{kind.pattern}'"))
+    return failures
+
+
+def _type_failures(types: Mapping[str, str], values: Mapping[str, Value], prefix: str) -> list[Failure]:
+    return [
+        ("", f"'{prefix}{key}' {problem}") for key, wanted in types.items() if (problem := _type_problem(wanted, values.get(key)))
+    ]
+
+
+def _type_problem(wanted: str, value: Value) -> str:
+    """What the plugin says of a value of the wrong type; it says nothing of booleans and objects."""
+    if isinstance(value, list):
+        return "" if wanted == "array" else f"should be of type '{wanted}' but got an array"
+    if isinstance(value, str):
+        return "" if wanted == "string" else f"should be of type '{wanted}' but got a string"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ""
+    if wanted not in {"number", "integer"}:
+        return f"should be of type '{wanted}' but got a number"
+    return f"must be an integer but got {value:f}" if wanted == "integer" and isinstance(value, float) else ""

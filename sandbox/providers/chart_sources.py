@@ -1,0 +1,198 @@
+"""Where a chart comes from: a path, its repository, or the sandbox's stand-in for it.
+
+The repository is always tried first. Whether one can be reached is decided once per process and host, in about two
+seconds, so that a machine without a network doesn't wait for every release. Only then does the stand-in of the same
+name and version take its place, and says so. A version that has no stand-in gets the error that the repository
+would have given: another version in its place would be another set of values and defaults.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+STAND_INS: Final = Path(__file__).resolve().parents[1] / "charts"
+_PROBE_SECONDS = 2.0
+_PULL_SECONDS = 120.0
+
+
+class ChartError(Exception):
+    """The chart cannot be had."""
+
+
+@dataclass(frozen=True)
+class ChartRequest:
+    """What a release asks for.
+
+    Attributes:
+        chart: a path, an OCI address, or a name in the repository.
+        version: the version; "" for the newest.
+        repository: the repository's address ("" for none).
+    """
+
+    chart: str
+    version: str = ""
+    repository: str = ""
+
+    @property
+    def oci(self) -> bool:
+        """Whether the chart is in an OCI registry."""
+        return self.chart.startswith("oci://") or self.repository.startswith("oci://")
+
+    @property
+    def name(self) -> str:
+        """The chart's own name."""
+        return self.chart.rstrip("/").rsplit("/", 1)[-1]
+
+    @property
+    def source(self) -> str:
+        """The address that is asked for the chart."""
+        return self.repository or self.chart
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart on this machine.
+
+    Attributes:
+        path: a folder or an archive.
+        stand_in: whether it is the sandbox's own.
+    """
+
+    path: Path
+    stand_in: bool = False
+
+
+class ChartSources:
+    """Finds charts; remembers which hosts answer and what was pulled.
+
+    Args:
+        helm: gives the helm program's path when it is needed.
+        stand_ins: the folder of the stand-in charts.
+        reachable: decides whether an address answers; by default it is asked.
+    """
+
+    def __init__(
+        self,
+        helm: Callable[[], str],
+        stand_ins: Path = STAND_INS,
+        reachable: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._helm = helm
+        self._stand_ins = stand_ins
+        self._asks = reachable or answers
+        self._hosts: dict[str, bool] = {}
+        self._pulled: dict[tuple[str, str, str], Chart] = {}
+        self._lock = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory(prefix="gpu-pools-charts-")
+
+    def find(self, request: ChartRequest, env: Mapping[str, str]) -> Chart:
+        """Return a chart for a release.
+
+        Args:
+            request: which chart.
+            env: the environment for helm.
+
+        Raises:
+            ChartError: there is none.
+        """
+        path = Path(request.chart).expanduser()
+        if not request.oci and path.exists():
+            return Chart(path.resolve())
+        if not request.oci and not request.repository:
+            raise ChartError(
+                f"chart {request.chart!r} not found: it is neither a folder nor an archive on this machine, "
+                "and repositoryOpts.repo is not set"
+            )
+        with self._lock:  # one pull at a time, and one for all who want the same
+            if self._answers(request.source):
+                return self._pull(request, env)
+        return self._stand_in(request)
+
+    def _answers(self, address: str) -> bool:
+        host = urlsplit(address).netloc
+        if host not in self._hosts:
+            self._hosts[host] = self._asks(address)
+        return self._hosts[host]
+
+    def _pull(self, request: ChartRequest, env: Mapping[str, str]) -> Chart:
+        key = (request.chart, request.version, request.repository)
+        if request.version and key in self._pulled:
+            return self._pulled[key]
+        target = Path(tempfile.mkdtemp(dir=self._folder.name))
+        command = [self._helm(), "pull", *_address(request), "--destination", str(target)]
+        command += ["--version", request.version] if request.version else []
+        try:
+            done = subprocess.run(
+                command,
+                env=dict(env),
+                capture_output=True,
+                text=True,
+                timeout=_PULL_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ChartError(f"chart {request.name!r}: {request.source} did not answer within {_PULL_SECONDS:g} s") from error
+        archives = sorted(target.glob("*.tgz"))
+        if done.returncode != 0 or not archives:
+            raise ChartError(done.stderr.strip().removeprefix("Error: ") or _not_found(request))
+        self._pulled[key] = Chart(archives[0])
+        return self._pulled[key]
+
+    def _stand_in(self, request: ChartRequest) -> Chart:
+        file = self._stand_ins / request.name / "Chart.yaml"
+        known = str(yaml.safe_load(file.read_text(encoding="utf-8"))["version"]) if file.exists() else ""
+        # For Helm, v26.7.0 and 26.7.0 are one version.
+        if known and request.version.removeprefix("v") in {"", known.removeprefix("v")}:
+            return Chart(file.parent, stand_in=True)
+        offer = f"only a stand-in of version {known}" if known else "no stand-in for this chart"
+        raise ChartError(f"{_not_found(request)} (it cannot be reached from here, and the sandbox has {offer})")
+
+
+def _address(request: ChartRequest) -> list[str]:
+    if request.chart.startswith("oci://"):
+        return [request.chart]
+    if request.repository.startswith("oci://"):
+        return [f"{request.repository.rstrip('/')}/{request.chart}"]
+    return [request.chart, "--repo", request.repository]
+
+
+def _not_found(request: ChartRequest) -> str:
+    version = f' version "{request.version}"' if request.version else ""
+    return f'chart "{request.name}"{version} not found in {request.source} repository'
+
+
+def answers(address: str) -> bool:
+    """Whether anything at all answers at an address, within about two seconds; proxies are respected."""
+    url = address.replace("oci://", "https://", 1)
+    if urlsplit(url).scheme not in {"http", "https"}:
+        return False
+    result = [False]
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_PROBE_SECONDS).close()  # noqa: S310
+        except urllib.error.HTTPError:
+            result[0] = True  # even a refusal is an answer of the repository
+        except (OSError, ValueError):
+            return
+        else:
+            result[0] = True
+
+    # A name server that is silent is not bound by the timeout: so a thread that nobody waits for.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_PROBE_SECONDS + 0.5)
+    return result[0]

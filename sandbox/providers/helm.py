@@ -1,0 +1,395 @@
+"""`kubernetes:helm.sh/v3:Release`, by driving the real helm program.
+
+The real provider links Helm's Go code; this one runs the program, so hooks, waiting, three-way merges, value
+schemas and error texts are Helm's own. Values and kubeconfig reach it in files that only their owner can read, in a
+folder that lives as long as the one call; never as arguments, which any user of the machine could see.
+
+Unlike the real provider, a release that a killed run left pending doesn't block the next one ("another operation is
+in progress"): the first installation is taken away, an upgrade is rolled back, and then the release goes on. The
+sandbox promises that the next run converges.
+
+Like Helm itself, values that the chart doesn't know are ignored. Not supported, and refused: valueYamlFiles,
+postrender, keyring, verify, lint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from sandbox.providers.base import PartialFailure, ServiceError
+from sandbox.providers.chart_sources import Chart, ChartError, ChartRequest, ChartSources
+from sandbox.providers.differences import Diff, compare
+from sandbox.providers.kube_rules import random_name
+from sandbox.providers.values import UNKNOWN, Value, has_unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from sandbox.providers.base import Failure
+
+TYPE: Final = "kubernetes:helm.sh/v3:Release"
+HELM_VARIABLE: Final = "GPU_POOLS_HELM"
+_DEFAULT_SECONDS = 300
+_REPLACES = ("name", "namespace")
+_REFUSED = ("valueYamlFiles", "postrender", "keyring", "verify", "lint")
+# property -> flag of "helm upgrade --install"
+_FLAGS = {
+    "atomic": "--atomic",
+    "cleanupOnFail": "--cleanup-on-fail",
+    "createNamespace": "--create-namespace",
+    "dependencyUpdate": "--dependency-update",
+    "devel": "--devel",
+    "disableOpenapiValidation": "--disable-openapi-validation",
+    "disableWebhooks": "--no-hooks",
+    "forceUpdate": "--force",
+    "renderSubchartNotes": "--render-subchart-notes",
+    "resetValues": "--reset-values",
+    "reuseValues": "--reuse-values",
+    "skipCrds": "--skip-crds",
+    "takeOwnership": "--take-ownership",
+    "waitForJobs": "--wait-for-jobs",
+}
+# What makes it into the environment of helm: paths, proxies and certificates, nothing that would change its doings.
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cluster that a release goes to.
+
+    Attributes:
+        kubeconfig: the content of its kubeconfig.
+        context: the context; "" for the current one.
+        namespace: the default namespace.
+    """
+
+    kubeconfig: Mapping[str, Any]
+    context: str
+    namespace: str
+
+
+class _HelmError(Exception):
+    """Helm ended with an error; the text is its own."""
+
+
+def helm_program() -> str:
+    """The helm program: as GPU_POOLS_HELM says, else the one on PATH.
+
+    Raises:
+        ServiceError: there is none.
+    """
+    found = os.environ.get(HELM_VARIABLE) or shutil.which("helm")
+    if not found:
+        raise ServiceError(f"no helm program: {HELM_VARIABLE} is not set and there is none on PATH")
+    return found
+
+
+class Releases:
+    """Helm releases.
+
+    Args:
+        cancelled: ends what helm is doing when it is set, in all calls.
+        notify: takes a message for the user.
+        sources: where charts come from.
+    """
+
+    def __init__(
+        self,
+        cancelled: threading.Event,
+        notify: Callable[[str], None],
+        sources: ChartSources | None = None,
+    ) -> None:
+        self._cancelled = cancelled
+        self._notify = notify
+        self._sources = sources or ChartSources(helm_program)
+
+    # ---------------------------------------------------------------- without a cluster
+
+    def check(
+        self,
+        olds: Mapping[str, Value],
+        news: Mapping[str, Value],
+        *,
+        name: str,
+        seed: bytes,
+        namespace: str,
+    ) -> tuple[dict[str, Value], list[Failure]]:
+        """Fill in the release's name and namespace, and refuse what is not supported."""
+        inputs = {key: value for key, value in news.items() if value is not None}
+        if not inputs.get("name"):
+            inputs["name"] = olds.get("name") or random_name(name, seed)
+        inputs.setdefault("namespace", namespace)
+        failures = [
+            (key, "the sandbox's helm provider does not support this property: leave it out")
+            for key in _REFUSED
+            if inputs.get(key)
+        ]
+        options = inputs.get("repositoryOpts")
+        failures += [
+            (f"repositoryOpts.{key}", "the sandbox's helm provider takes charts from public repositories only: leave it out")
+            for key in ("username", "password", "certFile", "keyFile")
+            if isinstance(options, dict) and options.get(key)
+        ]
+        if not inputs.get("chart"):
+            failures.append(("chart", "missing required property 'chart'"))
+        return inputs, failures
+
+    def diff(self, olds: Mapping[str, Value], news: Mapping[str, Value]) -> Diff:
+        """Everything changes in place but the name and the namespace."""
+        return compare(olds, news, replace_on=_REPLACES)
+
+    def preview(self, inputs: Mapping[str, Value], target: Target) -> dict[str, Value]:
+        """Render the chart, so that its refusals show before anything is done.
+
+        Raises:
+            ServiceError: the chart cannot be had or refuses the values.
+        """
+        outputs: dict[str, Value] = {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN}
+        if has_unknown({key: inputs.get(key) for key in ("chart", "version", "repositoryOpts", "values", "name", "namespace")}):
+            return outputs
+        try:
+            with self._session(target) as session:
+                chart = self._chart(inputs, session)
+                command = ["template", inputs["name"], str(chart.path), "--namespace", inputs["namespace"]]
+                manifest = session.run(*command, "--values", session.values(inputs))
+        except (_HelmError, ChartError) as error:
+            raise ServiceError(f"failed to render release {_place(inputs)!r}: {error}") from error
+        return {**outputs, "resourceNames": resource_names(manifest)}
+
+    # ---------------------------------------------------------------- with a cluster
+
+    def apply(
+        self, inputs: Mapping[str, Value], target: Target, seconds: float, stop: threading.Event
+    ) -> dict[str, Value]:
+        """Install or upgrade a release.
+
+        Args:
+            inputs: its properties.
+            target: the cluster.
+            seconds: the time from customTimeouts, 0 when not set.
+            stop: ends what helm is doing when it is set.
+
+        Raises:
+            ServiceError: nothing was installed.
+            PartialFailure: the release exists, but failed.
+        """
+        with self._session(target, stop) as session:
+            try:
+                chart = self._chart(inputs, session)
+                _recover(session, inputs)
+                session.run(*_upgrade(inputs, chart, session, seconds))
+            except (_HelmError, ChartError) as error:
+                self._fail(session, inputs, error)
+            return _outputs(inputs, _status(session, inputs) or {})
+
+    def read(
+        self, inputs: Mapping[str, Value], outputs: Mapping[str, Value], target: Target
+    ) -> tuple[dict[str, Value], dict[str, Value]] | None:
+        """The release's inputs and outputs as the cluster has them; None when it is gone."""
+        known = inputs or outputs
+        with self._session(target) as session:
+            try:
+                status = _status(session, known)
+            except _HelmError as error:
+                raise ServiceError(f"failed to read release {_place(known)!r}: {error}") from error
+        if status is None:
+            return None
+        config = status.get("config") or {}
+        news = {key: value for key, value in known.items() if key not in {"status", "resourceNames"}}
+        if config != (news.get("values") or {}):
+            news["values"] = config
+        return news, _outputs(news, status)
+
+    def delete(self, inputs: Mapping[str, Value], target: Target, stop: threading.Event) -> None:
+        """Uninstall a release and wait until its objects are gone."""
+        with self._session(target, stop) as session:
+            try:
+                _uninstall(session, inputs, _DEFAULT_SECONDS)
+            except _HelmError as error:
+                raise ServiceError(f"failed to uninstall release {_place(inputs)!r}: {error}") from error
+
+    # ---------------------------------------------------------------- inside
+
+    def _chart(self, inputs: Mapping[str, Value], session: _Session) -> Chart:
+        options = inputs.get("repositoryOpts") or {}
+        request = ChartRequest(
+            chart=inputs["chart"],
+            version=inputs.get("version") or "",
+            repository=options.get("repo") or "",
+        )
+        chart = self._sources.find(request, session.env)
+        if chart.stand_in:
+            self._notify(f"chart {request.name} {request.version} from the stand-in, repository {request.source} not reachable")
+        return chart
+
+    def _fail(self, session: _Session, inputs: Mapping[str, Value], error: Exception) -> None:
+        try:
+            status = _status(session, inputs)
+        except _HelmError:
+            status = None
+        if status is None:
+            raise ServiceError(f"Helm release {_place(inputs)!r} was not installed: {error}") from error
+        state = status.get("info", {}).get("status", "")
+        message = f"Helm release {_place(inputs)!r} was created, but has a {state!r} status: {error}"
+        raise PartialFailure(_place(inputs), _outputs(inputs, status), [message]) from error
+
+    @contextmanager
+    def _session(self, target: Target, *stops: threading.Event) -> Iterator[_Session]:
+        with tempfile.TemporaryDirectory(prefix="gpu-pools-helm-") as folder:  # mode 0700
+            yield _Session(Path(folder), target, (self._cancelled, *stops))
+
+
+class _Session:
+    """One use of helm: its private folder and environment."""
+
+    def __init__(self, folder: Path, target: Target, stops: tuple[threading.Event, ...]) -> None:
+        self._folder = folder
+        self._stops = stops
+        self._context = target.context
+        kubeconfig = self._write("kubeconfig", dict(target.kubeconfig))
+        self.env = {key: os.environ[key] for key in (*_ENVIRONMENT, *_PROXIES) if key in os.environ} | {
+            "KUBECONFIG": kubeconfig,
+            "KUBECACHEDIR": str(folder / "kube"),
+            "HELM_CACHE_HOME": str(folder / "cache"),
+            "HELM_CONFIG_HOME": str(folder / "config"),
+            "HELM_DATA_HOME": str(folder / "data"),
+        }
+
+    def values(self, inputs: Mapping[str, Value]) -> str:
+        """The path of a file with the release's values."""
+        return self._write("values.json", inputs.get("values") or {})
+
+    def run(self, *arguments: str) -> str:
+        """Run helm and return what it printed.
+
+        Raises:
+            _HelmError: it failed, or the operation was cancelled.
+        """
+        command = [helm_program(), *arguments]
+        if self._context and arguments[0] != "template":
+            command += ["--kube-context", self._context]
+        with subprocess.Popen(
+            command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            done = threading.Event()
+            watcher = threading.Thread(target=self._end_when_cancelled, args=(process, done), daemon=True)
+            watcher.start()
+            output, errors = process.communicate()
+            done.set()
+        if process.returncode == 0:
+            return output
+        lines = [line for line in errors.strip().splitlines() if not line.startswith(("WARNING:", "W1", "I1"))]
+        text = "\n".join(lines).removeprefix("Error: ")
+        if self._stopped():
+            text = f"the operation was cancelled: {text}"
+        raise _HelmError(text or f"helm ended with status {process.returncode}")
+
+    def _end_when_cancelled(self, process: subprocess.Popen[str], done: threading.Event) -> None:
+        while not done.wait(0.2):
+            if self._stopped():
+                process.terminate()  # helm then marks the release as failed
+                return
+
+    def _stopped(self) -> bool:
+        return any(stop.is_set() for stop in self._stops)
+
+    def _write(self, name: str, value: Mapping[str, Any]) -> str:
+        path = self._folder / name
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(value, stream)
+        return str(path)
+
+
+def _place(inputs: Mapping[str, Value]) -> str:
+    return f"{inputs['namespace']}/{inputs['name']}"
+
+
+def _seconds(inputs: Mapping[str, Value], seconds: float = 0) -> int:
+    return int(inputs.get("timeout") or seconds or _DEFAULT_SECONDS)
+
+
+def _upgrade(inputs: Mapping[str, Value], chart: Chart, session: _Session, seconds: float) -> Sequence[str]:
+    command = ["upgrade", inputs["name"], str(chart.path), "--install", "--namespace", inputs["namespace"]]
+    command += ["--values", session.values(inputs), "--timeout", f"{_seconds(inputs, seconds)}s"]
+    command += [flag for key, flag in _FLAGS.items() if inputs.get(key)]
+    # As in the real provider, atomic waits even when skipAwait says otherwise.
+    if not inputs.get("skipAwait") or inputs.get("atomic"):
+        command.append("--wait")
+    if inputs.get("maxHistory"):
+        command += ["--history-max", str(int(inputs["maxHistory"]))]
+    if inputs.get("description"):
+        command += ["--description", inputs["description"]]
+    return command
+
+
+def _status(session: _Session, inputs: Mapping[str, Value]) -> dict[str, Any] | None:
+    try:
+        text = session.run("status", inputs["name"], "--namespace", inputs["namespace"], "--output", "json")
+    except _HelmError as error:
+        if "release: not found" in str(error):
+            return None
+        raise
+    status: dict[str, Any] = json.loads(text)
+    return status
+
+
+def _recover(session: _Session, inputs: Mapping[str, Value]) -> None:
+    """Bring a release that was left in the middle of something back to where helm can go on."""
+    status = _status(session, inputs)
+    state = (status or {}).get("info", {}).get("status", "")
+    if state in {"pending-install", "uninstalling"}:
+        _uninstall(session, inputs, _seconds(inputs))
+    elif state in {"pending-upgrade", "pending-rollback"}:
+        session.run("rollback", inputs["name"], "--namespace", inputs["namespace"], "--timeout", f"{_seconds(inputs)}s")
+
+
+def _uninstall(session: _Session, inputs: Mapping[str, Value], seconds: int) -> None:
+    session.run(
+        "uninstall", inputs["name"], "--namespace", inputs["namespace"],
+        "--ignore-not-found", "--wait", "--timeout", f"{seconds}s",
+    )  # fmt: skip
+
+
+def _outputs(inputs: Mapping[str, Value], status: Mapping[str, Any]) -> dict[str, Value]:
+    chart = status.get("chart", {}).get("metadata", {})
+    return {
+        **inputs,
+        "version": inputs.get("version") or chart.get("version"),
+        "status": {
+            "name": status.get("name", inputs["name"]),
+            "namespace": status.get("namespace", inputs["namespace"]),
+            "revision": status.get("version"),
+            "status": status.get("info", {}).get("status", "unknown"),
+            "chart": chart.get("name"),
+            "version": chart.get("version"),
+            "appVersion": chart.get("appVersion"),
+        },
+        "resourceNames": resource_names(status.get("manifest") or ""),
+    }
+
+
+def resource_names(manifest: str) -> dict[str, list[str]]:
+    """The objects of a manifest by kind, as the real provider lists them ("Deployment.apps/apps/v1": ["ns/name"])."""
+    names: dict[str, list[str]] = {}
+    for obj in yaml.load_all(manifest, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if not isinstance(obj, dict) or "kind" not in obj:
+            continue
+        group = obj["apiVersion"].rpartition("/")[0]
+        metadata = obj["metadata"]
+        namespace = metadata.get("namespace")
+        kind = f"{obj['kind']}.{group}/{obj['apiVersion']}" if group else f"{obj['kind']}/{obj['apiVersion']}"
+        names.setdefault(kind, []).append(f"{namespace}/{metadata['name']}" if namespace else metadata["name"])
+    return {kind: sorted(found) for kind, found in sorted(names.items())}

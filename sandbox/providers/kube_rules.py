@@ -1,0 +1,159 @@
+"""What the Kubernetes provider does to inputs before the API sees them, and which changes mean a new object. Pure.
+
+Names, namespaces and labels are filled in as the real provider does it (pulumi-kubernetes 4.34). The table of
+immutable fields restates what API validation refuses to change; the provider replaces the object in these cases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox.providers.differences import Diff, compare
+from sandbox.providers.values import UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AUTONAMED: Final = "pulumi.com/autonamed"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+_ALWAYS = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
+_SELECTOR = ("spec.selector",)
+_IMMUTABLE: Final[dict[str, tuple[str, ...]]] = {
+    "ConfigMap": ("data", "binaryData", "immutable"),
+    "Secret": ("data", "stringData", "immutable", "type"),
+    "Deployment": _SELECTOR,
+    "DaemonSet": _SELECTOR,
+    "ReplicaSet": _SELECTOR,
+    "StatefulSet": (*_SELECTOR, "spec.podManagementPolicy", "spec.serviceName", "spec.volumeClaimTemplates"),
+    "Job": (*_SELECTOR, "spec.template", "spec.completionMode", "spec.manualSelector"),
+    "Pod": ("spec.containers[*].name", "spec.initContainers", "spec.nodeName", "spec.nodeSelector", "spec.restartPolicy",
+            "spec.serviceAccountName", "spec.volumes", "spec.hostNetwork", "spec.affinity"),
+    "PersistentVolumeClaim": ("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeMode", "spec.volumeName"),
+    "Service": ("spec.clusterIP",),
+    "ClusterRoleBinding": ("roleRef",),
+    "RoleBinding": ("roleRef",),
+    "PriorityClass": ("value", "preemptionPolicy"),
+    "RuntimeClass": ("handler",),
+    "StorageClass": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+}
+# Kinds without a namespace, for the time before there is a cluster to ask.
+CLUSTER_SCOPED: Final = frozenset(
+    {
+        "Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
+        "PriorityClass", "RuntimeClass", "StorageClass", "ClusterPolicy", "NodeFeatureRule", "NVIDIADriver",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration", "APIService", "CSIDriver", "IngressClass", "DeviceClass",
+    }
+)  # fmt: skip
+
+
+def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    """The annotations of an object, as far as they are known."""
+    metadata = obj.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
+
+
+def is_true(obj: Mapping[str, Any], annotation: str) -> bool:
+    """Whether an annotation says "true"."""
+    return annotations_of(obj).get(annotation, "").lower() == "true"
+
+
+def random_name(name: str, seed: bytes) -> str:
+    """The Pulumi name with eight hexadecimal digits, the same for the same seed."""
+    return f"{name}-{hashlib.sha256(name.encode() + seed).hexdigest()[:8]}"
+
+
+def fill_in(
+    news: Mapping[str, Value],
+    olds: Mapping[str, Value],
+    *,
+    name: str,
+    seed: bytes,
+    namespace: str,
+) -> dict[str, Value]:
+    """Complete the inputs of an object.
+
+    Args:
+        news: the inputs as the program gave them.
+        olds: the completed inputs of last time ({} for a new object).
+        name: the Pulumi name.
+        seed: decides on the digits of an automatic name.
+        namespace: the default namespace; "" for a kind that has none.
+    """
+    obj = {key: _copied(value) for key, value in news.items()}
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        return obj
+    if not metadata.get("name") and not metadata.get("generateName"):
+        _name_automatically(metadata, olds, name, seed)
+    if namespace and not metadata.get("namespace"):
+        metadata["namespace"] = namespace
+    labels = metadata.setdefault("labels", {})
+    if isinstance(labels, dict):
+        labels.setdefault(MANAGED_BY, "pulumi")
+    return obj
+
+
+def _copied(value: Value) -> Value:
+    """A copy of its own, but for `UNKNOWN`, of which there is one (so copy.deepcopy will not do)."""
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return value
+
+
+def _name_automatically(metadata: dict[str, Value], olds: Mapping[str, Value], name: str, seed: bytes) -> None:
+    before = olds.get("metadata", {}).get("name")
+    metadata["name"] = before if before and is_true(olds, AUTONAMED) else random_name(name, seed)
+    marks = metadata.setdefault("annotations", {})
+    if isinstance(marks, dict):
+        marks[AUTONAMED] = "true"
+
+
+def differences(old: Mapping[str, Value], new: Mapping[str, Value], *, mutable: frozenset[str] = frozenset()) -> Diff:
+    """Compare an object's old and new inputs.
+
+    Args:
+        old: the completed inputs of last time.
+        new: the completed inputs wanted now.
+        mutable: kinds whose data may change in place ("ConfigMap", "Secret"), unless they are marked immutable.
+    """
+    kind = str(new.get("kind", ""))
+    immutable = _IMMUTABLE.get(kind, ())
+    if kind in mutable and not old.get("immutable"):
+        immutable = ("type",) if kind == "Secret" else ()
+    return compare(
+        old,
+        new,
+        replace_on=(*_ALWAYS, *immutable),
+        delete_before_replace=_same_place(old, new),
+    )
+
+
+def _same_place(old: Mapping[str, Value], new: Mapping[str, Value]) -> bool:
+    """Whether both objects would have one and the same name, so that they cannot exist side by side."""
+
+    def place(obj: Mapping[str, Value]) -> tuple[Value, ...]:
+        metadata = obj.get("metadata") or {}
+        return obj.get("kind"), metadata.get("name"), metadata.get("namespace")
+
+    name = place(new)[1]
+    return place(old) == place(new) and name is not UNKNOWN and not is_true(new, AUTONAMED)
+
+
+def live_inputs(inputs: Value, live: Value) -> Value:
+    """What the cluster now has in the places that the inputs speak of; places that are gone are left out."""
+    if isinstance(inputs, dict) and isinstance(live, dict):
+        return {key: live_inputs(item, live[key]) for key, item in inputs.items() if key in live}
+    if isinstance(inputs, list) and isinstance(live, list) and len(inputs) == len(live):
+        return [live_inputs(*pair) for pair in zip(inputs, live, strict=True)]
+    return live
+
+
+def identity(obj: Mapping[str, Any]) -> str:
+    """The resource id: "namespace/name", or "name" without a namespace."""
+    metadata = obj["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])

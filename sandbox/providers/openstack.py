@@ -1,0 +1,335 @@
+"""Stand-in for the Pulumi plugin openstack 5.5, as far as Magnum (containerinfra) needs it.
+
+Does what the plugin does on its own side: automatic names, which properties force a replacement (deleting
+first), waiting for a status and failing with its own sentence when another comes, and its habits: a refused
+update is kept in the state as if it had been applied, and an update that changes nothing asks for nothing.
+Everything else is asked of the service (sandbox.clouds.magnum). The plugin polls every 20 s; this does not.
+
+Sources: terraform-provider-openstack's containerinfra resources (texts, update rules), gophercloud (the
+frame around an answer), and the SDK package of that version (tokens and properties).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from sandbox.clouds.magnum_rules import MagnumError
+from sandbox.providers.base import Diff, Failure, PartialFailure, ServiceError, StandIn
+from sandbox.providers.differences import compare
+from sandbox.providers.values import Secret, Value, known
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandbox.clouds.magnum import MagnumCloud, Outcome
+
+_TEMPLATE: Final = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
+_CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
+_GROUP: Final = "openstack:containerinfra/nodeGroup:NodeGroup"
+_GET_TEMPLATE: Final = "openstack:containerinfra/getClusterTemplate:getClusterTemplate"
+_MISSING_AUTH: Final = "One of 'auth_url' or 'cloud' must be specified"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What the plugin knows of a resource type.
+
+    Attributes:
+        resource: its name in the plugin's messages.
+        path: its path in Magnum's API, for the messages.
+        required: inputs that the schema requires.
+        updatable: inputs whose change does not replace; None where nothing but the region replaces.
+    """
+
+    resource: str
+    path: str
+    required: tuple[str, ...]
+    updatable: frozenset[str] | None
+
+    def replaces(self, inputs: Mapping[str, Value]) -> tuple[str, ...]:
+        """The inputs whose change replaces the resource."""
+        if self.updatable is None:
+            return ("region",)
+        return tuple(key for key in inputs if key not in self.updatable)
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    _TEMPLATE: _Kind("openstack_containerinfra_clustertemplate_v1", "clustertemplates", ("coe", "image"), None),
+    _CLUSTER: _Kind(
+        "openstack_containerinfra_cluster_v1",
+        "clusters",
+        ("clusterTemplateId",),
+        frozenset({"nodeCount", "clusterTemplateId"}),
+    ),
+    _GROUP: _Kind(
+        "openstack_containerinfra_nodegroup_v1",
+        "clusters/{cluster}/nodegroups",
+        ("clusterId",),
+        frozenset({"nodeCount", "minNodeCount", "maxNodeCount", "imageId"}),
+    ),
+}
+
+
+class OpenStackStandIn(StandIn):
+    """Answers for the openstack plugin."""
+
+    package: ClassVar[str] = "openstack"
+    version: ClassVar[str] = "5.5.3"
+
+    def __init__(self, cloud: MagnumCloud, environment: Mapping[str, str] | None = None) -> None:
+        """Stand before a cloud.
+
+        Args:
+            cloud: the service.
+            environment: where OS_AUTH_URL and OS_CLOUD are looked up; the process's own unless given.
+        """
+        super().__init__()
+        self._cloud = cloud
+        self._environment = os.environ if environment is None else environment
+
+    def configure(self, variables: dict[str, str], args: dict[str, Value]) -> None:
+        """Demand an address or a cloud, as the plugin does even for a preview; nothing is sent there."""
+        given = {key.rpartition(":")[2]: value for key, value in variables.items()} | args
+        addressed = given.get("authUrl") or self._environment.get("OS_AUTH_URL")
+        if not addressed and not given.get("cloud") and not self._environment.get("OS_CLOUD"):
+            raise ServiceError(_MISSING_AUTH)
+
+    # ---------------------------------------------------------------- before anything happens
+
+    def check(
+        self,
+        type_: str,
+        olds: dict[str, Value],
+        news: dict[str, Value],
+    ) -> tuple[dict[str, Value], list[Failure]]:
+        """Fill in the automatic name and demand what the schema requires."""
+        kind, inputs = _kind(type_), dict(news)
+        if inputs.get("name") is None:
+            inputs["name"] = olds.get("name") or f"{self.current.name}-{self.current.random_seed.hex()[:7]}"
+        reason = 'Missing required argument. The argument "{0}" is required, but no definition was found.'
+        failures = [(key, reason.format(_snake(key))) for key in kind.required if inputs.get(key) is None]
+        return inputs, failures
+
+    def diff(
+        self,
+        type_: str,
+        id_: str,  # noqa: ARG002
+        old_inputs: dict[str, Value],
+        old_outputs: dict[str, Value],
+        news: dict[str, Value],
+    ) -> Diff:
+        """Compare with the state; nearly every change of a cluster or a node group replaces it."""
+        state = _state(old_inputs, old_outputs, news)
+        return compare(state, news, replace_on=_kind(type_).replaces({**state, **news}), delete_before_replace=True)
+
+    # ---------------------------------------------------------------- the resources
+
+    def create(
+        self,
+        type_: str,
+        name: str,  # noqa: ARG002
+        inputs: dict[str, Value],
+        timeout: float,  # noqa: ARG002
+        preview: bool,  # noqa: FBT001
+    ) -> tuple[str, dict[str, Value]]:
+        """Create a resource and wait for it."""
+        if preview:
+            return "", known(inputs)
+        kind = _kind(type_)
+        try:
+            if type_ == _TEMPLATE:
+                id_ = self._cloud.create_template(inputs)
+            elif type_ == _CLUSTER:
+                id_ = self._cloud.create_cluster(inputs)
+            else:
+                id_ = self._create_group(kind, inputs)
+        except MagnumError as error:
+            message = f"Error creating {kind.resource}: {_answer('POST', _url(kind, inputs), error)}"
+            raise ServiceError(message) from error
+        return id_, self._outputs(type_, id_, inputs)
+
+    def _create_group(self, kind: _Kind, inputs: dict[str, Value]) -> str:
+        values = {key: value for key, value in inputs.items() if key != "clusterId"}
+        outcome = self._cloud.create_group(inputs["clusterId"], values)
+        self._expect(kind, outcome, "CREATE_COMPLETE", "ready", inputs)
+        return outcome.id
+
+    def _expect(self, kind: _Kind, outcome: Outcome, target: str, became: str, inputs: Mapping[str, Value]) -> None:
+        """Fail as the plugin does when the resource ended in another state; it is kept in the state."""
+        if outcome.status == target:
+            return
+        group = outcome.id.rpartition("/")[2]
+        reason = (
+            f"Error waiting for {kind.resource} {group} to become {became}: unexpected state '{outcome.status}', "
+            f"wanted target '{target}'. last error: %!s(<nil>)"
+        )
+        raise PartialFailure(outcome.id, inputs, [reason])
+
+    def update(
+        self,
+        type_: str,
+        id_: str,
+        old_inputs: dict[str, Value],
+        old_outputs: dict[str, Value],
+        news: dict[str, Value],
+        preview: bool,  # noqa: FBT001
+    ) -> dict[str, Value]:
+        """Send what changed; a refusal leaves the wanted values in the state, as the plugin does."""
+        if preview:
+            return known({**old_outputs, **news})
+        state = _state(old_inputs, old_outputs, news)
+        changed = {key for key in state.keys() | news.keys() if state.get(key) != news.get(key)}
+        kind = _kind(type_)
+        try:
+            self._send(type_, id_, changed, news)
+        except MagnumError as error:
+            url = f"{_url(kind, news)}/{id_.rpartition('/')[2]}"
+            reason = f"Error updating {kind.resource} {id_}: {_answer('PATCH', url, error)}"
+            raise PartialFailure(id_, {**old_outputs, **news}, [reason]) from error
+        return self._outputs(type_, id_, news)
+
+    def _send(self, type_: str, id_: str, changed: set[str], news: dict[str, Value]) -> None:
+        if not changed:
+            return
+        if type_ == _TEMPLATE:
+            self._cloud.update_template(id_, news)
+        elif type_ == _CLUSTER:
+            outcome = self._cloud.update_cluster(
+                id_,
+                node_count=news.get("nodeCount", 1) if "nodeCount" in changed else None,
+                template_id=news["clusterTemplateId"] if "clusterTemplateId" in changed else None,
+            )
+            self._expect(_kind(type_), outcome, "UPDATE_COMPLETE", "updated", news)
+        else:
+            self._send_group(id_, changed, news)
+
+    def _send_group(self, id_: str, changed: set[str], news: dict[str, Value]) -> None:
+        defaults: dict[str, Value] = {"minNodeCount": 0, "maxNodeCount": None}
+        limits = {key: news.get(key, default) for key, default in defaults.items() if key in changed}
+        count = news.get("nodeCount", 1) if "nodeCount" in changed else None
+        self._cloud.update_group(id_, limits=limits, node_count=count)
+        if "imageId" in changed:
+            self._cloud.upgrade_group_image(id_, news["imageId"])
+
+    def read(
+        self,
+        type_: str,
+        id_: str,
+        inputs: dict[str, Value],
+        outputs: dict[str, Value],
+    ) -> tuple[str, dict[str, Value], dict[str, Value]] | None:
+        """The resource as it is; inputs that were given before show what they are now."""
+        if self._found(type_, id_) is None:
+            return None
+        seen = self._outputs(type_, id_, {**outputs, **inputs})
+        wanted = inputs or dict.fromkeys((*_kind(type_).required, "name"))
+        return id_, {key: seen.get(key, value) for key, value in wanted.items()}, seen
+
+    def delete(
+        self,
+        type_: str,
+        id_: str,
+        inputs: dict[str, Value],
+        outputs: dict[str, Value],  # noqa: ARG002
+    ) -> None:
+        """Delete a resource and wait until it is gone."""
+        kind = _kind(type_)
+        try:
+            if type_ == _TEMPLATE:
+                self._cloud.delete_template(id_)
+            elif type_ == _CLUSTER:
+                self._cloud.delete_cluster(id_)
+            else:
+                self._delete_group(kind, id_)
+        except MagnumError as error:
+            url = f"{_url(kind, inputs)}/{id_.rpartition('/')[2]}"
+            message = f"Error deleting {kind.resource} {id_}: {_answer('DELETE', url, error)}"
+            raise ServiceError(message) from error
+
+    def _delete_group(self, kind: _Kind, id_: str) -> None:
+        outcome = self._cloud.delete_group(id_)
+        if outcome.status != "DELETE_COMPLETE":
+            message = (
+                f"Error waiting for {kind.resource} {id_} to become deleted: unexpected state '{outcome.status}', "
+                "wanted target 'DELETE_COMPLETE'. last error: %!s(<nil>)"
+            )
+            raise ServiceError(message)
+
+    # ---------------------------------------------------------------- functions
+
+    def invoke(self, token: str, args: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:
+        """Look up a cluster template by name."""
+        if token != _GET_TEMPLATE:
+            return super().invoke(token, args)
+        name = args.get("name")
+        if name is None:
+            return {}, [("name", 'Missing required argument. The argument "name" is required.')]
+        kind = _kind(_TEMPLATE)
+        try:
+            id_, values = self._cloud.find_template(name)
+        except MagnumError as error:
+            message = f"Error getting {kind.resource} {name}: {_answer('GET', f'{_url(kind, {})}/{name}', error)}"
+            raise ServiceError(message) from error
+        return {"id": id_, **values}, []
+
+    # ---------------------------------------------------------------- what the plugin shows
+
+    def _found(self, type_: str, id_: str) -> dict[str, Value] | None:
+        if type_ == _TEMPLATE:
+            return self._cloud.template(id_)
+        return self._cloud.cluster(id_) if type_ == _CLUSTER else self._cloud.group(id_)
+
+    def _outputs(self, type_: str, id_: str, inputs: Mapping[str, Value]) -> dict[str, Value]:
+        found = self._found(type_, id_) or {}
+        if "mergeLabels" in inputs:
+            # With merged labels the plugin shows those that were asked for: the service shows all.
+            found = {**found, "mergeLabels": inputs["mergeLabels"], "labels": inputs.get("labels", {})}
+        if type_ != _CLUSTER:
+            return found
+        running, kubeconfig = self._cloud.kubeconfig(id_)
+        access = {
+            "raw_config": kubeconfig,
+            "host": running.server,
+            "cluster_ca_certificate": running.ca_pem,
+            "client_certificate": running.client_cert_pem,
+            "client_key": running.client_key_pem,
+        }
+        return {**found, "kubeconfig": Secret(access)}
+
+
+def _kind(type_: str) -> _Kind:
+    kind = _KINDS.get(type_)
+    if kind is None:
+        message = f"unrecognized resource type (Check): {type_}. The sandbox stands in for: {', '.join(_KINDS)}"
+        raise ServiceError(message)
+    return kind
+
+
+def _state(old_inputs: Mapping[str, Value], old_outputs: Mapping[str, Value], news: Mapping[str, Value]) -> dict[str, Value]:
+    """What new inputs are compared with: the state's outputs, as in every plugin bridged from Terraform.
+
+    So a refused update, which is kept in the state, is not tried again until a refresh shows the truth.
+    """
+    kept = {key: old_outputs[key] for key in news if key in old_outputs}
+    return {**old_inputs, **kept}
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+
+
+def _url(kind: _Kind, inputs: Mapping[str, Value]) -> str:
+    return f"https://magnum.sandbox.invalid/v1/{kind.path.format(cluster=inputs.get('clusterId', ''))}"
+
+
+_EXPECTED: Final[Mapping[str, str]] = {"POST": "[201 202]", "PATCH": "[200 202]", "DELETE": "[202 204]", "GET": "[200]"}
+
+
+def _answer(method: str, url: str, error: MagnumError) -> str:
+    """Magnum's answer in the frame that gophercloud puts around it."""
+    return (
+        f"Expected HTTP response code {_EXPECTED[method]} when accessing [{method} {url}], "
+        f"but got {error.status} instead: {error.body}"
+    )

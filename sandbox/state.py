@@ -1,0 +1,134 @@
+"""Where a sandbox keeps its things: one folder per stack, and nothing outside of it.
+
+The user's stack file is never written to: the engine adds an `encryptionsalt` to the file it works with, so it gets a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sandbox.errors import SandboxError
+from sandbox.files import explained, make_folder, write_atomic
+
+PROJECT: Final = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """The paths of one stack's sandbox.
+
+    Attributes:
+        stack: the stack's name.
+        folder: everything lies in here.
+        stack_file: the user's file.
+    """
+
+    stack: str
+    folder: Path
+    stack_file: Path
+
+    @property
+    def backend(self) -> Path:
+        """Pulumi's file backend."""
+        return self.folder / "pulumi"
+
+    @property
+    def home(self) -> Path:
+        """Pulumi's home, apart from the user's own."""
+        return self.folder / "home"
+
+    @property
+    def passphrase(self) -> Path:
+        """Encrypts the secrets in the state."""
+        return self.folder / "passphrase"
+
+    @property
+    def config_file(self) -> Path:
+        """The engine's copy of the stack file."""
+        return self.folder / f"Pulumi.{self.stack}.yaml"
+
+    @property
+    def providers_record(self) -> Path:
+        """Ports of the provider stand-ins."""
+        return self.folder / "providers.json"
+
+    @property
+    def clusters(self) -> Path:
+        """One folder per simulated cluster."""
+        return self.folder / "clusters"
+
+    @property
+    def existing_cluster(self) -> Path:
+        """The cluster that is there before the deploy, where the stack wants one."""
+        return self.clusters / "existing"
+
+
+def root() -> Path:
+    """The folder of all sandboxes."""
+    return Path(os.environ.get("GPU_POOLS_SANDBOX_DIR") or PROJECT / ".sandbox").resolve()
+
+
+def stacks() -> Path:
+    """The folder of stack files."""
+    return Path(os.environ.get("GPU_POOLS_STACKS_DIR") or PROJECT / "stacks").resolve()
+
+
+def find_sandbox(stack: str) -> Sandbox:
+    """The sandbox of a stack, whether it was started or not.
+
+    Raises:
+        SandboxError: if there is no stack file of that name.
+    """
+    stack_file = stacks() / f"Pulumi.{stack}.yaml"
+    if not stack_file.is_file():
+        known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in stacks().glob("Pulumi.*.yaml"))
+        message = f"{stack_file}: there is no such stack; there are {', '.join(known) or 'none'}."
+        raise SandboxError(message, "Choose one with STACK=<name>, or write that file.")
+    return Sandbox(stack, root() / stack, stack_file)
+
+
+def all_sandboxes() -> list[Sandbox]:
+    """The sandboxes that have a folder."""
+    if not root().is_dir():
+        return []
+    folders = sorted(folder for folder in root().iterdir() if folder.is_dir())
+    return [Sandbox(folder.name, folder, stacks() / f"Pulumi.{folder.name}.yaml") for folder in folders]
+
+
+def prepare(sandbox: Sandbox) -> None:
+    """Make the folder, the passphrase and the engine's copy of the stack file.
+
+    Raises:
+        SandboxError: if the folder cannot be written.
+    """
+    for folder in (sandbox.folder, sandbox.backend, sandbox.home, sandbox.folder / "cloud"):
+        make_folder(folder)
+    if not sandbox.passphrase.exists():
+        write_atomic(sandbox.passphrase, secrets.token_urlsafe(32))
+    with explained(sandbox.stack_file, "read"):
+        text = sandbox.stack_file.read_text(encoding="utf-8")
+    write_atomic(sandbox.config_file, _with_salt(text, _salt(sandbox.config_file)))
+
+
+def adopt_salt(sandbox: Sandbox, written: Path) -> None:
+    """Carry the salt that the engine wrote elsewhere into its copy of the stack file."""
+    text = sandbox.config_file.read_text(encoding="utf-8")
+    write_atomic(sandbox.config_file, _with_salt(text, _salt(written)))
+
+
+def _salt(config_file: Path) -> str | None:
+    """The line that the engine added to its copy; without it the state's secrets could not be read."""
+    if not config_file.exists():
+        return None
+    with explained(config_file, "read"):
+        lines = config_file.read_text(encoding="utf-8").splitlines()
+    return next((line for line in lines if line.startswith("encryptionsalt:")), None)
+
+
+def _with_salt(text: str, salt: str | None) -> str:
+    kept = [line for line in text.splitlines() if not line.startswith("encryptionsalt:")]
+    return "\n".join([*([salt] if salt else []), *kept]) + "\n"

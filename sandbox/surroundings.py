@@ -1,0 +1,102 @@
+"""What a stack finds in place before its deploy: the cloud's catalogue, or a cluster with nodes that exists already.
+
+Derived from the stack file, so that any stack runs here unchanged: the flavors, images, key pairs and networks that it names
+exist in the stand-in OpenStack; the nodes that its selectors describe exist in the "existing" cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.clusters import ExistingSettings, MagnumSettings
+from gpus.pools import ExistingPlacement, MagnumPlacement
+from sandbox import cluster as clusters
+from sandbox import inventory, machine_groups
+from sandbox.errors import SandboxError
+from sandbox.files import write_json
+from sandbox.machine_groups import Hardware, MachineGroup
+
+if TYPE_CHECKING:
+    from gpus.plan import Plan, PoolPlan
+    from gpus.pools import Flavor
+    from sandbox.state import Sandbox
+    from sandbox.toolchain import Tools
+
+_CPU_FLAVOR: Final = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}
+_WORKER: Final = Hardware(cpus=4, memory_gib=16)
+_GPU_NODE: Final = Hardware(cpus=32, memory_gib=256)
+
+
+def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
+    """Write the catalogue of the stand-in OpenStack."""
+    cluster = plan.settings.cluster
+    if not isinstance(cluster, MagnumSettings):
+        return
+    template = cluster.template
+    cpu_flavors = {template.flavor, template.master_flavor, cluster.worker_flavor} if template else {cluster.worker_flavor}
+    flavors = {name: _CPU_FLAVOR for name in cpu_flavors if name}
+    flavors |= {name: _flavor(flavor) for name, flavor in plan.settings.flavors.items()}
+    images = [p.pool.placement.image for p in plan.pools if isinstance(p.pool.placement, MagnumPlacement)]
+    write_json(
+        sandbox.folder / "cloud" / "openstack-seed.json",
+        {
+            "flavors": flavors,
+            "images": sorted({image for image in [*images, template and template.image] if image}),
+            "keypairs": [cluster.keypair] if cluster.keypair else [],
+            "networks": [template.external_network] if template else [],
+        },
+    )
+
+
+def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools) -> None:
+    """Bring up the cluster that a stack for an existing cluster expects, with nodes as its selectors describe.
+
+    Raises:
+        SandboxError: if the stack names a kubeconfig file, which the sandbox cannot replace.
+    """
+    cluster = plan.settings.cluster
+    if not isinstance(cluster, ExistingSettings):
+        return
+    if cluster.kubeconfig:
+        message = f"gpu-pools:cluster.kubeconfig names {cluster.kubeconfig}; the sandbox deploys to a cluster of its own only."
+        raise SandboxError(message, "Leave `kubeconfig` out of the stack and set KUBECONFIG for the real cluster.")
+    folder = sandbox.existing_cluster
+    clusters.boot(folder, cluster.context or "existing", tools)
+    inventory.remember(folder)
+    machine_groups.put(folder, MachineGroup(id="workers", node_prefix="worker-", count=2, hardware=_WORKER))
+    for planned in plan.pools:
+        machine_groups.put(folder, _group(planned))
+
+
+def _group(planned: PoolPlan) -> MachineGroup:
+    placement = planned.pool.placement
+    if not isinstance(placement, ExistingPlacement):
+        message = f"pool {planned.name} is not of an existing cluster"
+        raise TypeError(message)
+    hardware = Hardware(
+        cpus=_GPU_NODE.cpus,
+        memory_gib=_GPU_NODE.memory_gib,
+        gpu_model=planned.hardware.model.key,
+        gpu_product=planned.hardware.product,
+        gpus=planned.hardware.gpus,
+    )
+    return MachineGroup(
+        id=planned.name,
+        node_prefix=f"{planned.name}-",
+        count=max(planned.pool.min_nodes, 1),
+        hardware=hardware,
+        labels=dict(placement.node_selector),
+        taints=[{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in planned.taints],
+        driver_preinstalled=planned.driver == "preinstalled",
+    )
+
+
+def _flavor(flavor: Flavor) -> dict[str, Any]:
+    hardware = flavor.hardware
+    return {
+        "vcpus": flavor.vcpus or _GPU_NODE.cpus,
+        "ramMiB": int((flavor.memory_gib or _GPU_NODE.memory_gib) * 1024),
+        "gpuModel": hardware.model.key if hardware else None,
+        "gpuProduct": hardware.product if hardware else None,
+        "gpus": hardware.gpus if hardware else 0,
+    }

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+from sandbox.machines.outcomes import Creating, Finished, InitCrash, InitWaiting, Outcome, Up, pod_status
+
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+
+
+def status(outcome: Outcome, old: dict[str, Any] | None = None, restarts: int = 0) -> dict[str, Any]:
+    pod = {
+        "metadata": {"name": "pod", "uid": "u"},
+        "spec": {"nodeName": "node", "initContainers": [{"name": "i1"}, {"name": "i2"}], "containers": [{"name": "c1"}, {"name": "c2"}]},
+        "status": old or {"phase": "Pending", "conditions": [SCHEDULED]},
+    }
+    return pod_status(pod, outcome, restarts, 10)
+
+
+def states(found: dict[str, Any], key: str = "containerStatuses") -> list[str]:
+    return [next(iter(item["state"])) for item in found[key]]
+
+
+def conditions(found: dict[str, Any]) -> dict[str, str]:
+    return {item["type"]: item["status"] for item in found["conditions"]}
+
+
+def test_a_pod_that_runs_is_ready() -> None:
+    found = status(Up())
+    assert found["phase"] == "Running"
+    assert states(found) == ["running", "running"]
+    assert states(found, "initContainerStatuses") == ["terminated", "terminated"]
+    assert conditions(found) == {
+        "PodReadyToStartContainers": "True",
+        "Initialized": "True",
+        "Ready": "True",
+        "ContainersReady": "True",
+        "PodScheduled": "True",
+    }
+    assert found["podIP"].startswith("10.")
+
+
+def test_a_status_that_still_holds_is_not_written_again() -> None:
+    first = status(Up())
+    assert status(Up(), old=first) == first
+
+
+def test_one_crashing_container_of_two() -> None:
+    found = status(Up({"c2": "it broke"}), restarts=3)
+    broken = found["containerStatuses"][1]
+    assert found["phase"] == "Running"
+    assert broken["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert broken["lastState"]["terminated"]["message"] == "it broke"
+    assert broken["restartCount"] == 3
+    assert [item["ready"] for item in found["containerStatuses"]] == [True, False]
+    assert conditions(found)["Ready"] == "False"
+
+
+def test_init_containers_that_wait_or_crash() -> None:
+    waiting = status(InitWaiting("i2"))
+    assert waiting["phase"] == "Pending"
+    assert states(waiting, "initContainerStatuses") == ["terminated", "running"]
+    assert states(waiting) == ["waiting", "waiting"]
+    crashing = status(InitCrash("i1", "no such key"), restarts=1)
+    assert crashing["initContainerStatuses"][0]["lastState"]["terminated"]["message"] == "no such key"
+    assert states(crashing, "initContainerStatuses") == ["waiting", "waiting"]
+    assert conditions(crashing)["Initialized"] == "False"
+
+
+def test_what_cannot_be_created() -> None:
+    found = status(Creating("CreateContainerConfigError", "Failed", "no such map"))
+    assert found["containerStatuses"][0]["state"]["waiting"] == {"reason": "CreateContainerConfigError", "message": "no such map"}
+    assert "podIP" not in found
+
+
+def test_the_end_of_a_pod() -> None:
+    assert status(Finished())["phase"] == "Succeeded"
+    rejected = status(Finished("UnexpectedAdmissionError", "too many"))
+    assert (rejected["phase"], rejected["reason"]) == ("Failed", "UnexpectedAdmissionError")
+    assert "containerStatuses" not in rejected

@@ -1,0 +1,251 @@
+"""The stand-in charts render what the real ones would, refuse what they refuse, and are found when they should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from sandbox.providers.chart_sources import STAND_INS, Chart, ChartError, ChartRequest, ChartSources
+from sandbox.providers.helm import Releases, Target, resource_names
+from sandbox.providers.values import UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NVIDIA = "https://helm.ngc.nvidia.com/nvidia"
+Manifest = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def helm() -> str:
+    found = os.environ.get("GPU_POOLS_HELM") or shutil.which("helm")
+    if not found:
+        from sandbox import toolchain  # noqa: PLC0415  (only where helm must be found or built)
+        from sandbox.progress import Progress  # noqa: PLC0415
+
+        found = str(toolchain.find_tools(Progress(), only={"helm"}).helm)
+    return found
+
+
+@pytest.fixture
+def render(helm: str, tmp_path: Path) -> Callable[..., Manifest]:
+    def rendered(chart: str, values: dict[str, Any]) -> Manifest:
+        file = tmp_path / "values.json"
+        file.write_text(json.dumps(values))
+        command = [helm, "template", chart, str(STAND_INS / chart), "--namespace", chart, "--values", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        objects = [obj for obj in yaml.safe_load_all(done.stdout) if obj]
+        return {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+
+    return rendered
+
+
+class TestSources:
+    def find(self, request: ChartRequest, *, reachable: bool = False) -> Chart:
+        asked = ChartSources(lambda: "/nonexistent/helm", reachable=lambda _: reachable)
+        return asked.find(request, {})
+
+    def test_an_unreachable_repository_gives_the_stand_in_of_the_same_version(self) -> None:
+        found = self.find(ChartRequest("gpu-operator", "v26.7.0", NVIDIA))
+        assert found.stand_in
+        assert found.path == STAND_INS / "gpu-operator"
+
+    def test_a_chart_of_a_registry_has_a_stand_in_too(self) -> None:
+        request = ChartRequest("oci://registry.k8s.io/nfd/charts/node-feature-discovery", "0.19.0")
+        assert self.find(request).stand_in
+
+    @pytest.mark.parametrize("version", ["v26.7.1", "v25.3.4", "latest"])
+    def test_another_version_is_not_found(self, version: str) -> None:
+        with pytest.raises(ChartError, match=f'chart "gpu-operator" version "{version}" not found in {NVIDIA} repository') as caught:
+            self.find(ChartRequest("gpu-operator", version, NVIDIA))
+        assert "only a stand-in of version v26.7.0" in str(caught.value)
+
+    def test_an_unknown_chart_is_not_found(self) -> None:
+        with pytest.raises(ChartError, match='chart "cert-manager" version "v1" not found in .*no stand-in for this chart'):
+            self.find(ChartRequest("cert-manager", "v1", "https://charts.jetstack.io"))
+
+    def test_a_path_is_taken_as_it_is(self) -> None:
+        found = self.find(ChartRequest(str(STAND_INS / "gpu-operator")))
+        assert not found.stand_in
+
+    def test_a_path_that_is_missing_is_an_error_without_a_repository(self) -> None:
+        with pytest.raises(ChartError, match=r"neither a folder nor an archive .* repositoryOpts.repo is not set"):
+            self.find(ChartRequest("./charts/missing.tgz", "v1"))
+
+    def test_each_host_is_asked_once(self) -> None:
+        asked: list[str] = []
+
+        def reachable(address: str) -> bool:
+            asked.append(address)
+            return False
+
+        sources = ChartSources(lambda: "helm", reachable=reachable)
+        for _ in range(3):
+            sources.find(ChartRequest("gpu-operator", "v26.7.0", NVIDIA), {})
+        assert asked == [NVIDIA]
+
+
+def test_resource_names_are_listed_by_kind() -> None:
+    manifest = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: b, namespace: n}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a, namespace: n}
+---
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy}
+---
+"""
+    assert resource_names(manifest) == {
+        "ClusterPolicy.nvidia.com/nvidia.com/v1": ["cluster-policy"],
+        "ConfigMap/v1": ["n/a", "n/b"],
+    }
+
+
+class TestReleaseInputs:
+    releases = Releases(threading.Event(), lambda _: None, ChartSources(lambda: "helm", reachable=lambda _: False))
+
+    def check(self, news: dict[str, Any], olds: dict[str, Any] | None = None) -> Any:
+        return self.releases.check(olds or {}, news, name="op", seed=b"1", namespace="default")
+
+    def test_the_name_is_made_up_once(self) -> None:
+        first, failures = self.check({"chart": "gpu-operator"})
+        assert not failures
+        assert first["name"].startswith("op-")
+        assert first["namespace"] == "default"
+        assert self.check({"chart": "gpu-operator"}, first)[0]["name"] == first["name"]
+
+    @pytest.mark.parametrize(
+        ("inputs", "path"),
+        [
+            ({"chart": "c", "valueYamlFiles": ["x"]}, "valueYamlFiles"),
+            ({"chart": "c", "repositoryOpts": {"password": "p"}}, "repositoryOpts.password"),
+            ({}, "chart"),
+        ],
+    )
+    def test_what_is_not_supported_is_refused(self, inputs: dict[str, Any], path: str) -> None:
+        assert [failure[0] for failure in self.check(inputs)[1]] == [path]
+
+    def test_values_change_in_place_and_the_namespace_does_not(self) -> None:
+        old = {"name": "a", "namespace": "n", "values": {"x": 1}}
+        assert self.releases.diff(old, {**old, "values": {"x": 2}}).replaces == []
+        assert self.releases.diff(old, {**old, "namespace": "m"}).replaces == ["namespace"]
+        assert not self.releases.diff(old, dict(old)).changes
+
+    def test_unknown_values_are_not_rendered(self) -> None:
+        inputs = {"chart": "gpu-operator", "name": "a", "namespace": "n", "values": UNKNOWN}
+        assert self.releases.preview(inputs, Target({}, "", "default"))["status"] is UNKNOWN
+
+
+@pytest.mark.programs
+class TestGpuOperator:
+    def policy(self, render: Callable[..., Manifest], **values: Any) -> dict[str, Any]:
+        manifest = render("gpu-operator", {"nfd": {"enabled": False}, **values})
+        spec: dict[str, Any] = manifest["ClusterPolicy", "cluster-policy"]["spec"]
+        return spec
+
+    def test_the_defaults_are_the_real_charts(self, render: Callable[..., Manifest]) -> None:
+        policy = self.policy(render)
+        assert policy["mig"] == {"strategy": "single"}
+        assert policy["devicePlugin"]["version"] == "v0.20.0"
+        assert "config" not in policy["devicePlugin"]
+        assert policy["migManager"]["config"] == {"default": "all-disabled"}
+        assert policy["daemonsets"]["rollingUpdate"] == {"maxUnavailable": "1"}
+        assert policy["driver"]["enabled"] is True
+        assert policy["validator"]["version"] == "v26.7.0"
+
+    def test_an_empty_mig_strategy_is_left_out(self, render: Callable[..., Manifest]) -> None:
+        assert self.policy(render, mig={"strategy": ""})["mig"] == {}
+
+    def test_configs_are_named_and_made_when_asked(self, render: Callable[..., Manifest]) -> None:
+        config = {"create": True, "name": "shared", "default": "one", "data": {"one": "version: v1\n"}}
+        values = {"nfd": {"enabled": False}, "devicePlugin": {"config": config}, "migManager": {"config": {"name": "parted"}}}
+        manifest = render("gpu-operator", values)
+        spec = manifest["ClusterPolicy", "cluster-policy"]["spec"]
+        assert spec["devicePlugin"]["config"] == {"name": "shared", "default": "one"}
+        assert spec["migManager"]["config"] == {"name": "parted", "default": "all-disabled"}
+        assert manifest["ConfigMap", "shared"]["data"] == {"one": "version: v1\n"}
+
+    def test_tolerations_reach_the_operands(self, render: Callable[..., Manifest]) -> None:
+        tolerations = [{"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
+        assert self.policy(render, daemonsets={"tolerations": tolerations})["daemonsets"]["tolerations"] == tolerations
+
+    def test_unknown_values_are_ignored_as_helm_does(self, render: Callable[..., Manifest]) -> None:
+        assert self.policy(render, devicePlugins={"config": {"name": "typo"}}) == self.policy(render)
+
+    def test_the_operator_runs_its_command_under_its_label(self, render: Callable[..., Manifest]) -> None:
+        deployment = render("gpu-operator", {"nfd": {"enabled": False}})["Deployment", "gpu-operator"]
+        template = deployment["spec"]["template"]
+        assert template["metadata"]["labels"]["app"] == "gpu-operator"
+        assert template["spec"]["containers"][0]["command"] == ["gpu-operator"]
+        assert template["spec"]["containers"][0]["image"] == "nvcr.io/nvidia/gpu-operator:v26.7.0"
+
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            ({"nfd": {"enabled": True}}, "set nfd.enabled=false"),
+            ({"devicePlugin": {"config": {"create": True, "name": "a"}}}, "non-empty devicePlugin.config.data"),
+            ({"devicePlugin": {"config": {"create": True, "data": {"a": "b"}}}}, "non-empty devicePlugin.config.name"),
+            ({"migManager": {"config": {"create": True, "name": "a"}}}, "non-empty migManager.config.data"),
+            ({"cdi": {"enabled": False, "nriPluginEnabled": True}}, "needs cdi.enabled=true"),
+            ({"cdi": {"nriPluginEnabled": True}, "toolkit": {"enabled": False}}, "needs toolkit.enabled=true"),
+            ({"gpuCluster": {"deployCR": True}}, "both true"),
+            ({"gpuCluster": {"deployCR": True}, "clusterPolicy": {"deployCR": False}}, "driver.nvidiaDriverCRD.enabled=true"),
+            ({"driver": {"nvidiaDriverCRD": {"enabled": True}}}, "renders neither GPUCluster nor NVIDIADriver"),
+        ],
+    )
+    def test_it_refuses(self, render: Callable[..., Manifest], values: dict[str, Any], message: str) -> None:
+        with pytest.raises(RuntimeError, match=message):
+            render("gpu-operator", {"nfd": {"enabled": False}, **values})
+
+
+@pytest.mark.programs
+class TestNodeFeatureDiscovery:
+    def test_the_configuration_and_the_taint_switch_reach_the_master(self, render: Callable[..., Manifest]) -> None:
+        master = {"enableTaints": True, "config": {"extraLabelNs": ["nvidia.com"]}}
+        manifest = render("node-feature-discovery", {"master": master})
+        config = manifest["ConfigMap", "node-feature-discovery-master-conf"]["data"]["nfd-master.conf"]
+        assert yaml.safe_load(config) == {"extraLabelNs": ["nvidia.com"]}
+        container = manifest["Deployment", "node-feature-discovery-master"]["spec"]["template"]["spec"]["containers"][0]
+        assert container["command"] == ["nfd-master"]
+        assert "-enable-taints" in container["args"]
+
+    def test_taints_are_off_by_default(self, render: Callable[..., Manifest]) -> None:
+        manifest = render("node-feature-discovery", {})
+        pod = manifest["Deployment", "node-feature-discovery-master"]["spec"]["template"]["spec"]
+        assert pod["containers"][0]["args"] == ["-port=8080"]
+
+    def test_the_worker_tolerates_and_reads_feature_files(self, render: Callable[..., Manifest]) -> None:
+        tolerations = [{"key": "sku", "operator": "Exists", "effect": "NoSchedule"}]
+        manifest = render("node-feature-discovery", {"worker": {"tolerations": tolerations}})
+        pod = manifest["DaemonSet", "node-feature-discovery-worker"]["spec"]["template"]["spec"]
+        assert pod["tolerations"] == tolerations
+        paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+        assert paths["features-d"] == "/etc/kubernetes/node-feature-discovery/features.d/"
+
+    def test_values_of_the_wrong_type_are_refused(self, render: Callable[..., Manifest]) -> None:
+        with pytest.raises(RuntimeError, match="enableTaints"):
+            render("node-feature-discovery", {"master": {"enableTaints": "yes"}})
+
+
+@pytest.mark.parametrize(("name", "version"), [("gpu-operator", "v26.7.0"), ("node-feature-discovery", "0.19.0")])
+def test_a_stand_in_says_what_it_is(name: str, version: str) -> None:
+    chart = yaml.safe_load((STAND_INS / name / "Chart.yaml").read_text())
+    assert (chart["name"], chart["version"]) == (name, version)
+    assert "STAND-IN" in chart["description"]
+    for crd in (STAND_INS / name / "crds").iterdir():
+        assert "Apache-2.0" in crd.read_text().splitlines()[1]

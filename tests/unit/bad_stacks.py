@@ -1,0 +1,596 @@
+"""Stack files that must be refused, each with the problem that must be reported.
+
+Data only: the unit tests plan every case, the engine-level tests run a sample through ``pulumi preview``. Each stack is complete
+and good but for what its id names, so that exactly that problem comes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Stands for the stack file's own name in an expected path.
+FILE = "{file}"
+#: Leaves a key out of the good stack.
+GONE = ...
+
+A100 = "Standard_NC24ads_A100_v4"
+TWO_A100 = "Standard_NC48ads_A100_v4"
+T4 = "Standard_NC4as_T4_v3"
+
+SYSTEM_POOL = {"vmSize": "Standard_D4s_v5", "count": 1}
+TEMPLATE = {"image": "fedora-coreos", "externalNetwork": "public", "flavor": "m2.large"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One bad stack.
+
+    Attributes:
+        id: what is wrong with it.
+        stack: the text of the stack file.
+        path: the exact path of the problem; ``{file}`` stands for the file's name.
+        message: a part of the message.
+        allowed: a part of what is allowed.
+        remedy: a part of the remedy.
+        problems: how many problems the stack has in all.
+        deploy_only: whether only a deploy minds (``plan`` needs no more of the cluster than its platform).
+        read_by_engine: False where the engine itself stumbles over the file before the program runs.
+    """
+
+    id: str
+    stack: str
+    path: str
+    message: str
+    allowed: str = ""
+    remedy: str = ""
+    problems: int = 1
+    deploy_only: bool = False
+    read_by_engine: bool = True
+
+
+def aks(
+    pool: Mapping[str, Any] | None = None,
+    *,
+    sharing: Mapping[str, Any] | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    pools: object = None,
+    **sections: object,
+) -> str:
+    """A good AKS stack, changed."""
+    good_cluster = {"platform": "aks", "name": "bad", "location": "westeurope", "systemPool": SYSTEM_POOL}
+    good_pool = {"name": "gpu", "vmSize": A100, "count": 1}
+    return _stack(_changed(good_cluster, cluster), good_pool, pool, sharing, pools, sections)
+
+
+def magnum(
+    pool: Mapping[str, Any] | None = None,
+    *,
+    sharing: Mapping[str, Any] | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    pools: object = None,
+    **sections: object,
+) -> str:
+    """A good Magnum stack, changed."""
+    good_cluster = {"platform": "magnum", "name": "bad", "driver": "heat", "templateId": "kubernetes-1.34"}
+    good_pool = {"name": "gpu", "flavor": "g2.5xlarge", "count": 1}
+    flavors = {"g2.5xlarge": {"gpuModel": "a100-40gb", "gpusPerNode": 1}}
+    return _stack(_changed(good_cluster, cluster), good_pool, pool, sharing, pools, {"flavors": flavors, **sections})
+
+
+def existing(
+    pool: Mapping[str, Any] | None = None,
+    *,
+    sharing: Mapping[str, Any] | None = None,
+    cluster: Mapping[str, Any] | None = None,
+    pools: object = None,
+    **sections: object,
+) -> str:
+    """A good stack for a cluster that exists, changed."""
+    good_pool = {"name": "gpu", "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"kubernetes.io/hostname": "gpu-1"}}
+    return _stack(_changed({"platform": "existing"}, cluster), good_pool, pool, sharing, pools, sections)
+
+
+def _stack(
+    cluster: Mapping[str, Any],
+    good_pool: Mapping[str, Any],
+    pool: Mapping[str, Any] | None,
+    sharing: Mapping[str, Any] | None,
+    pools: object,
+    sections: Mapping[str, object],
+) -> str:
+    name = next(iter(sharing)) if sharing else "whole"
+    config = {
+        "cluster": cluster,
+        "sharing": {"whole": {"exclusive": {}}, **(sharing or {})},
+        "pools": [_changed({**good_pool, "sharing": name}, pool)] if pools is None else pools,
+        **sections,
+    }
+    keyed = {f"gpu-pools:{key}": value for key, value in config.items() if value is not GONE}
+    return yaml.safe_dump({"config": keyed}, sort_keys=False)
+
+
+def _changed(good: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in {**good, **(changes or {})}.items() if value is not GONE}
+
+
+def _mig(layout: Mapping[str, int], **more: object) -> dict[str, Any]:
+    return {"cut": {"mig": {"layout": dict(layout), **more}}}
+
+
+def _per_gpu(*groups: tuple[object, object]) -> dict[str, Any]:
+    return {"cut": {"mig": {"gpus": [{"index": index, "layout": layout} for index, layout in groups]}}}
+
+
+def _slices(replicas: object, **more: object) -> dict[str, Any]:
+    return {"nb": {"timeSlicing": {"replicas": replicas, **more}}}
+
+
+def _mps(replicas: object) -> dict[str, Any]:
+    return {"inf": {"mps": {"replicas": replicas}}}
+
+
+def _two_pools(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
+    good = {"vmSize": A100, "count": 1, "sharing": "whole"}
+    return [{"name": "one", **good, **first}, {"name": "two", **good, **second}]
+
+
+def _two_selectors(first: Mapping[str, str], second: Mapping[str, str]) -> list[dict[str, Any]]:
+    good = {"gpuModel": "t4-16gb", "gpusPerNode": 1, "sharing": "whole"}
+    return [{"name": "one", **good, "nodeSelector": dict(first)}, {"name": "two", **good, "nodeSelector": dict(second)}]
+
+
+_POOL = "gpu-pools:pools[0]"
+_SHARING = "gpu-pools:sharing"
+_OPERATOR = "gpu-pools:operator"
+_CLUSTER = "gpu-pools:cluster"
+_MIXED = {"2g.20gb": 2, "3g.40gb": 1}
+
+_FILE_CASES = (
+    Case("file-empty", "", FILE, "the file is empty", "gpu-pools:pools", "Write the three sections", read_by_engine=False),
+    Case("file-only-comments", "# nothing yet\n# really\n", FILE, "the file is empty", read_by_engine=False),
+    Case("file-not-yaml", "config:\n  a: b: c\n", f"{FILE}:2", "not YAML", "`config:`", "syntax", read_by_engine=False),
+    Case("file-tab-indent", "config:\n\tgpu-pools:pools: []\n", f"{FILE}:2", "not YAML", remedy="spaces", read_by_engine=False),
+    Case(
+        "file-duplicate-section",
+        "config:\n  gpu-pools:sharing: {}\n  gpu-pools:sharing: {}\n",
+        f"{FILE}:3",
+        "'gpu-pools:sharing' is given twice",
+        remedy="silently keep the last",
+        read_by_engine=False,
+    ),
+    Case(
+        "file-duplicate-key-deep-down",
+        "config:\n  gpu-pools:sharing:\n    nb:\n      timeSlicing:\n        replicas: 4\n        replicas: 8\n",
+        f"{FILE}:6",
+        "'replicas' is given twice",
+        read_by_engine=False,
+    ),
+    Case("file-yaml-list", "- a\n- b\n", FILE, "a list of 2, not a mapping", remedy="`config:`", read_by_engine=False),
+    Case("file-yaml-scalar", "hello\n", FILE, '"hello", not a mapping', read_by_engine=False),
+    Case("file-no-config", "encryptionsalt: v1:abc\n", FILE, "there is no `config:`", read_by_engine=False),
+    Case("file-config-empty", "config: {}\n", FILE, "`config` is a mapping with no keys", read_by_engine=False),
+    Case("file-config-list", "config: [a]\n", FILE, "`config` is a list of 1", read_by_engine=False),
+    Case("file-impossible-date", "config: {gpu-pools:pools: 2026-99-99}\n", FILE, "not YAML", read_by_engine=False),
+    Case("file-impossible-number", "config: {gpu-pools:pools: 0x_}\n", FILE, "not YAML", read_by_engine=False),
+)
+
+_SECTION_CASES = (
+    Case("section-unknown", aks(poolz=[]), "gpu-pools:poolz", "unknown key", "gpu-pools:pools", "Did you mean `gpu-pools:pools`?"),
+    Case("section-unknown-like-nothing", aks(xyzzy=1), "gpu-pools:xyzzy", "unknown key", remedy="Remove it"),
+    Case(
+        "section-without-namespace",
+        aks().replace("gpu-pools:sharing", "sharing"),
+        "sharing",
+        "has no namespace",
+        remedy="Write gpu-pools:sharing.",
+        problems=2,
+        read_by_engine=False,
+    ),
+    Case("cluster-missing", aks().replace("gpu-pools:cluster", "other:cluster"), _CLUSTER, "is missing", "platform: aks | magnum"),
+    Case("cluster-a-list", aks().replace("platform: aks", "platform: [aks]"), f"{_CLUSTER}.platform", "is not a text", "aks | "),
+    Case("cluster-a-text", "config: {gpu-pools:cluster: aks, gpu-pools:pools: []}", _CLUSTER, '"aks" is not a mapping', "`platform`"),
+    Case("cluster-no-platform", aks(cluster={"platform": GONE}), f"{_CLUSTER}.platform", "is missing", "aks | magnum | existing"),
+    Case("cluster-unknown-platform", aks(cluster={"platform": "akz"}), f"{_CLUSTER}.platform", '"akz" is unknown', "", "`aks`"),
+    Case("cluster-unknown-key", aks(cluster={"lokation": "x"}), f"{_CLUSTER}.lokation", "unknown key", "location", "`location`"),
+    Case("cluster-key-of-another-platform", aks(cluster={"masters": 3}), f"{_CLUSTER}.masters", "unknown key", "systemPool"),
+    Case("cluster-misplaced-size", aks(cluster={"vmSize": A100}), f"{_CLUSTER}.vmSize", "unknown key", "", "a pool of an AKS cluster"),
+    Case("cluster-bad-tier", aks(cluster={"tier": "Gold"}), f"{_CLUSTER}.tier", '"Gold" is unknown', "Free | Standard | Premium"),
+    Case(
+        "cluster-version-a-number",
+        aks(cluster={"kubernetesVersion": 1.34}),
+        f"{_CLUSTER}.kubernetesVersion",
+        "1.34 is not a text",
+        "in quotes",
+        'Write "1.34" in quotes.',
+    ),
+    Case("cluster-bad-name", aks(cluster={"name": "-x"}), f"{_CLUSTER}.name", '"-x" does not fit', "letters, digits, - and _"),
+    Case("cluster-protect-a-text", aks(cluster={"protect": "yes"}), f"{_CLUSTER}.protect", "neither true nor false", "true or false"),
+    Case("cluster-tags-a-list", aks(cluster={"tags": ["a"]}), f"{_CLUSTER}.tags", "a list of 1 is not a mapping of texts"),
+    Case("cluster-tag-a-number", aks(cluster={"tags": {"cost": 7}}), f"{_CLUSTER}.tags.cost", "7 is not a text", remedy='Write "7"'),
+    Case(
+        "system-pool-unknown-key",
+        aks(cluster={"systemPool": {**SYSTEM_POOL, "sku": 1}}),
+        f"{_CLUSTER}.systemPool.sku",
+        "unknown key",
+        "vmSize",
+    ),
+    Case(
+        "system-pool-without-nodes",
+        aks(cluster={"systemPool": {"vmSize": "Standard_D4s_v5", "count": 0}}),
+        f"{_CLUSTER}.systemPool.count",
+        "0 is out of bounds",
+        "at least 1",
+    ),
+    Case("magnum-unknown-driver", magnum(cluster={"driver": "hat"}), f"{_CLUSTER}.driver", '"hat" is unknown', "heat | magnum-"),
+    Case("magnum-even-masters", magnum(cluster={"masters": 2}), f"{_CLUSTER}.masters", "2 is even", "odd", "Use 1 or 3"),
+    Case("magnum-name-begins-with-digit", magnum(cluster={"name": "1abc"}), f"{_CLUSTER}.name", '"1abc" does not fit', "a letter"),
+    Case(
+        "magnum-template-unknown-key",
+        magnum(cluster={"templateId": GONE, "template": {**TEMPLATE, "coe": "swarm"}}),
+        f"{_CLUSTER}.template.coe",
+        "unknown key",
+        "externalNetwork",
+    ),
+    Case("existing-key-of-aks", existing(cluster={"location": "x"}), f"{_CLUSTER}.location", "unknown key", "context, kubeconfig"),
+    Case("aks-name-missing", aks(cluster={"name": GONE}), f"{_CLUSTER}.name", "is missing", deploy_only=True),
+    Case("aks-location-missing", aks(cluster={"location": GONE}), f"{_CLUSTER}.location", "is missing", "westeurope", deploy_only=True),
+    Case(
+        "aks-system-pool-missing",
+        aks(cluster={"systemPool": GONE}),
+        f"{_CLUSTER}.systemPool",
+        "is missing",
+        "vmSize and nodes or count",
+        "AKS needs a pool for its own pods",
+        deploy_only=True,
+    ),
+    Case("magnum-driver-missing", magnum(cluster={"driver": GONE}), f"{_CLUSTER}.driver", "is missing", "heat", deploy_only=True),
+    Case(
+        "magnum-template-and-id",
+        magnum(cluster={"template": TEMPLATE}),
+        _CLUSTER,
+        "both `template` and `templateId`",
+        remedy="Keep one",
+        deploy_only=True,
+    ),
+    Case(
+        "magnum-neither-template-nor-id",
+        magnum(cluster={"templateId": GONE}),
+        _CLUSTER,
+        "neither `template` nor `templateId`",
+        "`templateId` for one that exists",
+        "Add `templateId:",
+        deploy_only=True,
+    ),
+)
+
+_SHARING_CASES = (
+    Case("sharing-a-list", aks().replace("gpu-pools:sharing:\n    whole:\n      exclusive: {}", "gpu-pools:sharing: []"),
+         _SHARING, "a list of 0 is not a mapping of names", problems=2),
+    Case("sharing-a-text", aks(sharing={"x": "timeSlicing"}), f"{_SHARING}.x", "exactly one strategy", remedy="Write a mapping"),
+    Case("sharing-no-strategy", aks(sharing={"x": {}}), f"{_SHARING}.x", "declares no strategy", "exactly one of", "`exclusive: {}`"),
+    Case(
+        "sharing-two-strategies",
+        aks(sharing={"x": {"timeSlicing": {"replicas": 4}, "mps": {"replicas": 10}}}),
+        f"{_SHARING}.x",
+        "timeSlicing and mps declared together",
+        "exactly one of exclusive, timeSlicing, mps, mig",
+        "silently drop one",
+    ),
+    Case(
+        "sharing-unknown-strategy",
+        aks(sharing={"x": {"timeSlicin": {"replicas": 4}}}),
+        f"{_SHARING}.x.timeSlicin",
+        "unknown key",
+        "exclusive, mig, mps, timeSlicing",
+        "Did you mean `timeSlicing`?",
+    ),
+    Case("sharing-misplaced-replicas", aks(sharing={"x": {"exclusive": {}, "replicas": 4}}), f"{_SHARING}.x.replicas", "unknown key",
+         remedy="timeSlicing or .mps"),
+    Case("exclusive-with-a-key", aks(sharing={"x": {"exclusive": {"replicas": 1}}}), f"{_SHARING}.x.exclusive.replicas", "unknown key",
+         "no keys"),
+    Case("exclusive-true", aks(sharing={"x": {"exclusive": True}}), f"{_SHARING}.x.exclusive", "true is not an empty mapping"),
+    Case("replicas-1", aks(sharing=_slices(1)), f"{_SHARING}.nb.timeSlicing.replicas", "1 is out of bounds", "at least 2",
+         "use `exclusive: {}`"),
+    Case("replicas-0", aks(sharing=_slices(0)), f"{_SHARING}.nb.timeSlicing.replicas", "0 is out of bounds", "at least 2"),
+    Case("replicas-negative", aks(sharing=_slices(-4)), f"{_SHARING}.nb.timeSlicing.replicas", "-4 is out of bounds", "at least 2"),
+    Case("replicas-a-text", aks(sharing=_slices("4")), f"{_SHARING}.nb.timeSlicing.replicas", '"4" is not a whole number', "at least 2"),
+    Case("replicas-true", aks(sharing=_slices(True)), f"{_SHARING}.nb.timeSlicing.replicas", "true is not a whole number"),
+    Case("replicas-float", aks(sharing=_slices(4.0)), f"{_SHARING}.nb.timeSlicing.replicas", "4.0 is not a whole number"),
+    Case("replicas-a-list", aks(sharing=_slices([4])), f"{_SHARING}.nb.timeSlicing.replicas", "a list of 1 is not a whole number"),
+    Case("replicas-missing", aks(sharing={"x": {"timeSlicing": {}}}), f"{_SHARING}.x.timeSlicing.replicas", "is missing", "at least 2"),
+    Case("time-slicing-a-number", aks(sharing={"x": {"timeSlicing": 4}}), f"{_SHARING}.x.timeSlicing", "4 is not a mapping"),
+    Case("time-slicing-nothing", aks(sharing={"x": {"timeSlicing": None}}), f"{_SHARING}.x.timeSlicing", "nothing is not a mapping"),
+    Case("time-slicing-typo", aks(sharing=_slices(4, renameByDefalt=True)), f"{_SHARING}.nb.timeSlicing.renameByDefalt", "unknown key",
+         "renameByDefault", "Did you mean `renameByDefault`?"),
+    Case("time-slicing-resources", aks(sharing=_slices(4, resources=[])), f"{_SHARING}.nb.timeSlicing.resources", "unknown key",
+         remedy="the plan derives the resource names"),
+    Case("rename-a-text", aks(sharing=_slices(4, renameByDefault="true")), f"{_SHARING}.nb.timeSlicing.renameByDefault",
+         '"true" is neither true nor false', "true or false", "without quotes"),
+    Case("fail-requests-a-number", aks(sharing=_slices(4, failRequestsGreaterThanOne=1)),
+         f"{_SHARING}.nb.timeSlicing.failRequestsGreaterThanOne", "1 is neither true nor false"),
+    Case("mps-replicas-1", aks(sharing=_mps(1)), f"{_SHARING}.inf.mps.replicas", "1 is out of bounds", "at least 2 and at most 48"),
+    Case("mps-replicas-0", aks(sharing=_mps(0)), f"{_SHARING}.inf.mps.replicas", "0 is out of bounds", "at least 2 and at most 48"),
+    Case("mps-replicas-49", aks(sharing=_mps(49)), f"{_SHARING}.inf.mps.replicas", "49 is out of bounds", "at most 48", "time-slicing"),
+    Case("mps-replicas-a-text", aks(sharing=_mps("4")), f"{_SHARING}.inf.mps.replicas", '"4" is not a whole number', "at most 48"),
+    Case("mps-17-on-volta", existing({"gpuModel": "v100-16gb"}, sharing=_mps(17)), f"{_SHARING}.inf.mps.replicas",
+         "compute capability 7.0", "2 to 16", "the MPS daemon would not start"),
+    Case("mps-on-mig", aks(sharing=_mig({"1g.10gb": 7}, mps={"replicas": 4})), f"{_SHARING}.cut.mig.mps",
+         "MPS cannot share MIG instances", "timeSlicing", "Use timeSlicing on the instances"),
+    Case("mps-beside-mig", aks(sharing={"x": {"mig": {"layout": {"1g.10gb": 7}}, "mps": {"replicas": 4}}}), f"{_SHARING}.x",
+         "mps and mig declared together", "exactly one of"),
+    Case("mps-with-layout", aks(sharing={"x": {"mps": {"replicas": 4, "layout": {}}}}), f"{_SHARING}.x.mps.layout", "unknown key",
+         remedy="`layout` belongs to gpu-pools:sharing.<name>.mig"),
+)
+
+_MIG_CASES = (
+    Case("mig-a-list", aks(sharing={"x": {"mig": []}}), f"{_SHARING}.x.mig", "a list of 0 is not a mapping"),
+    Case("mig-nothing", aks(sharing={"x": {"mig": {}}}), f"{_SHARING}.x.mig", "neither `layout` nor `gpus`", "`gpus` for one layout per",
+         "layout: {1g.10gb: 7}"),
+    Case("mig-layout-and-gpus", aks(sharing=_mig({"1g.10gb": 7}, gpus=[{"index": 0, "layout": {}}])), f"{_SHARING}.cut.mig",
+         "both `layout` and `gpus`", remedy="Keep one of them."),
+    Case("mig-unknown-key", aks(sharing=_mig({"1g.10gb": 7}, layouts={})), f"{_SHARING}.cut.mig.layouts", "unknown key",
+         "layout", "Did you mean `layout`?"),
+    Case("mig-strategy-misplaced", aks(sharing=_mig({"1g.10gb": 7}, migStrategy="single")), f"{_SHARING}.cut.mig.migStrategy",
+         "unknown key", remedy="`migStrategy` belongs to gpu-pools:operator."),
+    Case("mig-layout-empty", aks(sharing=_mig({})), f"{_SHARING}.cut.mig.layout", "the layout is empty", "{1g.10gb: 7}", "exclusive: {}"),
+    Case("mig-layout-a-name", aks(sharing={"x": {"mig": {"layout": "all-1g.10gb"}}}), f"{_SHARING}.x.mig.layout",
+         '"all-1g.10gb" is not a mapping of MIG profile to count'),
+    Case("mig-count-0", aks(sharing=_mig({"1g.10gb": 0})), f"{_SHARING}.cut.mig.layout.1g.10gb", "0 is out of bounds", "at least 1"),
+    Case("mig-count-a-text", aks(sharing={"x": {"mig": {"layout": {"1g.10gb": "7"}}}}), f"{_SHARING}.x.mig.layout.1g.10gb",
+         '"7" is not a whole number'),
+    Case("mig-replicas-on-instances-1", aks(sharing=_mig({"1g.10gb": 7}, timeSlicing={"replicas": 1})),
+         f"{_SHARING}.cut.mig.timeSlicing.replicas", "1 is out of bounds", "at least 2"),
+    Case("mig-profile-of-another-card", aks(sharing=_mig({"1g.5gb": 7})), f"{_SHARING}.cut.mig.layout.1g.5gb",
+         'a100-80gb (pool "gpu") has no MIG profile "1g.5gb"', "1g.10gb, 1g.10gb+me, 1g.20gb", "carry the memory of the card"),
+    Case("mig-profile-3g-20gb-on-80gb", aks(sharing=_mig({"3g.20gb": 2})), f"{_SHARING}.cut.mig.layout.3g.20gb", 'no MIG profile "3g.20gb"',
+         "3g.40gb"),
+    Case("mig-3x-3g-40gb", aks(sharing=_mig({"3g.40gb": 3})), f"{_SHARING}.cut.mig.layout", "3x 3g.40gb does not fit on one a100-80gb",
+         "2x 3g.40gb", "Use e.g. 2x 3g.40gb."),
+    Case("mig-8x-1g-10gb", aks(sharing=_mig({"1g.10gb": 8})), f"{_SHARING}.cut.mig.layout", "8x 1g.10gb does not fit", "7x 1g.10gb",
+         "Use e.g. 7x 1g.10gb."),
+    Case("mig-4x-2g-20gb", aks(sharing=_mig({"2g.20gb": 4})), f"{_SHARING}.cut.mig.layout", "4x 2g.20gb does not fit", "3x 2g.20gb"),
+    Case("mig-2x-1g-10gb-me", aks(sharing=_mig({"1g.10gb+me": 2})), f"{_SHARING}.cut.mig.layout", "2x 1g.10gb+me does not fit",
+         "1x 1g.10gb+me"),
+    Case("mig-slices-fit-places-do-not", aks(sharing=_mig({"3g.40gb": 2, "1g.10gb": 1})), f"{_SHARING}.cut.mig.layout",
+         "1g.10gb + 2x 3g.40gb does not fit", remedy="Use e.g. 2x 3g.40gb."),
+    Case("mig-a-billion-instances", aks(sharing=_mig({"1g.10gb": 1_000_000_000})), f"{_SHARING}.cut.mig.layout", "does not fit",
+         "7x 1g.10gb", "Use e.g. 7x 1g.10gb."),
+    Case("mig-on-t4", aks({"vmSize": T4}, sharing=_mig({"1g.10gb": 7})), f"{_POOL}.sharing", "vmSize Standard_NC4as_T4_v3 (t4-16gb)",
+         "exclusive, timeSlicing or mps", "hardware with MIG"),
+    Case("mig-index-missing", aks({"vmSize": TWO_A100}, sharing=_per_gpu((0, {"1g.10gb": 7}))), f"{_SHARING}.cut.mig.gpus",
+         "index 1 missing", "each index from 0 to 1 once", "`layout: {}` leaves a GPU whole"),
+    Case("mig-index-beyond", aks(sharing=_per_gpu(([0, 1], {"1g.10gb": 7}))), f"{_SHARING}.cut.mig.gpus",
+         "index 1 beyond the last GPU", "each index from 0 to 0"),
+    Case("mig-index-twice", aks({"vmSize": TWO_A100}, sharing=_per_gpu(([0, 1], {"1g.10gb": 7}), (1, {}))), f"{_SHARING}.cut.mig.gpus",
+         "GPU index 1 is given twice", "once", "Remove one of the two entries"),
+    Case("mig-index-twice-in-one-entry", aks(sharing=_per_gpu(([0, 0], {"1g.10gb": 7}))), f"{_SHARING}.cut.mig.gpus",
+         "GPU index 0 is given twice"),
+    Case("mig-index-negative", aks(sharing=_per_gpu((-1, {"1g.10gb": 7}))), f"{_SHARING}.cut.mig.gpus[0].index", "-1 is no GPU index",
+         "a GPU index from 0"),
+    Case("mig-index-a-text", aks(sharing=_per_gpu(("0", {"1g.10gb": 7}))), f"{_SHARING}.cut.mig.gpus[0].index", '"0" is no GPU index'),
+    Case("mig-index-absent", aks(sharing={"x": {"mig": {"gpus": [{"layout": {"1g.10gb": 7}}]}}}), f"{_SHARING}.x.mig.gpus[0].index",
+         "is missing", "a list of them", "index: [0, 1]"),
+    Case("mig-gpus-empty", aks(sharing={"x": {"mig": {"gpus": []}}}), f"{_SHARING}.x.mig.gpus", "the list is empty", "{index, layout}"),
+    Case("mig-gpus-a-mapping", aks(sharing={"x": {"mig": {"gpus": {"index": 0}}}}), f"{_SHARING}.x.mig.gpus", "is not a list of GPU groups",
+         remedy="dash"),
+    Case("mig-gpu-layout-does-not-fit", aks({"vmSize": TWO_A100}, sharing=_per_gpu((0, {"7g.80gb": 1}), (1, {"7g.80gb": 2}))),
+         f"{_SHARING}.cut.mig.gpus[1].layout", "2x 7g.80gb does not fit", remedy="Use e.g. 7g.80gb."),
+)
+
+_POOL_CASES = (
+    Case("pools-missing", aks(pools=GONE), "gpu-pools:pools", "is missing", "at least one pool"),
+    Case("pools-empty", aks(pools=[]), "gpu-pools:pools", "a list of 0 declares no pool", "at least one pool"),
+    Case("pools-a-mapping", aks(pools={"gpu": {}}), "gpu-pools:pools", "declares no pool", "a list of at least one pool"),
+    Case("pool-a-text", aks(pools=["gpu"]), _POOL, '"gpu" is not a mapping with name, hardware and sharing'),
+    Case("pool-unknown-key", aks({"lables": {}}), f"{_POOL}.lables", "unknown key", "labels", "Did you mean `labels`?"),
+    Case("pool-misplaced-replicas", aks({"replicas": 4}), f"{_POOL}.replicas", "unknown key", "", "gpu-pools:sharing.<name>.timeSlicing"),
+    Case("pool-flavor-on-aks", aks({"flavor": "g2.5xlarge"}), f"{_POOL}.flavor", "unknown key", "vmSize", "a pool of a Magnum cluster"),
+    Case("pool-size-on-magnum", magnum({"vmSize": A100}), f"{_POOL}.vmSize", "unknown key", "flavor", "a pool of an AKS cluster"),
+    Case("pool-selector-on-aks", aks({"nodeSelector": {"a": "b"}}), f"{_POOL}.nodeSelector", "unknown key", "", "an existing cluster"),
+    Case("pool-name-missing", aks({"name": GONE}), f"{_POOL}.name", "is missing", "1 to 12"),
+    Case("pool-name-13-characters", aks({"name": "abcdefghijklm"}), f"{_POOL}.name", '"abcdefghijklm" does not fit', "1 to 12 lower-case",
+         "never cut"),
+    Case("pool-name-with-dash-on-aks", aks({"name": "gpu-1"}), f"{_POOL}.name", '"gpu-1" does not fit', "letters and digits"),
+    Case("pool-name-upper-case", magnum({"name": "GPU"}), f"{_POOL}.name", '"GPU" does not fit', "lower-case"),
+    Case("pool-name-a-number", aks({"name": 7}), f"{_POOL}.name", "7 is not a text", "1 to 12"),
+    Case("pool-name-twice", aks(pools=_two_pools({}, {"name": "one"})), "gpu-pools:pools[1].name",
+         '"one" is already the name of gpu-pools:pools[0]', "no other pool has", "Rename one"),
+    Case("pool-name-default-worker", magnum({"name": "default-worker"}), f"{_POOL}.name", "a node group that Magnum makes itself",
+         "any other name", "Rename the pool"),
+    Case("pool-no-sharing", aks({"sharing": GONE}), f"{_POOL}.sharing", "is missing", "whole", "Add `sharing: <name>`"),
+    Case("pool-unknown-sharing", aks({"sharing": "hole"}), f"{_POOL}.sharing", '"hole" is unknown', "whole", "Did you mean `whole`?"),
+    Case("pool-inline-sharing", aks({"sharing": {"exclusive": {}}}), f"{_POOL}.sharing", "written into the pool", "the name of a declaration",
+         "Move it to gpu-pools:sharing"),
+    Case("pool-no-size", aks({"vmSize": GONE}), f"{_POOL}.vmSize", "is missing", remedy="Name the VM size"),
+    Case("pool-unknown-size", aks({"vmSize": "Standard_NC24ads_A100_v5"}), f"{_POOL}.vmSize", "not a known Azure GPU size",
+         remedy="Standard_NC24ads_A100_v4"),
+    Case("pool-size-without-gpu", aks({"vmSize": "Standard_D4s_v5"}), f"{_POOL}.vmSize", "not a known Azure GPU size"),
+    Case("pool-retired-size", aks({"vmSize": "Standard_NC6s_v3"}), f"{_POOL}.vmSize", "was retired by Azure on 2025-09-30",
+         remedy="Use another size"),
+    Case("pool-fraction-of-a-gpu", aks({"vmSize": "Standard_NV6ads_A10_v5"}), f"{_POOL}.vmSize", "has 1/6 of a GPU", "whole GPUs",
+         "Standard_NV36ads_A10_v5"),
+    Case("pool-count-and-nodes", aks({"nodes": {"min": 0, "max": 2}}), _POOL, "both `count` and `nodes`", "`count: 2`", "Keep one"),
+    Case("pool-neither-count-nor-nodes", aks({"count": GONE}), _POOL, "neither `count` nor `nodes`", "{min: 0, max: 4}", "Add one"),
+    Case("pool-count-negative", aks({"count": -1}), f"{_POOL}.count", "-1 is out of bounds", "at least 0"),
+    Case("pool-count-a-text", aks({"count": "2"}), f"{_POOL}.count", '"2" is not a whole number'),
+    Case("pool-count-float", magnum({"count": 2.0}), f"{_POOL}.count", "2.0 is not a whole number"),
+    Case("pool-count-true", aks({"count": True}), f"{_POOL}.count", "true is not a whole number"),
+    Case("pool-too-many-nodes", aks({"count": 1001}), f"{_POOL}.count", "1001 is out of bounds", "at most 1000"),
+    Case("pool-min-above-max", aks({"count": GONE, "nodes": {"min": 3, "max": 2}}), f"{_POOL}.nodes", "min 3 is greater than max 2",
+         "min <= max"),
+    Case("pool-min-negative", magnum({"count": GONE, "nodes": {"min": -1, "max": 2}}), f"{_POOL}.nodes.min", "-1 is out of bounds"),
+    Case("pool-max-0", aks({"count": GONE, "nodes": {"min": 0, "max": 0}}), f"{_POOL}.nodes.max", "0 is out of bounds", "at least 1"),
+    Case("pool-max-missing", aks({"count": GONE, "nodes": {"min": 1}}), f"{_POOL}.nodes.max", "is missing", "a whole number"),
+    Case("pool-nodes-unknown-key", aks({"count": GONE, "nodes": {"min": 1, "max": 2, "desired": 1}}), f"{_POOL}.nodes.desired",
+         "unknown key", "max, min"),
+    Case("pool-nodes-a-number", aks({"count": GONE, "nodes": 3}), f"{_POOL}.nodes", "3 is not a mapping with min and max"),
+    Case("pool-zone-a-number", aks({"zones": [1]}), f"{_POOL}.zones[0]", "1 is not a zone", "in quotes"),
+    Case("pool-zone-a-list", aks({"zones": [["1"]]}), f"{_POOL}.zones[0]", "is not a zone", "in quotes"),
+    Case("pool-zones-a-text", aks({"zones": "1"}), f"{_POOL}.zones", "is not a list", remedy="dash"),
+    Case("pool-spot-true", aks({"spot": True}), f"{_POOL}.spot", "true is not a mapping with maxPrice"),
+    Case("pool-spot-unknown-key", aks({"spot": {"price": 1}}), f"{_POOL}.spot.price", "unknown key", "maxPrice"),
+    Case("pool-spot-free", aks({"spot": {"maxPrice": 0}}), f"{_POOL}.spot.maxPrice", "0 is no price", "more than 0"),
+    Case("pool-spot-not-a-number", aks({"spot": {"maxPrice": float("nan")}}), f"{_POOL}.spot.maxPrice", "is not a number", "at least -1"),
+    Case("pool-os-unknown", aks({"osSku": "Windows2022"}), f"{_POOL}.osSku", '"Windows2022" is unknown', "Ubuntu | AzureLinux"),
+    Case("pool-driver-unknown", aks({"driver": "nobody"}), f"{_POOL}.driver", '"nobody" is unknown', "operator | preinstalled"),
+    Case("pool-flavor-undeclared", magnum({"flavor": "g2.xlarge"}), f"{_POOL}.flavor", '"g2.xlarge" is unknown', "g2.5xlarge",
+         "Declare the flavor under gpu-pools:flavors"),
+    Case("pool-no-flavors-at-all", magnum(flavors=GONE), f"{_POOL}.flavor", '"g2.5xlarge" is unknown', "none is declared"),
+    Case("flavor-without-model", magnum(flavors={"g2.5xlarge": {"gpusPerNode": 1}}), "gpu-pools:flavors.g2.5xlarge.gpuModel", "is missing",
+         "a100-40gb"),
+    Case("flavor-unknown-key", magnum(flavors={"g2.5xlarge": {"gpuModel": "a100-40gb", "gpusPerNode": 1, "gpus": 1}}),
+         "gpu-pools:flavors.g2.5xlarge.gpus", "unknown key", "gpusPerNode", "Did you mean"),
+    Case("flavor-a-text", magnum(flavors={"g2.5xlarge": "a100-40gb"}), "gpu-pools:flavors.g2.5xlarge",
+         "is not a mapping with gpuModel and gpusPerNode"),
+    Case("model-unknown", existing({"gpuModel": "a100-80g"}), f"{_POOL}.gpuModel", '"a100-80g" is not a known GPU model', "a100-40gb, a100-80gb",
+         "Did you mean a100-80gb?"),
+    Case("model-missing", existing({"gpuModel": GONE}), f"{_POOL}.gpuModel", "is missing", "a100-80gb", "Name the GPU model"),
+    Case("gpus-per-node-0", existing({"gpusPerNode": 0}), f"{_POOL}.gpusPerNode", "0 is out of bounds", "at least 1 and at most 16"),
+    Case("gpus-per-node-17", existing({"gpusPerNode": 17}), f"{_POOL}.gpusPerNode", "17 is out of bounds", "at most 16"),
+    Case("gpus-per-node-missing", existing({"gpusPerNode": GONE}), f"{_POOL}.gpusPerNode", "is missing"),
+    Case("selector-missing", existing({"nodeSelector": GONE}), f"{_POOL}.nodeSelector", "is missing", "at least one node label"),
+    Case("selector-empty", existing({"nodeSelector": {}}), f"{_POOL}.nodeSelector", "is missing", "at least one node label"),
+    Case("selectors-equal", existing(pools=_two_selectors({"a": "b"}, {"a": "b"})), "gpu-pools:pools[1].nodeSelector",
+         'selects nodes of pool "one" too', "no node matches two", "Add a label"),
+    Case("selectors-overlap", existing(pools=_two_selectors({"a": "b", "c": "d"}, {"a": "b"})), "gpu-pools:pools[1].nodeSelector",
+         'selects nodes of pool "one" too'),
+)
+
+_LABEL_CASES = (
+    Case("labels-a-list", aks({"labels": ["a"]}), f"{_POOL}.labels", "a list of 1 is not a mapping of texts"),
+    Case("label-value-a-number", aks({"labels": {"tier": 4}}), f"{_POOL}.labels.tier", "4 is not a text", remedy='Write "4" in quotes.'),
+    Case("label-value-too-long", aks({"labels": {"tier": "x" * 64}}), f"{_POOL}.labels.tier", "is not a label value", "at most 63"),
+    Case("label-value-with-blank", aks({"labels": {"tier": "a b"}}), f"{_POOL}.labels.tier", '"a b" is not a label value', "letters, digits"),
+    Case("label-key-with-blank", aks({"labels": {"a b": "c"}}), f"{_POOL}.labels.a b", '"a b" is not a label key', "[prefix/]name"),
+    Case("label-of-the-plan", aks({"labels": {"gpu-pools/pool": "x"}}), f"{_POOL}.labels.gpu-pools/pool", "set by the plan"),
+    Case("label-of-the-operator", aks({"labels": {"nvidia.com/gpu.product": "x"}}), f"{_POOL}.labels.nvidia.com/gpu.product",
+         "set by the plan or by the GPU operator", "nvidia.com/gpu.deploy.", "follows from `sharing`"),
+    Case("label-that-names-a-config", aks({"labels": {"nvidia.com/device-plugin.config": "x"}}),
+         f"{_POOL}.labels.nvidia.com/device-plugin.config", "set by the plan"),
+    Case("label-reserved-by-aks", aks({"labels": {"kubernetes.azure.com/x": "y"}}), f"{_POOL}.labels.kubernetes.azure.com/x",
+         "reserved by AKS", "any prefix but kubernetes.azure.com/", "AKS refuses the pool otherwise"),
+    Case("label-unprefixed-on-magnum", magnum({"labels": {"team": "a"}}), f"{_POOL}.labels.team", "NFD sets no key without a prefix",
+         "example.com/team", "new nodes get them too"),
+    Case("label-unprefixed-on-existing", existing({"labels": {"team": "a"}}), f"{_POOL}.labels.team", "cannot reach the nodes"),
+    Case("label-below-kubernetes-io", existing({"labels": {"node.kubernetes.io/x": "a"}}), f"{_POOL}.labels.node.kubernetes.io/x",
+         "NFD sets no key below kubernetes.io"),
+    Case("taints-a-text", aks({"taints": "sku=gpu:NoSchedule"}), f"{_POOL}.taints", "is not a list of taints", remedy="dash"),
+    Case("taint-without-effect", aks({"taints": ["sku=gpu"]}), f"{_POOL}.taints[0]", '"sku=gpu" is not a taint', "key=value:Effect",
+         "sku=gpu:NoSchedule"),
+    Case("taint-bad-effect", aks({"taints": ["sku=gpu:NoScheduling"]}), f"{_POOL}.taints[0]", "is not a taint", "NoSchedule, PreferNoSchedule"),
+    Case("taint-a-mapping", aks({"taints": [{"key": "sku", "effect": "NoSchedule"}]}), f"{_POOL}.taints[0]",
+         "a mapping with key, effect is not a taint"),
+    Case("taint-a-number", aks({"taints": ["sku=gpu:NoSchedule", 7]}), f"{_POOL}.taints[1]", "7 is not a taint"),
+    Case("taint-bad-key", aks({"taints": ["s ku=gpu:NoSchedule"]}), f"{_POOL}.taints[0]", "is not a taint"),
+    Case("taint-empty", aks({"taints": [""]}), f"{_POOL}.taints[0]", '"" is not a taint'),
+    Case("taint-that-nfd-refuses", magnum({"taints": ["sku=gpu:NoSchedule"]}, cluster={"driver": "capi-helm"}), f"{_POOL}.taints[0]",
+         "the driver capi-helm sets no taints", "nvidia.com/gpu=true:NoSchedule", "heat driver"),
+)
+
+_OPERATOR_CASES = (
+    Case("operator-a-list", aks(operator=[]), _OPERATOR, "a list of 0 is not a mapping"),
+    Case("operator-unknown-key", aks(operator={"migstrategy": "single"}), f"{_OPERATOR}.migstrategy", "unknown key", "migStrategy",
+         "Did you mean `migStrategy`?"),
+    Case("operator-driver-unknown", aks(operator={"driver": "aks"}), f"{_OPERATOR}.driver", '"aks" is unknown', "operator | preinstalled"),
+    Case("operator-strategy-none", aks(operator={"migStrategy": "none"}), f"{_OPERATOR}.migStrategy", '"none" is unknown', "single | mixed",
+         "Leave it out"),
+    Case("operator-single-with-mixed-layout", aks(sharing=_mig(_MIXED), operator={"migStrategy": "single"}), f"{_OPERATOR}.migStrategy",
+         '"single" does not fit pool "gpu"', "mixed, or leave it out", "the node advertises nothing"),
+    Case("operator-single-with-a-whole-gpu", aks({"vmSize": TWO_A100}, sharing=_per_gpu((0, {"1g.10gb": 7}), (1, {})),
+         operator={"migStrategy": "single"}), f"{_OPERATOR}.migStrategy", '"single" does not fit pool "gpu"', "mixed"),
+    Case("operator-unknown-version", aks(operator={"version": "v25.3.0"}), f"{_OPERATOR}.version", '"v25.3.0" is unknown', "v26.7.0",
+         "gpus/data/charts"),
+    Case("operator-two-sources", aks(operator={"chart": {"oci": "oci://mirror/gpu-operator", "path": "charts/gpu-operator.tgz"}}),
+         f"{_OPERATOR}.chart", "no or several sources", "exactly one of repository, oci, path", "Keep one."),
+    Case("operator-no-source", aks(operator={"chart": {}}), f"{_OPERATOR}.chart", "no or several sources"),
+    Case("operator-source-unknown-key", aks(operator={"chart": {"path": "x.tgz", "repo": "y"}}), f"{_OPERATOR}.chart.repo", "unknown key",
+         "repository"),
+    Case("operator-source-not-a-url", aks(operator={"chart": {"repository": "ngc"}}), f"{_OPERATOR}.chart.repository", '"ngc" does not fit',
+         "the URL of a Helm repository", problems=2),
+    Case("operator-values-a-list", aks(operator={"values": ["a"]}), f"{_OPERATOR}.values", "a list of 1 is not a mapping", "chart values"),
+    Case("operator-value-typo", aks(operator={"values": {"driver": {"verzion": "580"}}}), f"{_OPERATOR}.values.driver.verzion",
+         "the chart gpu-operator v26.7.0 has no value `driver.verzion`", "version", "Did you mean `version`?"),
+    Case("operator-value-unknown", aks(operator={"values": {"xyzzy": 1}}), f"{_OPERATOR}.values.xyzzy", "has no value `xyzzy`", "driver",
+         "Helm would silently ignore it"),
+    Case("operator-value-derived", aks(operator={"values": {"mig": {"strategy": "mixed"}}}), f"{_OPERATOR}.values.mig.strategy",
+         "`mig.strategy` is derived from the pools", "any other value", "gpu-pools:operator.migStrategy"),
+    Case("operator-value-derived-mapping", aks(operator={"values": {"devicePlugin": {"config": {"default": "x"}}}}),
+         f"{_OPERATOR}.values.devicePlugin.config", "is derived from the pools", remedy="gpu-pools:sharing"),
+    Case("operator-value-derived-false", aks(operator={"values": {"driver": {"enabled": False}}}), f"{_OPERATOR}.values.driver.enabled",
+         "is derived from the pools", remedy="gpu-pools:operator.driver"),
+    Case("operator-value-derived-tolerations", aks(operator={"values": {"daemonsets": {"tolerations": []}}}),
+         f"{_OPERATOR}.values.daemonsets.tolerations", "is derived from the pools", remedy="taints of the pools"),
+    Case("operator-value-derived-null", aks(operator={"values": {"driver": {"enabled": None}}}), f"{_OPERATOR}.values.driver.enabled",
+         "is derived from the pools"),
+    Case("operator-value-mapping-erased", aks(operator={"values": {"mig": None}}), f"{_OPERATOR}.values.mig", "is not a mapping",
+         "strategy"),
+    Case("operator-value-not-a-mapping", aks(operator={"values": {"toolkit": False}}), f"{_OPERATOR}.values.toolkit",
+         "false is not a mapping", "enabled"),
+    Case("nfd-unknown-key", aks(nodeFeatureDiscovery={"instal": True}), "gpu-pools:nodeFeatureDiscovery.instal", "unknown key", "install",
+         "Did you mean `install`?"),
+    Case("nfd-install-a-text", aks(nodeFeatureDiscovery={"install": "no"}), "gpu-pools:nodeFeatureDiscovery.install",
+         "neither true nor false"),
+    Case("nfd-unknown-version", aks(nodeFeatureDiscovery={"version": "0.18.3"}), "gpu-pools:nodeFeatureDiscovery.version",
+         '"0.18.3" is unknown', "0.19.0"),
+    Case("nfd-value-derived", aks(nodeFeatureDiscovery={"values": {"worker": {"tolerations": []}}}),
+         "gpu-pools:nodeFeatureDiscovery.values.worker.tolerations", "is derived from the pools", remedy="taints of the pools"),
+    Case("nfd-value-typo", aks(nodeFeatureDiscovery={"values": {"wroker": {}}}), "gpu-pools:nodeFeatureDiscovery.values.wroker",
+         "has no value `wroker`", "worker", "Did you mean `worker`?"),
+    Case("driver-owners-mixed", aks(pools=_two_pools({"driver": "operator"}, {"driver": "preinstalled"})), "gpu-pools:pools",
+         "different driver owners (one: operator, two: preinstalled)", "the same owner for all", "gpu-pools:operator.driver"),
+    Case("partitioned-by-aks-with-operator-driver", aks({"partitionedBy": "aks"}, sharing=_mig({"1g.10gb": 7})), f"{_POOL}.partitionedBy",
+         "the operator is to install the driver", "`driver: preinstalled`", "preinstalled"),
+    Case("partitioned-by-aks-without-mig", aks({"partitionedBy": "aks", "driver": "preinstalled"}), f"{_POOL}.partitionedBy",
+         '"whole" is not MIG', "operator", "Remove it."),
+    Case("partitioned-by-aks-mixed-layout", aks({"partitionedBy": "aks", "driver": "preinstalled"}, sharing=_mig(_MIXED)),
+         f"{_POOL}.partitionedBy", 'AKS cannot make the layout of "cut"', "{1g.10gb: 7} on 80 GB", "`partitionedBy: operator`"),
+    Case("partitioned-by-aks-half-a-gpu", aks({"partitionedBy": "aks", "driver": "preinstalled"}, sharing=_mig({"1g.10gb": 6})),
+         f"{_POOL}.partitionedBy", "AKS cannot make the layout", "the same full set"),
+    Case("partitioned-by-two-owners", aks(pools=_two_pools({"partitionedBy": "aks", "sharing": "cut"}, {"sharing": "cut"}),
+         sharing=_mig({"1g.10gb": 7}), operator={"driver": "preinstalled"}), "gpu-pools:pools",
+         "different owners (one: aks, two: operator)", "`partitionedBy: operator` for all MIG pools", "mig-manager must be off"),
+    Case("partitioned-by-somebody", aks({"partitionedBy": "me"}), f"{_POOL}.partitionedBy", '"me" is unknown', "operator | aks"),
+)
+
+CASES: tuple[Case, ...] = (
+    *_FILE_CASES,
+    *_SECTION_CASES,
+    *_SHARING_CASES,
+    *_MIG_CASES,
+    *_POOL_CASES,
+    *_LABEL_CASES,
+    *_OPERATOR_CASES,
+)
+
+#: A stack that is wrong in ten ways at once, and where.
+TEN_MISTAKES = """\
+config:
+  gpu-pools:cluster: {platform: aks, lokation: westeurope}
+  gpu-pools:sharing:
+    notebooks: {timeSlicing: {replicas: 1}}
+    inference: {mps: {replicas: 49}}
+    training: {mig: {layout: {3g.40gb: 3}}}
+  gpu-pools:pools:
+    - {name: notebooks-pool, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: notebooks}
+    - {name: inf, vmSize: Standard_NC24ads_A100_v9, count: 1, sharing: inference}
+    - {name: tr, vmSize: Standard_NC24ads_A100_v4, nodes: {min: 4, max: 1}, sharing: training, taints: [gpu]}
+    - {name: tr, vmSize: Standard_NC4as_T4_v3, count: 1, sharing: trainng}
+"""
+TEN_PATHS = (
+    "gpu-pools:cluster.lokation",
+    "gpu-pools:sharing.notebooks.timeSlicing.replicas",
+    "gpu-pools:sharing.inference.mps.replicas",
+    "gpu-pools:sharing.training.mig.layout",
+    "gpu-pools:pools[0].name",
+    "gpu-pools:pools[1].vmSize",
+    "gpu-pools:pools[2].nodes",
+    "gpu-pools:pools[2].taints[0]",
+    "gpu-pools:pools[3].name",
+    "gpu-pools:pools[3].sharing",
+)
