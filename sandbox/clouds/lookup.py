@@ -2,6 +2,7 @@
 
 For settling interrupted creates, and for checking that nothing is left. Reads the clouds' records only, so it works
 while nobody serves them.
+"""
 
 from __future__ import annotations
 

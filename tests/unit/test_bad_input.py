@@ -9,7 +9,8 @@ import pytest
 from gpus.errors import InvalidStackError
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
-from tests.unit.bad_stacks import CASES, FILE, TEN_MISTAKES, TEN_PATHS, Case, aks, existing, magnum
+from tests.unit.bad_stacks import CASES, FILE, TEN_MISTAKES, TEN_PATHS, Case
+from tests.unit.stacks import aks, existing, magnum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,9 @@ def test_what_only_a_deploy_needs_is_not_asked_of_a_plan(case: Case, tmp_path: P
     assert _plan(case.stack, tmp_path).pools
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.read_by_engine and not case.deploy_only], ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.read_by_engine and not case.deploy_only], ids=lambda case: case.id
+)
 def test_a_deploy_refuses_what_a_plan_refuses(case: Case, tmp_path: Path) -> None:
     """And nothing more: the stacks are complete, so that the engine-level tests see the same problems."""
     assert _problems(case.stack, tmp_path, complete=True) == _problems(case.stack, tmp_path)
@@ -83,7 +86,9 @@ def test_the_error_reads_as_a_list_for_people(tmp_path: Path) -> None:
     with pytest.raises(InvalidStackError) as caught:
         _plan(TEN_MISTAKES, tmp_path)
     text = str(caught.value)
-    assert text.startswith("10 problems in the stack file; nothing was created or changed.\n- gpu-pools:cluster.lokation: unknown key")
+    assert text.startswith(
+        "10 problems in the stack file; nothing was created or changed.\n- gpu-pools:cluster.lokation: unknown key"
+    )
     assert text.count("\n    allowed: ") == text.count("\n    remedy:  ") == 10
 
 
