@@ -56,8 +56,8 @@ class Problems:
         self._found: list[Problem] = []
 
     def add(self, path: str, message: str, *, allowed: str, remedy: str) -> None:
-        """Remember one problem; the same one is kept only once."""
-        problem = Problem(path, message, allowed, remedy)
+        """Remember one problem; the same one is kept only once. Keys of the file may hold line breaks, problems don't."""
+        problem = Problem(*(" ".join(text.splitlines()) for text in (path, message, allowed, remedy)))
         if problem not in self._found:
             self._found.append(problem)
 

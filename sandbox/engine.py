@@ -27,15 +27,6 @@ if TYPE_CHECKING:
 #: Variables of the user's own Pulumi and cloud log-ins: a sandbox must not reach out with them.
 _FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "OS_", "KUBE")
 _INTERRUPT_SECONDS: Final = 120
-#: The stand-ins ask for no log-in, but the plugin demands an address even for a preview.
-_OPENSTACK: Final = {
-    "OS_AUTH_URL": "http://127.0.0.1/identity/v3",
-    "OS_USERNAME": "sandbox",
-    "OS_PASSWORD": "sandbox",  # the stand-in has no users
-    "OS_PROJECT_NAME": "sandbox",
-    "OS_USER_DOMAIN_NAME": "Default",
-    "OS_PROJECT_DOMAIN_NAME": "Default",
-}
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,6 @@ class Engine:
         attached = ",".join(f"{name}:{port}" for name, port in sorted(self.ports.items()))
         return {
             **kept,
-            **_OPENSTACK,
             "PATH": os.pathsep.join([*self._programs(), kept.get("PATH", os.defpath)]),
             "KUBECONFIG": str(self.sandbox.existing_cluster / "kubeconfig"),
             "PULUMI_BACKEND_URL": f"file://{self.sandbox.backend}",

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from sandbox.toolchain import Tools
 
 NAME: Final = "providers"
+#: The stand-in has no users, but like the plugin it demands an address even for a preview.
+OPENSTACK_LOGIN: Final = {
+    "OS_AUTH_URL": "http://127.0.0.1/identity/v3",
+    "OS_USERNAME": "sandbox",
+    "OS_PASSWORD": "sandbox",
+    "OS_PROJECT_NAME": "sandbox",
+    "OS_USER_DOMAIN_NAME": "Default",
+    "OS_PROJECT_DOMAIN_NAME": "Default",
+}
 _START_SECONDS: Final = 60.0
 
 
@@ -37,7 +46,7 @@ def start(sandbox: Sandbox, tools: Tools, *, magnum_driver: str | None) -> dict[
     command = [sys.executable, "-m", "sandbox.providers", "--state", str(sandbox.folder)]
     if tools.kubernetes_plugin:
         command += ["--without", "kubernetes"]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm)}
+    environment = {**os.environ, **OPENSTACK_LOGIN, "PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm)}
     if magnum_driver:
         environment["GPU_POOLS_MAGNUM_DRIVER"] = magnum_driver
     processes.spawn(sandbox.folder, NAME, command, env=environment, cwd=PROJECT)

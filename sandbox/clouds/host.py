@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sandbox.machine_groups import MachineGroup
     from sandbox.toolchain import Tools
 
-_PROGRAMS = frozenset({"etcd", "kube_apiserver", "kube_controller_manager", "kube_scheduler"})
 
 
 class RunningCluster(Protocol):
@@ -70,7 +69,7 @@ class Host:
 
 @functools.cache
 def _tools() -> Tools:
-    return find_tools(Progress(), only=set(_PROGRAMS))
+    return find_tools(Progress())
 
 
 def _boot(folder: Path, name: str) -> RunningCluster:

@@ -62,16 +62,20 @@ def discover(
         strategy = parsed.effective_mig_strategy(mig_strategy_env)
         if not gpus:
             return Labels({})
+        whole, mig = _whole(parsed, gpus), _mig(parsed, strategy, gpus)
+        if strategy == "single" and mig and "gpu.memory" not in mig:
+            # The instance's memory would replace the GPU's, so the GPU's would be wrong.
+            whole.pop("gpu.memory", None)
         labels = {
             "gpu.machine": "-".join(machine.split()),
             **_versions(driver),
             "mig.capable": _bool(any(model(gpu.model).mig_capable for gpu in gpus)),
             "mps.capable": _bool(_mps_capable(parsed, gpus)),
             "vgpu.present": "false",
-            **_whole(parsed, gpus),
+            **whole,
             "gpu.mode": "compute",
             **({"mig.strategy": strategy} if strategy != "none" else {}),
-            **_mig(parsed, strategy, gpus),
+            **mig,
         }
     except ConfigError as error:
         return Crash(str(error))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gpus.models import GpuModel, MigProfile
     from sandbox.machine_groups import Hardware
 
-DEFAULT_MODE = "Default"
-EXCLUSIVE_PROCESS = "Exclusive_Process"
+DEFAULT_MODE = "DEFAULT"
+EXCLUSIVE_PROCESS = "EXCLUSIVE_PROCESS"
 
 
 @dataclass(frozen=True, order=True)
@@ -46,7 +46,7 @@ class Gpu:
         product: what nvmlDeviceGetName answers.
         mig_enabled: MIG mode, current and pending alike.
         instances: what is created on it, in placement order.
-        compute_mode: ``Default`` or ``Exclusive_Process``.
+        compute_mode: ``DEFAULT`` or ``EXCLUSIVE_PROCESS``.
     """
 
     index: int

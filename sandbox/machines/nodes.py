@@ -44,14 +44,16 @@ class Nodes:
         self._api, self._store, self._folder = api, store, folder
         self._files = MachineFiles(folder)
         self._groups: dict[str, MachineGroup] = {}
-        self._read: float | None = None
+        self._read: tuple[int, ...] | None = None
         self._renewed = -_RENEW_SECONDS
         self.machines: dict[str, Machine] = {}
 
     def groups_changed(self) -> bool:
         """Read the record of groups where it was written since, and say whether it was."""
         path = machine_groups.record_path(self._folder)
-        written = path.stat().st_mtime_ns if path.exists() else 0
+        found = path.stat() if path.exists() else None
+        # Two writes may share one tick of the file system's clock, but each leaves a file of its own.
+        written = (found.st_mtime_ns, found.st_ino, found.st_size) if found else ()
         if written == self._read:
             return False
         self._groups = machine_groups.groups(self._folder)

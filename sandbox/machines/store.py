@@ -106,6 +106,8 @@ class Store:
                 self._forget_if_gone(kind, error)
             except _NETWORK_ERRORS as error:
                 _LOG.info("watch of %s: %s", kind, error)
+            except Exception:  # noqa: BLE001 a watch that ended for good would leave the cache wrong in silence
+                _LOG.exception("watch of %s", kind)
             time.sleep(_RETRY_SECONDS)
 
     def _list_and_watch(self, kind: str) -> None:

@@ -68,26 +68,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without", action="append", default=[], choices=_PACKAGES, help="leave one out")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
     try:
-        return _run(options.state, [name for name in _PACKAGES if name not in options.without], stopping)
+        return _run(options.state, [name for name in _PACKAGES if name not in options.without])
     except SandboxError as error:
         print(f"{error.message}\n{error.remedy}", file=sys.stderr)
         return 1
 
 
-def _run(state: Path, packages: Sequence[str], stopping: threading.Event) -> int:
+def _run(state: Path, packages: Sequence[str]) -> int:
     files.make_folder(state)
     record = state / "providers.json"
     servers, ports = [], {}
-    for stand_in in _stand_ins(state, packages):
+    stand_ins = _stand_ins(state, packages)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopping.set())
+    for stand_in in stand_ins:
         server, ports[stand_in.package] = serve(stand_in)
         servers.append(server)
     files.write_json(record, {"pid": os.getpid(), "ports": ports})
     stopping.wait()
     record.unlink(missing_ok=True)
+    # Whatever still waits for a cluster gives up now, and takes its helm process with it.
+    for stand_in in stand_ins:
+        stand_in.cancelled.set()
     for ending in [server.stop(_GRACE_SECONDS) for server in servers]:
         ending.wait(_GRACE_SECONDS)
     return 0

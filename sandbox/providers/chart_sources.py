@@ -96,7 +96,7 @@ class ChartSources:
         self._hosts: dict[str, bool] = {}
         self._pulled: dict[tuple[str, str, str], Chart] = {}
         self._lock = threading.Lock()
-        self._folder = tempfile.TemporaryDirectory(prefix="gpu-pools-charts-")
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # made by the first pull
 
     def find(self, request: ChartRequest, env: Mapping[str, str]) -> Chart:
         """Return a chart for a release.
@@ -131,6 +131,8 @@ class ChartSources:
         key = (request.chart, request.version, request.repository)
         if request.version and key in self._pulled:
             return self._pulled[key]
+        if self._folder is None or not Path(self._folder.name).exists():  # machines clean their /tmp at times
+            self._folder = tempfile.TemporaryDirectory(prefix="gpu-pools-charts-")
         target = Path(tempfile.mkdtemp(dir=self._folder.name))
         command = [self._helm(), "pull", *_address(request), "--destination", str(target)]
         command += ["--version", request.version] if request.version else []

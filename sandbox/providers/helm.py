@@ -23,7 +23,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import yaml
 
@@ -190,9 +190,9 @@ class Releases:
                 chart = self._chart(inputs, session)
                 _recover(session, inputs)
                 session.run(*_upgrade(inputs, chart, session, seconds))
+                return _described(session, inputs, _status(session, inputs) or {})
             except (_HelmError, ChartError) as error:
                 self._fail(session, inputs, error)
-            return _outputs(inputs, _status(session, inputs) or {})
 
     def read(
         self, inputs: Mapping[str, Value], outputs: Mapping[str, Value], target: Target
@@ -202,15 +202,15 @@ class Releases:
         with self._session(target) as session:
             try:
                 status = _status(session, known)
+                if status is None:
+                    return None
+                news = {key: value for key, value in known.items() if key not in {"status", "resourceNames"}}
+                config = status.get("config") or {}
+                if config != (news.get("values") or {}):
+                    news["values"] = config
+                return news, _described(session, news, status)
             except _HelmError as error:
                 raise ServiceError(f"failed to read release {_place(known)!r}: {error}") from error
-        if status is None:
-            return None
-        config = status.get("config") or {}
-        news = {key: value for key, value in known.items() if key not in {"status", "resourceNames"}}
-        if config != (news.get("values") or {}):
-            news["values"] = config
-        return news, _outputs(news, status)
 
     def delete(self, inputs: Mapping[str, Value], target: Target, stop: threading.Event) -> None:
         """Uninstall a release and wait until its objects are gone."""
@@ -234,16 +234,19 @@ class Releases:
             self._notify(f"chart {request.name} {request.version} from the stand-in, repository {request.source} not reachable")
         return chart
 
-    def _fail(self, session: _Session, inputs: Mapping[str, Value], error: Exception) -> None:
+    def _fail(self, session: _Session, inputs: Mapping[str, Value], error: Exception) -> NoReturn:
+        """Tell a release that failed from one that was never made."""
+        session.stops = ()  # what was stopped is over; how it stands now must still be asked
         try:
             status = _status(session, inputs)
+            outputs = _described(session, inputs, status) if status else {}
         except _HelmError:
-            status = None
+            status, outputs = None, {}
         if status is None:
             raise ServiceError(f"Helm release {_place(inputs)!r} was not installed: {error}") from error
         state = status.get("info", {}).get("status", "")
         message = f"Helm release {_place(inputs)!r} was created, but has a {state!r} status: {error}"
-        raise PartialFailure(_place(inputs), _outputs(inputs, status), [message]) from error
+        raise PartialFailure(_place(inputs), outputs, [message]) from error
 
     @contextmanager
     def _session(self, target: Target, *stops: threading.Event) -> Iterator[_Session]:
@@ -256,7 +259,7 @@ class _Session:
 
     def __init__(self, folder: Path, target: Target, stops: tuple[threading.Event, ...]) -> None:
         self._folder = folder
-        self._stops = stops
+        self.stops = stops
         self._context = target.context
         kubeconfig = self._write("kubeconfig", dict(target.kubeconfig))
         self.env = {key: os.environ[key] for key in (*_ENVIRONMENT, *_PROXIES) if key in os.environ} | {
@@ -303,7 +306,7 @@ class _Session:
                 return
 
     def _stopped(self) -> bool:
-        return any(stop.is_set() for stop in self._stops)
+        return any(stop.is_set() for stop in self.stops)
 
     def _write(self, name: str, value: Mapping[str, Any]) -> str:
         path = self._folder / name
@@ -346,6 +349,26 @@ def _status(session: _Session, inputs: Mapping[str, Value]) -> dict[str, Any] | 
     return status
 
 
+def _described(session: _Session, inputs: Mapping[str, Value], status: Mapping[str, Any]) -> dict[str, Value]:
+    """The outputs of a release that exists; which chart it came from helm tells by another command."""
+    text = session.run("get", "metadata", inputs["name"], "--namespace", inputs["namespace"], "--output", "json")
+    chart = json.loads(text)
+    return {
+        **inputs,
+        "version": inputs.get("version") or chart.get("version"),
+        "status": {
+            "name": status.get("name"),
+            "namespace": status.get("namespace"),
+            "revision": status.get("version"),
+            "status": status.get("info", {}).get("status", "unknown"),
+            "chart": chart.get("chart"),
+            "version": chart.get("version"),
+            "appVersion": chart.get("appVersion"),
+        },
+        "resourceNames": resource_names(status.get("manifest") or ""),
+    }
+
+
 def _recover(session: _Session, inputs: Mapping[str, Value]) -> None:
     """Bring a release that was left in the middle of something back to where helm can go on."""
     status = _status(session, inputs)
@@ -361,24 +384,6 @@ def _uninstall(session: _Session, inputs: Mapping[str, Value], seconds: int) -> 
         "uninstall", inputs["name"], "--namespace", inputs["namespace"],
         "--ignore-not-found", "--wait", "--timeout", f"{seconds}s",
     )  # fmt: skip
-
-
-def _outputs(inputs: Mapping[str, Value], status: Mapping[str, Any]) -> dict[str, Value]:
-    chart = status.get("chart", {}).get("metadata", {})
-    return {
-        **inputs,
-        "version": inputs.get("version") or chart.get("version"),
-        "status": {
-            "name": status.get("name", inputs["name"]),
-            "namespace": status.get("namespace", inputs["namespace"]),
-            "revision": status.get("version"),
-            "status": status.get("info", {}).get("status", "unknown"),
-            "chart": chart.get("name"),
-            "version": chart.get("version"),
-            "appVersion": chart.get("appVersion"),
-        },
-        "resourceNames": resource_names(status.get("manifest") or ""),
-    }
 
 
 def resource_names(manifest: str) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ immutable fields restates what API validation refuses to change; the provider re
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -142,6 +143,20 @@ def _same_place(old: Mapping[str, Value], new: Mapping[str, Value]) -> bool:
 
     name = place(new)[1]
     return place(old) == place(new) and name is not UNKNOWN and not is_true(new, AUTONAMED)
+
+
+def live_object_inputs(inputs: Mapping[str, Value], live: Mapping[str, Any]) -> dict[str, Value]:
+    """The inputs of an object as the cluster now has them.
+
+    A Secret's stringData can only be written; the server turns it into data. It stays while data still agrees.
+    """
+    found: dict[str, Value] = live_inputs(dict(inputs), dict(live))
+    written = inputs.get("stringData")
+    if isinstance(written, dict):
+        data = live.get("data") or {}
+        same = all(data.get(key) == base64.b64encode(str(value).encode()).decode() for key, value in written.items())
+        found |= {"stringData": written} if same else {}
+    return found
 
 
 def live_inputs(inputs: Value, live: Value) -> Value:

@@ -22,7 +22,7 @@ import threading
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from sandbox.providers import helm, kube_rules
 from sandbox.providers.await_ready import AwaitError, Waiter, timeout_of, wait_conditions
@@ -462,8 +462,8 @@ class KubernetesStandIn(StandIn):
         if live is None:
             return None
         result = _outputs(live, self._manager(outputs))
-        fresh = kube_rules.live_inputs(inputs, live) if inputs else _importable(live)
-        return kube_rules.identity(live), cast("dict[str, Value]", fresh), result
+        fresh = kube_rules.live_object_inputs(inputs, live) if inputs else _importable(live)
+        return kube_rules.identity(live), fresh, result
 
     def delete(self, type_: str, id_: str, inputs: dict[str, Value], outputs: dict[str, Value]) -> None:
         """Delete the object or the release, and wait until it is gone."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +20,7 @@ from sandbox.providers.helm import Releases, Target, resource_names
 from sandbox.providers.values import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 NVIDIA = "https://helm.ngc.nvidia.com/nvidia"
@@ -66,12 +69,13 @@ class TestSources:
 
     @pytest.mark.parametrize("version", ["v26.7.1", "v25.3.4", "latest"])
     def test_another_version_is_not_found(self, version: str) -> None:
-        with pytest.raises(ChartError, match=f'chart "gpu-operator" version "{version}" not found in {NVIDIA} repository') as caught:
+        text = f'chart "gpu-operator" version "{version}" not found in {NVIDIA} repository'
+        with pytest.raises(ChartError, match=re.escape(text)) as caught:
             self.find(ChartRequest("gpu-operator", version, NVIDIA))
         assert "only a stand-in of version v26.7.0" in str(caught.value)
 
     def test_an_unknown_chart_is_not_found(self) -> None:
-        with pytest.raises(ChartError, match='chart "cert-manager" version "v1" not found in .*no stand-in for this chart'):
+        with pytest.raises(ChartError, match=r'chart "cert-manager" version "v1" not found in .*no stand-in for this chart'):
             self.find(ChartRequest("cert-manager", "v1", "https://charts.jetstack.io"))
 
     def test_a_path_is_taken_as_it_is(self) -> None:
@@ -149,6 +153,45 @@ class TestReleaseInputs:
     def test_unknown_values_are_not_rendered(self) -> None:
         inputs = {"chart": "gpu-operator", "name": "a", "namespace": "n", "values": UNKNOWN}
         assert self.releases.preview(inputs, Target({}, "", "default"))["status"] is UNKNOWN
+
+
+@pytest.mark.programs
+class TestReachableRepository:
+    """A repository that answers is used, and its word is final."""
+
+    @pytest.fixture
+    def repository(self, helm: str, tmp_path: Path) -> Iterator[str]:
+        folder = tmp_path / "repository"
+        package = [helm, "package", str(STAND_INS / "node-feature-discovery"), "--destination", str(folder)]
+        subprocess.run(package, check=True, capture_output=True)
+        subprocess.run([helm, "repo", "index", str(folder)], check=True, capture_output=True)
+        handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+        with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_port}"
+            server.shutdown()
+
+    def env(self, tmp_path: Path) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"}
+
+    def test_the_chart_is_pulled_once(
+        self, helm: str, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        sources = ChartSources(lambda: helm)
+        request = ChartRequest("node-feature-discovery", "0.19.0", repository)
+        found = sources.find(request, self.env(tmp_path))
+        assert not found.stand_in
+        assert found.path.name == "node-feature-discovery-0.19.0.tgz"
+        assert sources.find(request, self.env(tmp_path)) is found
+
+    def test_a_version_that_it_lacks_is_not_taken_from_the_stand_ins(
+        self, helm: str, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        request = ChartRequest("gpu-operator", "v26.7.0", repository)
+        with pytest.raises(ChartError, match=r'chart "gpu-operator" version "v26\.7\.0" not found in'):
+            ChartSources(lambda: helm).find(request, self.env(tmp_path))
 
 
 @pytest.mark.programs

@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import yaml
@@ -42,7 +42,8 @@ def workload(kind: str, name: str, **spec: Any) -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec()}
     metadata = {"name": name, "namespace": "default"}
     selector = {"matchLabels": {"app": name}}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {"selector": selector, "template": template, **spec}}
+    spec = {"selector": selector, "template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 # ---------------------------------------------------------------------------------------- pure
@@ -117,6 +118,18 @@ class TestDifferences:
         assert kube_rules.differences(fixed, {**new, "immutable": True}, mutable=mutable).replaces == ["data"]
 
 
+class TestLiveInputs:
+    def test_only_what_was_declared_is_read_back(self) -> None:
+        live = {"data": {"a": "2"}, "metadata": {"name": "n", "uid": "u"}, "status": {}}
+        inputs = {"data": {"a": "1", "b": "1"}, "metadata": {"name": "n"}}
+        assert kube_rules.live_object_inputs(inputs, live) == {"data": {"a": "2"}, "metadata": {"name": "n"}}
+
+    def test_a_secrets_string_data_stays_while_it_is_still_true(self) -> None:
+        inputs = {"stringData": {"k": "v"}}
+        assert kube_rules.live_object_inputs(inputs, {"data": {"k": "dg=="}}) == inputs
+        assert kube_rules.live_object_inputs(inputs, {"data": {"k": "eA=="}}) == {}
+
+
 class TestProviderConfiguration:
     def test_kubeconfig_by_content_and_context(self) -> None:
         assert settings_of({"kubeconfig": KUBECONFIG}).namespace == "default"
@@ -159,7 +172,8 @@ class TestJudging:
             "updatedNumberScheduled": 3, "numberAvailable": 3, "numberReady": 3,
         }  # fmt: skip
         assert judge(self.daemon_set(**full)).ready
-        assert judge(self.daemon_set(**{**full, "observedGeneration": 1})).missing == "its controller has not seen this version yet"
+        unseen = judge(self.daemon_set(**{**full, "observedGeneration": 1}))
+        assert unseen.missing == "its controller has not seen this version yet"
         assert judge(self.daemon_set(**{**full, "updatedNumberScheduled": 1})).missing == "updatedNumberScheduled is 1 of 3"
         assert judge(self.daemon_set(observedGeneration=2, desiredNumberScheduled=0)).ready
 
@@ -213,8 +227,10 @@ class TestJudging:
         pod = {"metadata": {"name": "v-1", "namespace": "n"}, "spec": {"nodeName": "gpu0"}, "status": status}
         well = {"metadata": {"name": "v-2", "namespace": "n"}, "status": {"phase": "Running"}}
         assert pod_reports([well, pod]) == [
-            "[Pod n/v-1 on gpu0]: container 'assert': [CrashLoopBackOff] back-off 10s -- "
-            "container 'assert' terminated: [Error] exit code 2: expected 7 MIG devices, found 0"
+            (
+                "[Pod n/v-1 on gpu0]: container 'assert': [CrashLoopBackOff] back-off 10s -- "
+                "container 'assert' terminated: [Error] exit code 2: expected 7 MIG devices, found 0"
+            )
         ]
 
 
@@ -266,10 +282,10 @@ class Driver:
         with self.as_(name):
             return self.stand_in.create(type_, name, checked, timeout, preview)
 
-    def update(self, type_: str, name: str, olds: dict[str, Any], inputs: dict[str, Any], *, preview: bool = False) -> dict[str, Any]:
+    def update(self, type_: str, name: str, olds: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
         checked = self.check(type_, name, inputs, olds)
         with self.as_(name):
-            return self.stand_in.update(type_, "", olds, olds, checked, preview)
+            return self.stand_in.update(type_, "", olds, olds, checked, preview=False)
 
     def delete(self, type_: str, name: str, id_: str, outputs: dict[str, Any]) -> None:
         with self.as_(name):
@@ -277,7 +293,7 @@ class Driver:
 
 
 class TestWithoutCluster:
-    data = {"metadata": {"name": "a"}, "data": {"k": "v"}}
+    data: ClassVar[dict[str, Any]] = {"metadata": {"name": "a"}, "data": {"k": "v"}}
 
     def test_an_unknown_kubeconfig_is_not_contacted_and_the_inputs_come_back(self) -> None:
         _, outputs = Driver(kubeconfig=UNKNOWN).create(CONFIG_MAP, "a", self.data, preview=True)
@@ -407,9 +423,10 @@ class TestObjects:
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
         inputs = {"metadata": {"name": "bind"}, "roleRef": role, "subjects": []}
         _, made = driver.create(type_, "bind", inputs)
+        before = driver.check(type_, "bind", inputs)
         checked = driver.check(type_, "bind", {**inputs, "roleRef": {**role, "name": "edit"}})
         with driver.as_("bind"):
-            diff = driver.stand_in.diff(type_, "bind", driver.check(type_, "bind", inputs), made, checked)
+            diff = driver.stand_in.diff(type_, "bind", before, made, checked)
             assert (diff.replaces, diff.delete_before_replace) == (["roleRef"], True)
             _, outputs = driver.stand_in.create(type_, "bind", checked, 0, preview=True)
         assert outputs["roleRef"]["name"] == "edit"
@@ -504,7 +521,7 @@ class TestAwaiting:
         assert any("gpu 0: MIG is off, declared: on" in reason for reason in caught.value.reasons[1:])
 
     def test_the_time_runs_out(self, driver: Driver) -> None:
-        with pytest.raises(PartialFailure, match="timed out waiting to be Ready after 1 s: .*is 0 of 1") as caught:
+        with pytest.raises(PartialFailure, match=r"timed out waiting to be Ready after 1 s: .*is 0 of 1") as caught:
             driver.create("kubernetes:apps/v1:Deployment", "slow", workload("Deployment", "slow"), timeout=1)
         assert any("Unschedulable" in reason for reason in caught.value.reasons[1:])
 
@@ -530,7 +547,7 @@ class TestAwaiting:
 
 @pytest.mark.programs
 class TestReleases:
-    repository = {"repo": "https://helm.ngc.nvidia.com/nvidia"}
+    repository: ClassVar[dict[str, str]] = {"repo": "https://helm.ngc.nvidia.com/nvidia"}
 
     def release(self, **more: Any) -> dict[str, Any]:
         values = {"nfd": {"enabled": False}, "mig": {"strategy": "mixed"}}
@@ -570,10 +587,10 @@ class TestReleases:
         driver.delete(helm.TYPE, "op", id_, changed)
 
     def test_what_the_crd_refuses_is_an_error(self, driver: Driver) -> None:
-        bad = self.release(name="bad", values={"nfd": {"enabled": False}, "mig": {"strategy": "both"}})
+        bad = self.release(name="bad", namespace="bad", values={"nfd": {"enabled": False}, "mig": {"strategy": "both"}})
         with pytest.raises((ServiceError, PartialFailure), match=r"spec.mig.strategy: Unsupported value"):
             driver.create(helm.TYPE, "bad", bad)
-        driver.delete(helm.TYPE, "bad", "gpu-operator/bad", bad)
+        driver.delete(helm.TYPE, "bad", "bad/bad", bad)
 
     def test_what_the_chart_refuses_shows_in_the_preview(self, driver: Driver) -> None:
         with pytest.raises(ServiceError, match=r"failed to render release .*set nfd.enabled=false"):

@@ -299,7 +299,7 @@ _SHARING_CASES = (
         '"4" is not a whole number',
         "at least 2",
     ),
-    Case("replicas-true", aks(sharing=_slices(True)), f"{_SHARING}.nb.timeSlicing.replicas", "true is not a whole number"),
+    Case("replicas-true", aks(sharing=_slices(replicas=True)), f"{_SHARING}.nb.timeSlicing.replicas", "true is not a whole number"),
     Case("replicas-float", aks(sharing=_slices(4.0)), f"{_SHARING}.nb.timeSlicing.replicas", "4.0 is not a whole number"),
     Case(
         "replicas-a-list", aks(sharing=_slices([4])), f"{_SHARING}.nb.timeSlicing.replicas", "a list of 1 is not a whole number"

@@ -20,7 +20,9 @@ def sharing(kind: str, replicas: object, name: str = "nvidia.com/gpu", options: 
     return SHARING.format(kind=kind, replicas=replicas, name=name, options=options)
 
 
-def resources(text: str | None, strategy: str | None = None, on: tuple[Gpu, ...] | None = None, *, mps: bool = False) -> dict[str, int]:
+def resources(
+    text: str | None, strategy: str | None = None, on: tuple[Gpu, ...] | None = None, *, mps: bool = False
+) -> dict[str, int]:
     answer = advertise(text, strategy, gpus() if on is None else on, mps_daemon=mps)
     assert isinstance(answer, Advertised), answer
     return dict(answer.resources)
@@ -50,7 +52,10 @@ def test_mig_strategies() -> None:
     assert resources(None, "single", seven) == {"nvidia.com/gpu": 14}
     assert resources(None, "mixed", seven) == {"nvidia.com/mig-1g.10gb": 14}
     assert resources(None, None, seven) == {"nvidia.com/gpu": 2}
-    assert resources(None, "mixed", gpus({"3g.40gb": 1, "1g.10gb+me": 1})) == {"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb.me": 2}
+    assert resources(None, "mixed", gpus({"3g.40gb": 1, "1g.10gb+me": 1})) == {
+        "nvidia.com/mig-3g.40gb": 2,
+        "nvidia.com/mig-1g.10gb.me": 2,
+    }
     assert resources(None, "single") == {"nvidia.com/gpu": 2}
 
 

@@ -61,12 +61,13 @@ def test_mps_with_mig_exits() -> None:
 
 
 def test_mig_single() -> None:
-    found = labels(None, "single", gpus({"1g.10gb": 7}))
+    found = labels(None, "single", gpus({"2g.20gb": 3}))
     assert len(found) == 34
-    assert shown(found) == (f"{PRODUCT}-MIG-1g.10gb", "14", "1", "none")
+    assert shown(found) == (f"{PRODUCT}-MIG-2g.20gb", "6", "1", "none")
     expected = {
-        "mig.strategy": "single", "gpu.memory": "9728", "gpu.multiprocessors": "14", "gpu.slices.ci": "1", "gpu.slices.gi": "1",
-        "gpu.engines.copy": "1", "gpu.engines.decoder": "0", "gpu.engines.encoder": "0", "gpu.engines.jpeg": "0", "gpu.engines.ofa": "0",
+        "mig.strategy": "single", "gpu.memory": "19968", "gpu.multiprocessors": "28", "gpu.slices.ci": "2", "gpu.slices.gi": "2",
+        "gpu.engines.copy": "2", "gpu.engines.decoder": "1", "gpu.engines.encoder": "0",
+        "gpu.engines.jpeg": "0", "gpu.engines.ofa": "0",
     }  # fmt: skip
     assert {key: found[key] for key in expected} == expected
 
@@ -79,7 +80,11 @@ def test_mig_mixed() -> None:
     assert shown(found, "mig-3g.40gb")[1] == "2"
     each = {"count", "memory", "multiprocessors", "product", "replicas", "sharing-strategy", "slices.ci", "slices.gi"}
     engines = {f"engines.{name}" for name in ("copy", "decoder", "encoder", "jpeg", "ofa")}
-    assert {key.removeprefix("mig-1g.10gb.") for key in found if key.startswith("mig-1g.10gb.")} == each | engines
+    assert {key.removeprefix("mig-2g.20gb.") for key in found if key.startswith("mig-2g.20gb.")} == each | engines
+
+
+def test_memory_that_no_source_gives_is_left_out_and_never_wrong() -> None:
+    assert "gpu.memory" not in labels(None, "single", gpus({"1g.10gb": 7}))
 
 
 def test_mig_mixed_with_sliced_instances() -> None:

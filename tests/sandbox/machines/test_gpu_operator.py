@@ -51,7 +51,12 @@ def test_a_value_that_is_there_is_honoured() -> None:
 
 
 def test_operands_can_be_turned_off_on_a_node() -> None:
-    off = {**MIG, "nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.operands": "false", "nvidia.com/gpu.deploy.driver": "true"}
+    off = {
+        **MIG,
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.operands": "false",
+        "nvidia.com/gpu.deploy.driver": "true",
+    }
     assert node_labels(off, MANAGER) == {"nvidia.com/gpu.deploy.driver": None}
 
 

@@ -48,7 +48,9 @@ def test_a_layout_is_applied_to_the_listed_gpus_only() -> None:
 
 
 def test_instances_of_a_gpu_do_not_overlap() -> None:
-    after, _ = apply(gpus(), read_config(config("[{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 1g.10gb: 3}}]"), "it"))
+    after, _ = apply(
+        gpus(), read_config(config("[{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 1g.10gb: 3}}]"), "it")
+    )
     covered = [unit for item in after[0].instances for unit in range(item.start, item.start + item.size)]
     assert len(covered) == len(set(covered))
 

@@ -10,7 +10,11 @@ SCHEDULED = {"type": "PodScheduled", "status": "True"}
 def status(outcome: Outcome, old: dict[str, Any] | None = None, restarts: int = 0) -> dict[str, Any]:
     pod = {
         "metadata": {"name": "pod", "uid": "u"},
-        "spec": {"nodeName": "node", "initContainers": [{"name": "i1"}, {"name": "i2"}], "containers": [{"name": "c1"}, {"name": "c2"}]},
+        "spec": {
+            "nodeName": "node",
+            "initContainers": [{"name": "i1"}, {"name": "i2"}],
+            "containers": [{"name": "c1"}, {"name": "c2"}],
+        },
         "status": old or {"phase": "Pending", "conditions": [SCHEDULED]},
     }
     return pod_status(pod, outcome, restarts, 10)

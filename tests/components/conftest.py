@@ -1,0 +1,119 @@
+"""Runs components against recorded mocks: what they ask of the engine is what the tests look at."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+import pytest
+from pulumi.runtime import mocks, rpc_manager, settings, stack
+from pulumi.runtime.mocks import MockMonitor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+contexts:
+- {name: byo, context: {cluster: byo, user: byo}}
+- {name: other, context: {cluster: byo, user: byo}}
+current-context: other
+users:
+- {name: byo, user: {token: very-secret-token}}
+"""
+
+
+#: The signature of a secret value on the wire.
+_SECRET = "1b47061264138c4ac30d75fd1eb44270"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A resource as the engine was asked for it."""
+
+    type: str
+    name: str
+    inputs: dict[str, Any]
+
+
+@dataclass
+class Recorder(pulumi.runtime.Mocks):
+    """Remembers every registration with its inputs, and answers as the clouds would."""
+
+    resources: list[Registered] = field(default_factory=list)
+    requests: dict[str, Any] = field(default_factory=dict)
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[Any, Any]]:
+        self.resources.append(Registered(args.typ, args.name, dict(args.inputs)))
+        outputs = {**args.inputs, "name": args.inputs.get("name") or args.inputs.get("resourceName") or args.name}
+        if args.typ == "openstack:containerinfra/cluster:Cluster":
+            outputs["kubeconfig"] = {"raw_config": KUBECONFIG}
+        return f"{args.name}-id", outputs
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
+        return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(KUBECONFIG.encode()).decode()}]}
+
+    def of(self, suffix: str) -> list[Registered]:
+        """The resources whose type ends so, in the order of registration."""
+        return [resource for resource in self.resources if resource.type.endswith(suffix)]
+
+    def one(self, suffix: str, name: str | None = None) -> Registered:
+        """The only resource of such a type (and name)."""
+        (found,) = [resource for resource in self.of(suffix) if name in {None, resource.name}]
+        return found
+
+    def options(self, name: str, suffix: str = "") -> Any:
+        """The registration request of a resource: its options as the engine gets them."""
+        (found,) = [
+            request
+            for request in self.requests.values()
+            if request.name == name and (request.custom if not suffix else request.type.endswith(suffix))
+        ]
+        return found
+
+    def is_secret(self, name: str, key: str) -> bool:
+        """Whether the engine was given an input as a secret."""
+        return _SECRET in str(self.options(name).object[key])
+
+    def depends_on(self, name: str, suffix: str = "") -> set[str]:
+        """The names of what a resource waits for."""
+        return {urn.rpartition("::")[2] for urn in self.options(name, suffix).dependencies}
+
+
+class _Monitor(MockMonitor):
+    """The mock monitor, keeping the requests."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.recorder = recorder
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - gRPC's name
+        self.recorder.requests[f"{request.type}::{request.name}"] = request
+        return super().RegisterResource(request)
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Recorder]]:
+    """Runs a program to its end, with every output resolved, and gives back what it registered."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+
+    def run(program: Callable[[], Any], *, preview: bool = False) -> Recorder:
+        recorder = Recorder()
+        mocks.set_mocks(recorder, project="gpu-pools", stack="test", preview=preview, monitor=_Monitor(recorder))
+
+        async def whole() -> None:
+            program()
+
+        loop.run_until_complete(stack.run_pulumi_func(whole))
+        return recorder
+
+    yield run
+    settings.reset_options()
+    rpc_manager.RPC_MANAGER.clear()
+    loop.close()
+    asyncio.set_event_loop(None)

@@ -1,0 +1,169 @@
+"""AKS components, by the inputs that the engine gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from components.aks import AksCluster, AksGpuNodePool
+from components.sharing import Mig, TimeSlicing
+from gpus.errors import InvalidStackError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from components.aks import AksClusterArgs, AksPoolArgs
+
+    from .conftest import Recorder, Registered
+
+    Run = Callable[[Callable[[], Any]], Recorder]
+
+CLUSTER: AksClusterArgs = {
+    "name": "gpu_dev",
+    "location": "westeurope",
+    "system_pool": {"vm_size": "Standard_D4s_v5", "nodes": {"min": 2, "max": 4}, "zones": ["1"]},
+    "tags": {"environment": "dev"},
+    "protect": True,
+}
+A100 = "Standard_NC24ads_A100_v4"
+
+
+def pool_of(run: Run, mig_strategy: str | None = None, **pool: Any) -> Registered:
+    """The agent pool that such a declaration leads to."""
+    declared: Any = {"name": "nb", "vm_size": A100, "count": 2, "sharing": {"timeSlicing": {"replicas": 4}}, **pool}
+    args: Any = {"cluster_name": "c", "resource_group_name": "g", "pool": declared}
+    if mig_strategy:
+        args["mig_strategy"] = mig_strategy
+    return run(lambda: AksGpuNodePool("nb", args)).one("AgentPool")
+
+
+class TestCluster:
+    """The managed cluster."""
+
+    def test_has_one_inline_system_pool_whose_later_changes_are_ignored(self, run: Run) -> None:
+        recorded = run(lambda: AksCluster("c", CLUSTER))
+        (system,) = recorded.one("ManagedCluster").inputs["agentPoolProfiles"]
+        assert (system["mode"], system["minCount"], system["maxCount"], system["enableAutoScaling"]) == ("System", 2, 4, True)
+        assert list(recorded.options("c-cluster").ignoreChanges) == ["agentPoolProfiles"]
+
+    def test_protects_the_cluster_alone_so_that_pools_can_be_rotated(self, run: Run) -> None:
+        recorded = run(lambda: AksCluster("c", CLUSTER))
+        protected = {request.name for request in recorded.requests.values() if request.protect}
+        assert protected == {"c-cluster"}
+
+    def test_dns_prefix_has_no_underscore(self, run: Run) -> None:
+        assert run(lambda: AksCluster("c", CLUSTER)).one("ManagedCluster").inputs["dnsPrefix"] == "gpu-dev"
+
+    def test_kubeconfig_is_decoded_and_secret(self, run: Run) -> None:
+        seen: list[Any] = []
+
+        def program() -> None:
+            AksCluster("c", CLUSTER).kubeconfig.apply(seen.append)
+
+        recorded = run(program)
+        assert "very-secret-token" in seen[0]
+        assert recorded.is_secret("c-kubernetes", "kubeconfig")
+
+    def test_the_provider_is_bound_to_the_cluster_id_and_keeps_config_maps(self, run: Run) -> None:
+        inputs = run(lambda: AksCluster("c", CLUSTER)).one("providers:kubernetes").inputs
+        assert inputs["clusterIdentifier"] == "c-cluster-id"
+        assert inputs["enableConfigMapMutable"] in {True, "true"}
+
+    def test_wrong_arguments_are_refused_all_at_once(self, run: Run) -> None:
+        def program() -> None:
+            wrong: Any = {"name": "c", "locaton": "westeurope", "system_pool": {"vm_size": "D4", "count": 0}}
+            with pytest.raises(InvalidStackError) as refused:
+                AksCluster("c", wrong)
+            paths = {problem.path for problem in refused.value.problems}
+            assert {"AksCluster(c).location", "AksCluster(c).locaton", "AksCluster(c).systemPool.vmSize"} <= paths
+
+        assert run(program).resources == []
+
+
+class TestPool:
+    """One agent pool."""
+
+    def test_carries_the_labels_and_taints_of_the_plan(self, run: Run) -> None:
+        inputs = pool_of(run, taints=["sku=gpu:NoSchedule"], labels={"team": "a"}).inputs
+        assert inputs["nodeTaints"] == ["sku=gpu:NoSchedule"]
+        assert inputs["nodeLabels"]["team"] == "a"
+        assert inputs["nodeLabels"]["gpu-pools/pool"] == "nb"
+        assert inputs["nodeLabels"]["nvidia.com/device-plugin.config"].startswith("time-slicing-4-")
+        assert inputs["nodeLabels"]["nvidia.com/mig.config"] == "all-disabled"
+
+    def test_a_fixed_pool_keeps_its_count(self, run: Run) -> None:
+        recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": FIXED}))
+        inputs = recorded.one("AgentPool").inputs
+        assert (inputs["count"], inputs["enableAutoScaling"], "minCount" in inputs) == (2, False, False)
+        assert list(recorded.options("nb-pool").ignoreChanges) == []
+
+    def test_the_count_of_an_autoscaled_pool_belongs_to_the_autoscaler(self, run: Run) -> None:
+        declared: AksPoolArgs = {"name": "nb", "vm_size": A100, "nodes": {"min": 0, "max": 4}, "sharing": {"exclusive": {}}}
+        recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared}))
+        inputs = recorded.one("AgentPool").inputs
+        assert (inputs["count"], inputs["minCount"], inputs["maxCount"]) == (0, 0, 4)
+        assert list(recorded.options("nb-pool").ignoreChanges) == ["count"]
+
+    def test_the_operator_owning_the_driver_keeps_aks_from_installing_one(self, run: Run) -> None:
+        assert pool_of(run).inputs["gpuProfile"] == {"driver": "None"}
+
+    def test_a_preinstalled_driver_is_installed_by_aks(self, run: Run) -> None:
+        assert pool_of(run, driver="preinstalled").inputs["gpuProfile"] == {"driver": "Install"}
+
+    def test_aks_partitions_where_it_is_told_to(self, run: Run) -> None:
+        sharing = {"mig": {"layout": {"1g.10gb": 7}}}
+        inputs = pool_of(run, sharing=sharing, partitioned_by="aks", driver="preinstalled").inputs
+        assert inputs["gpuInstanceProfile"] == "MIG1g"
+        assert "nvidia.com/mig.config" not in inputs["nodeLabels"]
+
+    def test_a_spot_pool_has_no_surge(self, run: Run) -> None:
+        inputs = pool_of(run, spot={"max_price": 1.5}).inputs
+        assert (inputs["scaleSetPriority"], inputs["scaleSetEvictionPolicy"], inputs["spotMaxPrice"]) == ("Spot", "Delete", 1.5)
+        assert "upgradeSettings" not in inputs
+        assert "kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in inputs["nodeTaints"]
+
+    def test_a_replacement_frees_the_name_first(self, run: Run) -> None:
+        recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": FIXED}))
+        assert recorded.options("nb-pool").deleteBeforeReplace
+
+    def test_takes_a_sharing_component(self, run: Run) -> None:
+        def program() -> None:
+            declared: AksPoolArgs = {"name": "nb", "vm_size": A100, "count": 1, "sharing": TimeSlicing("nb", {"replicas": 8})}
+            AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared})
+
+        labels = run(program).one("AgentPool").inputs["nodeLabels"]
+        assert labels["nvidia.com/device-plugin.config"].startswith("time-slicing-8-")
+
+    def test_the_strategy_of_the_cluster_decides_the_config_key(self, run: Run) -> None:
+        alone = pool_of(run).inputs["nodeLabels"]["nvidia.com/device-plugin.config"]
+        mixed = pool_of(run, "mixed").inputs["nodeLabels"]["nvidia.com/device-plugin.config"]
+        assert alone != mixed
+
+    def test_problems_name_the_component(self, run: Run) -> None:
+        def program() -> None:
+            declared: Any = {"name": "a-name-too-long", "vm_size": A100, "count": 1, "sharing": Mig("m", {"layout": {"1g.5gb": 7}})}
+            with pytest.raises(InvalidStackError) as refused:
+                AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared})
+            paths = {problem.path for problem in refused.value.problems}
+            assert paths == {"AksGpuNodePool(nb).name", "AksGpuNodePool(nb).sharing.mig.layout.1g.5gb"}
+
+        run(program)
+
+    def test_a_sharing_that_is_none_says_what_to_write(self, run: Run) -> None:
+        def program() -> None:
+            declared: Any = {"name": "nb", "vm_size": A100, "count": 1, "sharing": "notebooks"}
+            with pytest.raises(InvalidStackError, match="a sharing component"):
+                AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared})
+
+        run(program)
+
+    def test_neither_pool_nor_plan_is_refused(self, run: Run) -> None:
+        def program() -> None:
+            with pytest.raises(InvalidStackError, match="exactly one of the two"):
+                AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g"})
+
+        run(program)
+
+
+FIXED: AksPoolArgs = {"name": "nb", "vm_size": A100, "count": 2, "sharing": {"exclusive": {}}}

@@ -1,0 +1,364 @@
+"""The machines daemon against a real control plane and the real nfd-master: what is applied with kubectl shows on the nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from sandbox import cluster, processes
+from sandbox.machine_groups import Hardware, MachineGroup, put, remove, scale
+from sandbox.machines.api import Api, ApiError
+from sandbox.progress import Progress
+from sandbox.toolchain import find_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.programs
+
+CHARTS = Path(__file__).parents[3] / "sandbox" / "charts"
+OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
+A100 = Hardware(24, 220, "a100-80gb", "NVIDIA A100 80GB PCIe", 2)
+SKU = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+AKS = {"kubernetes.azure.com/agentpool": "gpu"}
+POLICY = "/apis/nvidia.com/v1/clusterpolicies"
+CONFIGS = {
+    "exclusive": "version: v1",
+    "ts4": "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}",
+    "renamed": "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 4}]}}",
+    "mps10": "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 10}]}}",
+    "one": "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 1}]}}",
+    "single": "flags: {migStrategy: single}",
+    "mixed": "flags: {migStrategy: mixed}",
+}
+LAYOUTS = """
+version: v1
+mig-configs:
+  all-disabled: [{devices: all, mig-enabled: false}]
+  seven: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]
+  mix: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 2}}]
+  too-much: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 3}}]
+"""
+SPEC: dict[str, Any] = {
+    "operator": {"runtimeClass": "nvidia-container-runtime"},
+    "daemonsets": {"tolerations": [{"key": "sku", "operator": "Exists"}]},
+    "driver": {"enabled": False},
+    "toolkit": {"enabled": False},
+    "devicePlugin": {"enabled": True, "config": {"name": "sharing", "default": "exclusive"}},
+    "dcgm": {"enabled": False},
+    "dcgmExporter": {"enabled": True},
+    "gfd": {"enabled": True},
+    "nodeStatusExporter": {"enabled": False},
+    "mig": {},
+    "migManager": {"enabled": True, "config": {"name": "layouts", "default": "all-disabled"}},
+}
+
+
+def workload(kind: str, name: str, where: str, command: str, **pod: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": command, "command": [command]}
+    mounts = [{"name": item["name"], "mountPath": f"/{item['name']}"} for item in pod.get("volumes", [])]
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{**container, "volumeMounts": mounts}], **pod}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": where}, "spec": spec}
+
+
+def config_map(name: str, where: str, data: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": where}, "data": data}
+
+
+class Site:
+    """A cluster with its daemon, as a test sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.api = Api(folder / "kubeconfig")
+
+    def node(self, name: str) -> dict[str, Any]:
+        return self.api.get(f"/api/v1/nodes/{name}") or {"metadata": {}, "status": {}}
+
+    def labels(self, name: str = "gpu0") -> dict[str, str]:
+        found: dict[str, str] = self.node(name)["metadata"].get("labels", {})
+        return found
+
+    def offered(self, name: str = "gpu0") -> dict[str, str]:
+        allocatable = self.node(name)["status"].get("allocatable", {})
+        return {key.removeprefix("nvidia.com/"): count for key, count in allocatable.items() if "nvidia" in key and count != "0"}
+
+    def label(self, name: str = "gpu0", **values: str | None) -> None:
+        labels = {f"nvidia.com/{key.replace('__', '-').replace('_', '.')}": value for key, value in values.items()}
+        self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+    def share(self, key: str) -> None:
+        self.label(device__plugin_config=key)
+
+    def pods(self, app: str, node: str = "gpu0") -> list[dict[str, Any]]:
+        found = self.api.list("/api/v1/pods")["items"]
+        return [pod for pod in found if pod["metadata"]["labels"].get("app") == app and pod["spec"].get("nodeName") == node]
+
+    def waiting(self, app: str, node: str = "gpu0") -> list[str]:
+        """Last words of the crashing containers of a program's pods."""
+        statuses = [pod["status"] for pod in self.pods(app, node)]
+        items = [
+            item for status in statuses for key in ("containerStatuses", "initContainerStatuses") for item in status.get(key, [])
+        ]
+        crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
+        return [item["lastState"]["terminated"]["message"] for item in crashing]
+
+    def until(self, holds: Callable[[], object], seconds: float = 20.0) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, (
+                self.offered(),
+                {key: value for key, value in self.labels().items() if "nvidia" in key},
+            )
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("machines")
+    tools = find_tools(Progress(), only={"etcd", "kube_apiserver", "kube_controller_manager", "kube_scheduler", "nfd_master"})
+    try:
+        cluster.boot(folder, "machines", tools)
+        here = Site(folder)
+        put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
+        put(folder, MachineGroup("gpu", "gpu", 1, A100, labels=AKS, taints=[SKU], driver_preinstalled=True))
+        install(here.api)
+        here.until(lambda: here.offered() == {"gpu": "2"}, 60)
+        yield here
+    finally:
+        cluster.erase(folder)
+
+
+def install(api: Api) -> None:
+    for path in sorted(CHARTS.glob("*/crds/*.yaml")):
+        for crd in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if crd:
+                api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+    for name in (OPERATOR, NFD):
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    worker = "sources: {pci: {deviceClassWhitelist: ['0302'], deviceLabelFields: [vendor]}}"
+    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("master", NFD, {"nfd-master.conf": ""}))
+    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("worker", NFD, {"nfd-worker.conf": worker}))
+    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map("sharing", OPERATOR, CONFIGS))
+    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map("layouts", OPERATOR, {"config.yaml": LAYOUTS}))
+    mount = [{"name": "conf", "configMap": {"name": "master"}}]
+    api.create(
+        f"/apis/apps/v1/namespaces/{NFD}/deployments", workload("Deployment", "nfd-master", NFD, "nfd-master", volumes=mount)
+    )
+    mount = [{"name": "conf", "configMap": {"name": "worker"}}]
+    tolerated = [{"key": "sku", "operator": "Exists"}]
+    worker_set = workload("DaemonSet", "nfd-worker", NFD, "nfd-worker", volumes=mount, tolerations=tolerated)
+    api.create(f"/apis/apps/v1/namespaces/{NFD}/daemonsets", worker_set)
+    api.create(
+        f"/apis/apps/v1/namespaces/{OPERATOR}/deployments", workload("Deployment", "gpu-operator", OPERATOR, "gpu-operator")
+    )
+    for _ in range(50):
+        with contextlib.suppress(ApiError):
+            api.create(
+                POLICY,
+                {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": SPEC},
+            )
+            return
+        time.sleep(0.2)
+
+
+@pytest.fixture(autouse=True)
+def exclusive_again(site: Site) -> Iterator[None]:
+    """Each test starts with a node that shares nothing."""
+    yield
+    site.label(mig_config="all-disabled", device__plugin_config=None)
+    site.until(lambda: site.offered() == {"gpu": "2"} and site.labels().get("nvidia.com/mig.config.state") == "success", 40)
+
+
+def test_a_label_changes_what_the_node_offers(site: Site) -> None:
+    site.share("ts4")
+    site.until(lambda: site.offered() == {"gpu": "8"}, 5)
+    site.until(lambda: site.labels().get("nvidia.com/gpu.replicas") == "4", 5)
+    site.share("renamed")
+    site.until(lambda: site.offered() == {"gpu.shared": "8"}, 5)
+    assert site.node("gpu0")["status"]["capacity"]["nvidia.com/gpu"] == "8"
+
+
+def test_mps_brings_its_daemon_by_way_of_gfd_and_nfd(site: Site) -> None:
+    site.share("mps10")
+    site.until(lambda: site.offered() == {"gpu": "20"}, 15)
+    assert site.labels()["nvidia.com/mps.capable"] == "true"
+    assert site.labels()["nvidia.com/gpu.product"] == "NVIDIA-A100-80GB-PCIe-SHARED"
+
+
+def test_mistakes_show_in_the_pods_and_nothing_is_offered(site: Site) -> None:
+    site.share("nobody-has-this")
+    site.until(lambda: site.offered() == {} and site.waiting("nvidia-device-plugin-daemonset"), 10)
+    assert site.waiting("nvidia-device-plugin-daemonset") == ["specified config nobody-has-this does not exist"]
+    site.share("one")
+    site.until(lambda: any("must be >= 2" in words for words in site.waiting("nvidia-device-plugin-daemonset")), 20)
+    assert site.offered() == {}
+    policy = site.api.get(f"{POLICY}/cluster-policy") or {}
+    assert policy["status"]["state"] == "notReady"
+
+
+def test_an_edit_under_the_same_key_changes_nothing(site: Site) -> None:
+    site.share("ts4")
+    site.until(lambda: site.offered() == {"gpu": "8"}, 5)
+    path = f"/api/v1/namespaces/{OPERATOR}/configmaps/sharing"
+    site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"].replace("4", "8")}})
+    time.sleep(1.5)
+    assert site.offered() == {"gpu": "8"}
+    site.share("exclusive")
+    site.until(lambda: site.offered() == {"gpu": "2"}, 5)
+    site.share("ts4")
+    site.until(lambda: site.offered() == {"gpu": "16"}, 5)
+    site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"]}})
+
+
+def test_mig_layouts(site: Site) -> None:
+    site.share("single")
+    site.label(mig_config="seven")
+    site.until(lambda: site.offered() == {"gpu": "14"}, 20)
+    assert site.labels()["nvidia.com/mig.config.state"] == "success"
+    site.share("mixed")
+    site.label(mig_config="mix")
+    site.until(lambda: site.offered() == {"mig-3g.40gb": "2", "mig-2g.20gb": "4"}, 20)
+    site.label(mig_config="too-much")
+    site.until(lambda: site.labels().get("nvidia.com/mig.config.state") == "failed", 20)
+    site.label(mig_config="unheard-of")
+    site.until(lambda: site.labels()["nvidia.com/gpu.deploy.device-plugin"] == "true", 10)
+
+
+def test_a_pod_with_a_gpu_keeps_mig_from_changing(site: Site) -> None:
+    container = {"name": "main", "image": "train", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {"metadata": {"name": "train"}, "spec": {"containers": [container], "tolerations": [{"operator": "Exists"}]}}
+    site.api.create("/api/v1/namespaces/default/pods", pod)
+    path = "/api/v1/namespaces/default/pods/train"
+    site.until(lambda: (site.api.get(path) or {})["status"].get("phase") == "Running", 10)
+    site.label(mig_config="seven")
+    site.until(lambda: site.labels().get("nvidia.com/mig.config.state") == "failed", 15)
+    site.api.delete(path)
+    site.until(lambda: site.api.get(path) is None, 5)
+
+
+def test_groups_grow_shrink_and_relabel_their_nodes(site: Site) -> None:
+    labels = {**AKS, "nvidia.com/device-plugin.config": "ts4", "team": "red"}
+    group = MachineGroup("more", "more", 1, A100, labels=labels, taints=[SKU], driver_preinstalled=True)
+    put(site.folder, group)
+    site.until(lambda: site.offered("more0") == {"gpu": "8"}, 15)
+    scale(site.folder, "more", 2)
+    site.until(lambda: site.offered("more1") == {"gpu": "8"}, 15)
+    site.label("more0", by_hand="kept")
+    effect = {"key": "x", "value": "y", "effect": "NoSchedule"}
+    put(site.folder, replace(group, labels={**AKS, "team": "blue"}, taints=[effect]))
+    site.until(lambda: site.offered("more0") == {"gpu": "2"}, 10)
+    assert site.labels("more0")["team"] == "blue"
+    assert site.labels("more0")["nvidia.com/by.hand"] == "kept"
+    site.until(lambda: [taint["key"] for taint in site.node("more0")["spec"]["taints"]] == ["x"], 5)
+    site.until(lambda: not site.node("more1")["metadata"], 10)
+    remove(site.folder, "more")
+    site.until(lambda: not site.node("more0")["metadata"], 10)
+    site.until(lambda: not (site.folder / "machines" / "more0.json").exists(), 5)
+
+
+def test_aks_can_partition_a_machine_before_it_joins(site: Site) -> None:
+    labels = {**AKS, "nvidia.com/device-plugin.config": "single", "nvidia.com/mig.config": "seven"}
+    group = MachineGroup("born", "born", 1, A100, labels=labels, driver_preinstalled=True, cloud_mig_profile="MIG1g")
+    put(site.folder, group)
+    site.until(lambda: site.offered("born0") == {"gpu": "14"}, 15)
+    remove(site.folder, "born")
+
+
+def test_a_taint_that_nobody_tolerates_keeps_the_node_dark(site: Site) -> None:
+    put(site.folder, MachineGroup("dark", "dark", 1, A100, taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}]))
+    site.until(lambda: site.node("dark0")["metadata"], 5)
+    time.sleep(2)
+    assert not any("nvidia" in key or "feature.node" in key for key in site.labels("dark0"))
+    remove(site.folder, "dark")
+
+
+def test_driver_and_runtime_have_one_owner_each(site: Site) -> None:
+    """A bare machine waits for the operator's driver and toolkit; a machine with a driver refuses another one."""
+    put(site.folder, MachineGroup("bare", "bare", 1, A100, taints=[SKU]))
+    site.until(lambda: site.pods("nvidia-device-plugin-daemonset", "bare0"), 10)
+    time.sleep(1)
+    assert site.offered("bare0") == {}
+    on = {
+        "operator": {"runtimeClass": "nvidia"},
+        "driver": {"enabled": True, "version": "595.91.07"},
+        "toolkit": {"enabled": True},
+    }
+    site.api.patch(f"{POLICY}/cluster-policy", {"spec": on})
+    site.until(lambda: site.offered("bare0") == {"gpu": "2"}, 30)
+    site.until(lambda: site.labels("bare0").get("nvidia.com/cuda.driver-version.full") == "595.91.07", 10)
+    site.until(
+        lambda: (
+            site.waiting("nvidia-driver-daemonset", "gpu0") == ["Could not unload NVIDIA driver kernel modules, driver is in use"]
+        ),
+        10,
+    )
+    site.api.patch(f"{POLICY}/cluster-policy", {"spec": {key: SPEC[key] for key in on}})
+    remove(site.folder, "bare")
+    site.until(lambda: site.offered("gpu0") == {"gpu": "2"}, 30)
+
+
+def test_a_marker_and_a_rule_label_the_nodes_of_a_pool(site: Site) -> None:
+    marker = workload("DaemonSet", "marker", OPERATOR, "sh", tolerations=[{"operator": "Exists"}], nodeSelector=AKS)
+    template = marker["spec"]["template"]
+    template["metadata"]["labels"]["app.kubernetes.io/name"] = "gpu-pools-marker"
+    template["spec"]["containers"][0]["env"] = [{"name": "GPU_POOLS_POOL", "value": "nb"}]
+    match = {"feature": "local.feature", "matchExpressions": {"gpu-pools/pool": {"op": "In", "value": ["nb"]}}}
+    rule = {"name": "nb", "labels": {"nvidia.com/device-plugin.config": "ts4"}, "matchFeatures": [match]}
+    body = {
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeatureRule",
+        "metadata": {"name": "pools"},
+        "spec": {"rules": [rule]},
+    }
+    site.api.create("/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules", body)
+    site.api.create(f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets", marker)
+    site.until(lambda: site.offered() == {"gpu": "8"}, 15)
+    site.api.delete(f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets/marker")
+    site.until(lambda: site.offered() == {"gpu": "2"}, 15)
+    site.api.delete("/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules/pools")
+
+
+def test_jobs_finish_and_missing_mounts_are_told(site: Site) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "job"}]}}
+    site.api.create(jobs, {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": template}})
+    site.until(lambda: (site.api.get(f"{jobs}/job") or {}).get("status", {}).get("succeeded") == 1, 15)
+    volumes = [{"name": "v", "configMap": {"name": "missing"}}]
+    pod = {"metadata": {"name": "mounts"}, "spec": {"containers": [{"name": "main", "image": "x"}], "volumes": volumes}}
+    site.api.create("/api/v1/namespaces/default/pods", pod)
+    events = "/api/v1/namespaces/default/events"
+    site.until(lambda: any(event["reason"] == "FailedMount" for event in site.api.list(events)["items"]), 10)
+    site.api.delete("/api/v1/namespaces/default/pods/mounts")
+
+
+def test_a_restarted_daemon_goes_on_where_it_was(site: Site) -> None:
+    site.share("ts4")
+    site.until(lambda: site.offered() == {"gpu": "8"}, 5)
+    before = [(pod["metadata"]["uid"], pod["status"]) for pod in site.pods("nvidia-device-plugin-daemonset")]
+    path = f"/api/v1/namespaces/{OPERATOR}/configmaps/sharing"
+    site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"].replace("4", "8")}})
+    processes.stop(site.folder, ["machines"])
+    cluster.boot(site.folder, "machines", find_tools(Progress(), only={"nfd_master"}))
+    time.sleep(3)
+    assert site.offered() == {"gpu": "8"}
+    assert [(pod["metadata"]["uid"], pod["status"]) for pod in site.pods("nvidia-device-plugin-daemonset")] == before
+    site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"]}})
+
+
+def test_zz_without_a_policy_the_operands_go(site: Site) -> None:
+    """Last: it takes the operator's work away (and puts it back)."""
+    site.api.delete(f"{POLICY}/cluster-policy")
+    site.until(lambda: site.offered() == {} and not site.pods("nvidia-device-plugin-daemonset"), 30)
+    site.until(lambda: "nvidia.com/gpu.product" not in site.labels(), 15)
+    site.api.create(
+        POLICY, {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": SPEC}
+    )
+    site.until(lambda: site.offered() == {"gpu": "2"}, 30)

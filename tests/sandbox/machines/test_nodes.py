@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+from sandbox.machine_groups import Hardware, MachineGroup, put, record_path
+from sandbox.machines.machine import Machine, MachineFiles
+from sandbox.machines.nodes import Nodes, resources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP = MachineGroup("g", "g", 1, Hardware(24, 220, "a100-80gb", None, 1))
+
+
+def test_a_second_write_in_the_same_tick_of_the_clock_is_seen(tmp_path: Path) -> None:
+    nodes = Nodes(cast("Any", None), cast("Any", None), tmp_path)
+    put(tmp_path, GROUP)
+    assert nodes.groups_changed()
+    assert not nodes.groups_changed()
+    then = record_path(tmp_path).stat().st_mtime_ns
+    put(tmp_path, MachineGroup("h", "h", 1, Hardware(1, 1)))
+    os.utime(record_path(tmp_path), ns=(then, then))
+    assert nodes.groups_changed()
+
+
+def test_a_resource_whose_plugin_is_gone_stays_in_capacity_only() -> None:
+    machine = Machine("g0", GROUP)
+    machine.advertise({"nvidia.com/gpu": 4})
+    machine.advertise({"nvidia.com/gpu.shared": 8})
+    capacity, allocatable = resources(machine)
+    assert (capacity["nvidia.com/gpu"], allocatable["nvidia.com/gpu"]) == ("4", "0")
+    assert (capacity["nvidia.com/gpu.shared"], allocatable["nvidia.com/gpu.shared"]) == ("8", "8")
+    assert capacity["memory"] == "220Gi"
+
+
+def test_a_machine_is_kept_as_it_is_and_born_anew_after_it_left(tmp_path: Path) -> None:
+    files = MachineFiles(tmp_path)
+    machine = files.load("g0", GROUP)
+    machine.advertise({"nvidia.com/gpu": 4}, ("nvidia.com/gpu",))
+    machine.applied_labels, machine.applied_taints = {"a": "b"}, [{"key": "k", "effect": "NoSchedule"}]
+    assert files.save(machine)
+    assert not files.save(machine)
+    assert MachineFiles(tmp_path).load("g0", GROUP) == machine
+    assert files.known() == ["g0"]
+    files.remove("g0")
+    assert files.load("g0", GROUP).advertised == {}
+
+
+def test_the_runtime_knows_what_image_and_toolkit_brought() -> None:
+    plain = MachineGroup("g", "g", 1, Hardware(1, 1))
+    assert Machine("n", plain).runtime_handlers == {"runc"}
+    assert Machine("n", plain, toolkit=True).runtime_handlers == {"runc", "nvidia"}
+    image = MachineGroup("g", "g", 1, Hardware(1, 1), driver_preinstalled=True)
+    assert Machine("n", image).runtime_handlers == {"runc", "nvidia"}
+    aks = MachineGroup("g", "g", 1, Hardware(1, 1), labels={"kubernetes.azure.com/mode": "user"}, driver_preinstalled=True)
+    assert Machine("n", aks).runtime_handlers == {"runc", "nvidia-container-runtime"}

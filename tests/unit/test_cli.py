@@ -1,0 +1,197 @@
+"""``python -m gpus plan``: exit codes, the JSON that machines read, the table that people read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpus.__main__ import main
+from tests.unit.stacks import A100, GONE, TWO_A100, aks
+
+ROOT = Path(__file__).parents[2]
+STACK = aks(
+    sharing={
+        "notebooks": {"timeSlicing": {"replicas": 4}},
+        "training": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}},
+        "inference": {"mps": {"replicas": 10}},
+    },
+    pools=[
+        {"name": "nb", "vmSize": TWO_A100, "nodes": {"min": 0, "max": 4}, "sharing": "notebooks", "taints": ["sku=gpu:NoSchedule"]},
+        {"name": "tr", "vmSize": A100, "count": 2, "sharing": "training"},
+        {"name": "inf", "vmSize": A100, "count": 1, "sharing": "inference"},
+    ],
+)
+POOL_KEYS = {
+    "name",
+    "platform",
+    "gpuModel",
+    "gpusPerNode",
+    "nodes",
+    "sharing",
+    "configKey",
+    "migConfigKey",
+    "labels",
+    "taints",
+    "advertises",
+    "nvml",
+    "warnings",
+}
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> str:
+    path = tmp_path / "Pulumi.x.yaml"
+    path.write_text(STACK, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> str:
+    path = tmp_path / "Pulumi.bad.yaml"
+    path.write_text(aks({"sharing": "hole", "count": -1}), encoding="utf-8")
+    return str(path)
+
+
+def _json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    document: dict[str, Any] = json.loads(captured.out)
+    return document
+
+
+def test_json_of_a_good_stack(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", stack, "--json"]) == 0
+    document = _json(capsys)
+    assert set(document) == {"pools", "errors"}
+    assert document["errors"] == []
+    assert [pool["name"] for pool in document["pools"]] == ["nb", "tr", "inf"]
+    for pool in document["pools"]:
+        assert set(pool) >= POOL_KEYS
+        assert pool["platform"] == "aks"
+    nb, tr, inf = document["pools"]
+    assert nb["gpuModel"] == "a100-80gb"
+    assert nb["gpusPerNode"] == 2
+    assert nb["nodes"] == {"min": 0, "max": 4}
+    assert nb["sharing"] == {
+        "name": "notebooks",
+        "strategy": "timeSlicing",
+        "replicas": 4,
+        "renameByDefault": False,
+        "failRequestsGreaterThanOne": True,
+    }
+    assert nb["labels"]["nvidia.com/device-plugin.config"] == nb["configKey"]
+    assert nb["taints"] == ["sku=gpu:NoSchedule"]
+    assert nb["advertises"] == {"nvidia.com/gpu": 8}
+    assert nb["nvml"]["count"] == 2
+    assert nb["warnings"]
+    assert tr["sharing"] == {"name": "training", "strategy": "mig", "layout": {"2g.20gb": 2, "3g.40gb": 1}}
+    assert tr["migConfigKey"] == tr["labels"]["nvidia.com/mig.config"]
+    assert tr["advertises"] == {"nvidia.com/mig-2g.20gb": 2, "nvidia.com/mig-3g.40gb": 1}
+    assert inf["nvml"]["mps"]["replicas"] == 10
+
+
+def test_json_of_a_bad_stack(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", bad, "--json"]) == 2
+    document = _json(capsys)
+    assert document["pools"] == []
+    assert [set(error) for error in document["errors"]] == [{"path", "message", "allowed", "remedy"}] * 2
+    assert [error["path"] for error in document["errors"]] == ["gpu-pools:pools[0].count", "gpu-pools:pools[0].sharing"]
+
+
+def test_json_tells_a_mig_layout_per_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    groups = [{"index": 0, "layout": {"1g.10gb": 7}}, {"index": [1], "layout": {}}]
+    sharing = {"h": {"mig": {"gpus": groups, "timeSlicing": {"replicas": 2}}}}
+    path.write_text(aks({"vmSize": TWO_A100}, sharing=sharing), encoding="utf-8")
+    assert main(["plan", str(path), "--json"]) == 0
+    assert _json(capsys)["pools"][0]["sharing"] == {
+        "name": "h",
+        "strategy": "mig",
+        "gpus": [{"index": [0], "layout": {"1g.10gb": 7}}, {"index": [1], "layout": {}}],
+        "timeSlicing": {"replicas": 2, "renameByDefault": False, "failRequestsGreaterThanOne": True},
+    }
+
+
+def test_the_table_for_people(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", stack]) == 0
+    captured = capsys.readouterr()
+    header, rule, nb, tr, inf, blank, cluster, *warnings = captured.out.splitlines()
+    assert header.split("  ")[0] == "POOL"
+    assert set(rule) == {"-", " "}
+    assert [cell.strip() for cell in nb.split("  ") if cell.strip()][:5] == ["nb", "0-4", "2x a100-80gb", "time-slicing 4", "gpu 8"]
+    assert nb.endswith("sku=gpu:NoSchedule")
+    assert "MIG 2x 2g.20gb + 3g.40gb" in tr
+    assert "mig-2g.20gb 2, mig-3g.40gb 1" in tr
+    assert "MPS 10" in inf
+    assert blank == ""
+    assert cluster == "platform aks; driver and toolkit: operator; MIG strategy: mixed on MIG nodes, none on MPS nodes"
+    assert warnings
+    assert all(line.startswith("warning: ") for line in warnings)
+    assert captured.err == ""
+
+
+def test_the_columns_of_the_table_line_up(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plan", stack])
+    lines = capsys.readouterr().out.splitlines()[:5]
+    starts = [index for index, letter in enumerate(lines[1]) if letter == "-" and (index == 0 or lines[1][index - 1] == " ")]
+    for line in lines:
+        for start in starts[1:]:
+            assert line[start - 2 : start] == "  "
+            assert line[start] != " "
+
+
+def test_a_bad_stack_is_told_on_stderr(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", bad]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("2 problems in the stack file; nothing was created or changed.\n")
+    assert "Traceback" not in captured.err
+
+
+def test_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(tmp_path / "none.yaml"), "--json"]) == 2
+    (error,) = _json(capsys)["errors"]
+    assert error["path"] == str(tmp_path / "none.yaml")
+    assert error["message"] == "there is no such file"
+
+
+def test_planning_needs_no_more_of_the_cluster_than_its_platform(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(aks(cluster={"name": GONE, "location": GONE, "systemPool": GONE}), encoding="utf-8")
+    assert main(["plan", str(path)]) == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["plan"], ["plan", "a", "b"], ["explain", "x"], ["plan", "x", "--yaml"]], ids=str)
+def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: python -m gpus")
+
+
+def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gpus", *arguments], cwd=ROOT, text=True, check=False, timeout=30, **options)
+
+
+def test_as_a_program(stack: str, bad: str) -> None:
+    good = _run("plan", stack, "--json", capture_output=True)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert json.loads(good.stdout)["errors"] == []
+    assert _run("plan", bad, capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
+def test_a_reader_that_goes_away_is_no_error(stack: str, more: list[str]) -> None:
+    """``python -m gpus plan … | head -1`` prints no traceback."""
+    program = subprocess.Popen(
+        [sys.executable, "-m", "gpus", "plan", stack, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    program.stdout.close()
+    with program.stderr:
+        assert program.stderr.read() == b""
+    assert program.wait(timeout=30) == 141

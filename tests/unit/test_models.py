@@ -1,0 +1,180 @@
+"""The data on GPUs, Azure sizes and charts: consistent in itself, sourced, and silent where no source speaks."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpus import azure_sizes
+from gpus.charts import VERSIONS
+from gpus.models import find_model, model, model_keys, nearest_model
+from gpus.stack_file import load_yaml
+
+if TYPE_CHECKING:
+    from gpus.models import GpuModel, MigProfile
+
+DATA = resources.files("gpus") / "data"
+MODELS: dict[str, dict[str, Any]] = load_yaml((DATA / "gpu_models.yaml").read_text(encoding="utf-8"))
+SIZES: dict[str, dict[str, Any]] = load_yaml((DATA / "azure_sizes.yaml").read_text(encoding="utf-8"))["sizes"]
+PROFILES = [(model(key), profile) for key in model_keys() for profile in (model(key).profiles or {}).values()]
+
+
+class TestSources:
+    @pytest.mark.parametrize("name", ["gpu_models.yaml", "azure_sizes.yaml"])
+    def test_a_data_file_names_its_sources(self, name: str) -> None:
+        header = [line for line in (DATA / name).read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+        assert any(line.startswith("# Sources: ") for line in header)
+
+    def test_a_chart_file_names_its_source_and_version(self) -> None:
+        for chart, versions in VERSIONS.items():
+            for version in versions:
+                text = (DATA / "charts" / f"{chart}-{version}.yaml").read_text(encoding="utf-8")
+                assert f"{chart} {version}" in text.splitlines()[0]
+                assert re.search(r"^# Source: .*values\.yaml of v", text, re.MULTILINE)
+
+    def test_every_chart_file_is_a_known_version(self) -> None:
+        files = {file.name for file in (DATA / "charts").iterdir()}
+        assert files == {f"{chart}-{version}.yaml" for chart, versions in VERSIONS.items() for version in versions}
+
+
+class TestModels:
+    @pytest.mark.parametrize("key", model_keys())
+    def test_null_stays_none(self, key: str) -> None:
+        raw, known = MODELS[key], model(key)
+        assert known.memory_mib == raw["memoryMiB"]
+        assert (known.compute_capability is None) == (raw["computeCapability"] is None)
+        if raw["mig"] is None:
+            assert known.profiles == {}
+            assert not known.mig_capable
+        elif raw.get("profilesOf") is None and raw["profiles"] is None:
+            assert known.profiles is None
+            assert known.mig_capable
+        for name, profile in (raw.get("profiles") or {}).items():
+            assert known.profiles[name].memory_mib == profile["memoryMiB"]
+            assert known.profiles[name].sm == profile["sm"]
+
+    @pytest.mark.parametrize("key", [key for key in model_keys() if MODELS[key].get("profilesOf")])
+    def test_a_twin_shares_geometry_but_no_measured_fact(self, key: str) -> None:
+        twin, other = model(key), model(MODELS[key]["profilesOf"])
+        assert set(twin.profiles) == set(other.profiles)
+        for name, profile in twin.profiles.items():
+            assert (profile.starts, profile.size, profile.max_instances) == (
+                other.profiles[name].starts,
+                other.profiles[name].size,
+                other.profiles[name].max_instances,
+            )
+            assert profile.sm is None
+            assert profile.memory_mib is None
+            assert not profile.placements_measured
+
+    @pytest.mark.parametrize("key", model_keys())
+    def test_a_model_is_complete(self, key: str) -> None:
+        known = model(key)
+        assert known.architecture in {"volta", "turing", "ampere", "ada-lovelace", "hopper", "blackwell"}
+        assert (known.memory_mib or 1) > 0
+        if known.profiles:
+            assert known.compute_slices in {4, 7}
+            assert known.placement_units in {4, 8, 12}
+
+    @pytest.mark.parametrize(("gpu", "profile"), PROFILES, ids=[f"{gpu.key}-{profile.name}" for gpu, profile in PROFILES])
+    def test_a_profile_is_consistent_with_its_placements(self, gpu: GpuModel, profile: MigProfile) -> None:
+        assert profile.name.startswith(f"{profile.compute_slices}g.")
+        assert re.fullmatch(r"[1-7]g\.\d+gb([+-][a-z.]+)?", profile.name)
+        assert profile.starts == tuple(sorted(set(profile.starts)))
+        assert all(0 <= start and start + profile.size <= gpu.placement_units for start in profile.starts)
+        packed = _most_without_overlap(profile)
+        by_slices = gpu.compute_slices // profile.compute_slices
+        if profile.name.endswith(("+me", "+me.all")):
+            assert profile.max_instances == 1
+        else:
+            assert profile.max_instances == min(packed, by_slices)
+
+    @pytest.mark.parametrize("gpu", [model(key) for key in model_keys()], ids=lambda gpu: gpu.key)
+    def test_profiles_do_not_promise_more_than_the_card(self, gpu: GpuModel) -> None:
+        raw = MODELS[gpu.key]
+        for profile in (gpu.profiles or {}).values():
+            if profile.memory_mib and gpu.memory_mib:
+                assert profile.memory_mib * profile.max_instances <= gpu.memory_mib
+            if profile.sm and raw["sm"]:
+                assert profile.sm * profile.max_instances <= raw["sm"]
+
+    def test_resource_names_hold_no_plus_sign(self) -> None:
+        assert model("a100-80gb").profiles["1g.10gb+me"].resource == "nvidia.com/mig-1g.10gb.me"
+        assert model("rtx-pro-6000-blackwell").profiles["1g.24gb-me"].resource == "nvidia.com/mig-1g.24gb-me"
+
+    def test_products_are_unique(self) -> None:
+        products = [product for key in model_keys() for product in model(key).products]
+        assert len(products) == len(set(products))
+
+    def test_an_unknown_key_is_a_key_error(self) -> None:
+        with pytest.raises(KeyError):
+            model("a100")
+
+
+def _most_without_overlap(profile: MigProfile) -> int:
+    """How many instances of one profile fit side by side, by trying all sets of starts."""
+    return max(
+        count
+        for count in range(1, len(profile.starts) + 1)
+        for starts in combinations(profile.starts, count)
+        if all(later - earlier >= profile.size for earlier, later in zip(starts, starts[1:], strict=False))
+    )
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        "name", ["NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB", "nvidia-a100-sxm4-80gb".upper()]
+    )
+    def test_a_product_name_finds_its_model(self, name: str) -> None:
+        known, product = find_model(name)
+        assert (known.key, product) == ("a100-80gb", "NVIDIA A100-SXM4-80GB")
+
+    def test_a_key_finds_its_model_without_a_product(self) -> None:
+        assert find_model("a100-80gb") == (model("a100-80gb"), None)
+
+    def test_nothing_finds_nothing(self) -> None:
+        assert find_model("") is None
+        assert find_model("a100") is None
+
+    @pytest.mark.parametrize(
+        ("typed", "meant"), [("a100-80g", "a100-80gb"), ("H100-80GB", "h100-80gb"), ("Tesla T5", "Tesla T4"), ("?", None)]
+    )
+    def test_the_nearest_name(self, typed: str, meant: str | None) -> None:
+        assert nearest_model(typed) == meant
+
+
+class TestAzureSizes:
+    @pytest.mark.parametrize("name", SIZES)
+    def test_a_size_is_consistent(self, name: str) -> None:
+        size = azure_sizes.size(name)
+        known = model(size.gpu_model)
+        assert size.name == name
+        assert size.gpus > 0
+        assert size.vcpus > 0
+        assert size.memory_gib > 0
+        assert size.product is None or size.product in known.products
+        assert size.driver in {"CUDA", "GRID"}
+        assert size.arch in {"amd64", "arm64"}
+        if size.mig:
+            assert known.mig_capable
+        assert size.mig == {True: True, False: False}.get(SIZES[name]["mig"] if isinstance(SIZES[name]["mig"], bool) else None)
+
+    def test_the_vcpus_stand_in_the_name(self) -> None:
+        for name in SIZES:
+            assert re.match(rf"Standard_[A-Z]+{azure_sizes.size(name).vcpus}[a-z_]", name), name
+
+    def test_a_fraction_stays_exact(self) -> None:
+        assert azure_sizes.size("Standard_NV6ads_A10_v5").gpus * 6 == 1
+
+    def test_what_azure_retired_is_no_size(self) -> None:
+        assert azure_sizes.retired("Standard_NC6s_v3") == "2025-09-30"
+        assert azure_sizes.size("Standard_NC6s_v3") is None
+        assert azure_sizes.retired("Standard_NC24ads_A100_v4") is None
+
+    def test_the_nearest_size(self) -> None:
+        assert azure_sizes.nearest_size("Standard_NC24ads_A100") == "Standard_NC24ads_A100_v4"
+        assert azure_sizes.nearest_size("")

@@ -1,0 +1,563 @@
+"""The plan of a pool and of a cluster, against values written by hand (device plugin, gpu-feature-discovery, NVML, AKS)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from gpus.errors import InvalidStackError
+from gpus.plan import make_plan, plan_config
+from gpus.settings import parse_settings
+from gpus.stack_file import load_yaml
+from tests.unit.stacks import A100, FOUR_A100, GONE, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
+
+if TYPE_CHECKING:
+    from gpus.plan import Plan, PoolPlan
+
+SLICED = {"nb": {"timeSlicing": {"replicas": 4}}}
+RENAMED = {"nb": {"timeSlicing": {"replicas": 4, "renameByDefault": True}}}
+MPS = {"inf": {"mps": {"replicas": 10}}}
+UNIFORM = {"cut": {"mig": {"layout": {"1g.10gb": 7}}}}
+MIXED = {"cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}}}
+HETERO = {"cut": {"mig": {"gpus": [{"index": [0, 1], "layout": {"1g.10gb": 7}}, {"index": [2, 3], "layout": {}}]}}}
+UNIFORM_SLICED = {"cut": {"mig": {"layout": {"1g.10gb": 7}, "timeSlicing": {"replicas": 2}}}}
+MIXED_SLICED = {"cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": 3}}}}
+MIXED_SLICED_RENAMED = {
+    "cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": 3, "renameByDefault": True}}}
+}
+
+
+def _pools(*pools: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": f"p{number}", "vmSize": A100, "count": 1, **pool} for number, pool in enumerate(pools)]
+
+
+class TestAdvertised:
+    """Resource name and count, to the unit, as the real device plugin 0.19 answered them."""
+
+    @pytest.mark.parametrize(
+        ("size", "sharing", "advertised"),
+        [
+            pytest.param(T4, None, {"nvidia.com/gpu": 1}, id="exclusive-t4"),
+            pytest.param("Standard_NC64as_T4_v3", None, {"nvidia.com/gpu": 4}, id="exclusive-4-t4"),
+            pytest.param(A100, SLICED, {"nvidia.com/gpu": 4}, id="time-slicing-4-on-1-gpu"),
+            pytest.param(TWO_A100, SLICED, {"nvidia.com/gpu": 8}, id="time-slicing-4-on-2-gpus"),
+            pytest.param(TWO_A100, RENAMED, {"nvidia.com/gpu.shared": 8}, id="time-slicing-renamed"),
+            pytest.param(A100, MPS, {"nvidia.com/gpu": 10}, id="mps-10"),
+            pytest.param(TWO_A100, MPS, {"nvidia.com/gpu": 20}, id="mps-10-on-2-gpus"),
+            pytest.param(A100, UNIFORM, {"nvidia.com/gpu": 7}, id="mig-single"),
+            pytest.param(TWO_A100, UNIFORM, {"nvidia.com/gpu": 14}, id="mig-single-on-2-gpus"),
+            pytest.param(
+                TWO_A100,
+                MIXED,
+                {"nvidia.com/mig-1g.10gb": 4, "nvidia.com/mig-2g.20gb": 2, "nvidia.com/mig-3g.40gb": 2},
+                id="mig-mixed",
+            ),
+            pytest.param(FOUR_A100, HETERO, {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 14}, id="mig-per-gpu"),
+            pytest.param(A100, UNIFORM_SLICED, {"nvidia.com/gpu": 14}, id="mig-single-time-sliced"),
+            pytest.param(
+                A100, MIXED_SLICED, {"nvidia.com/mig-2g.20gb": 6, "nvidia.com/mig-3g.40gb": 3}, id="mig-mixed-time-sliced"
+            ),
+            pytest.param(
+                A100,
+                MIXED_SLICED_RENAMED,
+                {"nvidia.com/mig-2g.20gb.shared": 6, "nvidia.com/mig-3g.40gb.shared": 3},
+                id="mig-mixed-renamed",
+            ),
+            pytest.param(
+                A100,
+                {"cut": {"mig": {"layout": {"1g.10gb+me": 1, "1g.10gb": 6}}}},
+                {"nvidia.com/mig-1g.10gb": 6, "nvidia.com/mig-1g.10gb.me": 1},
+                id="plus-becomes-dot",
+            ),
+        ],
+    )
+    def test_per_node(self, size: str, sharing: dict[str, Any] | None, advertised: dict[str, int]) -> None:
+        assert pool_of(aks({"vmSize": size}, sharing=sharing)).advertises == advertised
+
+    def test_uniform_mig_under_a_given_mixed_strategy_is_named_by_profile(self) -> None:
+        planned = pool_of(aks(sharing=UNIFORM, operator={"migStrategy": "mixed"}))
+        assert planned.advertises == {"nvidia.com/mig-1g.10gb": 7}
+
+    def test_uniform_time_sliced_mig_under_mixed(self) -> None:
+        planned = pool_of(aks(sharing=UNIFORM_SLICED, operator={"migStrategy": "mixed"}))
+        assert planned.advertises == {"nvidia.com/mig-1g.10gb": 14}
+
+    def test_the_mixed_layout_of_the_cern_talk(self) -> None:
+        planned = pool_of(magnum(sharing={"tr": {"mig": {"layout": {"3g.20gb": 1, "2g.10gb": 2}}}}))
+        assert planned.advertises == {"nvidia.com/mig-2g.10gb": 2, "nvidia.com/mig-3g.20gb": 1}
+
+    def test_one_pool_does_not_change_what_another_advertises(self) -> None:
+        """A mixed layout makes the strategy mixed for all; time-slicing and whole GPUs keep their names."""
+        pools = _pools({"sharing": "cut"}, {"sharing": "nb"}, {"sharing": "whole"})
+        planned = plan_of(aks(sharing={**MIXED, **SLICED}, pools=pools)).pools
+        assert [pool.advertises for pool in planned[1:]] == [{"nvidia.com/gpu": 4}, {"nvidia.com/gpu": 1}]
+
+
+def _gfd(planned: PoolPlan) -> dict[str, str]:
+    return {key.removeprefix("nvidia.com/"): value for key, value in planned.gfd_labels.items()}
+
+
+class TestExpectedLabels:
+    """What gpu-feature-discovery 0.19 really wrote on A100s."""
+
+    def test_exclusive(self) -> None:
+        assert _gfd(pool_of(aks({"vmSize": TWO_A100}))) == {
+            "gpu.count": "2",
+            "gpu.family": "ampere",
+            "gpu.memory": "81920",
+            "gpu.product": "NVIDIA-A100-80GB-PCIe",
+            "gpu.replicas": "1",
+            "gpu.sharing-strategy": "none",
+            "mig.capable": "true",
+            "mig.strategy": "single",
+            "mps.capable": "false",
+        }
+
+    def test_exclusive_on_t4(self) -> None:
+        labels = _gfd(pool_of(aks({"vmSize": T4})))
+        assert labels["gpu.family"] == "turing"
+        assert labels["gpu.product"] == "Tesla-T4"
+        assert labels["mig.capable"] == "false"
+
+    def test_time_slicing(self) -> None:
+        labels = _gfd(pool_of(aks(sharing=SLICED)))
+        assert labels["gpu.product"] == "NVIDIA-A100-80GB-PCIe-SHARED"
+        assert labels["gpu.replicas"] == "4"
+        assert labels["gpu.sharing-strategy"] == "time-slicing"
+        assert labels["gpu.count"] == "1"
+
+    def test_renamed_time_slicing_keeps_the_product_and_the_keys(self) -> None:
+        labels = _gfd(pool_of(aks(sharing=RENAMED)))
+        assert labels["gpu.product"] == "NVIDIA-A100-80GB-PCIe"
+        assert labels["gpu.replicas"] == "4"
+        assert labels["gpu.sharing-strategy"] == "time-slicing"
+
+    def test_mps(self) -> None:
+        labels = _gfd(pool_of(aks(sharing=MPS)))
+        assert labels["gpu.product"] == "NVIDIA-A100-80GB-PCIe-SHARED"
+        assert labels["gpu.replicas"] == "10"
+        assert labels["gpu.sharing-strategy"] == "mps"
+        assert labels["mps.capable"] == "true"
+
+    def test_mig_single(self) -> None:
+        labels = _gfd(pool_of(aks({"vmSize": TWO_A100}, sharing=UNIFORM)))
+        assert labels["gpu.product"] == "NVIDIA-A100-80GB-PCIe-MIG-1g.10gb"
+        assert labels["gpu.count"] == "14"
+        assert labels["gpu.replicas"] == "1"
+        assert labels["mig.strategy"] == "single"
+        assert "gpu.memory" not in labels
+
+    def test_mig_single_time_sliced(self) -> None:
+        labels = _gfd(pool_of(aks(sharing=UNIFORM_SLICED)))
+        assert labels["gpu.product"] == "NVIDIA-A100-80GB-PCIe-MIG-1g.10gb-SHARED"
+        assert labels["gpu.replicas"] == "2"
+
+    def test_mig_mixed(self) -> None:
+        labels = _gfd(pool_of(aks({"vmSize": TWO_A100}, sharing=MIXED)))
+        assert labels["gpu.count"] == "2"
+        assert labels["gpu.product"] == "NVIDIA-A100-80GB-PCIe"
+        assert labels["gpu.replicas"] == "0"
+        assert labels["mig.strategy"] == "mixed"
+        assert labels["mig-1g.10gb.count"] == "4"
+        assert labels["mig-2g.20gb.product"] == "NVIDIA-A100-80GB-PCIe-MIG-2g.20gb"
+        assert labels["mig-3g.40gb.replicas"] == "1"
+        assert labels["mig-3g.40gb.sharing-strategy"] == "none"
+
+    def test_mig_mixed_with_whole_gpus_keeps_their_replicas(self) -> None:
+        labels = _gfd(pool_of(aks({"vmSize": FOUR_A100}, sharing=HETERO)))
+        assert labels["gpu.count"] == "4"
+        assert labels["gpu.replicas"] == "1"
+        assert labels["mig-1g.10gb.count"] == "14"
+
+    def test_mig_mixed_time_sliced(self) -> None:
+        labels = _gfd(pool_of(aks(sharing=MIXED_SLICED)))
+        assert labels["mig-2g.20gb.replicas"] == "3"
+        assert labels["mig-2g.20gb.sharing-strategy"] == "time-slicing"
+        assert labels["mig-2g.20gb.product"] == "NVIDIA-A100-80GB-PCIe-MIG-2g.20gb-SHARED"
+
+    def test_an_unknown_product_or_memory_is_left_out_not_guessed(self) -> None:
+        """Two products of one model, and no source for its memory: neither is claimed."""
+        labels = _gfd(pool_of(existing({"gpuModel": "v100-16gb"})))
+        assert "gpu.product" not in labels
+        assert "gpu.memory" not in labels
+        assert labels["gpu.count"] == "1"
+
+
+class TestNvml:
+    def test_exclusive(self) -> None:
+        assert pool_of(aks({"vmSize": TWO_A100})).nvml.as_json() == {
+            "gpuModel": "a100-80gb",
+            "products": ["NVIDIA A100 80GB PCIe"],
+            "count": 2,
+            "computeMode": "DEFAULT",
+            "gpus": [
+                {"index": 0, "migMode": "disabled", "instances": {}},
+                {"index": 1, "migMode": "disabled", "instances": {}},
+            ],
+            "mps": None,
+        }
+
+    def test_a_gpu_without_mig(self) -> None:
+        assert [gpu.mig_mode for gpu in pool_of(aks({"vmSize": T4})).nvml.gpus] == ["unsupported"]
+
+    def test_mps_splits_memory_and_threads(self) -> None:
+        nvml = pool_of(aks(sharing=MPS)).nvml.as_json()
+        assert nvml["computeMode"] == "EXCLUSIVE_PROCESS"
+        assert nvml["mps"] == {"replicas": 10, "pinnedMemoryMiB": 8192, "activeThreadPercentage": 10}
+
+    def test_mps_rounds_down_as_the_daemon_does(self) -> None:
+        nvml = pool_of(aks(sharing={"inf": {"mps": {"replicas": 7}}})).nvml.as_json()
+        assert nvml["mps"] == {"replicas": 7, "pinnedMemoryMiB": 11702, "activeThreadPercentage": 14}
+
+    def test_mps_on_a_card_of_unknown_memory(self) -> None:
+        nvml = pool_of(existing({"gpuModel": "v100-16gb"}, sharing={"inf": {"mps": {"replicas": 16}}})).nvml.as_json()
+        assert nvml["mps"] == {"replicas": 16, "pinnedMemoryMiB": None, "activeThreadPercentage": 6}
+
+    def test_mig_on_every_gpu(self) -> None:
+        gpus = pool_of(aks({"vmSize": TWO_A100}, sharing=MIXED)).nvml.gpus
+        assert [gpu.mig_mode for gpu in gpus] == ["enabled", "enabled"]
+        assert [dict(gpu.instances) for gpu in gpus] == [{"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}] * 2
+
+    def test_mig_per_gpu(self) -> None:
+        gpus = pool_of(aks({"vmSize": FOUR_A100}, sharing=HETERO)).nvml.gpus
+        assert [(gpu.index, gpu.mig_mode, dict(gpu.instances)) for gpu in gpus] == [
+            (0, "enabled", {"1g.10gb": 7}),
+            (1, "enabled", {"1g.10gb": 7}),
+            (2, "disabled", {}),
+            (3, "disabled", {}),
+        ]
+
+    def test_a_model_without_a_known_form_factor_lists_its_products(self) -> None:
+        nvml = pool_of(magnum()).nvml
+        assert nvml.products == ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")
+
+    def test_a_product_name_narrows_it(self) -> None:
+        assert pool_of(existing({"gpuModel": "NVIDIA-A100-SXM4-80GB"})).nvml.products == ("NVIDIA A100-SXM4-80GB",)
+
+
+class TestMigStrategy:
+    """The strategy holds for the whole cluster, and the device plugin exits on MPS under `mixed`."""
+
+    @staticmethod
+    def _plan(*sharing: dict[str, Any], **operator: str) -> Plan:
+        declared = {f"s{number}": entry for number, entry in enumerate(sharing)}
+        return plan_of(aks(sharing=declared, pools=_pools(*({"sharing": name} for name in declared)), operator=operator))
+
+    def test_single_without_any_mig(self) -> None:
+        assert self._plan(SLICED["nb"]).cluster_mig_strategy == "single"
+
+    def test_single_while_every_layout_is_uniform(self) -> None:
+        assert self._plan(UNIFORM["cut"], {"mig": {"layout": {"7g.80gb": 1}}}, SLICED["nb"]).cluster_mig_strategy == "single"
+
+    def test_mixed_as_soon_as_one_layout_is_not(self) -> None:
+        plan = self._plan(UNIFORM["cut"], MIXED["cut"])
+        assert plan.cluster_mig_strategy == "mixed"
+        assert plan.operator_values["mig"] == {"strategy": "mixed"}
+        assert plan.pools[0].advertises == {"nvidia.com/mig-1g.10gb": 7}
+
+    def test_mixed_when_a_gpu_stays_whole(self) -> None:
+        assert plan_of(aks({"vmSize": FOUR_A100}, sharing=HETERO)).cluster_mig_strategy == "mixed"
+
+    def test_a_declaration_that_no_pool_uses_does_not_count(self) -> None:
+        plan = plan_of(aks(sharing={**UNIFORM, "unused": MIXED["cut"]}))
+        assert plan.cluster_mig_strategy == "single"
+
+    def test_open_when_mixed_meets_mps(self) -> None:
+        plan = self._plan(MIXED["cut"], MPS["inf"], SLICED["nb"])
+        assert plan.mig_strategy == "mixed"
+        assert plan.operator_values["mig"] == {"strategy": ""}
+        flags = [yaml.safe_load(plan.device_plugin_configs[pool.config_key])["flags"]["migStrategy"] for pool in plan.pools]
+        assert flags == ["mixed", "none", "mixed"]
+        assert plan.pools[1].advertises == {"nvidia.com/gpu": 10}
+        assert "nvidia.com/mig.strategy" not in plan.pools[1].gfd_labels
+
+    def test_single_and_mps_go_together(self) -> None:
+        plan = self._plan(UNIFORM["cut"], MPS["inf"])
+        assert plan.cluster_mig_strategy == "single"
+        assert plan.pools[0].advertises == {"nvidia.com/gpu": 7}
+
+    def test_a_given_strategy_is_kept(self) -> None:
+        assert self._plan(UNIFORM["cut"], migStrategy="mixed").cluster_mig_strategy == "mixed"
+        assert self._plan(UNIFORM["cut"], migStrategy="single").cluster_mig_strategy == "single"
+
+    def test_given_mixed_meets_mps(self) -> None:
+        assert self._plan(UNIFORM["cut"], MPS["inf"], migStrategy="mixed").cluster_mig_strategy == ""
+
+
+class TestLabels:
+    def test_time_slicing_on_a_gpu_with_mig_turns_mig_off(self) -> None:
+        planned = pool_of(aks({"labels": {"team": "a"}}, sharing=SLICED))
+        assert planned.labels == {
+            "gpu-pools/pool": "gpu",
+            "nvidia.com/device-plugin.config": planned.config_key,
+            "nvidia.com/mig.config": "all-disabled",
+            "team": "a",
+        }
+
+    def test_mig_names_its_layout(self) -> None:
+        planned = pool_of(aks(sharing=UNIFORM))
+        assert planned.labels["nvidia.com/mig.config"] == planned.mig_config_key
+        assert planned.mig_config_key.startswith("7x1g.10gb-")
+
+    def test_no_mig_label_without_mig(self) -> None:
+        planned = pool_of(aks({"vmSize": T4}))
+        assert planned.mig_config_key is None
+        assert set(planned.labels) == {"gpu-pools/pool", "nvidia.com/device-plugin.config"}
+
+    def test_a_switch_of_the_operator_may_be_set(self) -> None:
+        labels = {"nvidia.com/gpu.deploy.driver": "false", "nvidia.com/gpu.workload.config": "container"}
+        assert labels.items() <= pool_of(aks({"labels": labels})).labels.items()
+
+
+class TestAksPartitions:
+    """AKS's gpuInstanceProfile makes the plain profiles only, as many as fit."""
+
+    @pytest.mark.parametrize(
+        ("size", "layout", "profile"),
+        [
+            (A100, {"1g.10gb": 7}, "MIG1g"),
+            (A100, {"2g.20gb": 3}, "MIG2g"),
+            (A100, {"3g.40gb": 2}, "MIG3g"),
+            (A100, {"4g.40gb": 1}, "MIG4g"),
+            (A100, {"7g.80gb": 1}, "MIG7g"),
+            ("Standard_ND96asr_v4", {"1g.5gb": 7}, "MIG1g"),
+            ("Standard_NC40ads_H100_v5", {"1g.12gb": 7}, "MIG1g"),
+            ("Standard_NC40ads_H100_v5", {"3g.47gb": 2}, "MIG3g"),
+        ],
+    )
+    def test_profile(self, size: str, layout: dict[str, int], profile: str) -> None:
+        pool = {"vmSize": size, "partitionedBy": "aks", "driver": "preinstalled"}
+        plan = plan_of(aks(pool, sharing={"cut": {"mig": {"layout": layout}}}))
+        (planned,) = plan.pools
+        assert planned.gpu_instance_profile == profile
+        assert planned.mig_config_key is None
+        assert "nvidia.com/mig.config" not in planned.labels
+        assert plan.operator_values["migManager"]["enabled"] is False
+
+    @pytest.mark.parametrize(
+        "layout",
+        [{"1g.20gb": 4}, {"1g.10gb+me": 1}, {"1g.10gb": 6}, {"3g.40gb": 1}, {"1g.10gb": 4, "3g.40gb": 1}],
+        ids=str,
+    )
+    def test_no_profile(self, layout: dict[str, int]) -> None:
+        pool = {"partitionedBy": "aks", "driver": "preinstalled"}
+        with pytest.raises(InvalidStackError, match="AKS cannot make the layout"):
+            plan_of(aks(pool, sharing={"cut": {"mig": {"layout": layout}}}))
+
+    def test_the_operator_partitions_by_default(self) -> None:
+        plan = plan_of(aks(sharing=UNIFORM))
+        assert plan.pools[0].gpu_instance_profile is None
+        assert plan.operator_values["migManager"]["enabled"] is True
+
+
+class TestDriverOwner:
+    def test_the_operator_on_aks(self) -> None:
+        """Without RUNTIME_CONFIG_SOURCE=file the toolkit breaks the node's containerd."""
+        values = plan_of(aks()).operator_values
+        assert values["driver"] == {"enabled": True}
+        assert values["toolkit"] == {"enabled": True, "env": [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]}
+        assert values["operator"] == {"runtimeClass": "nvidia"}
+
+    def test_preinstalled_on_aks_brings_its_own_runtime_class(self) -> None:
+        values = plan_of(aks(operator={"driver": "preinstalled"})).operator_values
+        assert values["driver"] == {"enabled": False}
+        assert values["toolkit"] == {"enabled": False}
+        assert values["operator"] == {"runtimeClass": "nvidia-container-runtime"}
+
+    def test_preinstalled_on_an_existing_cluster(self) -> None:
+        values = plan_of(existing(operator={"driver": "preinstalled"})).operator_values
+        assert values["driver"] == {"enabled": False}
+        assert values["operator"] == {"runtimeClass": "nvidia"}
+
+    def test_the_operator_on_an_existing_cluster(self) -> None:
+        assert plan_of(existing()).operator_values["toolkit"] == {"enabled": True}
+
+    def test_the_operator_on_magnum(self) -> None:
+        assert plan_of(magnum()).operator_values["toolkit"]["env"] == [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
+
+    def test_pools_may_all_say_it_themselves(self) -> None:
+        plan = plan_of(aks(pools=_pools(*[{"sharing": "whole", "driver": "preinstalled"}] * 2)))
+        assert plan.driver == "preinstalled"
+        assert {pool.driver for pool in plan.pools} == {"preinstalled"}
+
+
+class TestTolerations:
+    """Operands, NFD and verifiers tolerate what the pools taint, whatever the taint's value became."""
+
+    CHART_OWN = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}  # noqa: RUF012
+
+    def test_the_charts_own_is_repeated(self) -> None:
+        assert plan_of(aks()).tolerations == (self.CHART_OWN,)
+
+    def test_derived_from_taints_once_each(self) -> None:
+        pools = _pools(
+            {"sharing": "whole", "taints": ["sku=gpu:NoSchedule"]},
+            {"sharing": "whole", "taints": ["sku=other:NoSchedule", "maintenance:NoExecute"]},
+        )
+        plan = plan_of(aks(pools=pools))
+        assert plan.tolerations == (
+            self.CHART_OWN,
+            {"key": "maintenance", "operator": "Exists", "effect": "NoExecute"},
+            {"key": "sku", "operator": "Exists", "effect": "NoSchedule"},
+        )
+        assert plan.operator_values["daemonsets"]["tolerations"] == list(plan.tolerations)
+        assert plan.nfd_values["worker"]["tolerations"] == list(plan.tolerations)
+
+    def test_a_spot_pool_gets_the_taint_of_aks(self) -> None:
+        plan = plan_of(aks({"spot": {}, "taints": ["sku=gpu:NoSchedule"]}))
+        assert [str(taint) for taint in plan.pools[0].taints] == [
+            "sku=gpu:NoSchedule",
+            "kubernetes.azure.com/scalesetpriority=spot:NoSchedule",
+        ]
+        assert {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Exists", "effect": "NoSchedule"} in plan.tolerations
+
+    def test_the_spot_taint_written_by_hand_is_kept_once(self) -> None:
+        plan = plan_of(aks({"spot": {"maxPrice": 0.5}, "taints": ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]}))
+        assert len(plan.pools[0].taints) == 1
+
+    def test_the_gpu_taint_is_the_charts_own_toleration(self) -> None:
+        assert plan_of(aks({"taints": ["nvidia.com/gpu=true:NoSchedule"]})).tolerations == (self.CHART_OWN,)
+
+    def test_nfd_sets_taints_only_where_it_must(self) -> None:
+        assert plan_of(aks({"taints": ["sku=gpu:NoSchedule"]})).nfd_values["master"]["enableTaints"] is False
+        assert plan_of(magnum({"taints": ["nvidia.com/gpu=true:NoSchedule"]})).nfd_values["master"]["enableTaints"] is True
+        assert plan_of(magnum()).nfd_values["master"]["enableTaints"] is False
+
+
+class TestConfigKeys:
+    """A key names its content: changed content is a new key, which is what makes the operands reload."""
+
+    @staticmethod
+    def _key(sharing: dict[str, Any], **operator: str) -> str:
+        return pool_of(aks(sharing=sharing, operator=operator)).config_key
+
+    def test_the_name_of_a_declaration_does_not_matter(self) -> None:
+        assert self._key({"a": SLICED["nb"]}) == self._key({"b": SLICED["nb"]})
+
+    def test_equal_content_is_one_key(self) -> None:
+        declared = {"a": SLICED["nb"], "b": {"timeSlicing": {"replicas": 4, "failRequestsGreaterThanOne": True}}}
+        plan = plan_of(aks(sharing=declared, pools=_pools({"sharing": "a"}, {"sharing": "b"})))
+        assert plan.pools[0].config_key == plan.pools[1].config_key
+        assert len(plan.device_plugin_configs) == 2
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"replicas": 8},
+            {"replicas": 4, "renameByDefault": True},
+            {"replicas": 4, "failRequestsGreaterThanOne": False},
+        ],
+        ids=str,
+    )
+    def test_changed_content_is_a_new_key(self, changed: dict[str, Any]) -> None:
+        assert self._key({"nb": {"timeSlicing": changed}}) != self._key(SLICED)
+
+    def test_strategies_never_share_a_key(self) -> None:
+        keys = [self._key(sharing) for sharing in ({"x": {"exclusive": {}}}, {"x": {"timeSlicing": {"replicas": 10}}}, MPS)]
+        assert len(set(keys)) == 3
+        assert [key.rpartition("-")[0] for key in keys] == ["exclusive", "time-slicing-10", "mps-10"]
+
+    def test_the_strategy_is_content(self) -> None:
+        assert self._key(UNIFORM, migStrategy="mixed") != self._key(UNIFORM, migStrategy="single")
+
+    def test_a_mig_layout_has_a_key_in_the_mig_parted_file(self) -> None:
+        plan = plan_of(aks(sharing=MIXED))
+        configs = yaml.safe_load(plan.mig_parted_config)["mig-configs"]
+        assert configs[plan.pools[0].mig_config_key] == [
+            {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}}
+        ]
+        assert configs["all-disabled"] == [{"devices": "all", "mig-enabled": False}]
+
+    def test_the_order_of_a_layout_does_not_matter(self) -> None:
+        turned = {"cut": {"mig": {"layout": {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}}}}
+        assert pool_of(aks(sharing=MIXED)).mig_config_key == pool_of(aks(sharing=turned)).mig_config_key
+
+    def test_a_changed_layout_is_a_new_mig_key(self) -> None:
+        assert pool_of(aks(sharing=UNIFORM)).mig_config_key != pool_of(aks(sharing=MIXED)).mig_config_key
+
+    def test_nodes_without_our_label_share_nothing(self) -> None:
+        plan = plan_of(aks(sharing=SLICED))
+        assert "sharing" not in yaml.safe_load(plan.device_plugin_configs[plan.default_config_key])
+        assert plan.operator_values["devicePlugin"]["config"] == {
+            "create": False,
+            "name": "gpu-pools-device-plugin",
+            "default": plan.default_config_key,
+        }
+
+    def test_a_changed_layout_restarts_the_mig_manager(self) -> None:
+        first, second = (plan_of(aks(sharing=sharing)).operator_values["migManager"]["env"][0] for sharing in (UNIFORM, MIXED))
+        assert first["name"] == "GPU_POOLS_CONFIG_HASH"
+        assert first["value"] != second["value"]
+
+
+class TestNodesAndWarnings:
+    def test_count_is_a_fixed_size(self) -> None:
+        document = pool_of(aks({"count": 3})).as_json()
+        assert document["nodes"] == {"min": 3, "max": 3}
+        assert document["warnings"] == []
+
+    def test_an_existing_pool_is_open_ended(self) -> None:
+        assert pool_of(existing()).as_json()["nodes"] == {"min": 1, "max": None}
+
+    def test_scaling_from_zero_warns(self) -> None:
+        planned = pool_of(aks({"count": GONE, "nodes": {"min": 0, "max": 4}}, sharing=SLICED))
+        assert [warning for warning in planned.warnings if "scaling from zero" in warning]
+
+    def test_autoscaling_with_resources_that_the_autoscaler_does_not_know_warns(self) -> None:
+        scaled = {"count": GONE, "nodes": {"min": 1, "max": 4}}
+        assert "nvidia.com/mig-*" in " ".join(pool_of(aks(scaled, sharing=MIXED)).warnings)
+        assert "nvidia.com/gpu.shared" in " ".join(pool_of(aks(scaled, sharing=RENAMED)).warnings)
+
+    def test_switching_mig_in_a_virtual_machine_warns_and_lets_the_node_reboot(self) -> None:
+        plan = plan_of(aks(sharing=UNIFORM))
+        assert "reboots the node once" in " ".join(plan.pools[0].warnings)
+        assert {"name": "WITH_REBOOT", "value": "true"} in plan.operator_values["migManager"]["env"]
+
+    def test_no_reboot_where_mig_is_not_used(self) -> None:
+        plan = plan_of(aks(sharing=SLICED))
+        assert [entry["name"] for entry in plan.operator_values["migManager"]["env"]] == ["GPU_POOLS_CONFIG_HASH"]
+
+    def test_a_layout_that_cannot_be_checked_warns(self) -> None:
+        unknown = existing({"gpuModel": "rtx-pro-5000-blackwell"}, sharing={"cut": {"mig": {"layout": {"1g.12gb": 4}}}})
+        assert "cannot be checked before the deploy" in " ".join(pool_of(unknown).warnings)
+
+    def test_inferred_placements_warn(self) -> None:
+        inferred = existing({"gpuModel": "h200-141gb"}, sharing={"cut": {"mig": {"layout": {"1g.18gb": 7}}}})
+        assert "the node has the last word" in " ".join(pool_of(inferred).warnings)
+
+    def test_small_mps_shares_warn(self) -> None:
+        planned = pool_of(aks({"vmSize": T4}, sharing={"inf": {"mps": {"replicas": 48}}}))
+        assert "320 MiB" in " ".join(planned.warnings)
+
+    def test_sixteen_mps_clients_are_fine_on_volta(self) -> None:
+        assert pool_of(existing({"gpuModel": "v100-16gb"}, sharing={"inf": {"mps": {"replicas": 16}}})).advertises == {
+            "nvidia.com/gpu": 16
+        }
+
+
+class TestPlanAsAWhole:
+    def test_pools_keep_the_order_of_the_file(self) -> None:
+        plan = plan_of(aks(pools=_pools(*[{"sharing": "whole"}] * 12)))
+        assert [pool.name for pool in plan.pools] == [f"p{number}" for number in range(12)]
+
+    def test_parsing_and_planning_apart_give_the_same_plan(self) -> None:
+        config = load_yaml(aks(sharing=MIXED))["config"]
+        assert make_plan(parse_settings(config)).as_json() == plan_config(config).as_json()
+
+    def test_the_plan_is_deterministic_and_plain_json(self) -> None:
+        first, second = (plan_of(aks(sharing={**MIXED, **SLICED})) for _ in range(2))
+        assert json.dumps(first.as_json()) == json.dumps(second.as_json())
+        assert first.device_plugin_configs == second.device_plugin_configs
+        assert json.loads(json.dumps(first.operator_values)) == first.operator_values
+
+    def test_raw_values_are_merged_last(self) -> None:
+        values = {"driver": {"version": "580.65.06"}, "dcgmExporter": {"enabled": False}}
+        merged = plan_of(aks(operator={"values": values})).operator_values
+        assert merged["driver"] == {"enabled": True, "version": "580.65.06"}
+        assert merged["dcgmExporter"] == {"enabled": False}
+
+    def test_the_charts_nfd_is_off(self) -> None:
+        assert plan_of(aks()).operator_values["nfd"] == {"enabled": False}
