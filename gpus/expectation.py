@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpus.sharing import Sharing
 
 _SHARING_STRATEGY: Final = {"timeSlicing": "time-slicing", "mps": "mps"}
+_LONGEST_LABEL_VALUE: Final = 63
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,10 @@ def _base(resource: str, product: str | None, count: int, shared: TimeSlicing | 
         f"{resource}.sharing-strategy": _SHARING_STRATEGY[shared.strategy] if shared else "none",
     }
     if product:
-        suffix = "-SHARED" if shared and not shared.rename_by_default else ""
-        labels[f"{resource}.product"] = _product_label(product) + suffix
+        name = _product_label(product) + ("-SHARED" if shared and not shared.rename_by_default else "")
+        # gpu-feature-discovery does not cut it, and NFD drops a label whose value Kubernetes would refuse.
+        if len(name) <= _LONGEST_LABEL_VALUE:
+            labels[f"{resource}.product"] = name
     return labels
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 import pytest
-from pulumi.runtime import mocks, rpc_manager, settings, stack
+from pulumi.runtime import mocks, settings, stack
 from pulumi.runtime.mocks import MockMonitor
 
 if TYPE_CHECKING:
@@ -114,6 +114,5 @@ def run() -> Iterator[Callable[..., Recorder]]:
 
     yield run
     settings.reset_options()
-    rpc_manager.RPC_MANAGER.clear()
     loop.close()
     asyncio.set_event_loop(None)

@@ -186,6 +186,14 @@ class TestExpectedLabels:
         assert labels["gpu.count"] == "1"
 
 
+    def test_a_product_too_long_for_a_label_is_not_expected(self) -> None:
+        """NFD drops such a label: 67 characters for a shared 1g.24gb+gfx on an RTX PRO 6000."""
+        sharing = {"cut": {"mig": {"layout": {"1g.24gb+gfx": 4}, "timeSlicing": {"replicas": 2}}}}
+        labels = _gfd(pool_of(existing({"gpuModel": "rtx-pro-6000-blackwell"}, sharing=sharing)))
+        assert "gpu.product" not in labels
+        assert labels["gpu.count"] == "4"
+
+
 class TestNvml:
     def test_exclusive(self) -> None:
         assert pool_of(aks({"vmSize": TWO_A100})).nvml.as_json() == {

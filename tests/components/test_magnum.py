@@ -1,0 +1,114 @@
+"""Magnum components, by the inputs that the engine gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+import pytest
+
+from components.magnum import MagnumCluster, MagnumGpuNodePool
+from gpus.errors import InvalidStackError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from components.magnum import MagnumClusterArgs
+
+    from .conftest import Recorder
+
+    Run = Callable[[Callable[[], Any]], Recorder]
+
+TEMPLATE: Any = {"image": "fcos", "external_network": "public", "flavor": "m2.large", "labels": {"kube_tag": "v1.34.2"}}
+MADE: MagnumClusterArgs = {
+    "name": "gpu",
+    "driver": "heat",
+    "template": TEMPLATE,
+    "masters": 3,
+    "labels": {"nvidia_gpu_enabled": "true"},
+    "protect": True,
+}
+TAINT = "node-role.kubernetes.io/gpu=true:NoSchedule"
+
+
+def group_args(driver: str = "heat", **pool: Any) -> Any:
+    """Arguments of a node group that is used alone."""
+    declared = {"name": "gpu-a", "flavor": "g2", "count": 1, "sharing": {"exclusive": {}}, **pool}
+    flavor = {"gpu_model": "a100-40gb", "gpus_per_node": 1}
+    return {"cluster_id": "c", "magnum_driver": driver, "pool": declared, "flavor": flavor}
+
+
+class TestCluster:
+    """The cluster and its template."""
+
+    def test_makes_a_template_with_a_load_balancer_for_several_masters(self, run: Run) -> None:
+        inputs = run(lambda: MagnumCluster("c", MADE)).one("ClusterTemplate").inputs
+        assert (inputs["coe"], inputs["masterLbEnabled"], inputs["masterFlavor"]) == ("kubernetes", True, "m2.large")
+
+    def test_a_template_in_use_is_replaced_not_changed(self, run: Run) -> None:
+        recorded = run(lambda: MagnumCluster("c", MADE))
+        assert list(recorded.options("c-template").replaceOnChanges) == ["*"]
+
+    def test_uses_a_given_template(self, run: Run) -> None:
+        recorded = run(lambda: MagnumCluster("c", {"name": "gpu", "driver": "capi-helm", "template_id": "t"}))
+        assert recorded.of("ClusterTemplate") == []
+        assert recorded.one(":Cluster").inputs["clusterTemplateId"] == "t"
+
+    def test_labels_are_merged_with_the_template_s(self, run: Run) -> None:
+        inputs = run(lambda: MagnumCluster("c", MADE)).one(":Cluster").inputs
+        assert (inputs["labels"], inputs["mergeLabels"]) == ({"nvidia_gpu_enabled": "true"}, True)
+
+    def test_only_the_cluster_is_protected(self, run: Run) -> None:
+        recorded = run(lambda: MagnumCluster("c", MADE))
+        assert {request.name for request in recorded.requests.values() if request.protect} == {"c-cluster"}
+
+    def test_the_kubeconfig_is_secret(self, run: Run) -> None:
+        recorded = run(lambda: MagnumCluster("c", MADE))
+        assert recorded.is_secret("c-kubernetes", "kubeconfig")
+        assert recorded.one("providers:kubernetes").inputs["clusterIdentifier"] == "c-cluster-id"
+
+    def test_template_and_template_id_together_are_refused(self, run: Run) -> None:
+        def program() -> None:
+            with pytest.raises(InvalidStackError, match="gives both `template` and `templateId`"):
+                MagnumCluster("c", {"name": "gpu", "driver": "heat", "template": TEMPLATE, "template_id": "t"})
+
+        assert run(program).resources == []
+
+
+class TestNodeGroup:
+    """One node group."""
+
+    def test_taints_come_from_the_kubelet_with_the_heat_driver(self, run: Run) -> None:
+        args = group_args(taints=[TAINT], node_group_labels={"availability_zone": "a"})
+        inputs = run(lambda: MagnumGpuNodePool("a", args)).one("NodeGroup").inputs
+        assert inputs["labels"] == {"availability_zone": "a", "kubelet_options": f"--register-with-taints={TAINT}"}
+        assert inputs["mergeLabels"] is True
+
+    def test_other_drivers_get_no_kubelet_options(self, run: Run) -> None:
+        args = group_args("capi-helm", taints=["nvidia.com/gpu=true:NoSchedule"])
+        assert "labels" not in run(lambda: MagnumGpuNodePool("a", args)).one("NodeGroup").inputs
+
+    def test_the_count_of_an_autoscaled_group_belongs_to_the_autoscaler(self, run: Run) -> None:
+        args = group_args()
+        del args["pool"]["count"]
+        args["pool"]["nodes"] = {"min": 0, "max": 3}
+        recorded = run(lambda: MagnumGpuNodePool("a", args))
+        inputs = recorded.one("NodeGroup").inputs
+        assert (inputs["nodeCount"], inputs["minNodeCount"], inputs["maxNodeCount"]) == (0, 0, 3)
+        assert list(recorded.options("a-group").ignoreChanges) == ["nodeCount"]
+
+    def test_a_group_waits_for_the_groups_that_it_depends_on(self, run: Run) -> None:
+        def program() -> None:
+            first = MagnumGpuNodePool("a", group_args())
+            MagnumGpuNodePool("b", group_args(name="gpu-b"), pulumi.ResourceOptions(depends_on=[first]))
+
+        assert "a-group" in run(program).depends_on("b-group")
+
+    def test_problems_of_the_flavor_name_the_component(self, run: Run) -> None:
+        def program() -> None:
+            args = group_args()
+            args["flavor"]["gpu_model"] = "a1000"
+            with pytest.raises(InvalidStackError, match=r"MagnumGpuNodePool\(a\)\.flavor\.g2\.gpuModel"):
+                MagnumGpuNodePool("a", args)
+
+        run(program)

@@ -1,0 +1,49 @@
+"""The components can be offered to other languages: Pulumi's analyzer reads them all."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pulumi
+import pytest
+from pulumi.provider.experimental.analyzer import Analyzer
+
+MODULES = ("sharing", "aks", "magnum", "existing", "node_features", "gpu_operator", "platform")
+COMPONENTS = Path(__file__).parents[2] / "components"
+
+
+def classes() -> list[type[pulumi.ComponentResource]]:
+    """Every public component."""
+    found = []
+    for name in MODULES:
+        module = importlib.import_module(f"components.{name}")
+        for _, entry in inspect.getmembers(module, inspect.isclass):
+            own = entry.__module__ == module.__name__ and issubclass(entry, pulumi.ComponentResource)
+            if own and entry.__name__ != "SharingDeclaration":
+                found.append(entry)
+    return found
+
+
+def test_the_analyzer_reads_every_component() -> None:
+    analyzed = Analyzer("gpu-pools").analyze(classes())
+    assert set(analyzed["component_definitions"]) == {
+        *("Exclusive", "TimeSlicing", "Mps", "Mig", "AksCluster", "AksGpuNodePool", "MagnumCluster", "MagnumGpuNodePool"),
+        *("ExistingCluster", "NodeFeatureDiscovery", "PoolLabels", "GpuOperator", "GpuPlatform"),
+    }
+
+
+@pytest.mark.parametrize("component", classes(), ids=lambda component: component.__name__)
+def test_every_public_output_is_registered(component: type[pulumi.ComponentResource]) -> None:
+    declared = {name for cls in component.__mro__ for name in inspect.get_annotations(cls) if "Output" in str(cls.__annotations__[name])}
+    sources = "".join(inspect.getsource(cls) for cls in component.__mro__ if cls.__module__.startswith("components"))
+    registered = set(re.findall(r'"(\w+)": self\.\1', sources))
+    assert declared
+    assert declared <= registered
+
+
+@pytest.mark.parametrize("path", sorted(COMPONENTS.glob("*.py")), ids=lambda path: path.name)
+def test_annotations_are_not_postponed(path: Path) -> None:
+    assert "\nfrom __future__ import annotations" not in path.read_text()

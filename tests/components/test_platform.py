@@ -1,0 +1,200 @@
+"""The whole platform, from the stack files of the project: what is registered, in which order, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+import pytest
+from pulumi.runtime import config as runtime_config
+
+from components.platform import GpuPlatform
+from components.stack_config import read_stack_config
+from gpus.errors import InvalidStackError
+from gpus.stack_file import read_stack_file
+
+from .conftest import KUBECONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import Recorder
+
+    Run = Callable[[Callable[[], Any]], Recorder]
+
+PROJECT = Path(__file__).parents[2]
+STACKS = ("aks-dev", "aks-prod", "magnum-dev", "magnum-prod", "byo")
+PREFIX = "gpu-pools:"
+
+
+def settings(stack: str) -> Any:
+    """The sections of one of the project's stack files."""
+    config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
+    return {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
+
+
+@pytest.fixture
+def deploy(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Recorder]:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    return lambda stack: run(lambda: GpuPlatform("gpu", settings(stack)))
+
+
+class TestEveryStack:
+    """What holds on all platforms."""
+
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_each_name_of_a_node_label_s_key_is_in_the_config_maps(self, deploy: Any, stack: str) -> None:
+        recorded = deploy(stack)
+        keys = set(recorded.one("ConfigMap", "gpu-operator-device-plugin").inputs["data"])
+        labels = [pool.inputs["nodeLabels"] for pool in recorded.of("AgentPool")]
+        labels += [rule.inputs["spec"]["rules"][0]["labels"] for rule in recorded.of("NodeFeatureRule")]
+        assert len(labels) == len(settings(stack)["pools"])
+        assert {label["nvidia.com/device-plugin.config"] for label in labels} <= keys
+
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_nfd_comes_before_the_operator_and_the_operator_before_the_pools(self, deploy: Any, stack: str) -> None:
+        recorded = deploy(stack)
+        assert "gpu-nfd-release" in recorded.depends_on("gpu-operator-release")
+        last = [*recorded.of("AgentPool"), *recorded.of("NodeGroup"), *recorded.of("NodeFeatureRule"), *recorded.of("DaemonSet")]
+        for resource in last:
+            assert {"gpu-operator-release", "gpu-operator-device-plugin"} <= recorded.depends_on(resource.name)
+
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_no_credential_reaches_the_engine_in_plain_text(self, deploy: Any, stack: str) -> None:
+        recorded = deploy(stack)
+        assert recorded.is_secret("gpu-kubernetes", "kubeconfig")
+        assert "very-secret-token" not in "".join(
+            str(request) for request in recorded.requests.values() if request.type != "pulumi:providers:kubernetes"
+        )
+
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_objects_in_the_cluster_use_its_own_provider(self, deploy: Any, stack: str) -> None:
+        recorded = deploy(stack)
+        for request in recorded.requests.values():
+            if request.type.startswith("kubernetes:"):
+                assert "gpu-kubernetes" in request.provider, request.name
+
+    @pytest.mark.parametrize("stack", ["aks-dev", "magnum-dev"])
+    def test_what_is_in_a_cluster_of_ours_is_deleted_with_it(self, deploy: Any, stack: str) -> None:
+        recorded = deploy(stack)
+        inside = [r for r in recorded.requests.values() if r.type.startswith("kubernetes:") or r.type.endswith(("Pool", "NodeGroup"))]
+        assert {request.deletedWith.rpartition("::")[2] for request in inside if request.custom} == {"gpu-cluster"}
+
+    def test_an_existing_cluster_is_never_assumed_to_go_away(self, deploy: Any) -> None:
+        assert not any(request.deletedWith for request in deploy("byo").requests.values())
+
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_each_declaration_is_a_resource_of_its_own(self, deploy: Any, stack: str) -> None:
+        recorded = deploy(stack)
+        kinds = (":Exclusive", ":TimeSlicing", ":Mps", ":Mig")
+        found = {resource.name.removeprefix("gpu-") for resource in recorded.resources if resource.type.endswith(kinds)}
+        assert found == set(settings(stack)["sharing"])
+
+
+class TestMagnum:
+    """The service loses one of two operations at once."""
+
+    @pytest.mark.parametrize("stack", ["magnum-dev", "magnum-prod"])
+    def test_each_node_group_waits_for_all_before_it(self, deploy: Any, stack: str) -> None:
+        recorded = deploy(stack)
+        names = [f"gpu-{pool['name']}-group" for pool in settings(stack)["pools"]]
+        for number, name in enumerate(names):
+            assert recorded.depends_on(name) & set(names) == set(names[:number])
+
+    def test_nfd_sets_the_taints_where_the_driver_does_not(self, deploy: Any) -> None:
+        recorded = deploy("magnum-prod")
+        assert all(rule.inputs["spec"]["rules"][0]["taints"] for rule in recorded.of("NodeFeatureRule"))
+        assert recorded.one("Release", "gpu-nfd-release").inputs["values"]["master"]["enableTaints"] is True
+
+    def test_the_marker_is_selected_by_the_label_of_the_driver(self, deploy: Any) -> None:
+        selectors = [
+            daemon_set.inputs["spec"]["template"]["spec"]["nodeSelector"] for daemon_set in deploy("magnum-dev").of("DaemonSet")
+        ]
+        assert {"magnum.openstack.org/nodegroup": "gpu-mig"} in selectors
+
+
+class TestRefusals:
+    """A wrong stack is refused with everything that is wrong, before anything is registered."""
+
+    def wrong(self) -> Any:
+        declared = settings("aks-dev")
+        declared["pools"][0]["vmSzie"] = declared["pools"][0].pop("vmSize")
+        declared["sharing"]["inference"]["mps"]["replicas"] = 49
+        declared["poools"] = []
+        return declared
+
+    def test_all_problems_come_at_once_and_nothing_is_registered(self, run: Run) -> None:
+        def program() -> None:
+            with pytest.raises(InvalidStackError) as refused:
+                GpuPlatform("gpu", self.wrong())
+            paths = {problem.path for problem in refused.value.problems}
+            assert {"gpu-pools:poools", "gpu-pools:pools[0].vmSzie", "gpu-pools:sharing.inference.mps.replicas"} <= paths
+
+        assert run(program).resources == []
+
+    def test_an_incomplete_cluster_section_is_refused(self, run: Run) -> None:
+        declared = settings("aks-dev")
+        del declared["cluster"]["location"]
+
+        def program() -> None:
+            with pytest.raises(InvalidStackError, match=r"gpu-pools:cluster\.location: is missing"):
+                GpuPlatform("gpu", declared)
+
+        run(program)
+
+
+class TestProgram:
+    """The program that the engine runs."""
+
+    @pytest.fixture
+    def configured(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+        def configure(declared: Any) -> None:
+            texts = {
+                f"{PREFIX}{key}": value if isinstance(value, str) else json.dumps(value) for key, value in declared.items()
+            }
+            monkeypatch.delenv("PULUMI_CONFIG", raising=False)
+            runtime_config.set_all_config({**texts, "azure-native:location": "westeurope"}, [f"{PREFIX}operator"])
+
+        yield configure
+        runtime_config.set_all_config({}, [])
+
+    def program(self) -> None:
+        sys.path.insert(0, str(PROJECT))
+        try:
+            runpy.run_path(str(PROJECT / "__main__.py"))
+        finally:
+            sys.path.remove(str(PROJECT))
+
+    def test_reads_all_keys_of_the_namespace_and_no_others(self, configured: Any) -> None:
+        configured({"cluster": {"platform": "aks"}, "poools": [1], "operator": "text"})
+        assert read_stack_config() == {"cluster": {"platform": "aks"}, "poools": [1], "operator": "text"}
+
+    def test_deploys_the_stack(self, run: Run, configured: Any) -> None:
+        configured(settings("aks-dev"))
+        assert len(run(self.program).of("AgentPool")) == 4
+
+    def test_shows_problems_without_a_traceback(self, run: Run, configured: Any) -> None:
+        configured({"cluster": {"platform": "aws"}, "pools": "none"})
+
+        def program() -> None:
+            with pytest.raises(pulumi.RunError, match="in the stack file; nothing was created"):
+                self.program()
+
+        assert run(program).resources == []
+
+    def test_is_short(self) -> None:
+        assert len((PROJECT / "__main__.py").read_text().splitlines()) < 50
+
+    def test_azure_is_loaded_only_where_it_is_used(self, deploy: Any) -> None:
+        loaded = {name for name in sys.modules if name.startswith("components.")}
+        for name in ("components.aks", "components.magnum"):
+            sys.modules.pop(name, None)
+        deploy("byo")
+        assert not {"components.aks", "components.magnum"} & set(sys.modules)
+        assert loaded
