@@ -50,9 +50,7 @@ class ExistingCluster(pulumi.ComponentResource):
         self.kubeconfig = pulumi.Output.secret(text)
         #: For everything that is put into this cluster.
         self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, context, context)
-        self.register_outputs(
-            {"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig}
-        )
+        self.register_outputs({"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
 
 
 def read_kubeconfig(path: str | None, context: str | None, where: str) -> tuple[str, str]:

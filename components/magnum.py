@@ -109,13 +109,9 @@ class MagnumCluster(pulumi.ComponentResource):
         self.kubeconfig = pulumi.Output.secret(self.resource.kubeconfig["raw_config"])
         #: For everything that is put into this cluster.
         self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id)
-        self.register_outputs(
-            {"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig}
-        )
+        self.register_outputs({"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
 
-    def _template_id(
-        self, name: str, settings: MagnumSettings, opts: pulumi.ResourceOptions | None
-    ) -> pulumi.Input[str]:
+    def _template_id(self, name: str, settings: MagnumSettings, opts: pulumi.ResourceOptions | None) -> pulumi.Input[str]:
         if settings.template is None:
             return cast("str", settings.template_id)
         template = containerinfra.ClusterTemplate(

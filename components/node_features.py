@@ -59,9 +59,7 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
         self.version = pulumi.Output.from_input(chart.version)
         self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
-        chart_release(
-            f"{name}-release", chart, NFD_NAMESPACE, self.values, child_options(self, opts, depends_on=[namespace])
-        )
+        chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, child_options(self, opts, depends_on=[namespace]))
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
 
 

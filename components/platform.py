@@ -16,7 +16,7 @@ import pulumi
 from components._options import child_options
 from components._words import stack_config
 from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
-from components.node_features import NodeFeatureDiscovery, PoolLabels
+from components.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
@@ -97,9 +97,7 @@ class GpuPlatform(pulumi.ComponentResource):
             }
         )
 
-    def _cluster(
-        self, name: str, planned: Plan, section: Mapping[str, Any]
-    ) -> "AksCluster | MagnumCluster | ExistingCluster":
+    def _cluster(self, name: str, planned: Plan, section: Mapping[str, Any]) -> "AksCluster | MagnumCluster | ExistingCluster":
         # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
         args, opts = cast("Any", section), child_options(self)
         if planned.platform == "aks":
@@ -172,17 +170,16 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _pool_labels(self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions) -> None:
         settings = planned.settings.cluster
-        PoolLabels(
-            f"{name}-{pool.name}-labels",
-            {
-                "namespace": OPERATOR_NAMESPACE,
-                "planned": pool,
-                "node_selector": marker_selector(settings, pool),
-                "magnum_driver": str(getattr(settings, "driver", "")),
-                "tolerations": [dict(toleration) for toleration in planned.tolerations],
-            },
-            opts,
-        )
+        args: PoolLabelsArgs = {
+            "namespace": OPERATOR_NAMESPACE,
+            "planned": pool,
+            "node_selector": marker_selector(settings, pool),
+            "magnum_driver": str(getattr(settings, "driver", "")),
+            "tolerations": [dict(toleration) for toleration in planned.tolerations],
+        }
+        if image := planned.settings.nfd.marker_image:
+            args["image"] = image
+        PoolLabels(f"{name}-{pool.name}-labels", args, opts)
 
 
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:

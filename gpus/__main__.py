@@ -1,6 +1,6 @@
 """``python -m gpus plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
 
-Exit codes: 0 the stack can be planned, 2 it cannot (or the command line is wrong).
+Exit codes: 0 the stack can be planned, 2 it cannot (or the command line is wrong), 141 the reader of the output went away.
 """
 
 from __future__ import annotations

@@ -124,10 +124,17 @@ class OperatorSettings:
 
 @dataclass(frozen=True)
 class NfdSettings:
-    """Node Feature Discovery. ``install`` False: the cluster has one already."""
+    """Node Feature Discovery.
+
+    Attributes:
+        chart: its chart.
+        install: False: the cluster has one already.
+        marker_image: the image of the pools' markers, where the default cannot be pulled.
+    """
 
     chart: ChartSettings
     install: bool = True
+    marker_image: str | None = None
 
 
 def parse_operator(value: object, path: str, problems: Problems) -> OperatorSettings:
@@ -144,9 +151,12 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
     """The section ``gpu-pools:nodeFeatureDiscovery``; absent means: install it with defaults."""
     section = Section({} if value is None else value, path, problems)
     install = section.flag("install")
+    image = section.text(
+        "markerImage", pattern=r"[^\s@]+[:@]\S+", allowed="an image with a tag or digest, e.g. registry.example.com/busybox:1.37"
+    )
     chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
     section.finish()
-    return NfdSettings(chart, install=install is not False)
+    return NfdSettings(chart, install=install is not False, marker_image=image)
 
 
 def _parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:

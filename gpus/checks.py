@@ -7,6 +7,7 @@ behind them are named in docs/reference/rules.md. Nothing here decides what is r
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from gpus.errors import show
@@ -289,17 +290,30 @@ def _check_mig_strategy(settings: Settings, problems: Problems) -> None:
 
 
 def _check_selectors(settings: Settings, problems: Problems) -> None:
-    pools = [(pool, pool.placement) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)]
-    for number, (pool, placement) in enumerate(pools):
-        for other, earlier in pools[:number]:
-            mine, theirs = placement.node_selector.items(), earlier.node_selector.items()
-            if mine and theirs and (mine <= theirs or theirs <= mine):
-                problems.add(
-                    f"{pool.path}.nodeSelector",
-                    f'{show(dict(placement.node_selector))} selects nodes of pool "{other.name}" too',
-                    allowed="selectors of which no node matches two",
-                    remedy="Add a label that tells the two pools' nodes apart.",
-                )
+    chosen = [(pool, pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)]
+    for later, earlier in sorted(_overlapping([selector for _, selector in chosen])):
+        pool, selector = chosen[later]
+        problems.add(
+            f"{pool.path}.nodeSelector",
+            f'{show(dict(selector))} selects nodes of pool "{chosen[earlier][0].name}" too',
+            allowed="selectors of which no node matches two",
+            remedy="Add a label that tells the two pools' nodes apart.",
+        )
+
+
+def _overlapping(selectors: list[Mapping[str, str]]) -> Iterator[tuple[int, int]]:
+    """(later, earlier) for each pair of which one selector holds the other; empty selectors are problems of their own."""
+    seen = Counter(label for selector in selectors for label in selector.items())
+    # A selector can only be part of one that has its rarest label: with a thousand pools, comparing all pairs takes seconds.
+    by_rarest: dict[tuple[str, str], list[int]] = {}
+    for number, selector in enumerate(selectors):
+        if selector:
+            by_rarest.setdefault(min(selector.items(), key=lambda label: (seen[label], label)), []).append(number)
+    for number, selector in enumerate(selectors):
+        for label in selector.items():
+            for other in by_rarest.get(label, ()):
+                if other != number and selectors[other].items() <= selector.items():
+                    yield max(number, other), min(number, other)
 
 
 def _list(numbers: list[int]) -> str:

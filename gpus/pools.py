@@ -163,6 +163,7 @@ def parse_pool(value: object, path: str, context: PoolContext) -> Pool | None:
     labels = section.texts("labels")
     check_labels(labels, section.at("labels"), context.problems)
     taints = section.each("taints", lambda value, where: parse_taint(value, where, context.problems), what="a list of taints")
+    _check_distinct(taints, section)
     _check_reach(labels, taints, section, context)
     driver = section.text("driver", choices=DRIVER_OWNERS)
     section.finish()
@@ -292,6 +293,20 @@ def _declared_hardware(section: Section, source: str) -> Hardware | None:
     if product is None and len(known.products) == 1:
         product = known.products[0]
     return None if gpus is None else Hardware(known, product, gpus, source)
+
+
+def _check_distinct(taints: tuple[Taint, ...], section: Section) -> None:
+    """Kubernetes tells taints apart by key and effect, not by value."""
+    seen: set[tuple[str, str]] = set()
+    for taint in taints:
+        if (taint.key, taint.effect) in seen:
+            section.problems.add(
+                section.at("taints"),
+                f'"{taint.key}" is given twice with the effect {taint.effect}',
+                allowed="each key once per effect",
+                remedy="Remove one of the two; Kubernetes refuses the node otherwise.",
+            )
+        seen.add((taint.key, taint.effect))
 
 
 def _check_reach(labels: Mapping[str, str], taints: tuple[Taint, ...], section: Section, context: PoolContext) -> None:

@@ -194,7 +194,9 @@ def _parse_mig(value: object, path: str, problems: Problems) -> Mig | None:
             remedy="Keep one of them." if has_layout else "Add e.g. `layout: {1g.10gb: 7}`.",
         )
     sliced = section.raw("timeSlicing")
-    time_slicing = None if sliced is None else _parse_time_slicing(sliced, section.at("timeSlicing"), problems)
+    # Written without a value is a mistake, not an absence: the instances would silently not be shared.
+    written = "timeSlicing" in section.written()
+    time_slicing = _parse_time_slicing(sliced, section.at("timeSlicing"), problems) if written else None
     if "mps" in section.written():
         section.raw("mps")
         problems.add(
@@ -223,7 +225,7 @@ def _parse_whole_layout(section: Section) -> tuple[GpuLayout, ...]:
 
 def _parse_gpus(section: Section) -> tuple[GpuLayout, ...]:
     groups = section.each("gpus", lambda value, path: _parse_group(value, path, section.problems), what="a list of GPU groups")
-    if section.raw("gpus") == []:
+    if section.raw("gpus") in (None, []):
         section.problems.add(
             section.at("gpus"), "the list is empty", allowed="a list of {index, layout}", remedy="Give every GPU index a layout."
         )

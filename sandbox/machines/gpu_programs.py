@@ -70,6 +70,9 @@ class _Configured:
             return InitWaiting("toolkit-validation")
         known = context.machine.loaded.get(self.program)
         started = known is not None and known.pod == objects.uid(context.pod)
+        if known is not None and started and self._unmounted(context):
+            # What a running pod has mounted stays when its ConfigMap is deleted.
+            return known
         data = self._data(context)
         label = objects.labels(context.node).get(CONFIG_LABEL, "")
         default = objects.env(context.pod, "config-manager-init").get("DEFAULT_CONFIG", "")
@@ -91,12 +94,18 @@ class _Configured:
         return objects.env(context.pod, self.container).get("MIG_STRATEGY")
 
     @staticmethod
+    def _unmounted(context: Context) -> bool:
+        config_map = objects.mounted_config_map(context.pod, _CONFIGS)
+        return config_map is not None and f"{objects.namespace(context.pod)}/{config_map}" not in context.world.config_maps
+
+    @staticmethod
     def _data(context: Context) -> dict[str, str] | None:
         """The mounted ConfigMap's content, None where the pod has no config-manager."""
         config_map = objects.mounted_config_map(context.pod, _CONFIGS)
         if config_map is None:
             return None
-        return context.world.config_maps[f"{objects.namespace(context.pod)}/{config_map}"].get("data") or {}
+        found = context.world.config_maps.get(f"{objects.namespace(context.pod)}/{config_map}") or {}
+        return found.get("data") or {}
 
 
 class DevicePluginPod(_Configured):

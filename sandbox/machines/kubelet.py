@@ -75,6 +75,9 @@ class Kubelet:
                     if not error.outdated:
                         LOG.warning("pod %s/%s: %s", objects.namespace(pod), objects.name(pod), error)
                     world.again_in(_RETRY_SECONDS)
+                except Exception:  # noqa: BLE001 one pod that is not understood must not stop the others
+                    LOG.exception("pod %s/%s", objects.namespace(pod), objects.name(pod))
+                    world.again_in(_RETRY_SECONDS)
         present = {objects.uid(pod) for pod in world.pods}
         self._lives = {uid: life for uid, life in self._lives.items() if uid in present}
 

@@ -7,7 +7,7 @@ other parts of the sandbox may read it to show what NVML would say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sandbox.files import read_json, write_json
@@ -127,7 +127,7 @@ class MachineFiles:
     def load(self, node: str, group: MachineGroup) -> Machine:
         """The machine as it was, or newly born."""
         raw = read_json(self._path(node))
-        if not raw or raw.get("group") != group.id:
+        if not raw:
             driver = PREINSTALLED_DRIVER if group.driver_preinstalled and group.hardware.gpus else None
             return Machine(node, group, born(node, group.hardware, group.cloud_mig_profile), driver)
         self._written[node] = raw
@@ -137,6 +137,11 @@ class MachineFiles:
             {key: Loaded(**{**value, "gpus": from_json(value["gpus"])}) for key, value in raw["loaded"].items()},
             MigRun(**raw["mig"]), raw["appliedLabels"], raw["appliedTaints"],
         )  # fmt: skip
+
+    def is_other(self, node: str, group: MachineGroup) -> bool:
+        """Whether the machine of that name is made of something else than the group now says."""
+        raw = self._written.get(node) or read_json(self._path(node))
+        return bool(raw) and (raw["group"], raw["madeOf"]) != (group.id, _made_of(group))
 
     def save(self, machine: Machine) -> bool:
         """Write a machine where it has changed, and say whether it had."""
@@ -168,6 +173,7 @@ def _to_json(machine: Machine) -> dict[str, Any]:
     return {
         "node": machine.node,
         "group": machine.group.id,
+        "madeOf": _made_of(machine.group),
         "gpus": _plain(to_json(machine.gpus)),
         "driver": {"version": machine.driver.version, "cuda": machine.driver.cuda} if machine.driver else None,
         "toolkit": machine.toolkit,
@@ -181,6 +187,11 @@ def _to_json(machine: Machine) -> dict[str, Any]:
         "appliedLabels": dict(machine.applied_labels),
         "appliedTaints": list(machine.applied_taints),
     }
+
+
+def _made_of(group: MachineGroup) -> dict[str, Any]:
+    """What cannot change in a machine's life."""
+    return {**asdict(group.hardware), "mig": group.cloud_mig_profile, "driver": group.driver_preinstalled}
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 JSON in, JSON out

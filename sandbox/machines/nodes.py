@@ -67,6 +67,8 @@ class Nodes:
         for node in {*self.machines, *self._files.known()} - set(wanted):
             self._remove(node, nodes.get(node))
         for node, group in wanted.items():
+            if self._files.is_other(node, group):
+                self._remove(node, nodes.pop(node, None))
             machine = self._machine(node, group)
             present = nodes.get(node)
             try:
@@ -107,7 +109,7 @@ class Nodes:
 
     def _machine(self, node: str, group: MachineGroup) -> Machine:
         machine = self.machines.get(node)
-        if machine is None or machine.group.id != group.id:
+        if machine is None:
             machine = self.machines[node] = self._files.load(node, group)
         machine.group = group
         return machine

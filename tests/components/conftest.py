@@ -28,7 +28,7 @@ users:
 
 
 #: The signature of a secret value on the wire.
-_SECRET = "1b47061264138c4ac30d75fd1eb44270"
+_SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Recorder(pulumi.runtime.Mocks):
             outputs["kubeconfig"] = {"raw_config": KUBECONFIG}
         return f"{args.name}-id", outputs
 
-    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:  # noqa: ARG002
         return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(KUBECONFIG.encode()).decode()}]}
 
     def of(self, suffix: str) -> list[Registered]:

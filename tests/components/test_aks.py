@@ -142,7 +142,8 @@ class TestPool:
 
     def test_problems_name_the_component(self, run: Run) -> None:
         def program() -> None:
-            declared: Any = {"name": "a-name-too-long", "vm_size": A100, "count": 1, "sharing": Mig("m", {"layout": {"1g.5gb": 7}})}
+            sharing = Mig("m", {"layout": {"1g.5gb": 7}})
+            declared: Any = {"name": "a-name-too-long", "vm_size": A100, "count": 1, "sharing": sharing}
             with pytest.raises(InvalidStackError) as refused:
                 AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared})
             paths = {problem.path for problem in refused.value.problems}

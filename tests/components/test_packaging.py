@@ -37,7 +37,8 @@ def test_the_analyzer_reads_every_component() -> None:
 
 @pytest.mark.parametrize("component", classes(), ids=lambda component: component.__name__)
 def test_every_public_output_is_registered(component: type[pulumi.ComponentResource]) -> None:
-    declared = {name for cls in component.__mro__ for name in inspect.get_annotations(cls) if "Output" in str(cls.__annotations__[name])}
+    annotated = [entry for cls in component.__mro__ for entry in inspect.get_annotations(cls).items()]
+    declared = {name for name, type_ in annotated if "Output" in str(type_)}
     sources = "".join(inspect.getsource(cls) for cls in component.__mro__ if cls.__module__.startswith("components"))
     registered = set(re.findall(r'"(\w+)": self\.\1', sources))
     assert declared

@@ -83,8 +83,9 @@ class TestEveryStack:
     @pytest.mark.parametrize("stack", ["aks-dev", "magnum-dev"])
     def test_what_is_in_a_cluster_of_ours_is_deleted_with_it(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
-        inside = [r for r in recorded.requests.values() if r.type.startswith("kubernetes:") or r.type.endswith(("Pool", "NodeGroup"))]
-        assert {request.deletedWith.rpartition("::")[2] for request in inside if request.custom} == {"gpu-cluster"}
+        own = [request for request in recorded.requests.values() if request.custom]
+        inside = [r for r in own if r.type.startswith("kubernetes:") or r.type.endswith((":AgentPool", ":NodeGroup"))]
+        assert {request.deletedWith.rpartition("::")[2] for request in inside} == {"gpu-cluster"}
 
     def test_an_existing_cluster_is_never_assumed_to_go_away(self, deploy: Any) -> None:
         assert not any(request.deletedWith for request in deploy("byo").requests.values())

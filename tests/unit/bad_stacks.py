@@ -299,7 +299,9 @@ _SHARING_CASES = (
         '"4" is not a whole number',
         "at least 2",
     ),
-    Case("replicas-true", aks(sharing=_slices(replicas=True)), f"{_SHARING}.nb.timeSlicing.replicas", "true is not a whole number"),
+    Case(
+        "replicas-true", aks(sharing=_slices(replicas=True)), f"{_SHARING}.nb.timeSlicing.replicas", "true is not a whole number"
+    ),
     Case("replicas-float", aks(sharing=_slices(4.0)), f"{_SHARING}.nb.timeSlicing.replicas", "4.0 is not a whole number"),
     Case(
         "replicas-a-list", aks(sharing=_slices([4])), f"{_SHARING}.nb.timeSlicing.replicas", "a list of 1 is not a whole number"
@@ -575,6 +577,13 @@ _MIG_CASES = (
         f"{_SHARING}.x.mig.gpus",
         "the list is empty",
         "{index, layout}",
+    ),
+    Case("mig-gpus-nothing", aks(sharing={"x": {"mig": {"gpus": None}}}), f"{_SHARING}.x.mig.gpus", "the list is empty"),
+    Case(
+        "mig-time-slicing-nothing",
+        aks(sharing=_mig({"1g.10gb": 7}, timeSlicing=None)),
+        f"{_SHARING}.cut.mig.timeSlicing",
+        "nothing is not a mapping",
     ),
     Case(
         "mig-gpus-a-mapping",
@@ -891,6 +900,14 @@ _LABEL_CASES = (
     Case("taint-a-number", aks({"taints": ["sku=gpu:NoSchedule", 7]}), f"{_POOL}.taints[1]", "7 is not a taint"),
     Case("taint-bad-key", aks({"taints": ["s ku=gpu:NoSchedule"]}), f"{_POOL}.taints[0]", "is not a taint"),
     Case("taint-empty", aks({"taints": [""]}), f"{_POOL}.taints[0]", '"" is not a taint'),
+    Case(
+        "taint-twice",
+        aks({"taints": ["sku=gpu:NoSchedule", "sku=other:NoSchedule"]}),
+        f"{_POOL}.taints",
+        '"sku" is given twice with the effect NoSchedule',
+        "each key once per effect",
+        "Remove one",
+    ),
     Case(
         "taint-that-nfd-refuses",
         magnum({"taints": ["sku=gpu:NoSchedule"]}, cluster={"driver": "capi-helm"}),

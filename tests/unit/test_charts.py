@@ -88,7 +88,9 @@ class TestKnownKeys:
 
     def test_every_unknown_key_is_named_with_its_siblings(self) -> None:
         problems = Problems()
-        check_values({"driver": {"vershun": 1, "rdma": {"on": True}}, "dcgmExportr": {}}, "gpu-operator", "v26.7.0", "v", problems)
+        check_values(
+            {"driver": {"vershun": 1, "rdma": {"on": True}}, "dcgmExportr": {}}, "gpu-operator", "v26.7.0", "v", problems
+        )
         assert _paths(problems) == ["v.driver.vershun", "v.driver.rdma.on", "v.dcgmExportr"]
         assert [problem.remedy for problem in problems.found] == [
             "Did you mean `version`?",
@@ -123,7 +125,7 @@ class TestDerived:
     @pytest.mark.parametrize("dotted", NFD_DERIVED)
     def test_nfd_values_of_the_plan_are_refused(self, dotted: str) -> None:
         problems = Problems()
-        parse_nfd({"values": _nested(dotted, False)}, "n", problems)
+        parse_nfd({"values": _nested(dotted, value=False)}, "n", problems)
         assert _paths(problems) == [f"n.values.{dotted}"]
 
     def test_what_the_plan_does_not_derive_may_be_set(self) -> None:
@@ -147,7 +149,10 @@ class TestSections:
         ("chart", "source"),
         [
             ({"repository": "https://mirror.example.com/nvidia"}, ChartSource(repository="https://mirror.example.com/nvidia")),
-            ({"oci": "oci://registry.example.com/charts/gpu-operator"}, ChartSource(oci="oci://registry.example.com/charts/gpu-operator")),
+            (
+                {"oci": "oci://registry.example.com/charts/gpu-operator"},
+                ChartSource(oci="oci://registry.example.com/charts/gpu-operator"),
+            ),
             ({"path": "charts/gpu-operator-v26.7.0.tgz"}, ChartSource(path="charts/gpu-operator-v26.7.0.tgz")),
         ],
     )

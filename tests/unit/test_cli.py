@@ -21,7 +21,13 @@ STACK = aks(
         "inference": {"mps": {"replicas": 10}},
     },
     pools=[
-        {"name": "nb", "vmSize": TWO_A100, "nodes": {"min": 0, "max": 4}, "sharing": "notebooks", "taints": ["sku=gpu:NoSchedule"]},
+        {
+            "name": "nb",
+            "vmSize": TWO_A100,
+            "nodes": {"min": 0, "max": 4},
+            "sharing": "notebooks",
+            "taints": ["sku=gpu:NoSchedule"],
+        },
         {"name": "tr", "vmSize": A100, "count": 2, "sharing": "training"},
         {"name": "inf", "vmSize": A100, "count": 1, "sharing": "inference"},
     ],
@@ -123,7 +129,13 @@ def test_the_table_for_people(stack: str, capsys: pytest.CaptureFixture[str]) ->
     header, rule, nb, tr, inf, blank, cluster, *warnings = captured.out.splitlines()
     assert header.split("  ")[0] == "POOL"
     assert set(rule) == {"-", " "}
-    assert [cell.strip() for cell in nb.split("  ") if cell.strip()][:5] == ["nb", "0-4", "2x a100-80gb", "time-slicing 4", "gpu 8"]
+    assert [cell.strip() for cell in nb.split("  ") if cell.strip()][:5] == [
+        "nb",
+        "0-4",
+        "2x a100-80gb",
+        "time-slicing 4",
+        "gpu 8",
+    ]
     assert nb.endswith("sku=gpu:NoSchedule")
     assert "MIG 2x 2g.20gb + 3g.40gb" in tr
     assert "mig-2g.20gb 2, mig-3g.40gb 1" in tr

@@ -163,7 +163,10 @@ def test_a_layout_that_no_card_can_hold_does_not_fit(key: str, layout: dict[str,
 def test_where_the_instances_sit() -> None:
     """3g.40gb only starts at 0 or 4; a search that took 0 first would leave no place for 4g.40gb."""
     placed = place(model("a100-80gb"), {"3g.40gb": 1, "4g.40gb": 1})
-    assert [(placement.start, placement.size, placement.profile) for placement in placed] == [(0, 4, "4g.40gb"), (4, 4, "3g.40gb")]
+    assert [(placement.start, placement.size, placement.profile) for placement in placed] == [
+        (0, 4, "4g.40gb"),
+        (4, 4, "3g.40gb"),
+    ]
 
 
 def test_an_absurd_count_is_answered_at_once() -> None:

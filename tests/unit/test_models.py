@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import resources
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,7 +85,7 @@ class TestModels:
         assert profile.name.startswith(f"{profile.compute_slices}g.")
         assert re.fullmatch(r"[1-7]g\.\d+gb([+-][a-z.]+)?", profile.name)
         assert profile.starts == tuple(sorted(set(profile.starts)))
-        assert all(0 <= start and start + profile.size <= gpu.placement_units for start in profile.starts)
+        assert all(start >= 0 and start + profile.size <= gpu.placement_units for start in profile.starts)
         packed = _most_without_overlap(profile)
         by_slices = gpu.compute_slices // profile.compute_slices
         if profile.name.endswith(("+me", "+me.all")):
@@ -121,7 +121,7 @@ def _most_without_overlap(profile: MigProfile) -> int:
         count
         for count in range(1, len(profile.starts) + 1)
         for starts in combinations(profile.starts, count)
-        if all(later - earlier >= profile.size for earlier, later in zip(starts, starts[1:], strict=False))
+        if all(later - earlier >= profile.size for earlier, later in pairwise(starts))
     )
 
 

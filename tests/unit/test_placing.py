@@ -83,9 +83,7 @@ class TestRule:
 class TestNodeGroupLabels:
     def test_taints_at_birth_with_heat(self) -> None:
         labels = node_group_labels(pool_of(magnum(TAINTED)), "heat")
-        assert labels == {
-            "kubelet_options": "--register-with-taints=nvidia.com/gpu=true:NoSchedule,example.com/team=:NoExecute"
-        }
+        assert labels == {"kubelet_options": "--register-with-taints=nvidia.com/gpu=true:NoSchedule,example.com/team=:NoExecute"}
 
     def test_the_taint_of_the_cern_talk_is_born_with_the_node(self) -> None:
         """NFD may not set a key below kubernetes.io; the kubelet may."""

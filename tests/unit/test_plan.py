@@ -185,7 +185,6 @@ class TestExpectedLabels:
         assert "gpu.memory" not in labels
         assert labels["gpu.count"] == "1"
 
-
     def test_a_product_too_long_for_a_label_is_not_expected(self) -> None:
         """NFD drops such a label: 67 characters for a shared 1g.24gb+gfx on an RTX PRO 6000."""
         sharing = {"cut": {"mig": {"layout": {"1g.24gb+gfx": 4}, "timeSlicing": {"replicas": 2}}}}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import datetime
+import datetime as dt
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -23,6 +23,10 @@ from gpus.models import model, model_keys
 from gpus.plan import plan_config
 from gpus.stack_file import load_yaml
 from tests.unit.stacks import TWO_A100, aks, existing, magnum
+
+if TYPE_CHECKING:
+    from gpus.errors import Problem
+    from gpus.plan import Plan
 
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 AZURE = ["Standard_NC24ads_A100_v4", TWO_A100, "Standard_NC4as_T4_v3", "Standard_ND96isr_H100_v5", "Standard_NV72ads_A10_v5"]
@@ -194,7 +198,12 @@ _BASES = [
                 "cut": {"mig": {"gpus": [{"index": [0], "layout": {"1g.10gb": 7}}, {"index": 1, "layout": {}}]}},
                 "nb": {"timeSlicing": {"replicas": 4, "renameByDefault": True}},
             },
-            operator={"driver": "operator", "version": "v26.7.0", "values": {"driver": {"version": "580"}}, "chart": {"path": "x"}},
+            operator={
+                "driver": "operator",
+                "version": "v26.7.0",
+                "values": {"driver": {"version": "580"}},
+                "chart": {"path": "x"},
+            },
             nodeFeatureDiscovery={"install": True, "values": {"worker": {"labels": {}}}},
         ),
         magnum(
@@ -212,15 +221,20 @@ _JUNK = st.recursive(
         st.integers(-(10**30), 10**30),
         st.floats(),
         st.text(max_size=8),
-        st.sampled_from(["exclusive", "aks", "1g.10gb", "whole", "4", "nvidia.com/gpu", "a=b:NoSchedule", "Standard_NV6ads_A10_v5"]),
-        st.just(datetime.date(2026, 1, 1)),
+        st.sampled_from(
+            ["exclusive", "aks", "1g.10gb", "whole", "4", "nvidia.com/gpu", "a=b:NoSchedule", "Standard_NV6ads_A10_v5"]
+        ),
+        st.just(dt.date(2026, 1, 1)),
         st.binary(max_size=4),
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(
             st.one_of(
-                st.text(max_size=6), st.integers(), st.none(), st.sampled_from(["replicas", "mig", "layout", "gpus", "nodes", "driver"])
+                st.text(max_size=6),
+                st.integers(),
+                st.none(),
+                st.sampled_from(["replicas", "mig", "layout", "gpus", "nodes", "driver"]),
             ),
             inner,
             max_size=3,
@@ -260,19 +274,22 @@ def _spoiled(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(config=_spoiled())
 def test_junk_anywhere_is_refused_or_planned(complete: bool, config: dict[str, Any]) -> None:  # noqa: FBT001
-    try:
-        plan = plan_config(config, complete=complete)
-    except InvalidStackError as error:
-        assert error.problems
-        for problem in error.problems:
-            assert problem.path
-            assert problem.message
-            assert problem.allowed
-            assert problem.remedy
-            assert "\n" not in problem.path + problem.message + problem.allowed + problem.remedy
-    else:
+    plan, problems = _planned(config, complete=complete)
+    for problem in problems:
+        texts = (problem.path, problem.message, problem.allowed, problem.remedy)
+        assert all(text and len(text.splitlines()) == 1 for text in texts)
+    if plan:
         assert plan.pools
         json.dumps(plan.as_json(), allow_nan=False)
+    else:
+        assert problems
+
+
+def _planned(config: dict[str, Any], *, complete: bool) -> tuple[Plan | None, tuple[Problem, ...]]:
+    try:
+        return plan_config(config, complete=complete), ()
+    except InvalidStackError as error:
+        return None, error.problems
 
 
 @settings(max_examples=100, deadline=None)
@@ -288,3 +305,20 @@ def test_a_config_of_nothing_but_junk_is_refused(junk: Any) -> None:
 def test_any_text_is_yaml_or_a_yaml_error(text: str) -> None:
     with contextlib.suppress(yaml.YAMLError):
         load_yaml(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), min_size=1), min_size=2, max_size=6))
+def test_every_pair_of_overlapping_selectors_is_named(selectors: list[dict[str, str]]) -> None:
+    pools = [
+        {"name": f"p{number}", "gpuModel": "t4-16gb", "gpusPerNode": 1, "sharing": "whole", "nodeSelector": selector}
+        for number, selector in enumerate(selectors)
+    ]
+    expected = {
+        (f"gpu-pools:pools[{later}].nodeSelector", f'of pool "p{earlier}" too')
+        for later, mine in enumerate(selectors)
+        for earlier, theirs in enumerate(selectors[:later])
+        if mine.items() <= theirs.items() or theirs.items() <= mine.items()
+    }
+    _, problems = _planned(load_yaml(existing(pools=pools))["config"], complete=True)
+    assert {(problem.path, problem.message.partition("nodes ")[2]) for problem in problems} == expected

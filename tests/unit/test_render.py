@@ -114,7 +114,9 @@ def test_mig_parted_has_only_keys_of_its_spec() -> None:
     assert document["version"] == "v1"
     for groups in document["mig-configs"].values():
         for group in groups:
-            assert set(group) == ({"devices", "mig-enabled", "mig-devices"} if group["mig-enabled"] else {"devices", "mig-enabled"})
+            assert set(group) == (
+                {"devices", "mig-enabled", "mig-devices"} if group["mig-enabled"] else {"devices", "mig-enabled"}
+            )
 
 
 def test_the_default_of_the_operator_is_always_there() -> None:

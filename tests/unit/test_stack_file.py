@@ -73,7 +73,9 @@ def test_a_duplicate_beside_a_merge_key_is_found() -> None:
         load_yaml("base: &base {k: 1}\nderived: {<<: *base, l: 2, l: 3}\n")
 
 
-@pytest.mark.parametrize("text", ["a: !!python/object:os.system {}", "a: *b", "a: 2026-99-99", "a: 0x_", "? [a]\n: b", "\x00"], ids=repr)
+@pytest.mark.parametrize(
+    "text", ["a: !!python/object:os.system {}", "a: *b", "a: 2026-99-99", "a: 0x_", "? [a]\n: b", "\x00"], ids=repr
+)
 def test_whatever_is_no_plain_yaml_is_a_yaml_error(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
         load_yaml(text)

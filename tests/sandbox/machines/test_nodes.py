@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from sandbox.machine_groups import Hardware, MachineGroup, put, record_path
@@ -45,6 +46,15 @@ def test_a_machine_is_kept_as_it_is_and_born_anew_after_it_left(tmp_path: Path) 
     assert files.known() == ["g0"]
     files.remove("g0")
     assert files.load("g0", GROUP).advertised == {}
+
+
+def test_a_group_of_other_hardware_has_other_machines(tmp_path: Path) -> None:
+    files = MachineFiles(tmp_path)
+    assert not files.is_other("g0", GROUP)
+    files.save(files.load("g0", GROUP))
+    assert not files.is_other("g0", replace(GROUP, labels={"a": "b"}, count=3))
+    for other in (replace(GROUP, hardware=Hardware(4, 16)), replace(GROUP, cloud_mig_profile="MIG1g"), replace(GROUP, id="h")):
+        assert files.is_other("g0", other)
 
 
 def test_the_runtime_knows_what_image_and_toolkit_brought() -> None:
