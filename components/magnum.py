@@ -7,6 +7,7 @@ that of the kubelets where the driver lets them (gpus.placing). Not managed here
 quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses that.
 """
 
+import re
 from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
@@ -24,6 +25,7 @@ from gpus.pools import MagnumPlacement
 
 #: Magnum builds machines one by one and the driver's own jobs come on top.
 _SLOW = pulumi.CustomTimeouts(create="90m", update="90m", delete="60m")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class MagnumTemplateArgs(TypedDict):
@@ -57,7 +59,7 @@ class MagnumClusterArgs(TypedDict):
     template: NotRequired[MagnumTemplateArgs]
     """A template to make."""
     template_id: NotRequired[str]
-    """A template that exists."""
+    """Name or UUID of a template that exists."""
     keypair: NotRequired[str]
     """Name of a keypair for the nodes."""
     masters: NotRequired[int]
@@ -113,7 +115,7 @@ class MagnumCluster(pulumi.ComponentResource):
 
     def _template_id(self, name: str, settings: MagnumSettings, opts: pulumi.ResourceOptions | None) -> pulumi.Input[str]:
         if settings.template is None:
-            return cast("str", settings.template_id)
+            return self._given_template_id(cast("str", settings.template_id))
         template = containerinfra.ClusterTemplate(
             f"{name}-template",
             **_template_inputs(settings, settings.template),
@@ -121,6 +123,13 @@ class MagnumCluster(pulumi.ComponentResource):
             opts=child_options(self, opts, replace_on_changes=["*"]),
         )
         return template.id
+
+    def _given_template_id(self, name_or_id: str) -> pulumi.Input[str]:
+        """The template's UUID: Magnum answers with it, so that a name would look like a change after every refresh."""
+        if _UUID.fullmatch(name_or_id):
+            return name_or_id
+        found = containerinfra.get_cluster_template_output(name=name_or_id, opts=pulumi.InvokeOutputOptions(parent=self))
+        return found.id
 
 
 class FlavorArgs(TypedDict):

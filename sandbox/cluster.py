@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _RECORD = "cluster.json"
 _KUBECONFIG = "kubeconfig"
+# One of these says that a folder is a cluster's. The lock is made first and goes last.
+_KNOWN = (_RECORD, "machines.json", "processes.json", f".{_RECORD}.lock")
 _ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES = (
     "etcd",
     "kube-apiserver",
@@ -153,15 +155,24 @@ def erase(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    known = (_RECORD, "machines.json", "processes.json")
-    if any(folder.iterdir()) and not any((folder / name).exists() for name in known):
-        message = f"{folder}: not deleted, it is no cluster's folder (none of {', '.join(known)} is in it)."
+    if any(folder.iterdir()) and not any((folder / name).exists() for name in _KNOWN):
+        message = f"{folder}: not deleted, it is no cluster's folder (none of {', '.join(_KNOWN)} is in it)."
         raise SandboxError(message, "Delete it yourself if nothing in it is needed.")
     with locked(folder / _RECORD):
         # Nothing is kept, so nobody gets time to write it down.
         _stop_all(folder, grace=0.0)
         with explained(folder, "delete"):
-            shutil.rmtree(folder)
+            _delete(folder)
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder, what makes it a cluster's last: whoever is killed meanwhile can be followed by another."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name not in _KNOWN:
+            path.unlink()
+    shutil.rmtree(folder)
 
 
 # --- what the cluster is ----------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ another program is never signalled. Each process leads a session of its own: it 
 started it, and stopping it stops its children. Nothing here restarts what died; whoever started it decides
 that.
 
+Each carries its folder and name in its environment, too: what was started by someone who was killed before he
+could write it down is found by that, and ended before another of its name is started.
+
 Linux only: what runs is read from /proc.
 """
 
@@ -37,6 +40,7 @@ _RECORD = "processes.json"
 _PORTS = range(20000, 32000)
 _PORT_TRIES = 200
 _KILL_SECONDS = 10.0
+_MARK = "GPU_POOLS_PROCESS"
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ def spawn(
         if name in known:
             message = f"{folder}: {name} runs already (pid {known[name].pid})."
             raise SandboxError(message, "Stop it first: make down.")
-        child = _start(log, argv, env, cwd)
+        _end_unrecorded(folder, [name])
+        child = _start(log, argv, {**(os.environ if env is None else env), _MARK: f"{folder.resolve()}/{name}"}, cwd)
         row = _row(child.pid)
         process = Process(name, child.pid, row.started if row else 0.0)
         write_json(record, _as_json([*known.values(), process]))
@@ -114,14 +119,25 @@ def stop(folder: Path, names: Iterable[str] | None = None, *, grace: float = 5.0
         names: which to stop; None for all.
         grace: seconds that each gets to end by itself before it is killed.
     """
-    if not (folder / _RECORD).exists():
+    if not folder.exists():
         return
     wanted = None if names is None else set(names)
     for process in reversed(_alive(folder).values()):
         if wanted is None or process.name in wanted:
             _end(process, grace)
     with locked(folder / _RECORD):
-        write_json(folder / _RECORD, _as_json(_alive(folder).values()))
+        if (folder / _RECORD).exists():
+            write_json(folder / _RECORD, _as_json(_alive(folder).values()))
+        _end_unrecorded(folder, wanted)
+
+
+def carrying(variable: str, value: str) -> dict[int, str]:
+    """Return the processes whose environment was started with a variable: pid -> path of the program.
+
+    This process is left out, and so are those whose environment is not for us to read.
+    """
+    entry = f"{variable}={value}"
+    return {pid: program for pid, program, environment in _environments() if entry in environment}
 
 
 def log_tail(folder: Path, name: str, lines: int = 15) -> str:
@@ -186,7 +202,7 @@ def wait_until(probe: Callable[[], bool], *, timeout: float, what: str) -> None:
         pause = min(pause * 1.3, 0.2)
 
 
-def _start(log: Path, argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.Popen[bytes]:
+def _start(log: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, its output going to the log."""
     with explained(log, "write"):
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -196,7 +212,7 @@ def _start(log: Path, argv: Sequence[str], env: Mapping[str, str] | None, cwd: P
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=None if env is None else dict(env),
+            env=dict(env),
             cwd=cwd,
             start_new_session=True,
         )
@@ -226,6 +242,24 @@ def _end(process: Process, grace: float) -> None:
     if _group_lives(process.pid):
         message = f"{process.name} (pid {process.pid}): still there {_KILL_SECONDS:g} s after it was killed."
         raise SandboxError(message, f"Look at what it waits for: cat /proc/{process.pid}/stack (as root).")
+
+
+def _end_unrecorded(folder: Path, names: Iterable[str] | None) -> None:
+    """Kill what carries the mark of a folder and is not in its record; of all names where none are given."""
+    start = f"{_MARK}={folder.resolve()}/"
+    recorded = {process.pid for process in _alive(folder).values()}
+    for pid, _, environment in _environments():
+        marks = [entry.removeprefix(start) for entry in environment if entry.startswith(start)]
+        # A longer rest is the mark of a folder inside this one.
+        if marks and "/" not in marks[0] and (names is None or marks[0] in names) and not _belongs_to(pid, recorded):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _belongs_to(pid: int, recorded: set[int]) -> bool:
+    """Say whether a process is in the group of a recorded one, or gone."""
+    row = _row(pid)
+    return row is None or row.group in recorded
 
 
 def _group_lives(group: int) -> bool:
@@ -279,6 +313,16 @@ def _rows() -> Iterator[_Row]:
             row = _row(int(entry.name))
             if row is not None:
                 yield row
+
+
+def _environments() -> Iterator[tuple[int, str, list[str]]]:
+    """Yield (pid, program, environment) of the other processes, as far as they may be looked into."""
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            # A process that ends meanwhile, a kernel thread, or another user's.
+            with contextlib.suppress(OSError):
+                environment = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                yield int(entry.name), str((entry / "exe").readlink()), environment
 
 
 def _row(pid: int) -> _Row | None:

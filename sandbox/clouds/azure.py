@@ -288,30 +288,25 @@ class AzureCloud:
             self._host.boot(self._folder(cluster["folder"]), cluster["name"])
             self._put_machines(cluster["id"])
 
-    def remove_unknown(self, known: Collection[str]) -> list[str]:
-        """Delete what no stack knows: made for an engine that was killed before it wrote it down.
+    def made(self) -> set[str]:
+        """The ids of what was asked for, in lower case; pools that are a part of their cluster's request left out."""
+        data = self._records.read()
+        return {*data["groups"], *data["clusters"], *(key for key, pool in data["pools"].items() if not pool["inline"])}
+
+    def remove_unknown(self, known: Collection[str]) -> None:
+        """Delete what no stack knows, made for an engine that never heard of it.
 
         Args:
             known: the ids in the engine's state.
-
-        Returns:
-            The ids of what was deleted.
         """
-        kept, gone = {id_.lower() for id_ in known}, []
-        data = self._records.read()
-        for key, pool in data["pools"].items():
-            if key not in kept and not pool["inline"] and pool["cluster"] in kept:
+        kept, data = {id_.lower() for id_ in known}, self._records.read()
+        for key in data["clusters"].keys() - kept:
+            self._drop_cluster(data["clusters"][key]["id"])
+        for key, pool in self._records.read()["pools"].items():
+            if key not in kept and not pool["inline"]:
                 self._drop_pool(pool["id"])
-                gone.append(pool["id"])
-        for key, cluster in data["clusters"].items():
-            if key not in kept:
-                self._drop_cluster(cluster["id"])
-                gone.append(cluster["id"])
-        for key, group in data["groups"].items():
-            if key not in kept:
-                self.delete_group(group["name"])
-                gone.append(group_id(group["name"]))
-        return gone
+        for key in data["groups"].keys() - kept:
+            self.delete_group(data["groups"][key]["name"])
 
     # ---------------------------------------------------------------- inner workings
 

@@ -406,27 +406,28 @@ class MagnumCloud:
                 data["clusters"][id_]["apiAddress"] = running.server
             self._put_machines(id_)
 
-    def remove_unknown(self, known: Collection[str]) -> list[str]:
-        """Delete what no stack knows: made for an engine that was killed before it wrote it down.
+    def made(self) -> set[str]:
+        """The ids of what was asked for and is whole; the default groups come with their clusters."""
+        data = self._records.read()
+        groups = {id_ for id_, group in data["groups"].items() if not group["default"] and group["status"] != "CREATE_FAILED"}
+        return {*data["templates"], *data["clusters"], *groups}
+
+    def remove_unknown(self, known: Collection[str]) -> None:
+        """Delete what no stack knows, made for an engine that never heard of it; and node groups that failed.
+
+        A failed group has no machines and never will, but the plugin sees nothing to change in it.
 
         Args:
             known: the ids in the engine's state.
-
-        Returns:
-            The ids of what was deleted.
         """
-        kept, gone, data = set(known), [], self._records.read()
-        for id_, group in data["groups"].items():
-            if id_ not in kept and not group["default"] and _cluster_of(id_) in kept:
-                self._drop_group(id_)
-                gone.append(id_)
+        kept, data = self.made().intersection(known), self._records.read()
         for id_ in data["clusters"].keys() - kept:
             self._drop_cluster(id_)
-            gone.append(id_)
+        for id_ in self._records.read()["groups"].keys() - kept:
+            if not data["groups"][id_]["default"]:
+                self._drop_group(id_)
         for id_ in data["templates"].keys() - kept:
             self.delete_template(id_)
-            gone.append(id_)
-        return gone
 
     # ---------------------------------------------------------------- inner workings
 

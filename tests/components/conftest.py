@@ -27,6 +27,8 @@ users:
 """
 
 
+#: UUID of a cluster template that exists.
+GIVEN_TEMPLATE = "ff441446-0e6b-52a4-bff6-b0529221ae0f"
 #: The signature of a secret value on the wire.
 _SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105
 
@@ -54,7 +56,9 @@ class Recorder(pulumi.runtime.Mocks):
             outputs["kubeconfig"] = {"raw_config": KUBECONFIG}
         return f"{args.name}-id", outputs
 
-    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:  # noqa: ARG002
+    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
+        if args.token.startswith("openstack:"):
+            return {"id": GIVEN_TEMPLATE, "name": args.args["name"]}
         return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(KUBECONFIG.encode()).decode()}]}
 
     def of(self, suffix: str) -> list[Registered]:

@@ -10,6 +10,8 @@ import pytest
 from components.magnum import MagnumCluster, MagnumGpuNodePool
 from gpus.errors import InvalidStackError
 
+from .conftest import GIVEN_TEMPLATE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -49,10 +51,11 @@ class TestCluster:
         recorded = run(lambda: MagnumCluster("c", MADE))
         assert list(recorded.options("c-template").replaceOnChanges) == ["*"]
 
-    def test_uses_a_given_template(self, run: Run) -> None:
-        recorded = run(lambda: MagnumCluster("c", {"name": "gpu", "driver": "capi-helm", "template_id": "t"}))
+    @pytest.mark.parametrize("given", [GIVEN_TEMPLATE, "k8s-1.34"])
+    def test_uses_a_given_template_by_its_uuid(self, run: Run, given: str) -> None:
+        recorded = run(lambda: MagnumCluster("c", {"name": "gpu", "driver": "capi-helm", "template_id": given}))
         assert recorded.of("ClusterTemplate") == []
-        assert recorded.one(":Cluster").inputs["clusterTemplateId"] == "t"
+        assert recorded.one(":Cluster").inputs["clusterTemplateId"] == GIVEN_TEMPLATE
 
     def test_labels_are_merged_with_the_template_s(self, run: Run) -> None:
         inputs = run(lambda: MagnumCluster("c", MADE)).one(":Cluster").inputs

@@ -156,9 +156,7 @@ class TestProgram:
     @pytest.fixture
     def configured(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
         def configure(declared: Any) -> None:
-            texts = {
-                f"{PREFIX}{key}": value if isinstance(value, str) else json.dumps(value) for key, value in declared.items()
-            }
+            texts = {f"{PREFIX}{key}": value if isinstance(value, str) else json.dumps(value) for key, value in declared.items()}
             monkeypatch.delenv("PULUMI_CONFIG", raising=False)
             runtime_config.set_all_config({**texts, "azure-native:location": "westeurope"}, [f"{PREFIX}operator"])
 

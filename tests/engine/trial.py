@@ -228,7 +228,9 @@ class Trial:
     def logs(self) -> str:
         """The ends of all logs, for a failed test."""
         parts = [f"$ {run.command}  -> {run.code}, {run.seconds:.1f} s" for run in self.runs]
-        for path in sorted(self.base.rglob("*.log")):
+        # The engine's own logs are left out: they are no text, and what it said is in what its command printed.
+        paths = {*self.folder.glob("logs/*.log"), *self.folder.glob("clusters/*/logs/*.log")}
+        for path in sorted(paths):
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
             if lines:
                 parts += [f"----- {path.relative_to(self.base)}", *lines]

@@ -28,6 +28,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     processes.stop(tmp_path, grace=0.0)
 
 
+def is_alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 def wait_for_output(folder: Path, name: str) -> None:
     processes.wait_until(lambda: processes.log_tail(folder, name) != "", timeout=5, what="Output")
 
@@ -120,9 +125,39 @@ def test_nothing_survives_a_restart_of_the_machine(folder: Path) -> None:
     record = read_json(folder / "processes.json")
     write_json(folder / "processes.json", {**record, "boot": "another"})
     assert processes.running(folder) == {}
-    processes.stop(folder)
     os.kill(process.pid, 0)
     write_json(folder / "processes.json", record)
+
+
+@pytest.mark.parametrize("end", ["stop", "stop by name", "spawn"])
+def test_what_could_not_be_recorded_is_found_by_its_mark(folder: Path, end: str) -> None:
+    """Whoever started it was killed before he could write it down; it would hold the port or the data for ever."""
+    lost = processes.spawn(folder, "one", SLEEP)
+    kept = processes.spawn(folder / "inner", "one", SLEEP)
+    (folder / "processes.json").unlink()
+    if end == "spawn":
+        assert processes.spawn(folder, "one", SLEEP).pid != lost.pid
+    else:
+        processes.stop(folder, ["one"] if end == "stop by name" else None)
+    processes.wait_until(lambda: not is_alive(lost.pid), timeout=5, what="The end of what was lost")
+    assert is_alive(kept.pid)
+    processes.stop(folder / "inner", grace=0.0)
+
+
+def test_others_are_spared_when_the_unrecorded_are_ended(folder: Path) -> None:
+    """Children carry the mark of their parent."""
+    parent = processes.spawn(folder, "parent", ["/bin/sh", "-c", "sleep 60 & echo $!; wait"])
+    wait_for_output(folder, "parent")
+    processes.spawn(folder, "other", SLEEP)
+    processes.stop(folder, ["other"])
+    assert is_alive(parent.pid)
+    assert is_alive(int(processes.log_tail(folder, "parent")))
+
+
+def test_processes_are_found_by_a_variable(folder: Path) -> None:
+    one = processes.spawn(folder, "one", SLEEP, env={"MOON": "full"})
+    assert processes.carrying("MOON", "full") == {one.pid: os.path.realpath(SLEEP[0])}
+    assert processes.carrying("MOON", "ful") == {}
 
 
 def test_a_second_of_the_same_name_is_refused(folder: Path) -> None:

@@ -1,0 +1,229 @@
+"""The stacks of this repository as they are: they come up, stay, and go without a trace; and leak nothing meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import stat
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sandbox.files import read_json
+from sandbox.inventory import KEPT_BY_HELM, inventory
+from tests.engine.secrets_search import contents, found, keepers, needles
+from tests.engine.trial import PROJECT, Run, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.engine, pytest.mark.programs]
+
+#: What a whole first `up` may take on two cores, and a second one; the aims of the project are far above.
+FIRST_UP, SECOND_UP = 120, 30
+#: Left on nodes by NFD and by the GPU operator themselves when they are uninstalled (a known habit of both charts).
+LEFT_BY_OTHERS = ("feature.node.kubernetes.io/", "nvidia.com/gpu.deploy.", "nvidia.com/gpu.present", "nvidia.com/mig.config")
+
+
+@dataclass
+class Deployed:
+    """A stack that was brought up once, and what was seen on the way."""
+
+    trial: Trial
+    first: Run
+    file: str
+    before: set[str]
+    nodes_before: dict[str, Any]
+    commands: set[str] = field(default_factory=set)
+
+
+@pytest.fixture(scope="module", params=["aks-dev", "magnum-dev", "byo"])
+def deployed(request: pytest.FixtureRequest, shared_sandbox: Callable[..., Trial]) -> Deployed:
+    stack: str = request.param
+    trial = shared_sandbox((PROJECT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"), stack)
+    before: set[str] = set()
+    nodes_before = {}
+    if stack == "byo":
+        # A preview needs the cluster that exists, so it is there before anything is deployed to it.
+        trial.preview().ok()
+        trial.wait_until(lambda: len(trial.nodes()) == 9, "the nodes of the existing cluster")
+        before = inventory(trial.clusters[0] / "kubeconfig")
+        nodes_before = {node["metadata"]["name"]: node for node in trial.nodes()}
+    file = _digest(trial.file)
+    with _commands_seen(trial) as commands:
+        first = trial.up()
+    return Deployed(trial, first, file, before, nodes_before, commands)
+
+
+def test_up_ends_with_every_node_as_declared(deployed: Deployed) -> None:
+    trial = deployed.trial
+    deployed.first.ok()
+    assert deployed.first.seconds < FIRST_UP
+    assert "instead of" not in deployed.first.out
+    seen = trial.run("status", trial.stack, "--json").ok().json()
+    assert [pool["pool"] for pool in seen] == [pool.name for pool in trial.plan().pools]
+    for pool in seen:
+        assert pool["holds"]
+        assert pool["nodes"]
+        for node in pool["nodes"]:
+            assert node["observed"] == pool["expected"]
+            assert node["observed"]
+
+
+def test_the_nodes_say_so_themselves(deployed: Deployed) -> None:
+    """By the API alone, in case the table and the plan are wrong in the same way."""
+    declared = {
+        "aks-dev": {"timesliced": {"gpu": 4}, "mig": {"gpu": 7}, "mps": {"gpu": 10}, "whole": {"gpu": 1}},
+        "magnum-dev": {"gpu-shared": {"gpu.shared": 4}, "gpu-mig": {"mig-3g.20gb": 1, "mig-2g.10gb": 2}},
+        "byo": {
+            "time-sliced-2": {"gpu": 2},
+            "time-sliced-4": {"gpu": 4},
+            "mig-single": {"mig-1g.10gb": 14},
+            "mig-mixed": {"mig-1g.10gb": 4, "mig-2g.20gb": 2, "mig-3g.40gb": 2},
+            "mps-2": {"gpu": 2},
+            "mps-4": {"gpu": 4},
+            "none": {"gpu": 1},
+        },
+    }
+    for pool, resources in declared[deployed.trial.stack].items():
+        (node,) = deployed.trial.nodes(pool)
+        assert _gpu_resources(node) == {f"nvidia.com/{name}": count for name, count in resources.items()}
+
+
+def test_no_secret_in_plain_text(deployed: Deployed) -> None:
+    trial = deployed.trial
+    wanted, kept = needles(trial), keepers(trial)
+    assert {needle.what for needle in wanted} >= {"passphrase", "kubeconfig client-key-data", "pki/ca.key"}
+    # The search finds what is there to be found.
+    assert found([("kubeconfig", (trial.clusters[0] / "kubeconfig").read_bytes())], wanted)
+    assert found([("state", json.dumps({"x": (trial.clusters[0] / "pki/admin.key").read_text()}).encode())], wanted)
+
+    files = [(str(path.relative_to(trial.base)), contents(path)) for path in trial.files() if path not in kept]
+    assert len(files) > 30
+    assert any(place.endswith(f".pulumi/stacks/gpu-pools/{trial.stack}.json") for place, _ in files)
+    printed = [(run.command, run.text.encode()) for run in trial.runs]
+    arguments = [("arguments of a process", command.encode()) for command in {*deployed.commands, *trial.processes().values()}]
+    assert any("kube-apiserver" in text.decode() for _, text in arguments)
+    assert found([*files, *printed, *arguments], wanted) == []
+
+
+def test_only_the_owner_may_read_the_secrets(deployed: Deployed) -> None:
+    for path in keepers(deployed.trial):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE(deployed.trial.folder.stat().st_mode) == 0o700
+
+
+def test_a_second_up_changes_nothing(deployed: Deployed) -> None:
+    trial = deployed.trial
+    uids = [node["metadata"]["uid"] for node in trial.nodes()]
+    trial.engine("preview", "--expect-no-changes").ok()
+    second = trial.up().ok()
+    assert "unchanged" in second.out
+    assert not any(word in second.out for word in ("created", "updated", "replaced", "deleted"))
+    assert second.seconds < min(SECOND_UP, deployed.first.seconds / 2)
+    assert [node["metadata"]["uid"] for node in trial.nodes()] == uids
+    assert _digest(trial.file) == deployed.file
+
+
+def test_what_the_stack_did_not_make_is_named_and_kept(deployed: Deployed) -> None:
+    """Also opens a look at the existing cluster between the destroy and its end."""
+    trial = deployed.trial
+    if trial.stack != "byo":
+        pytest.skip("only a cluster that exists outlives its stack")
+    kubeconfig = trial.clusters[0] / "kubeconfig"
+    up = inventory(kubeconfig)
+    assert {"clusterpolicies/cluster-policy", "daemonsets/gpu-operator/nvidia-device-plugin-daemonset"} <= up - deployed.before
+    maps = "/api/v1/namespaces/default/configmaps"
+    trial.api().create(maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "somebody-elses"}})
+    done = trial.down()
+    assert done.code == 1
+    assert "are left:\n  configmaps/default/somebody-elses\n" in done.err
+    trial.api().delete(f"{maps}/somebody-elses")
+
+    after = inventory(kubeconfig)
+    assert deployed.before - after == set()
+    assert [name for name in after - deployed.before if not name.startswith(KEPT_BY_HELM)] == []
+    assert {node["metadata"]["name"] for node in trial.nodes()} == deployed.nodes_before.keys()
+    for node in trial.nodes():
+        _check_given_back(node, deployed.nodes_before[node["metadata"]["name"]])
+
+
+def _check_given_back(node: dict[str, Any], before: dict[str, Any]) -> None:
+    labels, old = node["metadata"]["labels"], before["metadata"]["labels"]
+    assert old.items() <= labels.items()
+    assert [name for name in labels.keys() - old.keys() if not name.startswith(LEFT_BY_OTHERS)] == []
+    assert node["spec"].get("taints") == before["spec"].get("taints")
+    assert _gpu_resources(node) == {}
+    # Whoever uses the node next finds whole GPUs.
+    assert labels.get("nvidia.com/mig.config", "all-disabled") == "all-disabled"
+    assert labels.get("nvidia.com/mig.config.state", "success") == "success"
+
+
+def test_destroying_empties_the_clouds(deployed: Deployed) -> None:
+    trial = deployed.trial
+    if trial.stack != "aks-dev":
+        pytest.skip("once is enough: `down` itself looks for the same, and it is the next test")
+    record = trial.folder / "cloud/azure.json"
+    assert all(read_json(record)[table] for table in ("groups", "clusters", "pools"))
+    trial.engine("destroy", "--yes", "--skip-preview").ok()
+    assert read_json(record) == {"groups": {}, "clusters": {}, "pools": {}}
+    assert trial.clusters == []
+    assert trial.exported().get("resources", []) == []
+
+
+def test_down_leaves_nothing(deployed: Deployed) -> None:
+    trial = deployed.trial
+    assert trial.processes()
+    trial.down().ok()
+    assert trial.processes() == {}
+    assert not trial.root.exists()
+    assert _digest(trial.file) == deployed.file
+    # Going down twice is no mistake.
+    trial.down().ok()
+
+
+@pytest.mark.parametrize("stack", ["aks-prod", "magnum-prod"])
+def test_a_preview_needs_no_cloud_and_starts_no_cluster(stack: str, shared_sandbox: Callable[..., Trial]) -> None:
+    trial = shared_sandbox((PROJECT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"), stack)
+    shown = trial.run("preview", stack, HOME="/nonexistent", AZURE_CONFIG_DIR="/nonexistent").ok()
+    assert "to create" in shown.out
+    for pool in trial.plan().pools:
+        assert pool.config_key in shown.out
+    assert not any(word in text for text in trial.processes().values() for word in ("kube-apiserver", "etcd"))
+    assert trial.clusters == []
+    assert trial.exported().get("resources", []) == []
+    trial.down().ok()
+    assert trial.processes() == {}
+    assert not trial.root.exists()
+
+
+@contextlib.contextmanager
+def _commands_seen(trial: Trial) -> Iterator[set[str]]:
+    """The arguments of every process of a trial that lives long enough to be seen by others."""
+    seen: set[str] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.25):
+            seen.update(trial.processes().values())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _gpu_resources(node: dict[str, Any]) -> dict[str, int]:
+    found = node["status"]["allocatable"].items()
+    return {name: int(value) for name, value in found if name.startswith("nvidia.com/") and int(value)}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
