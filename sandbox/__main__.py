@@ -12,13 +12,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpus.errors import InvalidStackError
-from sandbox import commands
 from sandbox.errors import SandboxError
-from sandbox.observe import PoolObservation, report_json, report_table
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from sandbox.observe import PoolObservation
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
 _STAND_INS = (
@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, progress: Progress) -> int:
+    # Imported here: it takes half a second, and Ctrl-C is answered in that time too.
+    from sandbox import commands  # noqa: PLC0415
+
     if options.command == "up":
         return _report(commands.up(options.stack, progress), as_json=options.json)
     if options.command == "status":
@@ -80,6 +83,8 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
 
 
 def _report(pools: Iterable[PoolObservation], *, as_json: bool) -> int:
+    from sandbox.observe import report_json, report_table  # noqa: PLC0415 as above
+
     pools = tuple(pools)
     if as_json:
         print(json.dumps(report_json(pools), indent=2))

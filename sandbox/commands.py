@@ -20,7 +20,7 @@ from sandbox import cluster as clusters
 from sandbox import processes, recovery, stand_ins
 from sandbox.engine import Engine
 from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder
+from sandbox.files import explained, make_folder, read_json
 from sandbox.machines.api import Api, ApiError
 from sandbox.observe import PoolObservation, observe
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
@@ -58,8 +58,7 @@ def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
     with _held(sandbox):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True)
         with progress.step("Looking at the state of the last run"):
-            engine.select_stack()
-            engine.release_locks()
+            recovery.take_over(engine)
             engine = recovery.recover(engine, plan)
         progress.note(f"pulumi up --stack {stack}")
         if engine.run("up", "--yes", "--skip-preview", "--suppress-permalink=true") != 0:
@@ -83,8 +82,7 @@ def preview(stack: str, progress: Progress) -> None:
     tools = find_tools(progress, only=None if needs_cluster else _ENGINE_ONLY)
     with _held(sandbox):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
-        engine.select_stack()
-        engine.release_locks()
+        recovery.take_over(engine)
         if engine.run("preview", "--diff", "--suppress-permalink=true") != 0:
             message = f"pulumi preview of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause; nothing was changed.")
@@ -128,8 +126,7 @@ def down(stack: str, progress: Progress) -> None:
     with _held(sandbox):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, keep_stack_file=True)
         with progress.step("Looking at the state of the last run"):
-            engine.select_stack()
-            engine.release_locks()
+            recovery.take_over(engine)
             engine = recovery.recover(engine, plan)
         progress.note(f"pulumi destroy --stack {stack}")
         if engine.run("destroy", "--yes", "--skip-preview", "--suppress-permalink=true") != 0:
@@ -188,7 +185,8 @@ def _engine(
         with progress.step("Starting the clusters of the sandbox"):
             boot_existing_cluster(sandbox, plan, tools)
             for folder in _cluster_folders(sandbox):
-                clusters.boot(folder, clusters.load(folder).name, tools)
+                # By the record alone: whoever was killed while making a cluster may have left no more than that.
+                clusters.boot(folder, read_json(folder / "cluster.json")["name"], tools)
     with progress.step("Attaching the stand-ins of the clouds"):
         ports = stand_ins.start(sandbox, tools, magnum_driver=getattr(plan.settings.cluster, "driver", None))
     return Engine(sandbox, tools, ports)
@@ -225,8 +223,12 @@ def _stop_everything(sandbox: Sandbox) -> None:
 
 
 def _remove(folder: Path) -> None:
+    """Remove a sandbox; whoever is killed meanwhile leaves none that looks whole, as a state without its passphrase."""
     with explained(folder, "remove"):
-        shutil.rmtree(folder, ignore_errors=False)
+        rest = folder.with_name(f".{folder.name}.removed")
+        shutil.rmtree(rest, ignore_errors=True)
+        folder.rename(rest)
+        shutil.rmtree(rest)
     with contextlib.suppress(OSError):
         root().rmdir()
 

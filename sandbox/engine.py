@@ -37,11 +37,13 @@ class Engine:
         sandbox: whose state it works on.
         tools: where the programs are.
         ports: provider name -> port of its stand-in.
+        run_program: whether refresh and destroy run the program too, which knows where the clusters are by now.
     """
 
     sandbox: Sandbox
     tools: Tools
     ports: Mapping[str, int]
+    run_program: bool = False
 
     def environment(self) -> dict[str, str]:
         """The whole environment of the engine."""
@@ -94,18 +96,19 @@ class Engine:
         """Make the stack in the backend, unless it is there.
 
         `stack init` writes the salt of its secrets into the stack file beside Pulumi.yaml, whatever file is in use. So it
-        runs beside a Pulumi.yaml of its own, and the salt goes into the engine's copy.
+        runs beside a Pulumi.yaml of its own, and the salt goes into the engine's copy; also that of a run which was killed
+        between the two.
         """
-        if self._state_file().exists():
-            return
         folder = make_folder(self.sandbox.folder / "init")
-        write_atomic(folder / "Pulumi.yaml", "name: gpu-pools\nruntime: python\n")
-        self.output("stack", "init", cwd=folder)
+        if not self._state_file().exists():
+            write_atomic(folder / "Pulumi.yaml", "name: gpu-pools\nruntime: python\n")
+            self.output("stack", "init", cwd=folder)
         adopt_salt(self.sandbox, folder / f"Pulumi.{self.sandbox.stack}.yaml")
 
-    def exported(self) -> dict[str, Any]:
-        """The deployment in the state, secrets encrypted."""
-        state: dict[str, Any] = json.loads(self.output("stack", "export"))
+    def exported(self, *, show_secrets: bool = False) -> dict[str, Any]:
+        """The deployment in the state, secrets encrypted unless asked for otherwise."""
+        arguments = ["stack", "export", *(["--show-secrets"] if show_secrets else [])]
+        state: dict[str, Any] = json.loads(self.output(*arguments))
         return state.get("deployment") or {}
 
     def outputs(self) -> dict[str, Any]:
@@ -124,6 +127,8 @@ class Engine:
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         command = [str(self.tools.pulumi), *arguments, "--stack", self.sandbox.stack, "--non-interactive"]
+        if self.run_program and arguments[0] in {"refresh", "destroy"}:
+            command.append("--run-program")
         takes_config = arguments[0] in {"up", "preview", "destroy", "refresh"}
         return [*command, "--config-file", str(self.sandbox.config_file)] if takes_config else command
 

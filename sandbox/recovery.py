@@ -1,53 +1,81 @@
-"""Mends what an interrupted run left, with the engine's own means; and the few things done to a sandbox from outside.
+"""Mends what an interrupted run left; and the few things done to a sandbox from outside.
 
-A killed engine leaves creates that it began and never saw end. Its state names them; whether they happened is asked of the
-stand-in clouds, and the engine then imports those that exist and forgets the others (`pulumi refresh`). On a real cloud the
-engine asks the user the same question.
+An engine that was killed leaves what it had asked for and never heard of: no state knows it, and the next run would find the
+names taken. There is one rule for all providers: what no state knows is taken away, what was being deleted is deleted, and the
+engine then looks at what there is (`pulumi refresh`). So nothing half made is ever taken for whole. On a real cloud this is the
+user's work; `pulumi refresh` asks there what became of each pending create.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from gpus.clusters import AksSettings, MagnumSettings
 from sandbox import cluster as clusters
-from sandbox import inventory, machine_groups, stand_ins
+from sandbox import inventory, machine_groups, processes, stand_ins
 from sandbox.clouds import azure, lookup
 from sandbox.clouds.magnum import scale_node_group
 from sandbox.clouds.refusal import Refusal
-from sandbox.engine import Engine
 from sandbox.errors import SandboxError
-from sandbox.machines.api import Api, ApiError
+from sandbox.providers.kube_api import Api, ApiError, UnreachableError, read_kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from gpus.plan import Plan
+    from sandbox.engine import Engine
     from sandbox.state import Sandbox
 
-    Inputs = Mapping[str, Any]
+    Resource = Mapping[str, Any]
+
+#: How long an engine without its command may go on with what it is doing, after it was asked to end.
+_ENGINE_SECONDS: Final = 60.0
+_GONE_SECONDS: Final = 60.0
+_RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+_SERVER: Final = re.compile(r"https://127\.0\.0\.1:\d+")
+
+
+def take_over(engine: Engine) -> None:
+    """Make the state this run's own: no other engine works on it, its lock is open, the stack exists.
+
+    Raises:
+        SandboxError: if the engine refuses.
+    """
+    _end_engines(engine.sandbox)
+    engine.release_locks()
+    engine.select_stack()
 
 
 def recover(engine: Engine, plan: Plan) -> Engine:
-    """Settle the creates that an earlier run left open; returns the engine to go on with.
+    """Take away what an earlier run left unfinished; returns the engine to go on with.
 
     Raises:
         SandboxError: if the engine cannot be helped.
     """
-    pending = engine.exported().get("pending_operations") or []
-    if not pending:
+    sandbox, state = engine.sandbox, engine.exported(show_secrets=True)
+    resources, pending = state.get("resources") or [], state.get("pending_operations") or []
+    engine = replace(engine, run_program=_has_moved(sandbox, resources))
+    known = lookup.known_ids(resources)
+    if not pending and lookup.agree(sandbox.folder, known):
         return engine
-    # A stand-in may still be at work for the engine that died; starting it anew completes or undoes that.
-    stand_ins.stop(engine.sandbox)
-    driver = getattr(plan.settings.cluster, "driver", None)
-    engine = Engine(engine.sandbox, engine.tools, stand_ins.start(engine.sandbox, engine.tools, magnum_driver=driver))
-    arguments = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"]
+    # A stand-in may still be at work for the engine that died.
+    stand_ins.stop(sandbox)
+    lookup.remove_unknown(sandbox.folder, known)
     for operation in pending:
-        resource = operation["resource"]
-        found = _existing_id(engine.sandbox, resource["type"], resource.get("inputs") or {})
-        if operation["type"] == "creating" and found:
-            arguments += ["--import-pending-creates", resource["urn"], "--import-pending-creates", found]
-    engine.output(*arguments)
+        if operation["resource"]["type"].startswith("kubernetes:") and operation["type"] in {"creating", "deleting"}:
+            for folder in _clusters(sandbox):
+                _remove_object(engine, folder / "kubeconfig", operation["resource"], operation["type"])
+    driver = getattr(plan.settings.cluster, "driver", None)
+    engine = replace(engine, ports=stand_ins.start(sandbox, engine.tools, magnum_driver=driver))
+    engine.output("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs")
     return engine
 
 
@@ -89,45 +117,80 @@ def check_nothing_left(engine: Engine) -> None:
         raise SandboxError(message, "Run `make down` again; `make clean` throws the sandbox away.")
 
 
-def _existing_id(sandbox: Sandbox, type_: str, inputs: Inputs) -> str | None:
-    """The id under which a resource with these inputs exists, None if it does not."""
-    package = type_.partition(":")[0]
-    if package == "azure-native":
-        return lookup.azure_id(sandbox.folder, type_, inputs)
-    if package == "openstack":
-        return lookup.magnum_id(sandbox.folder, type_, inputs)
-    if package == "kubernetes":
-        return _kubernetes_id(sandbox, type_, inputs)
-    return None
+# --- engines whose command was killed ---------------------------------------------------------------------
 
 
-def _kubernetes_id(sandbox: Sandbox, type_: str, inputs: Inputs) -> str | None:
-    for folder in sandbox.clusters.iterdir() if sandbox.clusters.is_dir() else ():
-        api = Api(clusters.load(folder).kubeconfig)
-        if type_ == "kubernetes:helm.sh/v3:Release":
-            namespace, name = inputs.get("namespace", "default"), inputs.get("name", "")
-            labels = f"owner%3Dhelm%2Cname%3D{name}"
-            if api.list(f"/api/v1/namespaces/{namespace}/secrets?labelSelector={labels}").get("items"):
-                return f"{namespace}/{name}"
-            continue
-        metadata = inputs.get("metadata") or {}
-        path = _object_path(api, type_, metadata)
-        if path and api.get(path):
-            return "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
-    return None
+def _end_engines(sandbox: Sandbox) -> None:
+    """End what still runs of an earlier engine; the caller holds the sandbox, so nobody waits for it."""
+    engines = [pid for pid, program in _engine_processes(sandbox).items() if program.endswith("/pulumi")]
+    for pid in engines:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
+    with contextlib.suppress(SandboxError):
+        what = "The end of an engine that was left running"
+        processes.wait_until(lambda: not {*engines} & {*_engine_processes(sandbox)}, timeout=_ENGINE_SECONDS, what=what)
+    for pid in _engine_processes(sandbox):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def _object_path(api: Api, type_: str, metadata: Mapping[str, Any]) -> str | None:
-    """Where the API server keeps an object of a type token such as ``kubernetes:apps/v1:DaemonSet``."""
-    _, version, kind = type_.split(":")
-    group_version = version.removeprefix("core/")
-    prefix = f"/api/{group_version}" if version.startswith("core/") else f"/apis/{group_version}"
+def _engine_processes(sandbox: Sandbox) -> dict[int, str]:
+    """The engine, its language host and the program: all of them know where the state lies."""
+    return processes.carrying("PULUMI_BACKEND_URL", f"file://{sandbox.backend}")
+
+
+# --- what is in the clusters ------------------------------------------------------------------------------
+
+
+def _clusters(sandbox: Sandbox) -> Iterator[Path]:
+    return (path.parent for path in sandbox.clusters.glob("*/cluster.json"))
+
+
+def _has_moved(sandbox: Sandbox, resources: Iterable[Resource]) -> bool:
+    """Whether the state leads to an API server that is elsewhere by now, because its port was taken meanwhile.
+
+    Only the program then knows the way: without it the engine uses the addresses of the state.
+    """
+    providers = [entry for entry in resources if entry["type"] == "pulumi:providers:kubernetes"]
+    servers = {server for entry in providers for server in _SERVER.findall(json.dumps(entry.get("inputs")))}
+    return not servers <= {clusters.load(folder).server for folder in _clusters(sandbox)}
+
+
+def _remove_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: str) -> None:
+    """Delete an object or a release, and wait until it is gone.
+
+    Raises:
+        SandboxError: if that fails.
+    """
+    inputs = resource.get("inputs") or {}
+    if resource["type"] == _RELEASE:
+        _uninstall(engine, kubeconfig, str(inputs["name"]), str(inputs["namespace"]))
+        return
+    metadata = inputs["metadata"]
+    place, name = (inputs["apiVersion"], inputs["kind"], metadata.get("namespace", "")), metadata["name"]
     try:
-        resources = api.list(prefix)["resources"]
-    except ApiError:
-        return None
-    plural = next((entry["name"] for entry in resources if entry["kind"] == kind and "/" not in entry["name"]), None)
-    if plural is None or "name" not in metadata:
-        return None
-    namespace = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
-    return f"{prefix}{namespace}/{plural}/{metadata['name']}"
+        api = Api(read_kubeconfig(str(kubeconfig)), "")
+        found = api.get(*place, name)
+        # An object of this name that somebody else has made is left for the engine to complain about.
+        if found is None or (doing == "creating" and not _made_by_engine(found)):
+            return
+        api.delete(found, "Foreground")
+        what = f"The end of {inputs['kind']} {name}, which an interrupted run left"
+        processes.wait_until(lambda: api.get(*place, name) is None, timeout=_GONE_SECONDS, what=what)
+    except (ApiError, UnreachableError) as error:
+        message = f"{inputs['kind']} {name}, which an interrupted run left, cannot be removed: {error}"
+        raise SandboxError(message, "Run the command again; `make clean` starts over.") from error
+
+
+def _made_by_engine(found: Mapping[str, Any]) -> bool:
+    managers = [str(entry.get("manager")) for entry in found["metadata"].get("managedFields") or []]
+    return any(manager.startswith("pulumi-kubernetes") for manager in managers)
+
+
+def _uninstall(engine: Engine, kubeconfig: Path, name: str, namespace: str) -> None:
+    command = [str(engine.tools.helm), "uninstall", name, "--namespace", namespace, "--ignore-not-found", "--wait"]
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        message = f"Release {namespace}/{name}, which an interrupted run left, cannot be removed: {done.stderr.strip()}"
+        raise SandboxError(message, "Run the command again; `make clean` starts over.")

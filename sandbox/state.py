@@ -115,9 +115,10 @@ def prepare(sandbox: Sandbox) -> None:
 
 
 def adopt_salt(sandbox: Sandbox, written: Path) -> None:
-    """Carry the salt that the engine wrote elsewhere into its copy of the stack file."""
-    text = sandbox.config_file.read_text(encoding="utf-8")
-    write_atomic(sandbox.config_file, _with_salt(text, _salt(written)))
+    """Carry the salt that the engine wrote elsewhere into its copy of the stack file, unless that has one."""
+    if _salt(sandbox.config_file) is None:
+        text = sandbox.config_file.read_text(encoding="utf-8")
+        write_atomic(sandbox.config_file, _with_salt(text, _salt(written)))
 
 
 def _salt(config_file: Path) -> str | None:

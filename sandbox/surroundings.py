@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sandbox.toolchain import Tools
 
 _CPU_FLAVOR: Final = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}
+#: A template of the cloud's operators, which a stack names but does not describe.
+_GIVEN_TEMPLATE: Final = {"image": "fedora-coreos", "flavor": "m1.medium", "masterLbEnabled": True}
 _WORKER: Final = Hardware(cpus=4, memory_gib=16)
 _GPU_NODE: Final = Hardware(cpus=32, memory_gib=256)
 
@@ -33,17 +35,20 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
     if not isinstance(cluster, MagnumSettings):
         return
     template = cluster.template
-    cpu_flavors = {template.flavor, template.master_flavor, cluster.worker_flavor} if template else {cluster.worker_flavor}
-    flavors = {name: _CPU_FLAVOR for name in cpu_flavors if name}
+    given = {cluster.template_id: _GIVEN_TEMPLATE} if cluster.template_id else {}
+    of_template = (template.flavor, template.master_flavor) if template else (_GIVEN_TEMPLATE["flavor"],)
+    flavors = {str(name): _CPU_FLAVOR for name in (*of_template, cluster.worker_flavor) if name}
     flavors |= {name: _flavor(flavor) for name, flavor in plan.settings.flavors.items()}
+    image = template.image if template else _GIVEN_TEMPLATE["image"]
     images = [p.pool.placement.image for p in plan.pools if isinstance(p.pool.placement, MagnumPlacement)]
     write_json(
         sandbox.folder / "cloud" / "openstack-seed.json",
         {
             "flavors": flavors,
-            "images": sorted({image for image in [*images, template and template.image] if image}),
+            "images": sorted({str(name) for name in [*images, image] if name}),
             "keypairs": [cluster.keypair] if cluster.keypair else [],
             "networks": [template.external_network] if template else [],
+            "templates": given,
         },
     )
 

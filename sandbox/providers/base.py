@@ -8,10 +8,9 @@ attaches (PULUMI_DEBUG_PROVIDERS). What this module sees to, for all of them:
 - Handshake and Parameterize answer "unimplemented", Attach and GetMapping(s) answer with nothing: what
   the engine takes for a plugin of the older sort, instead of for a broken one.
 - A refusal of the service is passed on with the service's own words and nothing around them.
-- A create whose caller has gone away before the answer (the engine was killed) is undone: nobody would
-  know of the resource, and the next `up` would find its name taken.
 
-It deliberately has no Construct, Call or List: no package that stands here has components or methods.
+It deliberately has no Construct, Call or List: no package that stands here has components or methods. Nor does it undo what
+was made for an engine that was killed before it heard of it: the next run does (sandbox.recovery).
 """
 
 # ruff: noqa: N802, ARG002  (the protocol names the methods and gives them their arguments)
@@ -368,13 +367,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):
             except PartialFailure as failure:
                 failure.outputs = keep_secrets(inputs, failure.outputs)
                 _report_partial(context, failure, inputs)
-            if not request.preview and not context.is_active():
-                self._undo(type_, id_, reveal(inputs), reveal(outputs))
         return provider_pb2.CreateResponse(id=id_, properties=write_map(keep_secrets(inputs, outputs)))
-
-    def _undo(self, type_: str, id_: str, inputs: dict[str, Value], outputs: dict[str, Value]) -> None:
-        _LOG.warning("nobody waits for %s any more: deleting it", id_)
-        self._stand_in.delete(type_, id_, inputs, outputs)
 
     @_answers
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:

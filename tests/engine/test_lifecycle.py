@@ -189,7 +189,7 @@ def test_down_leaves_nothing(deployed: Deployed) -> None:
 @pytest.mark.parametrize("stack", ["aks-prod", "magnum-prod"])
 def test_a_preview_needs_no_cloud_and_starts_no_cluster(stack: str, shared_sandbox: Callable[..., Trial]) -> None:
     trial = shared_sandbox((PROJECT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"), stack)
-    shown = trial.run("preview", stack, HOME="/nonexistent", AZURE_CONFIG_DIR="/nonexistent").ok()
+    shown = trial.run("preview", stack, AZURE_CONFIG_DIR="/nonexistent", OS_CLIENT_CONFIG_FILE="/nonexistent").ok()
     assert "to create" in shown.out
     for pool in trial.plan().pools:
         assert pool.config_key in shown.out

@@ -402,11 +402,16 @@ class TestKills:
 
     def test_what_no_stack_knows_can_be_removed(self, cloud: AzureCloud, fake: FakeHost) -> None:
         put(cloud)
-        known = [azure.group_id("dev"), azure.cluster_id("dev", "gpu")]
-        assert cloud.remove_unknown(known) == [azure.pool_id("dev", "gpu", "nb")]
-        assert cloud.remove_unknown(known) == []
+        group, cluster, pool = azure.group_id("dev"), azure.cluster_id("dev", "gpu"), azure.pool_id("dev", "gpu", "nb")
+        assert cloud.made() == {group.lower(), cluster.lower(), pool.lower()}
+        cloud.remove_unknown([group, cluster, pool])
+        assert cloud.get(pool) is not None
+        cloud.remove_unknown([group, cluster])
+        assert cloud.made() == {group.lower(), cluster.lower()}
         assert set(fake.machines) == {"system"}
-        assert len(cloud.remove_unknown([])) == 2
+        cloud.remove_unknown([])
+        assert cloud.made() == set()
+        assert len(fake.erased) == 1
 
     def test_a_busy_cluster_takes_no_pool(self, cloud: AzureCloud) -> None:
         with cloud._records.change() as data:

@@ -388,8 +388,22 @@ class TestKills:
         cluster = new_cluster(cloud)
         group = new_group(cloud, cluster).id
         template = cloud.find_template("gpu")[0]
-        assert cloud.remove_unknown([cluster, template]) == [group]
-        assert set(cloud.remove_unknown([])) == {cluster, template}
+        assert cloud.made() == {template, cluster, group}
+        cloud.remove_unknown([cluster, template, group])
+        assert cloud.group(group) is not None
+        cloud.remove_unknown([cluster, template])
+        assert cloud.made() == {template, cluster}
+        cloud.remove_unknown([])
+        assert cloud.made() == set()
+
+    def test_a_failed_group_is_removed_though_it_is_known(self, cloud: MagnumCloud) -> None:
+        cluster, template = new_cluster(cloud), cloud.find_template("gpu")[0]
+        failed = cloud.create_group(cluster, {"name": "one", "imageId": "no-such-image"})
+        assert failed.status == "CREATE_FAILED"
+        assert cloud.made() == {template, cluster}
+        cloud.remove_unknown([cluster, template, failed.id])
+        assert cloud.group(failed.id) is None
+        assert cloud.cluster(cluster) is not None
 
 
 TEMPLATE_TYPE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"

@@ -16,7 +16,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 from sandbox.processes import wait_until
 from sandbox.providers import values
 from sandbox.providers.__main__ import main
-from sandbox.providers.base import Diff, Failure, PartialFailure, ServiceError, StandIn, _Servicer, serve
+from sandbox.providers.base import Diff, Failure, PartialFailure, ServiceError, StandIn, serve
 from sandbox.providers.differences import compare
 from sandbox.providers.values import UNKNOWN, Secret, read_map, reveal, write_map
 
@@ -262,23 +262,3 @@ class TestCommand:
         monkeypatch.setenv("GPU_POOLS_MAGNUM_DRIVER", "swarm")
         assert main(["--state", str(tmp_path), "--without", "kubernetes", "--without", "azure-native"]) == 1
         assert "heat, magnum-cluster-api, capi-helm" in capsys.readouterr().err
-
-
-class _HungUp:
-    """A call whose caller has gone."""
-
-    def peer(self) -> str:
-        return "ipv4:127.0.0.1:1"
-
-    def is_active(self) -> bool:
-        return False
-
-
-class TestKilledEngine:
-    def test_what_nobody_waits_for_is_deleted_again(self, things: Things) -> None:
-        _Servicer(things).Create(provider_pb2.CreateRequest(urn=URN), _HungUp())
-        assert things.deleted == ["id-one"]
-
-    def test_a_preview_deletes_nothing(self, things: Things) -> None:
-        _Servicer(things).Create(provider_pb2.CreateRequest(urn=URN, preview=True), _HungUp())
-        assert things.deleted == []
