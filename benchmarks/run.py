@@ -59,7 +59,8 @@ TYPED = {
 }
 
 def arguments(inputs):
-    snake = {re.sub("([A-Z])", lambda m: "_" + m[1].lower(), key): value for key, value in inputs.items()}
+    snake = {re.sub("([A-Z]+)", lambda m: "_" + m[1].lower(), key): value for key, value in inputs.items()}
+    snake.pop("azure_api_version", None)  # the SDK gives it by itself
     return {"resource_name_" if key == "resource_name" else key: value for key, value in snake.items()}
 
 made = {}
@@ -143,7 +144,9 @@ def bench_preview(folder: Path, pools: int) -> None:
         command = [str(tools.pulumi), "preview", "--non-interactive", "--stack", name, "--config-file", str(sandbox.config_file)]
 
         def run(cwd: Path) -> None:
-            subprocess.run(command, cwd=cwd, env=engine.environment(), check=True, capture_output=True)
+            done = subprocess.run(command, cwd=cwd, env=engine.environment(), check=False, capture_output=True, text=True)
+            if done.returncode != 0:
+                sys.exit(f"{cwd}: the preview failed:\n{done.stdout}{done.stderr}")
 
         compare(f"preview of {pools} pools", lambda: run(ROOT), lambda: run(bare), "<= 1.15")
     finally:
