@@ -233,12 +233,26 @@ def check_values(
 
 
 def merge_values(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Chart values with the overrides merged in; mappings merge, everything else is replaced (as Helm does)."""
+    """Chart values with the overrides merged in.
+
+    Mappings merge, everything else is replaced, as Helm does it. Only lists of environment variables merge too, by name:
+    replaced, they would take away what the plan needs in them.
+    """
     merged = copy.deepcopy(dict(base))
     for key, value in overrides.items():
         mine = merged.get(key)
-        merged[key] = merge_values(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else copy.deepcopy(value)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            merged[key] = merge_values(mine, value)
+        elif key == "env" and isinstance(mine, list) and isinstance(value, list):
+            merged[key] = _merge_environment(mine, value)
+        else:
+            merged[key] = copy.deepcopy(value)
     return merged
+
+
+def _merge_environment(mine: list[Any], overrides: list[Any]) -> list[Any]:
+    given = {entry.get("name") for entry in overrides if isinstance(entry, dict)}
+    return [entry for entry in mine if entry["name"] not in given] + copy.deepcopy(overrides)
 
 
 @lru_cache(maxsize=8)

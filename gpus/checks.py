@@ -225,15 +225,9 @@ def gpu_instance_profile(hardware: Hardware, sharing: Mig) -> str | None:
         return None
     ((name, count),) = next(iter(sharing.layouts))
     profile = hardware.model.profiles.get(name)
-    # AKS creates the plain profiles only: the first of each slice count, as many as fit.
-    plain = (
-        profile
-        and "+" not in name
-        and profile.sm
-        == min((other.sm or 0) for other in hardware.model.profiles.values() if other.compute_slices == profile.compute_slices)
-    )
-    if not profile or not plain or count != profile.max_instances:
+    if not profile or count != profile.max_instances:
         return None
+    # AKS creates the plain profiles only: the first of each slice count, as many as fit.
     first = next(other for other in hardware.model.profiles.values() if other.compute_slices == profile.compute_slices)
     return GPU_INSTANCE_PROFILES.get(profile.compute_slices) if first.name == name else None
 

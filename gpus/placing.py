@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 MARKER_APP: Final = "gpu-pools-marker"
 #: Where NFD's `local` source looks for feature files.
 FEATURES_FOLDER: Final = "/etc/kubernetes/node-feature-discovery/features.d"
-#: Writes one feature, and no label, while it runs. A leading dot hides the file from NFD until it is whole.
+#: Writes one feature, and no label; a leading dot hides the file from NFD until it is whole. The file stays when the marker
+#: is restarted, so that labels never flap, and expires after a day on a node that has left the pool.
 _MARK: Final = (
-    "set -eu; cd /features.d; trap 'rm -f gpu-pools; exit 0' TERM INT; "
-    f'printf "# +no-label\\n{POOL_LABEL}=%s\\n" "$GPU_POOLS_POOL" > .gpu-pools; mv .gpu-pools gpu-pools; '
-    "while :; do sleep 3600 & wait $!; done"
+    "set -eu; cd /features.d; trap 'exit 0' TERM INT; while :; do "
+    'until=$(date -u -d "@$(($(date +%s) + 86400))" +%Y-%m-%dT%H:%M:%SZ); '
+    f'printf "# +no-label\\n# +expiry-time=%s\\n{POOL_LABEL}=%s\\n" "$until" "$GPU_POOLS_POOL" > .gpu-pools; '
+    "mv .gpu-pools gpu-pools; sleep 3600 & wait $!; done"
 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpus.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
-from gpus.clusters import ClusterSettings, parse_cluster
+from gpus.clusters import ClusterSettings, Platform, parse_cluster
 from gpus.errors import InvalidStackError, Problems, show
 from gpus.pools import Flavor, Pool, PoolContext, parse_flavor, parse_pool
 from gpus.section import Section
@@ -25,7 +25,6 @@ _T = TypeVar("_T")
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
 KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery")
-_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,8 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     flavors = _parse_named(config, "flavors", parse_flavor, problems)
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
-    if cluster is None:
-        return None
     context = PoolContext(
-        platform=cluster.platform,
+        platform=cluster.platform if cluster else _likely_platform(config),
         flavors=flavors,
         problems=problems,
         magnum_driver=getattr(cluster, "driver", None),
@@ -91,7 +88,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         flavor_names=_written(config, "flavors"),
     )
     pools = _parse_pools(config, context)
-    return Settings(cluster, sharing, pools, operator, nfd, flavors)
+    return None if cluster is None else Settings(cluster, sharing, pools, operator, nfd, flavors)
 
 
 def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:
@@ -105,6 +102,15 @@ def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete
         )
         return None
     return parse_cluster(config[path], path, problems, complete=complete)
+
+
+def _likely_platform(config: Mapping[str, object]) -> Platform:
+    """The platform that the pools' keys point to: without a valid one, their own mistakes should still come out at once."""
+    pools = config.get(f"{NAMESPACE}:pools")
+    keys = {key for pool in pools if isinstance(pool, dict) for key in pool} if isinstance(pools, list) else set()
+    if "flavor" in keys:
+        return "magnum"
+    return "existing" if "nodeSelector" in keys or "gpuModel" in keys else "aks"
 
 
 def _parse_named(

@@ -22,6 +22,8 @@ MPS_MOST_REPLICAS: Final = 48
 MPS_MOST_REPLICAS_OLD: Final = 16
 #: The plugin crashes on fewer: "number of replicas must be >= 2".
 FEWEST_REPLICAS: Final = 2
+#: The plugin sets no upper bound for time-slicing; no node runs more pods than this.
+TIME_SLICING_MOST_REPLICAS: Final = 1000
 
 Strategy = Literal["exclusive", "timeSlicing", "mps", "mig"]
 
@@ -157,7 +159,13 @@ def _parse_exclusive(value: object, path: str, problems: Problems) -> Exclusive:
 
 def _parse_time_slicing(value: object, path: str, problems: Problems) -> TimeSlicing | None:
     section = Section(value, path, problems)
-    replicas = section.integer("replicas", minimum=FEWEST_REPLICAS, required=section.readable, remedy=_ONE_REPLICA)
+    replicas = section.integer(
+        "replicas",
+        minimum=FEWEST_REPLICAS,
+        maximum=TIME_SLICING_MOST_REPLICAS,
+        required=section.readable,
+        remedy=_TIME_SLICING_REPLICAS,
+    )
     rename, fail = section.flag("renameByDefault"), section.flag("failRequestsGreaterThanOne")
     section.finish()
     if replicas is None:
@@ -281,7 +289,7 @@ def _parse_layout(value: object, path: str, problems: Problems) -> tuple[tuple[s
     return tuple(sorted((profile, count) for profile, count in counts.items() if count is not None))
 
 
-_ONE_REPLICA: Final = "One replica is no sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
+_TIME_SLICING_REPLICAS: Final = "One replica is no sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
 _MPS_REPLICAS: Final = "An MPS daemon serves 2 to 48 clients per GPU; use `exclusive: {}` for one, time-slicing for more."
 _PARSERS: Final[Mapping[str, Callable[[object, str, Problems], Sharing | None]]] = {
     "exclusive": _parse_exclusive,

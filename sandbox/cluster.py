@@ -42,6 +42,7 @@ _ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES = (
     "kube-scheduler",
     "machines",
 )
+_PARTS = (_ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES)
 _PORT_NAMES = ("api", "etcd", "etcd_peer")
 _SERVICE_RANGE = "10.96.0.0/16"
 _SERVICE_ADDRESS = "10.96.0.1"
@@ -133,6 +134,12 @@ def load(folder: Path) -> Cluster:
             client_cert_pem=pki.text("admin.crt"),
             client_key_pem=pki.text("admin.key"),
         )
+
+
+def died(folder: Path) -> list[str]:
+    """Return the names of the parts that ended by themselves; waits while somebody boots or erases the cluster."""
+    with locked(folder / _RECORD):
+        return [name for name in processes.died(folder) if name in _PARTS]
 
 
 def shut_down(folder: Path) -> None:

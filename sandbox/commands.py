@@ -13,6 +13,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from urllib3.exceptions import HTTPError
+
 from gpus.errors import InvalidStackError
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 SETTLE_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.5
 _ENGINE_ONLY: Final = {"pulumi", "helm"}
+_QUIETLY: Final = ("--yes", "--skip-preview", "--suppress-permalink=true")
 
 
 class EngineFailedError(SandboxError):
@@ -61,7 +64,7 @@ def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
             recovery.take_over(engine)
             engine = recovery.recover(engine, plan)
         progress.note(f"pulumi up --stack {stack}")
-        if engine.run("up", "--yes", "--skip-preview", "--suppress-permalink=true") != 0:
+        if engine.run("up", *_QUIETLY, watch=lambda: _see_that_clusters_live(sandbox)) != 0:
             message = f"pulumi up of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause and run `make up` again; what exists is kept.")
         with progress.step("Waiting for the nodes to show what was declared"):
@@ -98,6 +101,7 @@ def status(stack: str) -> tuple[PoolObservation, ...]:
     if not any(_cluster_folders(sandbox)):
         message = f"{stack} is not up."
         raise SandboxError(message, f"Start it: make up STACK={stack}.")
+    _see_that_clusters_live(sandbox)
     return observe(plan_of(sandbox), _nodes(sandbox))
 
 
@@ -129,7 +133,7 @@ def down(stack: str, progress: Progress) -> None:
             recovery.take_over(engine)
             engine = recovery.recover(engine, plan)
         progress.note(f"pulumi destroy --stack {stack}")
-        if engine.run("destroy", "--yes", "--skip-preview", "--suppress-permalink=true") != 0:
+        if engine.run("destroy", *_QUIETLY, watch=lambda: _see_that_clusters_live(sandbox)) != 0:
             message = f"pulumi destroy of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Run `make down` again; `make clean` throws everything away.")
         recovery.check_nothing_left(engine)
@@ -160,6 +164,7 @@ def settle(sandbox: Sandbox, plan: Plan, timeout: float = SETTLE_SECONDS) -> tup
     deadline = time.monotonic() + timeout
     held_before = False
     while True:
+        _see_that_clusters_live(sandbox)
         seen = observe(plan, _nodes(sandbox))
         holds = all(pool.holds for pool in seen)
         # Twice, because labels and resources of a node change one after the other.
@@ -206,10 +211,19 @@ def _cluster_folders(sandbox: Sandbox) -> Iterator[Path]:
         yield from sorted(folder for folder in sandbox.clusters.iterdir() if (folder / "cluster.json").exists())
 
 
+def _see_that_clusters_live(sandbox: Sandbox) -> None:
+    """Say what has died instead of waiting for it: nothing of a cluster would ever be ready again."""
+    for folder in _cluster_folders(sandbox):
+        dead = clusters.died(folder)
+        if dead:
+            message = f"{folder}: not running any more: {', '.join(dead)}."
+            raise SandboxError(message, f"Start it again: make up STACK={sandbox.stack}. Its logs are in {folder / 'logs'}.")
+
+
 def _nodes(sandbox: Sandbox) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for folder in _cluster_folders(sandbox):
-        with contextlib.suppress(ApiError, OSError):
+        with contextlib.suppress(ApiError, HTTPError, OSError):
             found += Api(clusters.load(folder).kubeconfig).list("/api/v1/nodes").get("items", [])
     return found
 

@@ -5,6 +5,7 @@ Nothing of the user's own Pulumi set-up is read or changed: backend, home and pa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from sandbox.files import make_folder, write_atomic
 from sandbox.state import PROJECT, adopt_salt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sandbox.state import Sandbox
     from sandbox.toolchain import Tools
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 #: Variables of the user's own Pulumi and cloud log-ins: a sandbox must not reach out with them.
 _FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "OS_", "KUBE")
 _INTERRUPT_SECONDS: Final = 120
+_WATCH_SECONDS: Final = 2
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,25 @@ class Engine:
             folders.append(self.tools.kubernetes_plugin.parent)
         return [str(folder) for folder in folders if folder]
 
-    def run(self, *arguments: str) -> int:
-        """Run one command of the engine on the terminal; an interrupt lets it end in good order first."""
-        # In our process group: Ctrl-C reaches the engine by itself, which then finishes what it is doing.
+    def run(self, *arguments: str, watch: Callable[[], None] = lambda: None) -> int:
+        """Run one command of the engine on the terminal; an interrupt lets it end in good order first.
+
+        Args:
+            arguments: of the engine.
+            watch: called every other second; may raise a SandboxError to end the engine.
+        """
         with subprocess.Popen(self._command(arguments), cwd=PROJECT, env=self.environment()) as process:
             try:
-                return process.wait()
+                while True:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        return process.wait(timeout=_WATCH_SECONDS)
+                    watch()
             except KeyboardInterrupt:
+                # In our process group: Ctrl-C has reached the engine by itself, which finishes what it is doing.
+                self._end(process)
+                raise
+            except SandboxError:
+                process.send_signal(signal.SIGINT)
                 self._end(process)
                 raise
 

@@ -18,6 +18,8 @@ _BEFORE: Final = "objects-before.json"
 _OWN_DOING: Final = frozenset(
     {"events", "leases", "endpoints", "endpointslices", "componentstatuses", "nodes", "controllerrevisions"}
 )
+#: Made in every namespace by the controllers, whenever they get to it.
+_IN_EVERY_NAMESPACE: Final = (("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default"))
 #: Helm installs the CRDs of a chart and by design never deletes them; so do these stand-in charts.
 KEPT_BY_HELM: Final = ("customresourcedefinitions/", "apiservices/")
 
@@ -63,4 +65,6 @@ def _names(api: Api, path: str, kind: str) -> Iterator[str]:
         return
     for item in items:
         metadata = item["metadata"]
+        if (kind, metadata["name"]) in _IN_EVERY_NAMESPACE:
+            continue
         yield "/".join(part for part in (kind, metadata.get("namespace"), metadata["name"]) if part)

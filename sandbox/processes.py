@@ -111,6 +111,12 @@ def running(folder: Path) -> dict[str, Process]:
     return _alive(folder)
 
 
+def died(folder: Path) -> list[str]:
+    """Return the names of what was started for a folder, was not stopped, and does not run any more."""
+    alive = _alive(folder)
+    return [name for name in read_json(folder / _RECORD).get("processes", {}) if name not in alive]
+
+
 def stop(folder: Path, names: Iterable[str] | None = None, *, grace: float = 5.0) -> None:
     """Stop processes and all their children, the last started first, and forget them.
 

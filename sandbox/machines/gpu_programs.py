@@ -73,9 +73,12 @@ class _Configured:
         if known is not None and started and self._unmounted(context):
             # What a running pod has mounted stays when its ConfigMap is deleted.
             return known
-        data = self._data(context)
         label = objects.labels(context.node).get(CONFIG_LABEL, "")
         default = objects.env(context.pod, "config-manager-init").get("DEFAULT_CONFIG", "")
+        if known is not None and started and known.key and (known.attempt, known.key) == (context.attempt, label or default):
+            # config-manager looks at the ConfigMap only when the label changes, so the key may even be gone by now.
+            return known
+        data = self._data(context)
         key = select_config(data, label, default) if data is not None else None
         if isinstance(key, MissingKey):
             self._missing(context, key)

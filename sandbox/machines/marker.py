@@ -1,7 +1,7 @@
 """Stand-in for what the pool marker's container does: it writes a features.d file for NFD's local source.
 
-The real container is a shell that writes the file, waits, and removes it when it is stopped. Here the file is part of the
-machine's state, with the same content, as long as the pod runs.
+The real container is a shell that renews the file every hour; the file outlives it and expires after a day. Here the file is
+part of the machine's state, without an expiry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MarkerPod:
         return objects.labels(pod).get("app.kubernetes.io/name") == "gpu-pools-marker"
 
     def evaluate(self, context: Context) -> Outcome:
-        """Keep the file."""
+        """Write the file."""
         pools = [objects.env(context.pod, item["name"]).get("GPU_POOLS_POOL") for item in objects.containers(context.pod["spec"])]
         pool = next((pool for pool in pools if pool), None)
         if pool is not None:
@@ -36,6 +36,5 @@ class MarkerPod:
         return Up()
 
     def absent(self, world: World, machine: Machine) -> None:
-        """Remove the file."""
-        del world
-        machine.features.pop(_FILE, None)
+        """Leave the file: it expires by itself, long after a restart of the pod is over."""
+        del world, machine

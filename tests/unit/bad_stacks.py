@@ -137,10 +137,19 @@ _SECTION_CASES = (
         _CLUSTER,
         '"aks" is not a mapping',
         "`platform`",
+        problems=2,  # the empty list of pools is told at once
         read_by_engine=False,
     ),
     Case("cluster-no-platform", aks(cluster={"platform": GONE}), f"{_CLUSTER}.platform", "is missing", "aks | magnum | existing"),
     Case("cluster-unknown-platform", aks(cluster={"platform": "akz"}), f"{_CLUSTER}.platform", '"akz" is unknown', "", "`aks`"),
+    Case(
+        "cluster-unknown-platform-does-not-hide-the-pools",
+        aks(cluster={"platform": "akz"}, pools=[{"name": "thirteenchars", "vmSize": A100, "count": 1, "sharing": "whole"}]),
+        "gpu-pools:pools[0].name",
+        "does not fit",
+        "1 to 12",
+        problems=2,
+    ),
     Case("cluster-unknown-key", aks(cluster={"lokation": "x"}), f"{_CLUSTER}.lokation", "unknown key", "location", "`location`"),
     Case("cluster-key-of-another-platform", aks(cluster={"masters": 3}), f"{_CLUSTER}.masters", "unknown key", "systemPool"),
     Case(

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -126,19 +127,22 @@ class TestMarker:
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert pod["volumes"] == [{"name": "features", "hostPath": {"path": FEATURES_FOLDER, "type": "DirectoryOrCreate"}}]
 
-    def test_its_script_writes_the_feature_while_it_runs(self, tmp_path: Path) -> None:
-        """The file is whole when NFD sees it, and gone when the pool no longer selects the node."""
+    def test_its_script_writes_a_feature_that_outlives_a_restart(self, tmp_path: Path) -> None:
+        """The file is whole when NFD sees it, stays when the pod is replaced, and expires on a node that left the pool."""
         (container,) = self.SPEC["template"]["spec"]["containers"]
         command = [part.replace("/features.d", str(tmp_path)) for part in container["command"]]
         feature = tmp_path / "gpu-pools"
         script = subprocess.Popen(command, env={**os.environ, "GPU_POOLS_POOL": "gpu"}, start_new_session=True)
         try:
             _wait_until(feature.exists)
-            assert feature.read_text(encoding="utf-8") == "# +no-label\ngpu-pools/pool=gpu\n"
+            no_label, expiry, name = feature.read_text(encoding="utf-8").splitlines()
+            assert (no_label, name) == ("# +no-label", "gpu-pools/pool=gpu")
+            until = datetime.fromisoformat(expiry.removeprefix("# +expiry-time="))
+            assert timedelta(hours=23) < until - datetime.now(UTC) <= timedelta(hours=24)
             assert list(tmp_path.iterdir()) == [feature]
             script.terminate()
             assert script.wait(timeout=5) == 0
-            assert not feature.exists()
+            assert feature.exists()
         finally:
             # Its own session: the sleep of the script goes with it.
             os.killpg(script.pid, signal.SIGKILL)

@@ -1,0 +1,348 @@
+"""`make up` and `make down`, interrupted at every stage and in every way: the next one finishes, and nothing exists twice.
+
+A cycle: an `up` that is interrupted, one `up` that must converge, a `down`, sometimes interrupted too, one that must finish.
+The cycles chosen here take a few minutes; GPU_POOLS_TEST_ALL=1 runs them all (about an hour).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from sandbox import processes
+from sandbox.clouds.records import Records
+from sandbox.files import read_json
+from sandbox.machines.api import Api
+from tests.engine.trial import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.engine.trial import Trial
+
+pytestmark = [pytest.mark.engine, pytest.mark.programs]
+
+ALL: Final = os.environ.get("GPU_POOLS_TEST_ALL") == "1"
+STACKS: Final[dict[str, dict[str, Any]]] = {
+    "aks": {
+        "azure-native:location": "westeurope",
+        "gpu-pools:cluster": {
+            "platform": "aks",
+            "name": "small",
+            "location": "westeurope",
+            "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
+        },
+        "gpu-pools:sharing": {"nb": {"timeSlicing": {"replicas": 4}}},
+        "gpu-pools:pools": [
+            {
+                "name": "gpu",
+                "vmSize": "Standard_NC24ads_A100_v4",
+                "count": 1,
+                "sharing": "nb",
+                "taints": ["sku=gpu:NoSchedule"],
+            }
+        ],
+    },
+    "magnum": {
+        "gpu-pools:cluster": {
+            "platform": "magnum",
+            "name": "small",
+            "driver": "heat",
+            "template": {"image": "fedora-coreos-42", "externalNetwork": "public", "flavor": "m2.large"},
+            "keypair": "gpu-admin",
+        },
+        "gpu-pools:flavors": {"g2": {"gpuModel": "a100-40gb", "gpusPerNode": 1}},
+        "gpu-pools:sharing": {
+            "nb": {"timeSlicing": {"replicas": 4}},
+            "cut": {"mig": {"layout": {"3g.20gb": 1, "2g.10gb": 2}}},
+        },
+        "gpu-pools:pools": [
+            {"name": "one", "flavor": "g2", "count": 1, "sharing": "nb"},
+            {"name": "two", "flavor": "g2", "count": 1, "sharing": "cut"},
+        ],
+    },
+    "byo": {
+        "gpu-pools:cluster": {"platform": "existing", "context": "byo"},
+        "gpu-pools:sharing": {"nb": {"timeSlicing": {"replicas": 4}}},
+        "gpu-pools:pools": [
+            {
+                "name": "gpu",
+                "nodeSelector": {"example.com/pool": "gpu"},
+                "gpuModel": "a10-24gb",
+                "gpusPerNode": 1,
+                "sharing": "nb",
+            }
+        ],
+    },
+}
+#: What one `up` makes, by name: nothing twice, nothing besides.
+CLOUD: Final = {
+    "aks": {"groups": ["small"], "clusters": ["small"], "pools": ["gpu", "system"]},
+    "magnum": {
+        "templates": ["small"],
+        "clusters": ["small"],
+        "groups": ["default-master", "default-worker", "one", "two"],
+    },
+    "byo": {},
+}
+NODES: Final = {"aks": 2, "magnum": 4, "byo": 3}
+INTERRUPTED, KILLED, FAILED = 130, -signal.SIGKILL, 1
+_TABLES: Final = {"aks": ("azure", "groups", "clusters", "pools"), "magnum": ("magnum", "templates", "clusters", "groups")}
+_LONGEST_END: Final = 180
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One interruption of `up`, perhaps one of `down`.
+
+    Attributes:
+        stack: one of STACKS.
+        when: seconds after the start of `up`, or a name in STAGES.
+        how: a name in WAYS.
+        down: when `down` is interrupted, too; in the same way.
+    """
+
+    stack: str
+    when: float | str
+    how: str
+    down: float | str | None = None
+
+    def __str__(self) -> str:
+        down = "" if self.down is None else f"+down-{self.down}"
+        return f"{self.stack}-{self.when}-{self.how}{down}".replace(" ", "-")
+
+
+# ---------------------------------------------------------------------------------------------- when
+
+
+def _pending(trial: Trial, kind: str, doing: str = "creating") -> bool:
+    """Whether the engine waits for something of this type."""
+    path = trial.sandbox.backend / ".pulumi" / "stacks" / "gpu-pools" / f"{trial.stack}.json"
+    latest = (read_json(path).get("checkpoint") or {}).get("latest") or {}
+    operations = latest.get("pending_operations") or []
+    return any(kind in operation["resource"]["type"] and operation["type"] == doing for operation in operations)
+
+
+def _waits_for_second_group(trial: Trial) -> bool:
+    groups = _records(trial)["groups"].values()
+    return any(group["name"] == "two" and group["status"] == "CREATE_IN_PROGRESS" for group in groups)
+
+
+def _has_half_a_cluster(trial: Trial) -> bool:
+    return any(not path.with_name("kubeconfig").exists() for path in trial.sandbox.clusters.glob("*/cluster.json"))
+
+
+def _installs_operator(trial: Trial) -> bool:
+    query = "labelSelector=owner%3Dhelm%2Cstatus%3Dpending-install%2Cname%3Dgpu-operator"
+    return any(Api(folder / "kubeconfig").list(f"/api/v1/secrets?{query}")["items"] for folder in trial.clusters)
+
+
+STAGES: Final[dict[str, Callable[[Trial], bool]]] = {
+    "stack init": lambda trial: any(trial.sandbox.backend.rglob("*.json")),
+    "half a cluster": _has_half_a_cluster,
+    "cluster": lambda trial: _pending(trial, "luster:"),
+    "namespace": lambda trial: _pending(trial, ":Namespace"),
+    "release": lambda trial: _pending(trial, ":Release"),
+    "pending-install": _installs_operator,
+    "marker": lambda trial: _pending(trial, ":DaemonSet"),
+    "pool": lambda trial: _pending(trial, ":AgentPool"),
+    "first group": lambda trial: _pending(trial, ":NodeGroup"),
+    "second group": _waits_for_second_group,
+    "deleting cluster": lambda trial: _pending(trial, "luster:", "deleting"),
+    "deleting release": lambda trial: _pending(trial, ":Release", "deleting"),
+    "deleting namespace": lambda trial: _pending(trial, ":Namespace", "deleting"),
+    "deleting group": lambda trial: _pending(trial, ":NodeGroup", "deleting"),
+    "removing": lambda trial: not trial.sandbox.passphrase.exists(),
+}
+
+
+def _wait_for(trial: Trial, command: subprocess.Popen[bytes], when: float | str) -> None:
+    """Wait until the moment has come, or the command is over."""
+    begun = time.monotonic()
+    while command.poll() is None:
+        with contextlib.suppress(Exception):  # what is looked at may be half made, that is the point
+            if time.monotonic() - begun >= when if isinstance(when, (int, float)) else STAGES[when](trial):
+                return
+        time.sleep(0.01)
+
+
+# ---------------------------------------------------------------------------------------------- how
+
+
+def _engine_pids(trial: Trial) -> list[int]:
+    found = processes.carrying("PULUMI_BACKEND_URL", f"file://{trial.sandbox.backend}")
+    return [pid for pid, program in found.items() if program.endswith("/pulumi")]
+
+
+def _recorded(folder: Path, name: str) -> list[int]:
+    alive = processes.running(folder)
+    return [alive[name].pid] if name in alive else []
+
+
+def _kill(*pids: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _ctrl_c(_trial: Trial, command: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(command.pid, signal.SIGINT)
+
+
+def _ctrl_c_twice(trial: Trial, command: subprocess.Popen[bytes]) -> None:
+    _ctrl_c(trial, command)
+    time.sleep(0.3)
+    _ctrl_c(trial, command)
+
+
+def _kill_group(_trial: Trial, command: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(command.pid, signal.SIGKILL)
+
+
+WAYS: Final[dict[str, Callable[[Trial, subprocess.Popen[bytes]], None]]] = {
+    "ctrl-c": _ctrl_c,
+    "ctrl-c twice": _ctrl_c_twice,
+    "kill engine": lambda trial, _command: _kill(*_engine_pids(trial)),
+    "kill command": lambda _trial, command: _kill(command.pid),
+    "kill group": _kill_group,
+    "kill providers": lambda trial, _command: _kill(*_recorded(trial.folder, "providers")),
+    "kill kube-apiserver": lambda trial, _command: _kill(
+        *(pid for folder in trial.clusters for pid in _recorded(folder, "kube-apiserver"))
+    ),
+    # As a power cut: all at once, the control plane and the stand-ins too.
+    "kill all": lambda trial, _command: _kill(*trial.processes()),
+}
+#: The exit codes of the command that was interrupted; 0 where it was over, or did not mind.
+CODES: Final = {
+    "ctrl-c": {0, INTERRUPTED},
+    "ctrl-c twice": {0, INTERRUPTED},
+    "kill engine": {0, FAILED},
+    "kill providers": {0, FAILED},
+    "kill kube-apiserver": {0, FAILED},
+}
+
+
+def _interrupt(trial: Trial, name: str, when: float | str, how: str) -> None:
+    log = trial.base / f"interrupted-{name}.log"
+    with log.open("wb") as output:
+        # Not through a pipe: an engine that survives its command would be waited for, or die of it.
+        command = subprocess.Popen(
+            [sys.executable, "-m", "sandbox", name, trial.stack],
+            cwd=PROJECT,
+            env=trial.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _wait_for(trial, command, when)
+    WAYS[how](trial, command)
+    code = command.wait(_LONGEST_END)
+    text = log.read_text(encoding="utf-8")
+    print(f"{name} interrupted: {how} at {when}, exit {code}\n{text}")  # noqa: T201 shown when a test fails
+    assert code in CODES.get(how, {0, KILLED})
+    if code == INTERRUPTED:
+        assert "Run the same command again to go on" in text
+    # What the user reads is about his stack, never about our code.
+    assert "Traceback" not in text
+
+
+# ---------------------------------------------------------------------------------------------- what then
+
+
+def _records(trial: Trial) -> dict[str, dict[str, Any]]:
+    cloud, *tables = _TABLES[trial.stack]
+    return Records(trial.folder / "cloud" / f"{cloud}.json", tables).read()
+
+
+def _check_converged(trial: Trial) -> None:
+    trial.up().ok()
+    assert trial.holds()
+    assert len(trial.nodes()) == NODES[trial.stack]
+    if trial.stack in _TABLES:
+        records = _records(trial)
+        # A cluster of Magnum's keeps its name among the values that it was asked for.
+        found = {table: sorted(_name(record) for record in entries.values()) for table, entries in records.items()}
+        assert found == CLOUD[trial.stack]
+        states = {record.get("state", record.get("status", "whole")) for table in records.values() for record in table.values()}
+        assert states <= {"Succeeded", "CREATE_COMPLETE", "UPDATE_COMPLETE", "whole"}
+    state = trial.exported()
+    assert not state.get("pending_operations")
+    urns = [resource["urn"] for resource in state["resources"]]
+    assert len(urns) == len(set(urns))
+    trial.engine("preview", "--expect-no-changes").ok()
+
+
+def _name(record: dict[str, Any]) -> str:
+    return str(record["name"] if "name" in record else record["values"]["name"])
+
+
+def _check_nothing_left(trial: Trial) -> None:
+    trial.down().ok()
+    assert not trial.folder.exists()
+    assert trial.processes() == {}
+
+
+# ---------------------------------------------------------------------------------------------- the cycles
+
+TIMES: Final = (0.3, 1, 2, 4, 6, 8, 11, 14)
+STAGES_OF: Final = {
+    "aks": ("stack init", "half a cluster", "cluster", "namespace", "release", "pending-install", "pool"),
+    "magnum": ("half a cluster", "cluster", "release", "pending-install", "first group", "second group", "marker"),
+    "byo": ("half a cluster", "namespace", "release", "pending-install", "marker"),
+}
+DOWNS_OF: Final[dict[str, tuple[float | str, ...]]] = {
+    "aks": (0.5, "deleting cluster", 2, "removing"),
+    "magnum": ("deleting cluster", 1, "removing"),
+    "byo": ("deleting namespace", 3, "deleting release", 6, 10, "removing"),
+}
+CHOSEN: Final = (
+    Cycle("aks", 0.3, "ctrl-c"),
+    Cycle("aks", "half a cluster", "kill providers"),
+    Cycle("aks", "cluster", "kill engine", "deleting cluster"),
+    Cycle("aks", "pending-install", "kill group"),
+    Cycle("aks", "pool", "kill all"),
+    Cycle("magnum", "cluster", "ctrl-c"),
+    Cycle("magnum", "first group", "kill providers"),
+    Cycle("magnum", "second group", "kill engine", 1),
+    Cycle("byo", "pending-install", "kill kube-apiserver"),
+    Cycle("byo", "release", "kill command", "deleting namespace"),
+)
+
+
+def _all_cycles() -> Iterator[Cycle]:
+    for stack in STACKS:
+        downs, ways = cycle(DOWNS_OF[stack]), cycle(WAYS)
+        for when in TIMES:
+            for how in ("ctrl-c", "kill engine", "kill group") if stack == "aks" else (next(ways),):
+                yield Cycle(stack, when, how, next(downs))
+        for when in STAGES_OF[stack]:
+            for how in WAYS:
+                if how != "kill engine" or (stack, when) != ("aks", "cluster"):
+                    yield Cycle(stack, when, how, next(downs))
+
+
+CYCLES: Final = tuple(dict.fromkeys([*CHOSEN, *(_all_cycles() if ALL else ())]))
+
+
+@pytest.mark.parametrize("one", CYCLES, ids=str)
+def test_the_next_run_finishes_what_was_interrupted(one: Cycle, sandbox: Callable[..., Trial]) -> None:
+    trial = sandbox(yaml.safe_dump({"config": STACKS[one.stack]}), one.stack)
+    _interrupt(trial, "up", one.when, one.how)
+    _check_converged(trial)
+    if one.down is not None:
+        _interrupt(trial, "down", one.down, one.how)
+    _check_nothing_left(trial)
