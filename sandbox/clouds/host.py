@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sandbox.toolchain import Tools
 
 
-
 class RunningCluster(Protocol):
     """What the clouds need to know of a cluster."""
 

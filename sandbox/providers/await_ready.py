@@ -345,9 +345,7 @@ class Waiter:
         if self._stopped():
             raise AwaitError([f"resource operation was cancelled for {identity(obj)!r}"], live)
         missing = judge(live).missing
-        raise AwaitError(
-            [f"{label} timed out waiting to be Ready after {seconds:g} s: {missing}", *self._reports(live)], live
-        )
+        raise AwaitError([f"{label} timed out waiting to be Ready after {seconds:g} s: {missing}", *self._reports(live)], live)
 
     def until_gone(self, obj: dict[str, Any], seconds: float) -> None:
         """Wait until an object does not exist any more; another one of the same name counts as gone.

@@ -170,9 +170,7 @@ class Releases:
 
     # ---------------------------------------------------------------- with a cluster
 
-    def apply(
-        self, inputs: Mapping[str, Value], target: Target, seconds: float, stop: threading.Event
-    ) -> dict[str, Value]:
+    def apply(self, inputs: Mapping[str, Value], target: Target, seconds: float, stop: threading.Event) -> dict[str, Value]:
         """Install or upgrade a release.
 
         Args:

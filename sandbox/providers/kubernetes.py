@@ -232,15 +232,11 @@ class KubernetesStandIn(StandIn):
 
     # ---------------------------------------------------------------- check and diff
 
-    def check(
-        self, type_: str, olds: dict[str, Value], news: dict[str, Value]
-    ) -> tuple[dict[str, Value], list[Failure]]:
+    def check(self, type_: str, olds: dict[str, Value], news: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:
         """Fill in what the provider fills in, and refuse what it would refuse."""
         settings, request = self._configured(), self.current
         if type_ == helm.TYPE:
-            return self._releases.check(
-                olds, news, name=request.name, seed=request.random_seed, namespace=settings.namespace
-            )
+            return self._releases.check(olds, news, name=request.name, seed=request.random_seed, namespace=settings.namespace)
         refusal = _refusal(type_, news)
         if refusal:
             return news, [("", refusal)]
@@ -349,9 +345,7 @@ class KubernetesStandIn(StandIn):
                 break
         raise ServiceError(f"resource operation was cancelled for {kube_rules.identity(obj)!r}")
 
-    def _adopt(
-        self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, error: ApiError
-    ) -> dict[str, Any]:
+    def _adopt(self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, error: ApiError) -> dict[str, Any]:
         """Take over what an interrupted create of this very resource has left; anybody else's object is an error."""
         live = _live(api, obj)
         ours = live is not None and any(entry.get("manager") == manager for entry in _managed_fields(live))

@@ -174,9 +174,7 @@ class TestReachableRepository:
     def env(self, tmp_path: Path) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"}
 
-    def test_the_chart_is_pulled_once(
-        self, helm: str, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_chart_is_pulled_once(self, helm: str, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         sources = ChartSources(lambda: helm)
         request = ChartRequest("node-feature-discovery", "0.19.0", repository)

@@ -605,16 +605,20 @@ class TestReleases:
         self, driver: Driver, api: Api, place: cluster.Cluster, state: str
     ) -> None:
         name = f"nfd-{state}"
+        # No machines here: the chart's clean-up job would never end.
+        values = {"postDeleteCleanup": False}
+        without_gc = {**values, "gc": {"enable": False}}
         inputs = {
             "chart": "node-feature-discovery", "version": "0.19.0", "name": name, "namespace": "nfd", "createNamespace": True,
             "repositoryOpts": {"repo": "https://kubernetes-sigs.github.io/node-feature-discovery/charts"}, "skipAwait": True,
+            "values": values,
         }  # fmt: skip
         _, made = driver.create(helm.TYPE, name, inputs)
         if state == "pending-upgrade":
-            made = driver.update(helm.TYPE, name, made, {**inputs, "values": {"gc": {"enable": False}}})
+            made = driver.update(helm.TYPE, name, made, {**inputs, "values": without_gc})
         revision = made["status"]["revision"]
         leave_pending(place, name, revision, state)
-        _, outputs = driver.create(helm.TYPE, name, {**inputs, "values": {"gc": {"enable": False}}})
+        _, outputs = driver.create(helm.TYPE, name, {**inputs, "values": without_gc})
         assert outputs["status"]["status"] == "deployed"
         assert api.get("apps/v1", "Deployment", "nfd", f"{name}-node-feature-discovery-gc") is None
         driver.delete(helm.TYPE, name, f"nfd/{name}", outputs)

@@ -57,9 +57,7 @@ def test_another_process_finds_what_this_one_started(folder: Path) -> None:
 
 def test_output_goes_to_a_private_log(folder: Path) -> None:
     processes.spawn(folder, "talker", ["/bin/sh", "-c", "echo out; echo err >&2; exec sleep 60"])
-    processes.wait_until(
-        lambda: processes.log_tail(folder, "talker").count("\n") == 1, timeout=5, what="The output"
-    )
+    processes.wait_until(lambda: processes.log_tail(folder, "talker").count("\n") == 1, timeout=5, what="The output")
     assert processes.log_tail(folder, "talker") == "out\nerr"
     assert processes.log_tail(folder, "talker", 1) == "err"
     assert (folder / "logs" / "talker.log").stat().st_mode & 0o777 == 0o600

@@ -136,9 +136,7 @@ def test_a_control_plane_of_another_minor_version_is_passed_over(machine: Machin
     assert origin == {"kube_controller_manager": "PATH", "kube_scheduler": "built"}
 
 
-def test_kubebuilder_assets_come_before_path(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kubebuilder_assets_come_before_path(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.put("etcd", "echo etcd Version: 3.5.0")
     assets = machine.put("etcd", "echo etcd Version: 3.6.1", tmp_path / "assets")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
@@ -158,9 +156,7 @@ def test_a_built_program_carries_its_version_and_comes_from_the_cache_next_time(
     assert len(machine.builds()) == 1
 
 
-def test_the_cache_folder_follows_the_pins(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_folder_follows_the_pins(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.put_go()
     programs = tmp_path / "programs"
     shutil.copytree(toolchain._PROGRAMS, programs)
@@ -184,9 +180,7 @@ def test_two_runs_build_once(machine: Machine) -> None:
     assert sorted(tools.origin["helm"] for tools in found) == ["built", "cache"]
 
 
-def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(program: toolchain.Program, folder: Path) -> None:
         (folder / next(iter(program.packages))).write_text("half")
         raise KeyboardInterrupt
