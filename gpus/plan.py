@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 DEVICE_PLUGIN_CONFIG_MAP: Final = "gpu-pools-device-plugin"
 MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
 #: A100 and A30 in virtual machines change MIG mode only by a reboot (incident R03).
+#: All NodeFeatures at once. With NFD's own page size nfd-master lists a fixed version of the past after the API server was
+#: restarted, whose watch is refused as too old, and sees no change until etcd forgets that version, minutes later
+#: (nfd-api-controller.go of v0.18.3 sets `Limit` but not `ResourceVersionMatch`; seen with kube-apiserver 1.36.3).
+_NFD_PAGE_SIZE: Final = 0
+
 _REBOOTS_FOR_MIG: Final = frozenset({"a100-40gb", "a100-80gb", "a30-24gb", "a800-40gb", "a800-80gb"})
 _GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
@@ -342,7 +347,11 @@ def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...], parted:
 def _nfd_values(pools: tuple[PoolPlan, ...], tolerations: tuple[Mapping[str, str], ...]) -> dict[str, Any]:
     sets_taints = any(isinstance(planned.pool.placement, MagnumPlacement) and planned.taints for planned in pools)
     return {
-        "master": {"enableTaints": sets_taints, "extraLabelNs": ["nvidia.com", "gpu-pools"]},
+        "master": {
+            "enableTaints": sets_taints,
+            "extraLabelNs": ["nvidia.com", "gpu-pools"],
+            "config": {"informerPageSize": _NFD_PAGE_SIZE},
+        },
         "worker": {"tolerations": [dict(toleration) for toleration in tolerations]},
     }
 

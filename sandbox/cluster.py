@@ -190,7 +190,7 @@ def _prepare(folder: Path, name: str, tools: Tools) -> dict[str, Any]:
     record = read_json(folder / _RECORD)
     if record and record["name"] != name:
         message = f"{folder}: belongs to the cluster {record['name']!r}, not to {name!r}."
-        raise SandboxError(message, "Give each cluster a folder of its own, or erase this one: make destroy.")
+        raise SandboxError(message, "Give each cluster a folder of its own, or remove this one: make clean.")
     before = dict(record)
     record = {
         "name": name,
@@ -227,7 +227,7 @@ def _check_identity(cluster: Cluster, pki: Pki, record: dict[str, Any]) -> None:
             f"{cluster.folder / 'etcd'}: holds the data of another cluster: kube-system has uid {uid}, "
             f"{_RECORD} says {record['kube_system_uid']}."
         )
-        raise SandboxError(message, "Erase the cluster and start again: make destroy, make up.")
+        raise SandboxError(message, "Remove the sandbox and start again: make clean, then make up.")
 
 
 def _write_kubeconfig(folder: Path, name: str, pki: Pki, port: int) -> None:

@@ -24,7 +24,7 @@ from sandbox.engine import Engine
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, read_json
 from sandbox.machines.api import Api, ApiError
-from sandbox.observe import PoolObservation, observe
+from sandbox.observe import PoolObservation, is_rolled_out, observe
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
 from sandbox.toolchain import find_tools
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 #: How long nodes get to show what was declared after the engine is done.
 SETTLE_SECONDS: Final = 180.0
-_POLL_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.25
+#: How long everything must hold: the operator needs about a second to act on what has changed.
+_CALM_SECONDS: Final = 1.5
 _ENGINE_ONLY: Final = {"pulumi", "helm"}
 _QUIETLY: Final = ("--yes", "--skip-preview", "--suppress-permalink=true")
 
@@ -97,21 +99,17 @@ def status(stack: str) -> tuple[PoolObservation, ...]:
     Raises:
         SandboxError: if the sandbox is not up.
     """
-    sandbox = find_sandbox(stack)
-    if not any(_cluster_folders(sandbox)):
-        message = f"{stack} is not up."
-        raise SandboxError(message, f"Start it: make up STACK={stack}.")
-    _see_that_clusters_live(sandbox)
-    return observe(plan_of(sandbox), _nodes(sandbox))
+    sandbox = _find_running(stack)
+    return observe(plan_of(sandbox), _listed(sandbox, "/api/v1/nodes"))
 
 
 def scale(stack: str, pool: str, count: int) -> None:
     """Play the autoscaler: change the number of a pool's nodes from outside, as a cloud does.
 
     Raises:
-        SandboxError: if there is no such pool, or the cloud refuses the count.
+        SandboxError: if the sandbox is not up, there is no such pool, or the cloud refuses the count.
     """
-    sandbox = find_sandbox(stack)
+    sandbox = _find_running(stack)
     recovery.scale_in_cloud(sandbox, plan_of(sandbox), pool, count)
 
 
@@ -160,18 +158,28 @@ def plan_of(sandbox: Sandbox) -> Plan:
 
 
 def settle(sandbox: Sandbox, plan: Plan, timeout: float = SETTLE_SECONDS) -> tuple[PoolObservation, ...]:
-    """Look until everything holds twice in a row, or the time is over; returns the last look."""
+    """Look until everything holds and goes on holding, or the time is over; returns the last look."""
     deadline = time.monotonic() + timeout
-    held_before = False
+    held_since: float | None = None
     while True:
         _see_that_clusters_live(sandbox)
-        seen = observe(plan, _nodes(sandbox))
-        holds = all(pool.holds for pool in seen)
-        # Twice, because labels and resources of a node change one after the other.
-        if (holds and held_before) or time.monotonic() > deadline:
+        seen = observe(plan, _listed(sandbox, "/api/v1/nodes"))
+        # A node shows the old state until its pods are replaced, and a right one shortly between two replacements.
+        calm = all(pool.holds for pool in seen) and all(map(is_rolled_out, _listed(sandbox, "/apis/apps/v1/daemonsets")))
+        now = time.monotonic()
+        held_since = (held_since or now) if calm else None
+        if now > deadline or (held_since and now - held_since >= _CALM_SECONDS):
             return seen
-        held_before = holds
         time.sleep(_POLL_SECONDS)
+
+
+def _find_running(stack: str) -> Sandbox:
+    sandbox = find_sandbox(stack)
+    if not any(_cluster_folders(sandbox)):
+        message = f"{stack} is not up."
+        raise SandboxError(message, f"Start it: make up STACK={stack}.")
+    _see_that_clusters_live(sandbox)
+    return sandbox
 
 
 def _engine(
@@ -220,11 +228,12 @@ def _see_that_clusters_live(sandbox: Sandbox) -> None:
             raise SandboxError(message, f"Start it again: make up STACK={sandbox.stack}. Its logs are in {folder / 'logs'}.")
 
 
-def _nodes(sandbox: Sandbox) -> list[dict[str, Any]]:
+def _listed(sandbox: Sandbox, path: str) -> list[dict[str, Any]]:
+    """All objects of a kind, of all clusters; none where a cluster does not answer."""
     found: list[dict[str, Any]] = []
     for folder in _cluster_folders(sandbox):
         with contextlib.suppress(ApiError, HTTPError, OSError):
-            found += Api(clusters.load(folder).kubeconfig).list("/api/v1/nodes").get("items", [])
+            found += Api(clusters.load(folder).kubeconfig).list(path).get("items", [])
     return found
 
 

@@ -84,7 +84,7 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         SandboxError: when the file cannot be read or holds no JSON object.
     """
-    remedy = "It is written by the sandbox only. Remove the sandbox (make destroy) and start it again."
+    remedy = "It is written by the sandbox only. Remove the sandbox (make clean) and start it again."
     with explained(path, "read"):
         try:
             text = path.read_text(encoding="utf-8")

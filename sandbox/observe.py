@@ -61,6 +61,17 @@ def observe(plan: Plan, nodes: Iterable[Mapping[str, Any]]) -> tuple[PoolObserva
     return tuple(_observe_pool(plan, planned, known) for planned in plan.pools)
 
 
+def is_rolled_out(daemon_set: Mapping[str, Any]) -> bool:
+    """Whether all pods of a DaemonSet are of its newest version, and ready."""
+    status = daemon_set.get("status", {})
+    wanted = status.get("desiredNumberScheduled", 0)
+    return (
+        status.get("observedGeneration", 0) >= daemon_set["metadata"]["generation"]
+        and status.get("updatedNumberScheduled", 0) == wanted
+        and status.get("numberReady", 0) == wanted
+    )
+
+
 def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
     selector = {"agentpool": planned.name} if plan.platform == "aks" else marker_selector(plan.settings.cluster, planned)
     mine = [node for node in nodes if selector.items() <= _labels(node).items()]

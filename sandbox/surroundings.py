@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _CPU_FLAVOR: Final = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}
 #: A template of the cloud's operators, which a stack names but does not describe.
 _GIVEN_TEMPLATE: Final = {"image": "fedora-coreos", "flavor": "m1.medium", "masterLbEnabled": True}
-_FLAVOR, _IMAGE, _NETWORK = "m1.medium", "kube-v1.36", "public"
 _WORKER: Final = Hardware(cpus=4, memory_gib=16)
 _GPU_NODE: Final = Hardware(cpus=32, memory_gib=256)
 
@@ -72,15 +71,6 @@ def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools) -> None:
     machine_groups.put(folder, MachineGroup(id="workers", node_prefix="worker-", count=2, hardware=_WORKER))
     for planned in plan.pools:
         machine_groups.put(folder, _group(planned))
-
-
-def _given_template(cluster: MagnumSettings) -> dict[str, dict[str, Any]]:
-    """The template that the cloud's operators would have made, where the stack names one."""
-    if not cluster.template_id:
-        return {}
-    flavor = cluster.worker_flavor or _FLAVOR
-    template = {"image": _IMAGE, "externalNetworkId": _NETWORK, "flavor": flavor, "masterFlavor": flavor}
-    return {cluster.template_id: {**template, "masterLbEnabled": True, "networkDriver": "calico"}}
 
 
 def _group(planned: PoolPlan) -> MachineGroup:

@@ -222,8 +222,7 @@ WAYS: Final[dict[str, Callable[[Trial, subprocess.Popen[bytes]], None]]] = {
     "kill kube-apiserver": lambda trial, _command: _kill(
         *(pid for folder in trial.clusters for pid in _recorded(folder, "kube-apiserver"))
     ),
-    # As a power cut: all at once, the control plane and the stand-ins too.
-    "kill all": lambda trial, _command: _kill(*trial.processes()),
+    "kill all": lambda trial, _command: trial.kill_everything(),
 }
 #: The exit codes of the command that was interrupted; 0 where it was over, or did not mind.
 CODES: Final = {

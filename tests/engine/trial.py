@@ -221,6 +221,12 @@ class Trial:
         """The living processes of this trial with their arguments: those that name its folder."""
         return dict(_naming(str(self.base)))
 
+    def kill_everything(self) -> None:
+        """As a power cut: all processes of the trial at once, the control plane and the stand-ins too."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def files(self) -> Iterator[Path]:
         """Every file of the sandbox."""
         return (path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink())
@@ -240,9 +246,7 @@ class Trial:
         """Take everything away, however far the test came."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.run("clean")
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self.kill_everything()
 
 
 def _naming(text: str) -> Iterator[tuple[int, str]]:

@@ -42,7 +42,7 @@ def test_a_damaged_file_is_an_error_with_its_path(tmp_path: Path, text: str) -> 
     path.write_text(text)
     with pytest.raises(SandboxError, match=r"a\.json") as caught:
         read_json(path)
-    assert "make destroy" in caught.value.remedy
+    assert "make clean" in caught.value.remedy
 
 
 def test_a_place_that_cannot_be_written_names_the_variables(tmp_path: Path) -> None:

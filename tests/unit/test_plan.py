@@ -433,6 +433,10 @@ class TestTolerations:
         assert plan_of(magnum({"taints": ["nvidia.com/gpu=true:NoSchedule"]})).nfd_values["master"]["enableTaints"] is True
         assert plan_of(magnum()).nfd_values["master"]["enableTaints"] is False
 
+    def test_nfd_master_goes_on_after_a_restart_of_the_api_server(self) -> None:
+        """What it does otherwise: tests/engine/test_interruption.py, `kill kube-apiserver`."""
+        assert plan_of(magnum()).nfd_values["master"]["config"] == {"informerPageSize": 0}
+
 
 class TestConfigKeys:
     """A key names its content: changed content is a new key, which is what makes the operands reload."""
