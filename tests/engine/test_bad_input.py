@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from sandbox.files import read_json
-from tests.engine.trial import Trial
 from tests.unit.bad_stacks import CASES, TEN_MISTAKES, TEN_PATHS, Case
 from tests.unit.stacks import aks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.engine.trial import Trial
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from sandbox.files import read_json
-from tests.engine.trial import Run, Trial
 from tests.unit.stacks import aks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from tests.engine.trial import Run, Trial
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
