@@ -63,10 +63,11 @@ def observe(plan: Plan, nodes: Iterable[Mapping[str, Any]]) -> tuple[PoolObserva
 
 def is_rolled_out(daemon_set: Mapping[str, Any]) -> bool:
     """Whether all pods of a DaemonSet are of its newest version, and ready."""
-    status = daemon_set.get("status", {})
+    status: Mapping[str, int] = daemon_set.get("status", {})
+    generation: int = daemon_set["metadata"]["generation"]
     wanted = status.get("desiredNumberScheduled", 0)
     return (
-        status.get("observedGeneration", 0) >= daemon_set["metadata"]["generation"]
+        status.get("observedGeneration", 0) >= generation
         and status.get("updatedNumberScheduled", 0) == wanted
         and status.get("numberReady", 0) == wanted
     )
