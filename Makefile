@@ -39,7 +39,7 @@ down: venv ## destroy STACK and stop everything it started
 
 clean: ## stop every sandbox, remove its state and the Python environment
 	@if [ -x $(VENV)/bin/python ]; then $(RUN) clean; fi
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 lint: venv ## style, types and the borders between packages
 	@$(VENV)/bin/ruff check .

@@ -130,6 +130,8 @@ def down(stack: str, progress: Progress) -> None:
         with progress.step("Looking at the state of the last run"):
             recovery.take_over(engine)
             engine = recovery.recover(engine, plan)
+        if recovery.unprotect(engine):
+            progress.note("protected resources: the protection is taken off, in the sandbox only")
         progress.note(f"pulumi destroy --stack {stack}")
         if engine.run("destroy", *_QUIETLY, watch=lambda: _see_that_clusters_live(sandbox)) != 0:
             message = f"pulumi destroy of {stack} failed; its messages stand above."

@@ -101,6 +101,17 @@ def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
         raise SandboxError(str(error), "Choose a count within the pool's bounds.") from error
 
 
+def unprotect(engine: Engine) -> bool:
+    """Take the protection off what is to be destroyed; says whether there was any.
+
+    With it the engine would first destroy everything else and then refuse. Here `down` means the copy on this machine.
+    """
+    if not any(entry.get("protect") for entry in engine.exported().get("resources") or []):
+        return False
+    engine.output("state", "unprotect", "--all", "--yes")
+    return True
+
+
 def check_nothing_left(engine: Engine) -> None:
     """Compare what is there after a destroy with what was there before.
 

@@ -237,8 +237,11 @@ def test_a_new_vm_size_is_shown_as_a_replacement(aks: Trial) -> None:
     assert aks.planned_steps() == []
 
 
-def test_down_of_a_changed_stack_leaves_nothing(aks: Trial) -> None:
-    aks.down().ok()
+def test_down_of_a_changed_and_protected_stack_leaves_nothing(aks: Trial) -> None:
+    aks.edit(lambda config: config["gpu-pools:cluster"].update(protect=True))
+    aks.up().ok()
+    assert aks.engine("destroy", "--preview-only").code != 0, "the engine itself would refuse"
+    assert "protection is taken off, in the sandbox only" in aks.down().ok().text
     assert aks.processes() == {}
     assert not aks.root.exists()
 
@@ -360,9 +363,9 @@ def _keys(trial: Trial) -> set[str]:
 
 def _keys_in_use(trial: Trial) -> set[str]:
     """The keys that nodes name, that pools without nodes will name, and the default."""
-    labels = {_label(node, CONFIG_LABEL) for node in trial.nodes()} - {None}
+    labels = {_label(node, CONFIG_LABEL) for node in trial.nodes()} | {pool.config_key for pool in trial.plan().pools}
     default = trial.get(POLICY)["spec"]["devicePlugin"]["config"]["default"]
-    return {str(label) for label in labels} | {default}
+    return {str(label) for label in labels - {None}} | {default}
 
 
 def _pods(trial: Trial, app: str) -> dict[str, str]:
