@@ -51,8 +51,13 @@ import json, re
 import pulumi
 import pulumi_kubernetes
 from pulumi_azure_native import containerservice, resources
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace
+from pulumi_kubernetes.helm.v3 import Release
 
 TYPED = {
+    "kubernetes:core/v1:ConfigMap": ConfigMap,
+    "kubernetes:core/v1:Namespace": Namespace,
+    "kubernetes:helm.sh/v3:Release": Release,
     "azure-native:containerservice:AgentPool": containerservice.AgentPool,
     "azure-native:containerservice:ManagedCluster": containerservice.ManagedCluster,
     "azure-native:resources:ResourceGroup": resources.ResourceGroup,
