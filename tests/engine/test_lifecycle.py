@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
-#: What a whole first `up` may take on two cores, and a second one; the aims of the project are far above.
-FIRST_UP, SECOND_UP = 120, 30
 #: Left on nodes by NFD and by the GPU operator themselves when they are uninstalled (a known habit of both charts).
 LEFT_BY_OTHERS = ("feature.node.kubernetes.io/", "nvidia.com/gpu.deploy.", "nvidia.com/gpu.present", "nvidia.com/mig.config")
 
@@ -62,7 +60,6 @@ def deployed(request: pytest.FixtureRequest, shared_sandbox: Callable[..., Trial
 def test_up_ends_with_every_node_as_declared(deployed: Deployed) -> None:
     trial = deployed.trial
     deployed.first.ok()
-    assert deployed.first.seconds < FIRST_UP
     assert "instead of" not in deployed.first.out
     seen = trial.run("status", trial.stack, "--json").ok().json()
     assert [pool["pool"] for pool in seen] == [pool.name for pool in trial.plan().pools]
@@ -124,7 +121,6 @@ def test_a_second_up_changes_nothing(deployed: Deployed) -> None:
     second = trial.up().ok()
     assert "unchanged" in second.out
     assert not any(word in second.out for word in ("created", "updated", "replaced", "deleted"))
-    assert second.seconds < min(SECOND_UP, deployed.first.seconds / 2)
     assert [node["metadata"]["uid"] for node in trial.nodes()] == uids
     assert _digest(trial.file) == deployed.file
 
