@@ -536,7 +536,7 @@ class TestNodesAndWarnings:
         assert "cannot be checked before the deploy" in " ".join(pool_of(unknown).warnings)
 
     def test_inferred_placements_warn(self) -> None:
-        inferred = existing({"gpuModel": "h200-141gb"}, sharing={"cut": {"mig": {"layout": {"1g.18gb": 7}}}})
+        inferred = existing({"gpuModel": "h100-96gb"}, sharing={"cut": {"mig": {"layout": {"1g.12gb": 7}}}})
         assert "the node has the last word" in " ".join(pool_of(inferred).warnings)
 
     def test_small_mps_shares_warn(self) -> None:

@@ -144,7 +144,9 @@ def install(api: Api) -> None:
     for name in (OPERATOR, NFD):
         api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     worker = "sources: {pci: {deviceClassWhitelist: ['0302'], deviceLabelFields: [vendor]}}"
-    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("master", NFD, {"nfd-master.conf": ""}))
+    # As the plan sets it: with pages nfd-master may miss everything for minutes when a definition was made just before.
+    master = "informerPageSize: 0"
+    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("master", NFD, {"nfd-master.conf": master}))
     api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("worker", NFD, {"nfd-worker.conf": worker}))
     api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map("sharing", OPERATOR, CONFIGS))
     api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map("layouts", OPERATOR, {"config.yaml": LAYOUTS}))
