@@ -24,7 +24,6 @@ from gpus.checks import (
     driver_of,
     gpu_instance_profile,
     mig_owner,
-    words,
 )
 from gpus.errors import InvalidStackError, Problem, Problems
 from gpus.kubernetes_names import (
@@ -33,6 +32,7 @@ from gpus.kubernetes_names import (
     POOL_LABEL,
     Taint,
 )
+from gpus.mig_advice import words
 from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings

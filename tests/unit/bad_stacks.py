@@ -501,7 +501,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layout",
         "3x 3g.40gb does not fit on one a100-80gb",
         "2x 3g.40gb",
-        "Use e.g. 2x 3g.40gb.",
+        "Use e.g. 2x 3g.40gb, or ",
     ),
     Case(
         "mig-8x-1g-10gb",
@@ -509,7 +509,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layout",
         "8x 1g.10gb does not fit",
         "7x 1g.10gb",
-        "Use e.g. 7x 1g.10gb.",
+        "Use e.g. 7x 1g.10gb, or ",
     ),
     Case(
         "mig-4x-2g-20gb", aks(sharing=_mig({"2g.20gb": 4})), f"{_SHARING}.cut.mig.layout", "4x 2g.20gb does not fit", "3x 2g.20gb"
@@ -525,8 +525,9 @@ _MIG_CASES = (
         "mig-slices-fit-places-do-not",
         aks(sharing=_mig({"3g.40gb": 2, "1g.10gb": 1})),
         f"{_SHARING}.cut.mig.layout",
-        "1g.10gb + 2x 3g.40gb does not fit",
-        remedy="Use e.g. 2x 3g.40gb.",
+        'does not fit on one a100-80gb (pool "gpu"): 1g.10gb covers 1 unit and can start at 0 to 6: however the others are '
+        "placed, nothing is free, e.g. beside 3g.40gb at 0-3, 3g.40gb at 4-7",
+        remedy="Use e.g. 2x 3g.40gb, or ",
     ),
     Case(
         "mig-a-billion-instances",
@@ -534,7 +535,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layout",
         "does not fit",
         "7x 1g.10gb",
-        "Use e.g. 7x 1g.10gb.",
+        "Use e.g. 7x 1g.10gb, or ",
     ),
     Case(
         "mig-on-t4",
@@ -620,7 +621,7 @@ _MIG_CASES = (
         aks({"vmSize": TWO_A100}, sharing=_per_gpu((0, {"7g.80gb": 1}), (1, {"7g.80gb": 2}))),
         f"{_SHARING}.cut.mig.gpus[1].layout",
         "2x 7g.80gb does not fit",
-        remedy="Use e.g. 7g.80gb.",
+        remedy="Use e.g. 7g.80gb, or ",
     ),
 )
 
