@@ -33,6 +33,7 @@ from gpus.kubernetes_names import (
     Taint,
 )
 from gpus.mig_advice import words
+from gpus.mig_change import mode_change_needs
 from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings
@@ -50,13 +51,11 @@ if TYPE_CHECKING:
 
 DEVICE_PLUGIN_CONFIG_MAP: Final = "gpu-pools-device-plugin"
 MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
-#: A100 and A30 in virtual machines change MIG mode only by a reboot (incident R03).
 #: All NodeFeatures at once. With NFD's own page size nfd-master lists a fixed version of the past after the API server was
 #: restarted, whose watch is refused as too old, and sees no change until etcd forgets that version, minutes later
 #: (nfd-api-controller.go of v0.18.3 sets `Limit` but not `ResourceVersionMatch`; seen with kube-apiserver 1.36.3).
 _NFD_PAGE_SIZE: Final = 0
 
-_REBOOTS_FOR_MIG: Final = frozenset({"a100-40gb", "a100-80gb", "a30-24gb", "a800-40gb", "a800-80gb"})
 _GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
 
@@ -293,7 +292,7 @@ def _pool_warnings(pool: Pool, sharing: Sharing, hardware: Hardware, strategy: s
 
 
 def _reboots(hardware: Hardware, settings: Settings) -> bool:
-    return settings.cluster.platform in {"aks", "magnum"} and hardware.model.key in _REBOOTS_FOR_MIG
+    return mode_change_needs(hardware.model, settings.cluster.platform) == "reboot"
 
 
 def _tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
