@@ -11,8 +11,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from gpus.errors import show
+from gpus.memory_budget import check_memory
 from gpus.mig import most_of, place
 from gpus.mig_advice import nearest, why_not, words
+from gpus.mig_strategy import check_mig_strategy
 from gpus.pools import AksPlacement, ExistingPlacement
 from gpus.sharing import MPS_MOST_REPLICAS_OLD, Mig, Mps, TimeSlicing
 
@@ -44,14 +46,14 @@ def check_pool(pool: Pool, sharing: Sharing, problems: Problems) -> list[str]:
     if isinstance(sharing, Mps):
         warnings += _check_mps(pool, pool.hardware, sharing, problems)
     _check_partitioning(pool, pool.hardware, sharing, problems)
-    return warnings
+    return warnings + check_memory(pool, pool.hardware, sharing, problems)
 
 
 def check_together(settings: Settings, problems: Problems) -> None:
     """Problems between pools."""
     _check_driver_owners(settings, problems)
     _check_mig_owners(settings, problems)
-    _check_mig_strategy(settings, problems)
+    check_mig_strategy(settings, problems)
     _check_selectors(settings, problems)
     if settings.cluster.platform == "magnum":
         for pool in settings.pools:
@@ -72,13 +74,6 @@ def driver_of(pool: Pool, settings: Settings) -> str:
 def mig_owner(pool: Pool) -> str:
     """Who partitions the GPUs of a pool."""
     return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
-
-
-def derived_mig_strategy(settings: Settings) -> str:
-    """The given strategy; else `single` while every MIG declaration in use is uniform over its node, else `mixed`."""
-    if settings.operator.mig_strategy:
-        return settings.operator.mig_strategy
-    return "single" if not any(_not_uniform(settings)) else "mixed"
 
 
 def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str) -> Iterator[str]:
@@ -303,25 +298,6 @@ def _check_mig_owners(settings: Settings, problems: Problems) -> None:
             f"MIG pools of one cluster have different owners ({listed})",
             allowed="`partitionedBy: operator` for all MIG pools, or `aks` for all",
             remedy="Choose one: with AKS partitioning the operator's mig-manager must be off.",
-        )
-
-
-def _not_uniform(settings: Settings) -> Iterator[Pool]:
-    for pool in settings.pools:
-        sharing = settings.sharing.get(pool.sharing)
-        if isinstance(sharing, Mig) and not sharing.uniform:
-            yield pool
-
-
-def _check_mig_strategy(settings: Settings, problems: Problems) -> None:
-    if settings.operator.mig_strategy != "single":
-        return
-    for pool in _not_uniform(settings):
-        problems.add(
-            "gpu-pools:operator.migStrategy",
-            f'"single" does not fit pool "{pool.name}": the layout of "{pool.sharing}" is not one profile on all GPUs',
-            allowed="mixed, or leave it out",
-            remedy="Use mixed; under single the device plugin exits and the node advertises nothing.",
         )
 
 

@@ -20,7 +20,6 @@ from gpus.checks import (
     autoscaling_warnings,
     check_pool,
     check_together,
-    derived_mig_strategy,
     driver_of,
     gpu_instance_profile,
     mig_owner,
@@ -34,6 +33,7 @@ from gpus.kubernetes_names import (
 )
 from gpus.mig_advice import words
 from gpus.mig_change import mode_change_needs
+from gpus.mig_strategy import derived_mig_strategy, other_strategy, strategy_warnings
 from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings
@@ -79,6 +79,7 @@ class PoolPlan:
         advertises: resource -> count per node.
         gfd_labels: what gpu-feature-discovery will write, as far as it can be known.
         nvml: what NVML must say.
+        other_strategy: (the other MIG strategy, resource now -> resource then); None where it would rename nothing here.
         warnings: what works, but with a catch.
     """
 
@@ -96,6 +97,7 @@ class PoolPlan:
     advertises: Mapping[str, int]
     gfd_labels: Mapping[str, str]
     nvml: NvmlExpectation
+    other_strategy: tuple[MigStrategy, Mapping[str, str]] | None
     warnings: tuple[str, ...]
 
     @property
@@ -121,8 +123,15 @@ class PoolPlan:
             "advertises": dict(self.advertises),
             "expectedLabels": dict(self.gfd_labels),
             "nvml": self.nvml.as_json(),
+            "otherMigStrategy": self._other_strategy_json(),
             "warnings": list(self.warnings),
         }
+
+    def _other_strategy_json(self) -> dict[str, Any] | None:
+        if self.other_strategy is None:
+            return None
+        strategy, renames = self.other_strategy
+        return {"strategy": strategy, "renames": dict(renames)}
 
 
 @dataclass(frozen=True)
@@ -207,10 +216,9 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
     pools = tuple(
-        _plan_pool(pool, sharing, settings, cast("MigStrategy", strategy), cluster_strategy, warnings)
-        for pool, sharing, warnings in checked
+        _plan_pool(pool, sharing, settings, strategy, cluster_strategy, warnings) for pool, sharing, warnings in checked
     )
-    default_key, default_text = device_plugin_config(Exclusive(), cast("FlagMigStrategy", strategy))
+    default_key, default_text = device_plugin_config(Exclusive(), strategy)
     configs = {default_key: default_text}
     for planned in pools:
         key, text = device_plugin_config(planned.sharing, _node_strategy(planned.sharing, strategy, cluster_strategy))
@@ -221,7 +229,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     return Plan(
         settings=settings,
         pools=pools,
-        mig_strategy=cast("MigStrategy", strategy),
+        mig_strategy=strategy,
         cluster_mig_strategy=cluster_strategy,
         device_plugin_configs=dict(sorted(configs.items())),
         default_config_key=default_key,
@@ -236,11 +244,11 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     )
 
 
-def _node_strategy(sharing: Sharing, strategy: str, cluster_strategy: str) -> FlagMigStrategy:
+def _node_strategy(sharing: Sharing, strategy: MigStrategy, cluster_strategy: str) -> FlagMigStrategy:
     """The MIG strategy that holds on a node of this declaration."""
     if not cluster_strategy and isinstance(sharing, Mps):
         return "none"
-    return cast("FlagMigStrategy", strategy)
+    return strategy
 
 
 def _plan_pool(
@@ -273,6 +281,7 @@ def _plan_pool(
         advertises=expectation.advertised(hardware, sharing, node_strategy),
         gfd_labels=dict(sorted(expectation.gfd_labels(hardware, sharing, node_strategy).items())),
         nvml=expectation.nvml(hardware, sharing),
+        other_strategy=other_strategy(hardware, sharing, strategy),
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, strategy, settings)),
     )
 
@@ -285,6 +294,7 @@ def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | Non
 
 def _pool_warnings(pool: Pool, sharing: Sharing, hardware: Hardware, strategy: str, settings: Settings) -> Iterable[str]:
     yield from autoscaling_warnings(pool, sharing, strategy)
+    yield from strategy_warnings(sharing, hardware, settings)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
         yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"
     if settings.cluster.platform == "existing" and pool.taints:
@@ -356,11 +366,18 @@ def _nfd_values(pools: tuple[PoolPlan, ...], tolerations: tuple[Mapping[str, str
 
 
 def _sharing_json(sharing: Sharing) -> dict[str, Any]:
-    if isinstance(sharing, Exclusive):
-        return {"strategy": sharing.strategy}
-    if isinstance(sharing, TimeSlicing | Mps):
-        return {"strategy": sharing.strategy, **_shared_json(sharing)}
     document: dict[str, Any] = {"strategy": sharing.strategy}
+    if isinstance(sharing, TimeSlicing | Mps):
+        document.update(_shared_json(sharing))
+    elif isinstance(sharing, Mig):
+        document.update(_mig_json(sharing))
+    if sharing.needs:
+        document["needs"] = sharing.needs.as_json()
+    return document
+
+
+def _mig_json(sharing: Mig) -> dict[str, Any]:
+    document: dict[str, Any] = {}
     if sharing.gpus[0].index is None:
         document["layout"] = dict(sharing.gpus[0].layout)
     else:

@@ -279,8 +279,98 @@ _SHARING_CASES = (
         aks(sharing={"x": {"timeSlicin": {"replicas": 4}}}),
         f"{_SHARING}.x.timeSlicin",
         "unknown key",
-        "exclusive, mig, mps, timeSlicing",
+        "exclusive, mig, mps, needs, timeSlicing",
         "Did you mean `timeSlicing`?",
+    ),
+    Case(
+        "sharing-needs-only",
+        aks(sharing={"x": {"needs": {"memoryPerReplica": "12Gi"}}}),
+        f"{_SHARING}.x",
+        "declares no strategy",
+        "exactly one of exclusive",
+    ),
+    Case(
+        "sharing-needs-nothing",
+        aks(sharing={"x": {"exclusive": {}, "needs": None}}),
+        f"{_SHARING}.x.needs",
+        "nothing is not a mapping with memoryPerReplica",
+    ),
+    Case(
+        "sharing-needs-empty",
+        aks(sharing={"x": {"exclusive": {}, "needs": {}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        "is missing",
+        "a whole number of Mi or Gi",
+    ),
+    Case(
+        "sharing-needs-misspelt",
+        aks(sharing={"x": {"exclusive": {}, "needs": {"memoryPerReplica": "12Gi", "memory": "12Gi"}}}),
+        f"{_SHARING}.x.needs.memory",
+        "unknown key `memory`",
+    ),
+    Case(
+        "sharing-needs-inside-the-strategy",
+        aks(sharing={"x": {"timeSlicing": {"replicas": 2, "needs": {"memoryPerReplica": "12Gi"}}}}),
+        f"{_SHARING}.x.timeSlicing.needs",
+        "unknown key `needs`",
+        remedy="`needs` belongs to gpu-pools:sharing.<name>.",
+    ),
+    *(
+        Case(
+            f"sharing-needs-memory-{amount!r}",
+            aks(sharing={"x": {"exclusive": {}, "needs": {"memoryPerReplica": amount}}}),
+            f"{_SHARING}.x.needs.memoryPerReplica",
+            allowed="a whole number of Mi or Gi, e.g. 12Gi",
+            message=message,
+        )
+        for amount, message in (("12", "does not fit"), ("12GB", "does not fit"), ("0Gi", "does not fit"), (12, "is not a text"))
+    ),
+    Case(
+        "needs-too-much-for-a-gpu",
+        aks(sharing={"x": {"exclusive": {}, "needs": {"memoryPerReplica": "81Gi"}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        '82944 MiB do not fit on pool "gpu": a100-80gb has 81920 MiB',
+        "at most 81920Mi there",
+        "Use a larger MIG profile or card",
+    ),
+    Case(
+        "needs-too-much-for-time-slicing",
+        aks(sharing={"x": {"timeSlicing": {"replicas": 8}, "needs": {"memoryPerReplica": "12Gi"}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        '12288 MiB do not fit on pool "gpu": 8 replicas take turns on the 81920 MiB of a100-80gb, 10240 MiB each',
+        "at most 10240Mi there",
+        "Use at most 6 replicas",
+    ),
+    Case(
+        "needs-too-much-for-mps",
+        aks(sharing={"x": {"mps": {"replicas": 10}, "needs": {"memoryPerReplica": "12Gi"}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        "MPS limits each of 10 replicas to 8192 MiB of the 81920 MiB of a100-80gb",
+        "at most 8192Mi there",
+        "Use at most 6 replicas",
+    ),
+    Case(
+        "needs-too-much-for-a-mig-instance",
+        aks(sharing={"cut": {"mig": {"layout": {"1g.10gb": 7}}, "needs": {"memoryPerReplica": "10Gi"}}}),
+        f"{_SHARING}.cut.needs.memoryPerReplica",
+        "1g.10gb of a100-80gb has 9728 MiB",
+        "at most 9728Mi there",
+        "Use a larger MIG profile",
+    ),
+    Case(
+        "needs-too-much-for-a-sliced-mig-instance",
+        aks(
+            sharing={
+                "cut": {
+                    "mig": {"layout": {"3g.40gb": 2}, "timeSlicing": {"replicas": 4}},
+                    "needs": {"memoryPerReplica": "12Gi"},
+                }
+            }
+        ),
+        f"{_SHARING}.cut.needs.memoryPerReplica",
+        "4 replicas take turns on the 40192 MiB of 3g.40gb of a100-80gb, 10048 MiB each",
+        "at most 10048Mi there",
+        "Use at most 3 replicas",
     ),
     Case(
         "sharing-misplaced-replicas",
