@@ -32,6 +32,8 @@ class MigProfile:
         placements_measured: False where starts and size are inferred from GPUs of the same geometry.
         sm: multiprocessors, None if unknown.
         memory_mib: MiB as NVML reports it, None if unknown.
+        memory_gib: GiB as `nvidia-smi mig -lgip` prints it (it differs a little by driver), None if unknown.
+        engines: NVDEC, NVENC, JPEG and OFA engines that it takes, None if unknown.
     """
 
     name: str
@@ -43,6 +45,8 @@ class MigProfile:
     placements_measured: bool
     sm: int | None
     memory_mib: int | None
+    memory_gib: float | None
+    engines: tuple[int, ...] | None
 
     @property
     def resource(self) -> str:
@@ -59,20 +63,28 @@ class GpuModel:
         architecture: as gpu-feature-discovery labels it, e.g. ``ampere``.
         compute_capability: (major, minor), None if unknown.
         memory_mib: total memory in MiB as NVML reports it, None if unknown.
+        sm: multiprocessors of the whole GPU, None if unknown.
+        mps_sm: (step, least) in which MPS hands out multiprocessors, None if it was not measured.
         products: what nvmlDeviceGetName answers, one name per form factor.
         compute_slices: MIG compute slices; 0 where the GPU has no MIG.
         placement_units: the unit count in which placements are expressed; None if unknown.
         profiles: by name; None where the GPU has MIG but no source gives its geometry.
+        other_names: the name that other drivers or cards of this model give a profile -> its name in `profiles`.
+        listed_names: where the geometry is unknown, the profile names that any source lists.
     """
 
     key: str
     architecture: str
     compute_capability: tuple[int, int] | None
     memory_mib: int | None
+    sm: int | None
+    mps_sm: tuple[int, int] | None
     products: tuple[str, ...]
     compute_slices: int
     placement_units: int | None
     profiles: Mapping[str, MigProfile] | None
+    other_names: Mapping[str, str]
+    listed_names: frozenset[str]
 
     @property
     def mig_capable(self) -> bool:
@@ -139,6 +151,8 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
         architecture=entry["architecture"],
         compute_capability=tuple(int(part) for part in capability.split(".")) if capability else None,  # type: ignore[arg-type]
         memory_mib=entry["memoryMiB"],
+        sm=entry["sm"],
+        mps_sm=tuple(entry["mpsSm"]) if "mpsSm" in entry else None,
         products=tuple(entry["products"]),
         compute_slices=mig.get("computeSlices") or 0,
         placement_units=mig.get("placementUnits"),
@@ -147,10 +161,13 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
             if profiles or not has_mig
             else None
         ),
+        other_names=entry.get("otherNames", {}),
+        listed_names=frozenset(name for listed in entry.get("profileNames", ()) for name in listed["names"]),
     )
 
 
 def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile:
+    engines = data.get("engines")
     return MigProfile(
         name=name,
         profile_id=data["id"],
@@ -162,4 +179,6 @@ def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile
         # A twin shares names and geometry; its SM count and memory are only known where its own source says so.
         sm=None if of_twin else data["sm"],
         memory_mib=None if of_twin else data["memoryMiB"],
+        memory_gib=None if of_twin else data["memoryGiB"],
+        engines=None if of_twin or engines is None else tuple(engines),
     )
