@@ -582,7 +582,7 @@ class TestNodesAndWarnings:
         assert "cannot be checked before the deploy" in " ".join(pool_of(unknown).warnings)
 
     def test_inferred_placements_warn(self) -> None:
-        inferred = existing({"gpuModel": "h200-141gb"}, sharing={"cut": {"mig": {"layout": {"1g.18gb": 7}}}})
+        inferred = existing({"gpuModel": "b200-180gb"}, sharing={"cut": {"mig": {"layout": {"1g.23gb": 7}}}})
         assert "the node has the last word" in " ".join(pool_of(inferred).warnings)
 
     def test_small_mps_shares_warn(self) -> None:
