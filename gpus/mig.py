@@ -1,9 +1,10 @@
 """MIG geometry: which layouts a GPU can hold, and where their instances sit.
 
-The answer is exact. Every arrangement of non-overlapping instances of a model is walked once, left to right (some thousands at
-most), within the GPU's compute slices and each profile's own limit; a layout is legal if at least one arrangement realises it.
-This does not say what the hardware has now, and does not know driver versions or media engines. Why a layout is illegal and
-what comes nearest to it is gpus/mig_advice.py.
+The answer is exact. All arrangements of non-overlapping instances of a model are walked once, left to right, within the GPU's
+compute slices and each profile's own limit; a layout is legal if at least one arrangement realises it. What can follow depends
+only on the instances so far and on where the last one ends, so that of equal beginnings only the first is followed: some
+hundreds are left. This does not say what the hardware has now, and does not know driver versions or media engines. Why a
+layout is illegal and what comes nearest to it is gpus/mig_advice.py.
 """
 
 from __future__ import annotations
@@ -48,8 +49,7 @@ def place(gpu: GpuModel, layout: Mapping[str, int]) -> Arrangement | None:
         gpu: a known model whose profiles are known.
         layout: profile name -> instances, each known to the model and at least 1.
     """
-    found = legal_layouts(gpu).get(tuple(sorted(layout.items())))
-    return None if found is None else found[0]
+    return legal_layouts(gpu).get(tuple(sorted(layout.items())))
 
 
 def most_of(gpu: GpuModel, profile: str) -> int:
@@ -60,9 +60,21 @@ def most_of(gpu: GpuModel, profile: str) -> int:
     return count
 
 
-def legal_layouts(gpu: GpuModel) -> Mapping[Layout, tuple[Arrangement, ...]]:
-    """Every legal layout of a model with all arrangements that realise it, the leftmost first; the empty layout is one."""
+def legal_layouts(gpu: GpuModel) -> Mapping[Layout, Arrangement]:
+    """Every legal layout of a model with its leftmost arrangement; the empty layout is one."""
     return _legal(gpu.key)
+
+
+def arrangements(gpu: GpuModel, layout: Mapping[str, int]) -> Iterator[Arrangement]:
+    """Every arrangement that realises a layout, the leftmost first; none if it is not legal.
+
+    Args:
+        gpu: a model whose profiles are known.
+        layout: profile name -> instances, each known to the model.
+    """
+    if place(gpu, layout) is not None:
+        choices = [(start, kind) for start, kind in _choices(gpu) if kind.name in layout]
+        yield from _arrangements(tuple(choices), dict(layout), ())
 
 
 def maximal_layouts(gpu: GpuModel) -> tuple[Layout, ...]:
@@ -86,30 +98,46 @@ def _large_first(gpu: GpuModel, layout: Layout) -> tuple[tuple[int, int, str], .
     return tuple(sorted((-kind.compute_slices, -kind.size, kind.name) for kind in instances))
 
 
+def _choices(gpu: GpuModel) -> list[tuple[int, MigProfile]]:
+    """Where an instance may be, from left to right: (start, profile)."""
+    found = [(start, kind) for kind in (gpu.profiles or {}).values() for start in kind.starts]
+    return sorted(found, key=lambda choice: (choice[0], choice[1].size, choice[1].name))
+
+
 @lru_cache(maxsize=64)
-def _legal(key: str) -> Mapping[Layout, tuple[Arrangement, ...]]:
+def _legal(key: str) -> Mapping[Layout, Arrangement]:
     gpu = model(key)
-    # Rising starts, and the plain profile before its variants: the first arrangement of a layout is the one to show.
-    choices = sorted(
-        ((start, kind) for kind in (gpu.profiles or {}).values() for start in kind.starts),
-        key=lambda choice: (choice[0], -choice[1].size, choice[1].name),
-    )
-    found: dict[Layout, list[Arrangement]] = {}
-    for arrangement in _arrangements(tuple(choices), gpu.compute_slices, ()):
-        counts: dict[str, int] = {}
-        for placement in arrangement:
-            counts[placement.profile] = counts.get(placement.profile, 0) + 1
-        found.setdefault(tuple(sorted(counts.items())), []).append(arrangement)
-    return {layout: tuple(sorted(arrangements)) for layout, arrangements in found.items()}
+    kinds = sorted(gpu.profiles or {})
+    choices = [(start, kind, kinds.index(kind.name), Placement(start, kind.size, kind.name)) for start, kind in _choices(gpu)]
+    found: dict[tuple[int, ...], Arrangement] = {}
+    followed: set[tuple[int, tuple[int, ...]]] = set()
+
+    def follow(free_from: int, slices: int, counts: tuple[int, ...], placed: Arrangement) -> None:
+        found.setdefault(counts, placed)
+        if (free_from, counts) in followed:
+            return
+        followed.add((free_from, counts))
+        for start, kind, index, placement in choices:
+            if start >= free_from and kind.compute_slices <= slices and counts[index] < kind.max_instances:
+                more = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
+                follow(start + kind.size, slices - kind.compute_slices, more, (*placed, placement))
+
+    follow(0, gpu.compute_slices, (0,) * len(kinds), ())
+    return {
+        tuple((name, count) for name, count in zip(kinds, counts, strict=True) if count): placed
+        for counts, placed in found.items()
+    }
 
 
-def _arrangements(choices: tuple[tuple[int, MigProfile], ...], slices: int, placed: Arrangement) -> Iterator[Arrangement]:
-    """`placed`, and all that more instances to the right of it can make, with that many compute slices left."""
-    yield placed
+def _arrangements(
+    choices: tuple[tuple[int, MigProfile], ...], left: dict[str, int], placed: Arrangement
+) -> Iterator[Arrangement]:
+    """`placed`, continued to the right with exactly the instances that are left."""
+    if not any(left.values()):
+        yield placed
+        return
     free_from = placed[-1].end if placed else 0
     for start, kind in choices:
-        if start < free_from or kind.compute_slices > slices:
-            continue
-        if sum(placement.profile == kind.name for placement in placed) >= kind.max_instances:
-            continue
-        yield from _arrangements(choices, slices - kind.compute_slices, (*placed, Placement(start, kind.size, kind.name)))
+        if start >= free_from and left[kind.name]:
+            less = {**left, kind.name: left[kind.name] - 1}
+            yield from _arrangements(choices, less, (*placed, Placement(start, kind.size, kind.name)))

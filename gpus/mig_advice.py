@@ -86,7 +86,7 @@ def _no_place(gpu: GpuModel, layout: Mapping[str, int]) -> str:
     part, name = _largest_part(gpu, layout)
     profile = (gpu.profiles or {})[name]
     units = f"{profile.size} unit{'s' if profile.size > 1 else ''}"
-    taken = _in_the_way(legal_layouts(gpu)[part][0], profile.starts, profile.size)
+    taken = _in_the_way(legal_layouts(gpu)[part], profile.starts, profile.size)
     where = f"{name} covers {units} and can start at {_starts(profile.starts)}"
     return f"{where}: however the others are placed, nothing is free, e.g. beside {taken}"
 

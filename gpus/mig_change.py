@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpus.mig import legal_layouts
+from gpus.mig import arrangements, legal_layouts
 from gpus.mig_layouts import placements_json
 
 if TYPE_CHECKING:
@@ -85,9 +85,11 @@ def change(
         KeyError: if a layout is not legal on this GPU.
     """
     legal = legal_layouts(gpu)
-    old = legal[_key(before)][0] if placed is None else tuple(sorted(placed))
+    old = legal[_key(before)] if placed is None else tuple(sorted(placed))
+    if _key(after) not in legal:
+        raise KeyError(_key(after))
     # Of those that keep as many, the leftmost: max() takes the first.
-    new = max(legal[_key(after)], key=lambda arrangement: len(set(arrangement) & set(old)))
+    new = max(arrangements(gpu, after), key=lambda arrangement: len(set(arrangement) & set(old)))
     switches = bool(before) != bool(after)
     return MigChange(
         before=dict(before),

@@ -55,7 +55,7 @@ def views(gpu: GpuModel) -> tuple[LayoutView, ...]:
     if not gpu.profiles:
         return ()
     legal = legal_layouts(gpu)
-    return tuple(_view(gpu, layout, legal[layout][0]) for layout in maximal_layouts(gpu))
+    return tuple(_view(gpu, layout, legal[layout]) for layout in maximal_layouts(gpu))
 
 
 def doubts(gpu: GpuModel) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from the geometry (which layouts fit) is gpus/mig.py.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -64,6 +64,7 @@ class GpuModel:
         compute_capability: (major, minor), None if unknown.
         memory_mib: total memory in MiB as NVML reports it, None if unknown.
         sm: multiprocessors of the whole GPU, None if unknown.
+        sm_of: the same for products that have another number.
         mps_sm: (step, least) in which MPS hands out multiprocessors, None if it was not measured.
         products: what nvmlDeviceGetName answers, one name per form factor.
         compute_slices: MIG compute slices; 0 where the GPU has no MIG.
@@ -78,6 +79,7 @@ class GpuModel:
     compute_capability: tuple[int, int] | None
     memory_mib: int | None
     sm: int | None
+    sm_of: Mapping[str, int]
     mps_sm: tuple[int, int] | None
     products: tuple[str, ...]
     compute_slices: int
@@ -136,7 +138,15 @@ def _models() -> Mapping[str, GpuModel]:
 
 @lru_cache(maxsize=1)
 def _products() -> Mapping[str, tuple[GpuModel, str]]:
-    return {_normal(product): (known, product) for known in _models().values() for product in known.products}
+    return {_normal(product): (_variant(known, product), product) for known in _models().values() for product in known.products}
+
+
+def _variant(known: GpuModel, product: str) -> GpuModel:
+    """The model as that product has it: fewer SMs mean that those of its profiles are unknown."""
+    if product not in known.sm_of:
+        return known
+    profiles = {name: replace(profile, sm=None) for name, profile in (known.profiles or {}).items()}
+    return replace(known, sm=known.sm_of[product], profiles=profiles)
 
 
 def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
@@ -152,6 +162,7 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
         compute_capability=tuple(int(part) for part in capability.split(".")) if capability else None,  # type: ignore[arg-type]
         memory_mib=entry["memoryMiB"],
         sm=entry["sm"],
+        sm_of=entry.get("smOf", {}),
         mps_sm=tuple(entry["mpsSm"]) if "mpsSm" in entry else None,
         products=tuple(entry["products"]),
         compute_slices=mig.get("computeSlices") or 0,

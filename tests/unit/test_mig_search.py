@@ -7,12 +7,13 @@ other, over sets of occupied units.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from functools import cache
 from itertools import combinations, product
 
 import pytest
 
-from gpus.mig import legal_layouts, maximal_layouts, place
+from gpus.mig import Placement, arrangements, legal_layouts, maximal_layouts, place
 from gpus.mig_advice import MOST_SUGGESTIONS, nearest, why_not
 from gpus.models import model, model_keys
 
@@ -63,19 +64,31 @@ def test_10_000_random_layouts_agree_with_brute_force(key: str) -> None:
     assert RANDOM_LAYOUTS / 20 < legal < RANDOM_LAYOUTS / 2
 
 
-@pytest.mark.parametrize("key", WITH_GEOMETRY)
-def test_every_arrangement_is_one_of_its_layout(key: str) -> None:
+@pytest.mark.parametrize("key", ["a30-24gb", "h100-80gb", "rtx-pro-6000-blackwell"])
+def test_the_arrangements_are_all_that_there_are(key: str) -> None:
+    """Against all sets of placements, which know nothing of left and right."""
     gpu = model(key)
-    for layout, arrangements in legal_layouts(gpu).items():
-        assert len(arrangements) == len(set(arrangements))
-        for arrangement in arrangements:
-            names = [placed.profile for placed in arrangement]
-            assert tuple(sorted((name, names.count(name)) for name in set(names))) == layout
-            units = [unit for placed in arrangement for unit in range(placed.start, placed.end)]
-            assert len(units) == len(set(units))
-            for placed in arrangement:
-                assert placed.start in gpu.profiles[placed.profile].starts
-                assert placed.size == gpu.profiles[placed.profile].size
+    every = [Placement(start, kind.size, kind.name) for kind in gpu.profiles.values() for start in kind.starts]
+    expected: dict[tuple[tuple[str, int], ...], set[frozenset[Placement]]] = {}
+    pending: list[tuple[frozenset[Placement], int]] = [(frozenset(), 0)]
+    while pending:
+        chosen, index = pending.pop()
+        if index == len(every):
+            layout = tuple(sorted(Counter(placed.profile for placed in chosen).items()))
+            if _fits(key, dict(layout)):
+                expected.setdefault(layout, set()).add(chosen)
+            continue
+        pending.append((chosen, index + 1))
+        new = every[index]
+        if all(new.end <= other.start or other.end <= new.start for other in chosen):
+            pending.append((chosen | {new}, index + 1))
+    assert set(legal_layouts(gpu)) == set(expected)
+    for layout, sets in expected.items():
+        found = list(arrangements(gpu, dict(layout)))
+        assert len(found) == len(sets)
+        assert {frozenset(arrangement) for arrangement in found} == sets
+        assert found == sorted(found)
+        assert legal_layouts(gpu)[layout] == found[0]
 
 
 @pytest.mark.parametrize("key", WITH_GEOMETRY)

@@ -152,6 +152,12 @@ class TestNames:
     def test_a_key_finds_its_model_without_a_product(self) -> None:
         assert find_model("a100-80gb") == (model("a100-80gb"), None)
 
+    def test_a_product_with_fewer_multiprocessors(self) -> None:
+        known, _ = find_model("NVIDIA H100 PCIe")
+        assert (known.key, known.sm) == ("h100-80gb", 114)
+        assert {profile.sm for profile in known.profiles.values()} == {None}
+        assert find_model("NVIDIA H100 80GB HBM3")[0] == model("h100-80gb")
+
     def test_nothing_finds_nothing(self) -> None:
         assert find_model("") is None
         assert find_model("a100") is None
