@@ -385,7 +385,7 @@ def test_attributes_of_a_mig_device(bench: Any) -> None:
         "sharedOfaCount": 0,
         "gpuInstanceSliceCount": 3,
         "computeInstanceSliceCount": 2,
-        "memorySizeMB": 40320,
+        "memorySizeMB": 40448,
     }
     for function in ("Attributes", "GpuInstanceId", "ComputeInstanceId"):
         assert nvml.refuses(NOT_SUPPORTED, f"nvmlDeviceGet{function}", nvml.gpu())

@@ -90,7 +90,7 @@ def test_memory_gives_each_profile_its_name(key: str) -> None:
 
 def test_known_memory_is_not_derived() -> None:
     assert total_memory_mib(model("h100-80gb")) == 81559
-    assert {one.name: one.memory_mib for one in profiles("h100-80gb")}["3g.40gb"] == 40320
+    assert {one.name: one.memory_mib for one in profiles("h100-80gb")}["3g.40gb"] == 40448
 
 
 def test_the_same_node_has_the_same_gpus() -> None:
