@@ -1,9 +1,11 @@
-"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|preview|up]`, all of them without an argument.
+"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|preview|up]`, all of them without an argument.
 
 Each figure is a ratio to a floor that is measured in the same run, pair by pair, so that a slow or busy machine does not
 change it much. Absolute times are printed for orientation only.
 
 - plan: planning 1,000 pools against merely parsing the same YAML file.
+- mig: whether 10,000 random MIG layouts are legal, against a general constraint solver that is given the same task (a variable
+  per instance, its starts as domain, no overlap, counts and compute slices as constraints); the listing of the largest model.
 - preview: `pulumi preview` of our program against a bare program that registers the very same resources with literal inputs
   (recorded from our preview) through the same SDKs, with nothing planned or checked, at 3, 30 and 300 pools.
 - up: a second, unchanged `make up` of aks-dev, in seconds.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -27,6 +30,8 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
+from gpus import mig, mig_layouts  # noqa: E402
+from gpus.models import model, model_keys  # noqa: E402
 from gpus.plan import plan_config  # noqa: E402
 from gpus.stack_file import load_yaml, read_stack_file  # noqa: E402
 from sandbox import commands, stand_ins  # noqa: E402
@@ -37,6 +42,8 @@ from sandbox.toolchain import find_tools  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gpus.models import GpuModel
 
 PAIRS = 5
 SHARING = {
@@ -134,6 +141,69 @@ def bench_plan(folder: Path) -> None:
     compare("plan of 1,000 pools", lambda: plan_config(read_stack_file(path)), lambda: load_yaml(text), "<= 3")
 
 
+def bench_mig() -> None:
+    """Legality against a general solver, and the listing of the model with the most layouts."""
+    cases = _random_layouts(10_000)
+    ours = [mig.place(gpu, layout) is not None for gpu, layout in cases]
+    theirs = [_solver_places(gpu, layout) for gpu, layout in cases]
+    assert ours == theirs, "the search and the solver disagree"
+    pairs = [
+        (
+            seconds(lambda: [mig.place(gpu, layout) for gpu, layout in cases]),
+            seconds(lambda: [_solver_places(gpu, layout) for gpu, layout in cases]),
+        )
+        for _ in range(PAIRS)
+    ]
+    ratios = sorted(solver / mine for mine, solver in pairs)
+    mine, solver = (statistics.median(column) for column in zip(*pairs, strict=True))
+    print(
+        f"legality of 10,000 layouts   {statistics.median(ratios):.0f} times faster (min {ratios[0]:.0f}, max {ratios[-1]:.0f}; "
+        f"aim 50), {sum(ours)} legal, all agree   {mine * 1000:.1f} ms against {solver * 1000:.0f} ms",
+        flush=True,
+    )
+    largest = max((model(key) for key in model_keys() if model(key).profiles), key=lambda gpu: len(mig.maximal_layouts(gpu)))
+    mig._legal.cache_clear()  # noqa: SLF001 - so that the walk is measured, not its memory
+    walk = seconds(lambda: mig.legal_layouts(largest))
+    listing = seconds(lambda: json.dumps(mig_layouts.document(largest, None)))
+    print(f"{largest.key}: all layouts found in {walk * 1000:.1f} ms, listed in {listing * 1000:.1f} ms more", flush=True)
+
+
+def _random_layouts(count: int) -> list[tuple[GpuModel, dict[str, int]]]:
+    chance = random.Random(1)  # noqa: S311 - the same layouts in every run
+    known = [model(key) for key in model_keys() if model(key).profiles]
+    cases = []
+    for _ in range(count):
+        gpu = chance.choice(known)
+        kinds = chance.sample(sorted(gpu.profiles or {}), k=chance.randint(1, 4))
+        cases.append((gpu, {kind: chance.choice((1, 1, 1, 2, 2, 3, 4, 7)) for kind in kinds}))
+    return cases
+
+
+def _solver_places(gpu: GpuModel, layout: dict[str, int]) -> bool:
+    from constraint import Problem  # noqa: PLC0415 - the other benchmarks run without it
+
+    problem, kinds = Problem(), [gpu.profiles[name] for name in layout]
+    for kind in kinds:
+        problem.addVariable(kind.name, [layout[kind.name]])
+        problem.addConstraint(lambda count, most=kind.max_instances: count <= most, [kind.name])
+    slices = [kind.compute_slices for kind in kinds]
+    problem.addConstraint(
+        lambda *counts: (
+            sum(count * each for count, each in zip(counts, slices))  # noqa: B905 - the solver's time counts
+            <= gpu.compute_slices
+        ),
+        [kind.name for kind in kinds],
+    )
+    instances = [(kind.name, number) for kind in kinds for number in range(layout[kind.name])]
+    for instance in instances:
+        problem.addVariable(instance, list(gpu.profiles[instance[0]].starts))
+    for index, one in enumerate(instances):
+        for other in instances[:index]:
+            sizes = gpu.profiles[one[0]].size, gpu.profiles[other[0]].size
+            problem.addConstraint(lambda a, b, sizes=sizes: a + sizes[0] <= b or b + sizes[1] <= a, (one, other))
+    return problem.getSolution() is not None
+
+
 def bench_preview(folder: Path, pools: int) -> None:
     """Preview our program against the bare one."""
     name = f"bench{pools}"
@@ -201,6 +271,8 @@ def main(what: str) -> None:
         folder = Path(name)
         if "plan".startswith(what):
             bench_plan(folder)
+        if "mig".startswith(what):
+            bench_mig()
         if "preview".startswith(what):
             for pools in (3, 30, 300):
                 bench_preview(folder, pools)

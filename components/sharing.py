@@ -16,11 +16,21 @@ from gpus.errors import Problems
 from gpus.sharing import parse_sharing
 
 
+class NeedsArgs(TypedDict):
+    """What each pod needs; the plan holds it against the cards of every pool."""
+
+    memory_per_replica: str
+    """GPU memory, e.g. 12Gi."""
+
+
 class ExclusiveArgs(TypedDict):
-    """Whole GPUs have no settings."""
+    """Whole GPUs have no other settings."""
+
+    needs: NotRequired[NeedsArgs]
+    """What each pod needs."""
 
 
-class TimeSlicingArgs(TypedDict):
+class SlicesArgs(TypedDict):
     """How pods take turns."""
 
     replicas: int
@@ -29,6 +39,13 @@ class TimeSlicingArgs(TypedDict):
     """Advertise nvidia.com/gpu.shared instead of nvidia.com/gpu; off by default."""
     fail_requests_greater_than_one: NotRequired[bool]
     """Refuse pods that ask for two or more; on by default."""
+
+
+class TimeSlicingArgs(SlicesArgs):
+    """How pods take turns on whole GPUs."""
+
+    needs: NotRequired[NeedsArgs]
+    """What each pod needs."""
 
 
 class MpsArgs(TypedDict):
@@ -40,6 +57,8 @@ class MpsArgs(TypedDict):
     """Advertise nvidia.com/gpu.shared instead of nvidia.com/gpu; off by default."""
     fail_requests_greater_than_one: NotRequired[bool]
     """Refuse pods that ask for two or more; on by default."""
+    needs: NotRequired[NeedsArgs]
+    """What each pod needs."""
 
 
 class MigGroupArgs(TypedDict):
@@ -58,8 +77,10 @@ class MigArgs(TypedDict):
     """MIG profile -> instances, on every GPU."""
     gpus: NotRequired[list[MigGroupArgs]]
     """One entry per group of GPU indexes; each index of the node exactly once."""
-    time_slicing: NotRequired[TimeSlicingArgs]
+    time_slicing: NotRequired[SlicesArgs]
     """Pods take turns on each instance."""
+    needs: NotRequired[NeedsArgs]
+    """What each pod needs."""
 
 
 class SharingDeclaration(pulumi.ComponentResource):
@@ -79,8 +100,11 @@ class SharingDeclaration(pulumi.ComponentResource):
         kind = type(self).__name__
         strategy = kind[0].lower() + kind[1:]
         problems = Problems()
+        settings = stack_words(args, "time_slicing", "gpus", "needs")
+        # In a stack file the needs stand beside the strategy: they are the pods', not a setting of it.
+        needs = {"needs": settings.pop("needs")} if "needs" in settings else {}
         #: The declaration in the stack file's words, as a plain mapping.
-        self.written = {strategy: stack_words(args, "time_slicing", "gpus")}
+        self.written = {strategy: settings, **needs}
         #: The declaration as gpus/ knows it; None only until the next line.
         self.declaration = parse_sharing(self.written, f"{kind}({name})", problems)
         problems.raise_if_any()
@@ -124,11 +148,12 @@ class Mig(SharingDeclaration):
 
 def declare(name: str, written: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> SharingDeclaration:
     """The component for a declaration in the stack file's words, e.g. ``{"mps": {"replicas": 10}}``."""
-    ((strategy, settings),) = written.items()
+    needs = {"needs": written["needs"]} if "needs" in written else {}
+    ((strategy, settings),) = ((key, value) for key, value in written.items() if key != "needs")
     classes: Mapping[str, type[SharingDeclaration]] = {
         "exclusive": Exclusive,
         "timeSlicing": TimeSlicing,
         "mps": Mps,
         "mig": Mig,
     }
-    return classes[strategy](name, settings or {}, opts)
+    return classes[strategy](name, {**(settings or {}), **needs}, opts)

@@ -1,5 +1,7 @@
 """``python -m gpus plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
 
+``layouts`` and ``change`` are in gpus/mig_commands.py.
+
 Exit codes: 0 the stack can be planned, 2 it cannot (or the command line is wrong), 141 the reader of the output went away.
 """
 
@@ -11,6 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from gpus import mig_commands
 from gpus.errors import InvalidStackError
 from gpus.plan import plan_config, problems_json
 from gpus.stack_file import read_stack_file
@@ -31,20 +34,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = commands.add_parser("plan", help="show what every node of a stack will advertise")
     plan.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml")
     plan.add_argument("--json", action="store_true", help="print JSON for machines")
+    plan.set_defaults(run=_plan)
+    mig_commands.add_commands(commands)
     options = parser.parse_args(arguments)
-    return _plan(options.stackfile, as_json=options.json)
+    code: int = options.run(options)
+    return code
 
 
-def _plan(path: str, *, as_json: bool) -> int:
+def _plan(options: argparse.Namespace) -> int:
     try:
-        planned = plan_config(read_stack_file(path), complete=False)
+        planned = plan_config(read_stack_file(options.stackfile), complete=False)
     except InvalidStackError as error:
-        if as_json:
+        if options.json:
             print(json.dumps(problems_json(error.problems), indent=2))
         else:
             print(error, file=sys.stderr)
         return _INVALID
-    print(json.dumps(planned.as_json(), indent=2) if as_json else plan_table(planned))
+    print(json.dumps(planned.as_json(), indent=2) if options.json else plan_table(planned))
     return 0
 
 

@@ -11,7 +11,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from gpus.errors import show
+from gpus.memory_budget import check_memory
 from gpus.mig import most_of, place
+from gpus.mig_advice import nearest, why_not, words
+from gpus.mig_strategy import check_mig_strategy
 from gpus.pools import AksPlacement, ExistingPlacement
 from gpus.sharing import MPS_MOST_REPLICAS_OLD, Mig, Mps, TimeSlicing
 
@@ -43,14 +46,14 @@ def check_pool(pool: Pool, sharing: Sharing, problems: Problems) -> list[str]:
     if isinstance(sharing, Mps):
         warnings += _check_mps(pool, pool.hardware, sharing, problems)
     _check_partitioning(pool, pool.hardware, sharing, problems)
-    return warnings
+    return warnings + check_memory(pool, pool.hardware, sharing, problems)
 
 
 def check_together(settings: Settings, problems: Problems) -> None:
     """Problems between pools."""
     _check_driver_owners(settings, problems)
     _check_mig_owners(settings, problems)
-    _check_mig_strategy(settings, problems)
+    check_mig_strategy(settings, problems)
     _check_selectors(settings, problems)
     if settings.cluster.platform == "magnum":
         for pool in settings.pools:
@@ -71,13 +74,6 @@ def driver_of(pool: Pool, settings: Settings) -> str:
 def mig_owner(pool: Pool) -> str:
     """Who partitions the GPUs of a pool."""
     return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
-
-
-def derived_mig_strategy(settings: Settings) -> str:
-    """The given strategy; else `single` while every MIG declaration in use is uniform over its node, else `mixed`."""
-    if settings.operator.mig_strategy:
-        return settings.operator.mig_strategy
-    return "single" if not any(_not_uniform(settings)) else "mixed"
 
 
 def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str) -> Iterator[str]:
@@ -128,17 +124,24 @@ def _check_mig(pool: Pool, hardware: Hardware, sharing: Mig, problems: Problems)
         return []
     _check_gpu_indexes(pool, hardware, sharing, problems)
     if model.profiles is None:
-        return [f"the MIG geometry of {model.key} is unknown: the layout cannot be checked before the deploy"]
+        return [
+            f"the MIG geometry of {model.key} is unknown: the layout cannot be checked before the deploy",
+            *_unlisted(model, sharing),
+        ]
     warnings: set[str] = set()
     for number, entry in enumerate(sharing.gpus):
         path = f"{_SHARING}.{pool.sharing}.mig." + ("layout" if entry.index is None else f"gpus[{number}].layout")
         if _check_profiles(pool, model, entry, path, problems):
-            _check_fits(pool, model, entry, path, problems)
-            if any(not model.profiles[profile].placements_measured for profile, _ in entry.layout):
-                warnings.add(
-                    f"the MIG placements of {model.key} are inferred from GPUs of the same geometry; the node has the last word"
-                )
+            layout = _own_names(model, entry)
+            _check_fits(pool, model, layout, path, problems)
+            warnings.update(_geometry_warnings(model, entry, layout))
     return sorted(warnings)
+
+
+def _unlisted(model: GpuModel, sharing: Mig) -> Iterator[str]:
+    named = sorted({profile for layout in sharing.layouts for profile, _ in layout} - model.listed_names)
+    if named and model.listed_names:
+        yield f"no source lists {', '.join(named)} for {model.key}; listed are {', '.join(sorted(model.listed_names))}"
 
 
 def _check_gpu_indexes(pool: Pool, hardware: Hardware, sharing: Mig, problems: Problems) -> None:
@@ -161,7 +164,7 @@ def _check_gpu_indexes(pool: Pool, hardware: Hardware, sharing: Mig, problems: P
 
 
 def _check_profiles(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, problems: Problems) -> bool:
-    profiles = model.profiles or {}
+    profiles = [*(model.profiles or {}), *model.other_names]
     unknown = [profile for profile, _ in entry.layout if profile not in profiles]
     for profile in unknown:
         near = difflib.get_close_matches(profile, profiles, n=1, cutoff=0.3)
@@ -171,37 +174,71 @@ def _check_profiles(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, pr
             allowed=", ".join(profiles),
             remedy=f"Did you mean {near[0]}? Profile names carry the memory of the card." if near else "Choose one of those.",
         )
+    for other, name in model.other_names.items():
+        if {other, name} <= dict(entry.layout).keys():
+            problems.add(
+                f"{path}.{other}",
+                f'"{other}" and "{name}" are names of one profile; no card of {model.key} has both (pool "{pool.name}")',
+                allowed="one of the two names",
+                remedy="Use the name that `nvidia-smi mig -lgip` prints on the node.",
+            )
     return not unknown
 
 
-def _check_fits(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, problems: Problems) -> None:
-    layout = dict(entry.layout)
+def _check_fits(pool: Pool, model: GpuModel, layout: Mapping[str, int], path: str, problems: Problems) -> None:
     if place(model, layout) is not None:
         return
     most = ", ".join(f"{most_of(model, profile)}x {profile}" for profile in layout)
     problems.add(
         path,
-        f'{words(layout)} does not fit on one {model.key} (pool "{pool.name}")',
+        f'{words(layout)} does not fit on one {model.key} (pool "{pool.name}"): {why_not(model, layout)}',
         allowed=f"a layout for which placements exist; alone fit {most}",
-        remedy=f"Use e.g. {words(_smaller(model, layout))}.",
+        remedy=f"Use e.g. {', or '.join(words(legal) for legal in nearest(model, layout))}.",
     )
 
 
-def _smaller(model: GpuModel, layout: Mapping[str, int]) -> dict[str, int]:
-    """The layout with instances taken away, smallest profiles first, until it fits."""
+def _geometry_warnings(model: GpuModel, entry: GpuLayout, layout: Mapping[str, int]) -> Iterator[str]:
+    """What the sources do not settle about a layout that fits; `layout` has this project's names of the profiles."""
     profiles = model.profiles or {}
-    left = {profile: min(count, profiles[profile].max_instances) for profile, count in layout.items()}
-    order = sorted(left, key=lambda profile: profiles[profile].size)
-    while place(model, left) is None:
-        profile = next(name for name in order if left.get(name))
-        left[profile] -= 1
-        left = {name: count for name, count in left.items() if count}
-    return left
+    if any(not profiles[profile].placements_measured for profile in layout):
+        yield (
+            f"the MIG placements of {model.key} are inferred from GPUs of the same geometry: "
+            "the layout cannot be checked before the deploy; the node has the last word"
+        )
+    named = {*model.other_names, *model.other_names.values()}
+    varying = [profile for profile, _ in entry.layout if profile in named]
+    if varying:
+        yield (
+            f"the names of MIG profiles of {model.key} differ by driver and card: {', '.join(varying)} cannot be checked "
+            "before the deploy; ask `nvidia-smi mig -lgip` on a node"
+        )
+    if _too_many_engines(model, layout):
+        yield (
+            f"{words(layout)} asks for more media engines than {model.key} is known to have: "
+            "whether the driver makes it cannot be checked before the deploy; -me profiles take none"
+        )
 
 
-def words(layout: Mapping[str, int]) -> str:
-    """A layout in words, e.g. ``3g.20gb + 2x 2g.10gb``."""
-    return " + ".join(f"{count}x {profile}" if count > 1 else profile for profile, count in layout.items()) or "whole GPU"
+def _too_many_engines(model: GpuModel, layout: Mapping[str, int]) -> bool:
+    profiles = model.profiles or {}
+    known = [profile.engines for profile in profiles.values() if profile.engines]
+    total = [max(column) for column in zip(*known, strict=True)]
+    taken = [0] * len(total)
+    unknown = False
+    for name, count in layout.items():
+        engines = profiles[name].engines
+        unknown |= engines is None
+        taken = [sum_ + count * each for sum_, each in zip(taken, engines or [0] * len(total), strict=True)]
+    # An instance whose engines no source gives may well take one, and then nothing may be left for it.
+    return any(sum_ > most or (unknown and 0 < most == sum_) for sum_, most in zip(taken, total, strict=True))
+
+
+def _own_names(model: GpuModel, entry: GpuLayout) -> dict[str, int]:
+    """The layout under the names that this project's data has for the profiles."""
+    layout: Counter[str] = Counter()
+    for profile, count in entry.layout:
+        layout[model.other_names.get(profile, profile)] += count
+    return dict(sorted(layout.items()))
 
 
 def _check_partitioning(pool: Pool, hardware: Hardware, sharing: Sharing, problems: Problems) -> None:
@@ -261,25 +298,6 @@ def _check_mig_owners(settings: Settings, problems: Problems) -> None:
             f"MIG pools of one cluster have different owners ({listed})",
             allowed="`partitionedBy: operator` for all MIG pools, or `aks` for all",
             remedy="Choose one: with AKS partitioning the operator's mig-manager must be off.",
-        )
-
-
-def _not_uniform(settings: Settings) -> Iterator[Pool]:
-    for pool in settings.pools:
-        sharing = settings.sharing.get(pool.sharing)
-        if isinstance(sharing, Mig) and not sharing.uniform:
-            yield pool
-
-
-def _check_mig_strategy(settings: Settings, problems: Problems) -> None:
-    if settings.operator.mig_strategy != "single":
-        return
-    for pool in _not_uniform(settings):
-        problems.add(
-            "gpu-pools:operator.migStrategy",
-            f'"single" does not fit pool "{pool.name}": the layout of "{pool.sharing}" is not one profile on all GPUs',
-            allowed="mixed, or leave it out",
-            remedy="Use mixed; under single the device plugin exits and the node advertises nothing.",
         )
 
 

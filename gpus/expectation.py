@@ -18,6 +18,7 @@ from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpus.models import GpuModel
     from gpus.pools import Hardware
     from gpus.render import FlagMigStrategy
     from gpus.sharing import Sharing
@@ -43,11 +44,14 @@ class MpsExpectation:
         replicas: clients per GPU.
         pinned_memory_mib: memory limit per client, total/replicas; None where the card's memory is unknown.
         active_thread_percentage: 100/replicas, rounded down as the daemon's integer division does.
+        multiprocessors: SMs that a client sees: that percentage of the card's, rounded down (on the H200, where it was
+            measured, to an even number and at least 8); None where the card's are unknown.
     """
 
     replicas: int
     pinned_memory_mib: int | None
     active_thread_percentage: int
+    multiprocessors: int | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class NvmlExpectation:
                 "replicas": self.mps.replicas,
                 "pinnedMemoryMiB": self.mps.pinned_memory_mib,
                 "activeThreadPercentage": self.mps.active_thread_percentage,
+                "multiprocessors": self.mps.multiprocessors,
             }
         return document
 
@@ -143,8 +148,20 @@ def nvml(hardware: Hardware, sharing: Sharing) -> NvmlExpectation:
 
 
 def _mps(hardware: Hardware, sharing: Mps) -> MpsExpectation:
-    memory = hardware.model.memory_mib
-    return MpsExpectation(sharing.replicas, None if memory is None else memory // sharing.replicas, 100 // sharing.replicas)
+    memory, percentage = hardware.model.memory_mib, 100 // sharing.replicas
+    return MpsExpectation(
+        replicas=sharing.replicas,
+        pinned_memory_mib=None if memory is None else memory // sharing.replicas,
+        active_thread_percentage=percentage,
+        multiprocessors=_multiprocessors(hardware.model, percentage),
+    )
+
+
+def _multiprocessors(model: GpuModel, percentage: int) -> int | None:
+    if model.sm is None:
+        return None
+    step, least = model.mps_sm or (1, 1)
+    return max(least, model.sm * percentage // 100 // step * step)
 
 
 def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, str]:

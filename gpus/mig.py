@@ -1,7 +1,10 @@
-"""MIG geometry: does a layout fit on a GPU, and where would its instances sit.
+"""MIG geometry: which layouts a GPU can hold, and where their instances sit.
 
-The search is exact: it tries every placement that the model allows and respects the GPU's compute slices and each profile's
-own limit. It does not say what the hardware has now, and does not know driver versions.
+The answer is exact. All arrangements of non-overlapping instances of a model are walked once, left to right, within the GPU's
+compute slices and each profile's own limit; a layout is legal if at least one arrangement realises it. What can follow depends
+only on the instances so far and on where the last one ends, so that of equal beginnings only the first is followed: some
+hundreds are left. This does not say what the hardware has now, and does not know driver versions or media engines. Why a
+layout is illegal and what comes nearest to it is gpus/mig_advice.py.
 """
 
 from __future__ import annotations
@@ -13,9 +16,12 @@ from typing import TYPE_CHECKING
 from gpus.models import model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpus.models import GpuModel, MigProfile
+
+#: (profile, instances), sorted by profile.
+Layout = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, order=True)
@@ -26,15 +32,24 @@ class Placement:
     size: int
     profile: str
 
+    @property
+    def end(self) -> int:
+        """The first unit behind it."""
+        return self.start + self.size
 
-def place(gpu: GpuModel, layout: Mapping[str, int]) -> tuple[Placement, ...] | None:
+
+#: Instances by rising start that do not overlap.
+Arrangement = tuple[Placement, ...]
+
+
+def place(gpu: GpuModel, layout: Mapping[str, int]) -> Arrangement | None:
     """Placements that realise the layout on one GPU, or None where none do.
 
     Args:
         gpu: a known model whose profiles are known.
         layout: profile name -> instances, each known to the model and at least 1.
     """
-    return _place(gpu.key, tuple(sorted(layout.items())))
+    return legal_layouts(gpu).get(tuple(sorted(layout.items())))
 
 
 def most_of(gpu: GpuModel, profile: str) -> int:
@@ -45,34 +60,84 @@ def most_of(gpu: GpuModel, profile: str) -> int:
     return count
 
 
-@lru_cache(maxsize=4096)
-def _place(key: str, layout: tuple[tuple[str, int], ...]) -> tuple[Placement, ...] | None:
-    gpu = model(key)
+def legal_layouts(gpu: GpuModel) -> Mapping[Layout, Arrangement]:
+    """Every legal layout of a model with its leftmost arrangement; the empty layout is one."""
+    return _legal(gpu.key)
+
+
+def arrangements(gpu: GpuModel, layout: Mapping[str, int]) -> Iterator[Arrangement]:
+    """Every arrangement that realises a layout, the leftmost first; none if it is not legal.
+
+    Args:
+        gpu: a model whose profiles are known.
+        layout: profile name -> instances, each known to the model.
+    """
+    if place(gpu, layout) is not None:
+        choices = [(start, kind) for start, kind in _choices(gpu) if kind.name in layout]
+        yield from _arrangements(tuple(choices), dict(layout), ())
+
+
+def maximal_layouts(gpu: GpuModel) -> tuple[Layout, ...]:
+    """The legal layouts to which no instance can be added, however the others are placed; those of large instances first."""
+    legal = legal_layouts(gpu)
+    names = tuple(gpu.profiles or {})
+    maximal = [layout for layout in legal if layout and not any(with_one_more(layout, name) in legal for name in names)]
+    return tuple(sorted(maximal, key=lambda layout: _large_first(gpu, layout)))
+
+
+def with_one_more(layout: Layout, profile: str) -> Layout:
+    """The layout and one instance of a profile."""
+    counts = dict(layout)
+    counts[profile] = counts.get(profile, 0) + 1
+    return tuple(sorted(counts.items()))
+
+
+def _large_first(gpu: GpuModel, layout: Layout) -> tuple[tuple[int, int, str], ...]:
     profiles = gpu.profiles or {}
-    # Checked first: the count is whatever somebody typed, and the search below writes every instance out.
-    if any(count > profiles[name].max_instances for name, count in layout):
-        return None
-    wanted = [profiles[name] for name, count in layout for _ in range(count)]
-    if sum(profile.compute_slices for profile in wanted) > gpu.compute_slices:
-        return None
-    # Large instances first: they have the fewest places, so dead ends show early.
-    wanted.sort(key=lambda profile: (-profile.size, len(profile.starts), profile.name))
-    found = _search(wanted, 0, occupied=0)
-    return None if found is None else tuple(sorted(found))
+    instances = [profiles[name] for name, count in layout for _ in range(count)]
+    return tuple(sorted((-kind.compute_slices, -kind.size, kind.name) for kind in instances))
 
 
-def _search(wanted: list[MigProfile], index: int, occupied: int, not_before: int = 0) -> list[Placement] | None:
-    """Place wanted[index:] into the units that are free; `occupied` is a bit mask of units."""
-    if index == len(wanted):
-        return []
-    profile = wanted[index]
-    for start in profile.starts:
-        mask = ((1 << profile.size) - 1) << start
-        # Equal instances are interchangeable: placing them in rising order leaves out the permutations.
-        if start < not_before or occupied & mask:
-            continue
-        same_next = index + 1 < len(wanted) and wanted[index + 1] is profile
-        rest = _search(wanted, index + 1, occupied | mask, start + 1 if same_next else 0)
-        if rest is not None:
-            return [Placement(start, profile.size, profile.name), *rest]
-    return None
+def _choices(gpu: GpuModel) -> list[tuple[int, MigProfile]]:
+    """Where an instance may be, from left to right: (start, profile)."""
+    found = [(start, kind) for kind in (gpu.profiles or {}).values() for start in kind.starts]
+    return sorted(found, key=lambda choice: (choice[0], choice[1].size, choice[1].name))
+
+
+@lru_cache(maxsize=64)
+def _legal(key: str) -> Mapping[Layout, Arrangement]:
+    gpu = model(key)
+    kinds = sorted(gpu.profiles or {})
+    choices = [(start, kind, kinds.index(kind.name), Placement(start, kind.size, kind.name)) for start, kind in _choices(gpu)]
+    found: dict[tuple[int, ...], Arrangement] = {}
+    followed: set[tuple[int, tuple[int, ...]]] = set()
+
+    def follow(free_from: int, slices: int, counts: tuple[int, ...], placed: Arrangement) -> None:
+        found.setdefault(counts, placed)
+        if (free_from, counts) in followed:
+            return
+        followed.add((free_from, counts))
+        for start, kind, index, placement in choices:
+            if start >= free_from and kind.compute_slices <= slices and counts[index] < kind.max_instances:
+                more = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
+                follow(start + kind.size, slices - kind.compute_slices, more, (*placed, placement))
+
+    follow(0, gpu.compute_slices, (0,) * len(kinds), ())
+    return {
+        tuple((name, count) for name, count in zip(kinds, counts, strict=True) if count): placed
+        for counts, placed in found.items()
+    }
+
+
+def _arrangements(
+    choices: tuple[tuple[int, MigProfile], ...], left: dict[str, int], placed: Arrangement
+) -> Iterator[Arrangement]:
+    """`placed`, continued to the right with exactly the instances that are left."""
+    if not any(left.values()):
+        yield placed
+        return
+    free_from = placed[-1].end if placed else 0
+    for start, kind in choices:
+        if start >= free_from and left[kind.name]:
+            less = {**left, kind.name: left[kind.name] - 1}
+            yield from _arrangements(choices, less, (*placed, Placement(start, kind.size, kind.name)))

@@ -7,7 +7,7 @@ from the geometry (which layouts fit) is gpus/mig.py.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ class MigProfile:
         placements_measured: False where starts and size are inferred from GPUs of the same geometry.
         sm: multiprocessors, None if unknown.
         memory_mib: MiB as NVML reports it, None if unknown.
+        memory_gib: GiB as `nvidia-smi mig -lgip` prints it (it differs a little by driver), None if unknown.
+        engines: NVDEC, NVENC, JPEG and OFA engines that it takes, None if unknown.
     """
 
     name: str
@@ -43,6 +45,8 @@ class MigProfile:
     placements_measured: bool
     sm: int | None
     memory_mib: int | None
+    memory_gib: float | None
+    engines: tuple[int, ...] | None
 
     @property
     def resource(self) -> str:
@@ -59,20 +63,30 @@ class GpuModel:
         architecture: as gpu-feature-discovery labels it, e.g. ``ampere``.
         compute_capability: (major, minor), None if unknown.
         memory_mib: total memory in MiB as NVML reports it, None if unknown.
+        sm: multiprocessors of the whole GPU, None if unknown.
+        sm_of: the same for products that have another number.
+        mps_sm: (step, least) in which MPS hands out multiprocessors, None if it was not measured.
         products: what nvmlDeviceGetName answers, one name per form factor.
         compute_slices: MIG compute slices; 0 where the GPU has no MIG.
         placement_units: the unit count in which placements are expressed; None if unknown.
         profiles: by name; None where the GPU has MIG but no source gives its geometry.
+        other_names: the name that other drivers or cards of this model give a profile -> its name in `profiles`.
+        listed_names: where the geometry is unknown, the profile names that any source lists.
     """
 
     key: str
     architecture: str
     compute_capability: tuple[int, int] | None
     memory_mib: int | None
+    sm: int | None
+    sm_of: Mapping[str, int]
+    mps_sm: tuple[int, int] | None
     products: tuple[str, ...]
     compute_slices: int
     placement_units: int | None
     profiles: Mapping[str, MigProfile] | None
+    other_names: Mapping[str, str]
+    listed_names: frozenset[str]
 
     @property
     def mig_capable(self) -> bool:
@@ -124,7 +138,15 @@ def _models() -> Mapping[str, GpuModel]:
 
 @lru_cache(maxsize=1)
 def _products() -> Mapping[str, tuple[GpuModel, str]]:
-    return {_normal(product): (known, product) for known in _models().values() for product in known.products}
+    return {_normal(product): (_variant(known, product), product) for known in _models().values() for product in known.products}
+
+
+def _variant(known: GpuModel, product: str) -> GpuModel:
+    """The model as that product has it: fewer SMs mean that those of its profiles are unknown."""
+    if product not in known.sm_of:
+        return known
+    profiles = {name: replace(profile, sm=None) for name, profile in (known.profiles or {}).items()}
+    return replace(known, sm=known.sm_of[product], profiles=profiles)
 
 
 def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
@@ -139,6 +161,9 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
         architecture=entry["architecture"],
         compute_capability=tuple(int(part) for part in capability.split(".")) if capability else None,  # type: ignore[arg-type]
         memory_mib=entry["memoryMiB"],
+        sm=entry["sm"],
+        sm_of=entry.get("smOf", {}),
+        mps_sm=tuple(entry["mpsSm"]) if "mpsSm" in entry else None,
         products=tuple(entry["products"]),
         compute_slices=mig.get("computeSlices") or 0,
         placement_units=mig.get("placementUnits"),
@@ -147,10 +172,13 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
             if profiles or not has_mig
             else None
         ),
+        other_names=entry.get("otherNames", {}),
+        listed_names=frozenset(name for listed in entry.get("profileNames", ()) for name in listed["names"]),
     )
 
 
 def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile:
+    engines = data.get("engines")
     return MigProfile(
         name=name,
         profile_id=data["id"],
@@ -162,4 +190,6 @@ def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile
         # A twin shares names and geometry; its SM count and memory are only known where its own source says so.
         sm=None if of_twin else data["sm"],
         memory_mib=None if of_twin else data["memoryMiB"],
+        memory_gib=None if of_twin else data["memoryGiB"],
+        engines=None if of_twin or engines is None else tuple(engines),
     )

@@ -20,11 +20,9 @@ from gpus.checks import (
     autoscaling_warnings,
     check_pool,
     check_together,
-    derived_mig_strategy,
     driver_of,
     gpu_instance_profile,
     mig_owner,
-    words,
 )
 from gpus.errors import InvalidStackError, Problem, Problems
 from gpus.kubernetes_names import (
@@ -33,6 +31,9 @@ from gpus.kubernetes_names import (
     POOL_LABEL,
     Taint,
 )
+from gpus.mig_advice import words
+from gpus.mig_change import mode_change_needs
+from gpus.mig_strategy import derived_mig_strategy, other_strategy, strategy_warnings
 from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings
@@ -50,13 +51,11 @@ if TYPE_CHECKING:
 
 DEVICE_PLUGIN_CONFIG_MAP: Final = "gpu-pools-device-plugin"
 MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
-#: A100 and A30 in virtual machines change MIG mode only by a reboot (incident R03).
 #: All NodeFeatures at once. With NFD's own page size nfd-master lists a fixed version of the past after the API server was
 #: restarted, whose watch is refused as too old, and sees no change until etcd forgets that version, minutes later
 #: (nfd-api-controller.go of v0.18.3 sets `Limit` but not `ResourceVersionMatch`; seen with kube-apiserver 1.36.3).
 _NFD_PAGE_SIZE: Final = 0
 
-_REBOOTS_FOR_MIG: Final = frozenset({"a100-40gb", "a100-80gb", "a30-24gb", "a800-40gb", "a800-80gb"})
 _GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
 
@@ -80,6 +79,7 @@ class PoolPlan:
         advertises: resource -> count per node.
         gfd_labels: what gpu-feature-discovery will write, as far as it can be known.
         nvml: what NVML must say.
+        other_strategy: (the other MIG strategy, resource now -> resource then); None where it would rename nothing here.
         warnings: what works, but with a catch.
     """
 
@@ -97,6 +97,7 @@ class PoolPlan:
     advertises: Mapping[str, int]
     gfd_labels: Mapping[str, str]
     nvml: NvmlExpectation
+    other_strategy: tuple[MigStrategy, Mapping[str, str]] | None
     warnings: tuple[str, ...]
 
     @property
@@ -122,8 +123,15 @@ class PoolPlan:
             "advertises": dict(self.advertises),
             "expectedLabels": dict(self.gfd_labels),
             "nvml": self.nvml.as_json(),
+            "otherMigStrategy": self._other_strategy_json(),
             "warnings": list(self.warnings),
         }
+
+    def _other_strategy_json(self) -> dict[str, Any] | None:
+        if self.other_strategy is None:
+            return None
+        strategy, renames = self.other_strategy
+        return {"strategy": strategy, "renames": dict(renames)}
 
 
 @dataclass(frozen=True)
@@ -208,10 +216,9 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
     pools = tuple(
-        _plan_pool(pool, sharing, settings, cast("MigStrategy", strategy), cluster_strategy, warnings)
-        for pool, sharing, warnings in checked
+        _plan_pool(pool, sharing, settings, strategy, cluster_strategy, warnings) for pool, sharing, warnings in checked
     )
-    default_key, default_text = device_plugin_config(Exclusive(), cast("FlagMigStrategy", strategy))
+    default_key, default_text = device_plugin_config(Exclusive(), strategy)
     configs = {default_key: default_text}
     for planned in pools:
         key, text = device_plugin_config(planned.sharing, _node_strategy(planned.sharing, strategy, cluster_strategy))
@@ -222,7 +229,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     return Plan(
         settings=settings,
         pools=pools,
-        mig_strategy=cast("MigStrategy", strategy),
+        mig_strategy=strategy,
         cluster_mig_strategy=cluster_strategy,
         device_plugin_configs=dict(sorted(configs.items())),
         default_config_key=default_key,
@@ -237,11 +244,11 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     )
 
 
-def _node_strategy(sharing: Sharing, strategy: str, cluster_strategy: str) -> FlagMigStrategy:
+def _node_strategy(sharing: Sharing, strategy: MigStrategy, cluster_strategy: str) -> FlagMigStrategy:
     """The MIG strategy that holds on a node of this declaration."""
     if not cluster_strategy and isinstance(sharing, Mps):
         return "none"
-    return cast("FlagMigStrategy", strategy)
+    return strategy
 
 
 def _plan_pool(
@@ -274,6 +281,7 @@ def _plan_pool(
         advertises=expectation.advertised(hardware, sharing, node_strategy),
         gfd_labels=dict(sorted(expectation.gfd_labels(hardware, sharing, node_strategy).items())),
         nvml=expectation.nvml(hardware, sharing),
+        other_strategy=other_strategy(hardware, sharing, strategy),
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, strategy, settings)),
     )
 
@@ -286,6 +294,7 @@ def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | Non
 
 def _pool_warnings(pool: Pool, sharing: Sharing, hardware: Hardware, strategy: str, settings: Settings) -> Iterable[str]:
     yield from autoscaling_warnings(pool, sharing, strategy)
+    yield from strategy_warnings(sharing, hardware, settings)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
         yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"
     if settings.cluster.platform == "existing" and pool.taints:
@@ -293,7 +302,7 @@ def _pool_warnings(pool: Pool, sharing: Sharing, hardware: Hardware, strategy: s
 
 
 def _reboots(hardware: Hardware, settings: Settings) -> bool:
-    return settings.cluster.platform in {"aks", "magnum"} and hardware.model.key in _REBOOTS_FOR_MIG
+    return mode_change_needs(hardware.model, settings.cluster.platform) == "reboot"
 
 
 def _tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
@@ -357,11 +366,18 @@ def _nfd_values(pools: tuple[PoolPlan, ...], tolerations: tuple[Mapping[str, str
 
 
 def _sharing_json(sharing: Sharing) -> dict[str, Any]:
-    if isinstance(sharing, Exclusive):
-        return {"strategy": sharing.strategy}
-    if isinstance(sharing, TimeSlicing | Mps):
-        return {"strategy": sharing.strategy, **_shared_json(sharing)}
     document: dict[str, Any] = {"strategy": sharing.strategy}
+    if isinstance(sharing, TimeSlicing | Mps):
+        document.update(_shared_json(sharing))
+    elif isinstance(sharing, Mig):
+        document.update(_mig_json(sharing))
+    if sharing.needs:
+        document["needs"] = sharing.needs.as_json()
+    return document
+
+
+def _mig_json(sharing: Mig) -> dict[str, Any]:
+    document: dict[str, Any] = {}
     if sharing.gpus[0].index is None:
         document["layout"] = dict(sharing.gpus[0].layout)
     else:

@@ -24,6 +24,8 @@ _BELONGS: Final[Mapping[str, str]] = {
     "replicas": "gpu-pools:sharing.<name>.timeSlicing or .mps",
     "renameByDefault": "gpu-pools:sharing.<name>.timeSlicing or .mps",
     "failRequestsGreaterThanOne": "gpu-pools:sharing.<name>.timeSlicing or .mps",
+    "needs": "gpu-pools:sharing.<name>",
+    "memoryPerReplica": "gpu-pools:sharing.<name>.needs",
     "layout": "gpu-pools:sharing.<name>.mig",
     "migStrategy": "gpu-pools:operator",
     "vmSize": "a pool of an AKS cluster",

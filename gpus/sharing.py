@@ -7,14 +7,17 @@ depends on the GPU model (does the layout fit, how many MPS clients) is checked 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpus.errors import Problems, show
+from gpus.needs import parse_needs
 from gpus.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from gpus.needs import Needs
 
 #: The most clients that the device plugin lets an MPS daemon serve (k8s-device-plugin, 0.15 to 0.20).
 MPS_MOST_REPLICAS: Final = 48
@@ -30,7 +33,13 @@ Strategy = Literal["exclusive", "timeSlicing", "mps", "mig"]
 
 @dataclass(frozen=True)
 class Exclusive:
-    """One pod has a whole GPU."""
+    """One pod has a whole GPU.
+
+    Attributes:
+        needs: what each pod needs, None if not said.
+    """
+
+    needs: Needs | None = None
 
     @property
     def strategy(self) -> Strategy:
@@ -46,11 +55,13 @@ class TimeSlicing:
         replicas: how many pods may share one GPU (or one MIG instance), at least 2.
         rename_by_default: advertise ``nvidia.com/gpu.shared`` instead of ``nvidia.com/gpu``.
         fail_requests_greater_than_one: refuse pods that ask for two or more: they might get the same GPU twice.
+        needs: what each pod needs, None if not said.
     """
 
     replicas: int
     rename_by_default: bool = False
     fail_requests_greater_than_one: bool = True
+    needs: Needs | None = None
 
     @property
     def strategy(self) -> Strategy:
@@ -66,11 +77,13 @@ class Mps:
         replicas: how many pods may share one GPU, 2 to 48 (16 below compute capability 7.5).
         rename_by_default: advertise ``nvidia.com/gpu.shared`` instead of ``nvidia.com/gpu``.
         fail_requests_greater_than_one: refuse pods that ask for two or more.
+        needs: what each pod needs, None if not said.
     """
 
     replicas: int
     rename_by_default: bool = False
     fail_requests_greater_than_one: bool = True
+    needs: Needs | None = None
 
     @property
     def strategy(self) -> Strategy:
@@ -98,10 +111,12 @@ class Mig:
     Attributes:
         gpus: one entry for all GPUs, or one per group of GPU indexes.
         time_slicing: how pods take turns on each instance; None: one pod per instance.
+        needs: what each pod needs, None if not said.
     """
 
     gpus: tuple[GpuLayout, ...]
     time_slicing: TimeSlicing | None = None
+    needs: Needs | None = None
 
     @property
     def strategy(self) -> Strategy:
@@ -136,11 +151,16 @@ def parse_sharing(value: object, path: str, problems: Problems) -> Sharing | Non
         return None
     # Asked for in any case, so that a misspelt strategy is an unknown key with a suggestion.
     chosen = [key for key in _PARSERS if section.raw(key) is not None or key in section.written()]
+    before = len(problems)
+    raw_needs, has_needs = section.raw("needs"), "needs" in section.written()
+    needs = parse_needs(raw_needs, section.at("needs"), problems) if has_needs else None
+    readable = len(problems) == before
     section.finish()
     if len(chosen) == 1:
         key = chosen[0]
-        return _PARSERS[key](section.raw(key), section.at(key), problems)
-    if chosen or not section.written():
+        declaration = _PARSERS[key](section.raw(key), section.at(key), problems)
+        return replace(declaration, needs=needs) if declaration is not None and readable else None
+    if chosen or set(section.written()) <= {"needs"}:
         problems.add(
             path,
             f"{' and '.join(chosen) or 'no strategy'} declared together" if chosen else "declares no strategy",

@@ -28,7 +28,7 @@ def plan_table(plan: Plan) -> str:
     lines = [
         table(header, rows),
         "",
-        f"platform {plan.platform}; driver and toolkit: {plan.driver}; MIG strategy: {strategy}",
+        f"platform {plan.platform}; driver and toolkit: {plan.driver}; MIG strategy: {strategy}{_renames(plan)}",
     ]
     lines += [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
     return "\n".join(lines)
@@ -49,8 +49,31 @@ def _row(planned: PoolPlan) -> tuple[str, ...]:
         planned.name,
         nodes,
         f"{planned.hardware.gpus}x {planned.hardware.model.key}",
-        sharing_words(planned.sharing),
+        sharing_words(planned.sharing) + _mps_share(planned),
         resources_text(planned.advertises),
         config,
         ", ".join(map(str, planned.taints)) or "-",
     )
+
+
+def _mps_share(planned: PoolPlan) -> str:
+    """What each MPS replica gets, e.g. ``: 8192 MiB, 10%, 10 SMs each``; what is unknown is left out."""
+    mps = planned.nvml.mps
+    if mps is None:
+        return ""
+    memory = f"{mps.pinned_memory_mib} MiB, " if mps.pinned_memory_mib is not None else ""
+    processors = f", {mps.multiprocessors} SMs" if mps.multiprocessors is not None else ""
+    return f": {memory}{mps.active_thread_percentage}%{processors} each"
+
+
+def _renames(plan: Plan) -> str:
+    """Whose resource names a change of the MIG strategy would change."""
+    changed = [(planned.name, *planned.other_strategy) for planned in plan.pools if planned.other_strategy]
+    if not changed:
+        return ""
+    listed = ", ".join(
+        f"{pool}: {now.removeprefix('nvidia.com/')} -> {then.removeprefix('nvidia.com/')}"
+        for pool, _, renames in changed
+        for now, then in renames.items()
+    )
+    return f"; {changed[0][1]} would rename {listed}"

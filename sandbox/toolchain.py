@@ -413,11 +413,11 @@ def _built(program: Program, progress: Progress) -> tuple[Path, str]:
     target = cache_folder() / _cache_name(program)
     names = " + ".join(program.packages)
     text = f"Building {names} {pinned_version(program)} (first time only, about {_duration(program.minutes)})"
-    origin = _make_once(target, text, lambda folder: go_build(program, folder), progress, "built")
+    origin = make_once(target, text, lambda folder: go_build(program, folder), progress, "built")
     return target, origin
 
 
-def _make_once(target: Path, text: str, make: Callable[[Path], None], progress: Progress, origin: str) -> str:
+def make_once(target: Path, text: str, make: Callable[[Path], None], progress: Progress, origin: str) -> str:
     """Fill a cache folder once, whoever asks first; return the origin, or "cache" when it was there."""
     if target.is_dir():
         return "cache"
@@ -554,7 +554,7 @@ def _downloaded_pulumi(program: Program, progress: Progress) -> _Found | None:
         return None
     url = f"{_DOWNLOADS}/{archive}"
     text = f"Downloading {url}"
-    return _Found(path, _make_once(target, text, lambda to: _unpack(url, checksum, to), progress, "download"))
+    return _Found(path, make_once(target, text, lambda to: _unpack(url, checksum, to), progress, "download"))
 
 
 def _release_checksum(version: str, archive: str) -> str | None:

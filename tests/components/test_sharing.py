@@ -58,7 +58,22 @@ def test_a_wrong_declaration_is_refused_with_every_reason_and_registers_nothing(
     assert run(program).resources == []
 
 
-@pytest.mark.parametrize("written", [{"exclusive": {}}, {"timeSlicing": {"replicas": 3}}, {"mig": {"layout": {"1g.10gb": 7}}}])
+def test_needs_stand_beside_the_strategy(run: Run) -> None:
+    held = []
+    run(lambda: held.append(Mps("inf", {"replicas": 10, "needs": {"memory_per_replica": "6Gi"}})))
+    assert held[0].written == {"mps": {"replicas": 10}, "needs": {"memoryPerReplica": "6Gi"}}
+    assert held[0].declaration.needs.memory_per_replica_mib == 6144
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"exclusive": {}},
+        {"exclusive": {}, "needs": {"memoryPerReplica": "12Gi"}},
+        {"timeSlicing": {"replicas": 3}},
+        {"needs": {"memoryPerReplica": "512Mi"}, "mig": {"layout": {"1g.10gb": 7}}},
+    ],
+)
 def test_declarations_of_a_stack_file_become_components(run: Run, written: dict[str, Any]) -> None:
     held = []
     run(lambda: held.append(declare("x", written)))

@@ -279,8 +279,98 @@ _SHARING_CASES = (
         aks(sharing={"x": {"timeSlicin": {"replicas": 4}}}),
         f"{_SHARING}.x.timeSlicin",
         "unknown key",
-        "exclusive, mig, mps, timeSlicing",
+        "exclusive, mig, mps, needs, timeSlicing",
         "Did you mean `timeSlicing`?",
+    ),
+    Case(
+        "sharing-needs-only",
+        aks(sharing={"x": {"needs": {"memoryPerReplica": "12Gi"}}}),
+        f"{_SHARING}.x",
+        "declares no strategy",
+        "exactly one of exclusive",
+    ),
+    Case(
+        "sharing-needs-nothing",
+        aks(sharing={"x": {"exclusive": {}, "needs": None}}),
+        f"{_SHARING}.x.needs",
+        "nothing is not a mapping with memoryPerReplica",
+    ),
+    Case(
+        "sharing-needs-empty",
+        aks(sharing={"x": {"exclusive": {}, "needs": {}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        "is missing",
+        "a whole number of Mi or Gi",
+    ),
+    Case(
+        "sharing-needs-misspelt",
+        aks(sharing={"x": {"exclusive": {}, "needs": {"memoryPerReplica": "12Gi", "memory": "12Gi"}}}),
+        f"{_SHARING}.x.needs.memory",
+        "unknown key `memory`",
+    ),
+    Case(
+        "sharing-needs-inside-the-strategy",
+        aks(sharing={"x": {"timeSlicing": {"replicas": 2, "needs": {"memoryPerReplica": "12Gi"}}}}),
+        f"{_SHARING}.x.timeSlicing.needs",
+        "unknown key `needs`",
+        remedy="`needs` belongs to gpu-pools:sharing.<name>.",
+    ),
+    *(
+        Case(
+            f"sharing-needs-memory-{amount!r}",
+            aks(sharing={"x": {"exclusive": {}, "needs": {"memoryPerReplica": amount}}}),
+            f"{_SHARING}.x.needs.memoryPerReplica",
+            allowed="a whole number of Mi or Gi, e.g. 12Gi",
+            message=message,
+        )
+        for amount, message in (("12", "does not fit"), ("12GB", "does not fit"), ("0Gi", "does not fit"), (12, "is not a text"))
+    ),
+    Case(
+        "needs-too-much-for-a-gpu",
+        aks(sharing={"x": {"exclusive": {}, "needs": {"memoryPerReplica": "81Gi"}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        '82944 MiB do not fit on pool "gpu": a100-80gb has 81920 MiB',
+        "at most 81920Mi there",
+        "Use a larger MIG profile or card",
+    ),
+    Case(
+        "needs-too-much-for-time-slicing",
+        aks(sharing={"x": {"timeSlicing": {"replicas": 8}, "needs": {"memoryPerReplica": "12Gi"}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        '12288 MiB do not fit on pool "gpu": 8 replicas take turns on the 81920 MiB of a100-80gb, 10240 MiB each',
+        "at most 10240Mi there",
+        "Use at most 6 replicas",
+    ),
+    Case(
+        "needs-too-much-for-mps",
+        aks(sharing={"x": {"mps": {"replicas": 10}, "needs": {"memoryPerReplica": "12Gi"}}}),
+        f"{_SHARING}.x.needs.memoryPerReplica",
+        "MPS limits each of 10 replicas to 8192 MiB of the 81920 MiB of a100-80gb",
+        "at most 8192Mi there",
+        "Use at most 6 replicas",
+    ),
+    Case(
+        "needs-too-much-for-a-mig-instance",
+        aks(sharing={"cut": {"mig": {"layout": {"1g.10gb": 7}}, "needs": {"memoryPerReplica": "10Gi"}}}),
+        f"{_SHARING}.cut.needs.memoryPerReplica",
+        "1g.10gb of a100-80gb has 9728 MiB",
+        "at most 9728Mi there",
+        "Use a larger MIG profile",
+    ),
+    Case(
+        "needs-too-much-for-a-sliced-mig-instance",
+        aks(
+            sharing={
+                "cut": {
+                    "mig": {"layout": {"3g.40gb": 2}, "timeSlicing": {"replicas": 4}},
+                    "needs": {"memoryPerReplica": "12Gi"},
+                }
+            }
+        ),
+        f"{_SHARING}.cut.needs.memoryPerReplica",
+        "4 replicas take turns on the 40192 MiB of 3g.40gb of a100-80gb, 10048 MiB each",
+        "at most 10048Mi there",
+        "Use at most 3 replicas",
     ),
     Case(
         "sharing-misplaced-replicas",
@@ -501,7 +591,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layout",
         "3x 3g.40gb does not fit on one a100-80gb",
         "2x 3g.40gb",
-        "Use e.g. 2x 3g.40gb.",
+        "Use e.g. 2x 3g.40gb, or ",
     ),
     Case(
         "mig-8x-1g-10gb",
@@ -509,7 +599,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layout",
         "8x 1g.10gb does not fit",
         "7x 1g.10gb",
-        "Use e.g. 7x 1g.10gb.",
+        "Use e.g. 7x 1g.10gb, or ",
     ),
     Case(
         "mig-4x-2g-20gb", aks(sharing=_mig({"2g.20gb": 4})), f"{_SHARING}.cut.mig.layout", "4x 2g.20gb does not fit", "3x 2g.20gb"
@@ -525,8 +615,9 @@ _MIG_CASES = (
         "mig-slices-fit-places-do-not",
         aks(sharing=_mig({"3g.40gb": 2, "1g.10gb": 1})),
         f"{_SHARING}.cut.mig.layout",
-        "1g.10gb + 2x 3g.40gb does not fit",
-        remedy="Use e.g. 2x 3g.40gb.",
+        'does not fit on one a100-80gb (pool "gpu"): 1g.10gb covers 1 unit and can start at 0 to 6: however the others are '
+        "placed, nothing is free, e.g. beside 3g.40gb at 0-3, 3g.40gb at 4-7",
+        remedy="Use e.g. 2x 3g.40gb, or ",
     ),
     Case(
         "mig-a-billion-instances",
@@ -534,7 +625,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layout",
         "does not fit",
         "7x 1g.10gb",
-        "Use e.g. 7x 1g.10gb.",
+        "Use e.g. 7x 1g.10gb, or ",
     ),
     Case(
         "mig-on-t4",
@@ -620,7 +711,7 @@ _MIG_CASES = (
         aks({"vmSize": TWO_A100}, sharing=_per_gpu((0, {"7g.80gb": 1}), (1, {"7g.80gb": 2}))),
         f"{_SHARING}.cut.mig.gpus[1].layout",
         "2x 7g.80gb does not fit",
-        remedy="Use e.g. 7g.80gb.",
+        remedy="Use e.g. 7g.80gb, or ",
     ),
 )
 

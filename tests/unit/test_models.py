@@ -102,6 +102,22 @@ class TestModels:
             if profile.sm and raw["sm"]:
                 assert profile.sm * profile.max_instances <= raw["sm"]
 
+    @pytest.mark.parametrize("key", [key for key in model_keys() if model(key).profiles is not None])
+    def test_another_name_of_a_profile_is_not_a_profile_itself(self, key: str) -> None:
+        known = model(key)
+        assert set(known.other_names.values()) <= set(known.profiles)
+        assert not set(known.other_names) & set(known.profiles)
+
+    @pytest.mark.parametrize("key", model_keys())
+    def test_names_are_listed_only_where_the_geometry_is_unknown(self, key: str) -> None:
+        assert not (model(key).listed_names and model(key).profiles)
+
+    def test_engines_are_known_for_no_more_than_the_profiles_that_a_source_gives_them_for(self) -> None:
+        with_engines = {profile.name: profile.engines for gpu, profile in PROFILES if profile.engines}
+        assert with_engines["1g.24gb+me.all"] == (4, 4, 4, 1)
+        assert "1g.24gb+gfx" not in with_engines
+        assert {gpu.key for gpu, profile in PROFILES if profile.engines} == {"rtx-pro-6000-blackwell"}
+
     def test_resource_names_hold_no_plus_sign(self) -> None:
         assert model("a100-80gb").profiles["1g.10gb+me"].resource == "nvidia.com/mig-1g.10gb.me"
         assert model("rtx-pro-6000-blackwell").profiles["1g.24gb-me"].resource == "nvidia.com/mig-1g.24gb-me"
@@ -135,6 +151,12 @@ class TestNames:
 
     def test_a_key_finds_its_model_without_a_product(self) -> None:
         assert find_model("a100-80gb") == (model("a100-80gb"), None)
+
+    def test_a_product_with_fewer_multiprocessors(self) -> None:
+        known, _ = find_model("NVIDIA H100 PCIe")
+        assert (known.key, known.sm) == ("h100-80gb", 114)
+        assert {profile.sm for profile in known.profiles.values()} == {None}
+        assert find_model("NVIDIA H100 80GB HBM3")[0] == model("h100-80gb")
 
     def test_nothing_finds_nothing(self) -> None:
         assert find_model("") is None

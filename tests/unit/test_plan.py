@@ -12,6 +12,7 @@ from gpus.errors import InvalidStackError
 from gpus.plan import make_plan, plan_config
 from gpus.settings import parse_settings
 from gpus.stack_file import load_yaml
+from gpus.tables import plan_table
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
 
 if TYPE_CHECKING:
@@ -213,15 +214,27 @@ class TestNvml:
     def test_mps_splits_memory_and_threads(self) -> None:
         nvml = pool_of(aks(sharing=MPS)).nvml.as_json()
         assert nvml["computeMode"] == "EXCLUSIVE_PROCESS"
-        assert nvml["mps"] == {"replicas": 10, "pinnedMemoryMiB": 8192, "activeThreadPercentage": 10}
+        assert nvml["mps"] == {"replicas": 10, "pinnedMemoryMiB": 8192, "activeThreadPercentage": 10, "multiprocessors": 10}
 
     def test_mps_rounds_down_as_the_daemon_does(self) -> None:
         nvml = pool_of(aks(sharing={"inf": {"mps": {"replicas": 7}}})).nvml.as_json()
-        assert nvml["mps"] == {"replicas": 7, "pinnedMemoryMiB": 11702, "activeThreadPercentage": 14}
+        assert nvml["mps"] == {"replicas": 7, "pinnedMemoryMiB": 11702, "activeThreadPercentage": 14, "multiprocessors": 15}
 
     def test_mps_on_a_card_of_unknown_memory(self) -> None:
         nvml = pool_of(existing({"gpuModel": "v100-16gb"}, sharing={"inf": {"mps": {"replicas": 16}}})).nvml.as_json()
-        assert nvml["mps"] == {"replicas": 16, "pinnedMemoryMiB": None, "activeThreadPercentage": 6}
+        assert nvml["mps"] == {"replicas": 16, "pinnedMemoryMiB": None, "activeThreadPercentage": 6, "multiprocessors": None}
+
+    def test_ten_mps_replicas_on_a_card_of_142_sms_get_14_each(self) -> None:
+        nvml = pool_of(existing({"gpuModel": "NVIDIA L40S"}, sharing=MPS)).nvml.as_json()
+        assert nvml["mps"]["multiprocessors"] == 14
+
+    @pytest.mark.parametrize(
+        ("replicas", "seen"),
+        [(2, 66), (3, 42), (4, 32), (5, 26), (7, 18), (8, 14), (10, 12), (12, 10), (16, 8), (20, 8), (24, 8), (32, 8), (48, 8)],
+    )
+    def test_multiprocessors_are_those_that_cuda_reported_on_an_h200(self, replicas: int, seen: int) -> None:
+        nvml = pool_of(existing({"gpuModel": "h200-141gb"}, sharing={"inf": {"mps": {"replicas": replicas}}})).nvml.as_json()
+        assert nvml["mps"]["multiprocessors"] == seen
 
     def test_mig_on_every_gpu(self) -> None:
         gpus = pool_of(aks({"vmSize": TWO_A100}, sharing=MIXED)).nvml.gpus
@@ -289,6 +302,39 @@ class TestMigStrategy:
     def test_a_given_strategy_is_kept(self) -> None:
         assert self._plan(UNIFORM["cut"], migStrategy="mixed").cluster_mig_strategy == "mixed"
         assert self._plan(UNIFORM["cut"], migStrategy="single").cluster_mig_strategy == "single"
+
+    def test_every_pool_that_a_given_strategy_does_not_fit_is_named(self) -> None:
+        with pytest.raises(InvalidStackError) as refused:
+            self._plan(UNIFORM["cut"], MIXED["cut"], {"mig": {"layout": {"1g.10gb": 1, "2g.20gb": 1}}}, migStrategy="single")
+        assert [problem.path for problem in refused.value.problems] == ["gpu-pools:operator.migStrategy"] * 2
+        assert ['pool "p1"' in refused.value.problems[0].message, 'pool "p2"' in refused.value.problems[1].message] == [
+            True,
+            True,
+        ]
+
+    def test_the_plan_tells_what_the_other_strategy_would_rename(self) -> None:
+        sliced = {"mig": {"layout": {"1g.10gb": 7}, "timeSlicing": {"replicas": 2, "renameByDefault": True}}}
+        plan = self._plan(UNIFORM["cut"], sliced, SLICED["nb"])
+        assert [pool["otherMigStrategy"] for pool in plan.as_json()["pools"]] == [
+            {"strategy": "mixed", "renames": {"nvidia.com/gpu": "nvidia.com/mig-1g.10gb"}},
+            {"strategy": "mixed", "renames": {"nvidia.com/gpu.shared": "nvidia.com/mig-1g.10gb.shared"}},
+            None,
+        ]
+        assert "MIG strategy: single; mixed would rename p0: gpu -> mig-1g.10gb, p1: gpu.shared -> " in plan_table(plan)
+
+    def test_a_pool_that_others_rename_is_warned(self) -> None:
+        plan = self._plan(UNIFORM["cut"], MIXED["cut"])
+        (warning,) = [text for text in plan.pools[0].warnings if "whole cluster" in text]
+        assert warning.startswith("advertises nvidia.com/mig-1g.10gb, not nvidia.com/gpu: ")
+        assert warning.endswith('needs to be mixed for "p1"')
+        assert plan.as_json()["pools"][0]["otherMigStrategy"] == {
+            "strategy": "single",
+            "renames": {"nvidia.com/mig-1g.10gb": "nvidia.com/gpu"},
+        }
+        assert not any("whole cluster" in text for text in plan.pools[1].warnings)
+
+    def test_who_asked_for_mixed_is_not_warned(self) -> None:
+        assert not any("whole cluster" in text for text in self._plan(UNIFORM["cut"], migStrategy="mixed").pools[0].warnings)
 
     def test_given_mixed_meets_mps(self) -> None:
         assert self._plan(UNIFORM["cut"], MPS["inf"], migStrategy="mixed").cluster_mig_strategy == ""

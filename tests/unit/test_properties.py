@@ -121,6 +121,8 @@ def _pools(draw: st.DrawFn, platform: str, number: int) -> Drawn:
         low = draw(st.integers(0, 3))
         pool["nodes"] = {"min": low, "max": draw(st.integers(max(low, 1), 9))}
     sharing, total = draw(_sharing(key, gpus))
+    if draw(st.booleans()):
+        sharing["needs"] = {"memoryPerReplica": draw(st.sampled_from(["1Mi", "40Mi"]))}
     return Drawn(pool, sharing, total, flavor)
 
 

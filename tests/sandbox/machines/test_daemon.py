@@ -110,13 +110,16 @@ class Site:
         crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
         return [item["lastState"]["terminated"]["message"] for item in crashing]
 
+    def story(self) -> str:
+        """What a failed wait is to be understood by."""
+        shown = {key: value for key, value in self.labels().items() if "nvidia" in key}
+        logs = [f"--- {name}\n{processes.log_tail(self.folder, name, 40)}" for name in ("machines", "nfd-master")]
+        return "\n".join([f"offered {self.offered()}, labels {shown}, died: {processes.died(self.folder)}", *logs])
+
     def until(self, holds: Callable[[], object], seconds: float = 20.0) -> None:
         end = time.monotonic() + seconds
         while not holds():
-            assert time.monotonic() < end, (
-                self.offered(),
-                {key: value for key, value in self.labels().items() if "nvidia" in key},
-            )
+            assert time.monotonic() < end, self.story()
             time.sleep(0.05)
 
 

@@ -1,0 +1,140 @@
+"""What NVML needs to know of a GPU model beyond what the plan needs: profile numbers, engines, PCI ids, memory that is needed.
+
+Unknown facts stay None. The one exception is memory: gpu-feature-discovery refuses to run without it, and both it and
+mig-parted compute a profile's name from it. Where no source gives MiB, they are derived here from what is known, and only
+here: the plan never sees a derived number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpus.models import model
+from gpus.stack_file import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpus.models import GpuModel, MigProfile
+
+Engines = tuple[int | None, int | None, int | None, int | None, int | None]
+
+_NO_ENGINES: Engines = (None, None, None, None, None)
+_NVIDIA = 0x10DE
+# nvidia-smi prints GiB with two decimals; every instance size seen so far is a multiple of this many MiB.
+_MEMORY_STEP_MIB = 64
+# NVML_DEVICE_ARCH_*
+_ARCHITECTURES = {"volta": 5, "turing": 6, "ampere": 7, "ada-lovelace": 8, "hopper": 9, "blackwell": 10}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One kind of GPU instance, as NVML describes it.
+
+    Attributes:
+        number: NVML_GPU_INSTANCE_PROFILE_*, by which profiles are listed.
+        id: by which instances are made; nvidia-smi prints this one.
+        slices: compute slices.
+        max_instances: how many fit on one GPU.
+        size: placement units.
+        multiprocessors: None if unknown.
+        memory_mib: known, or derived by memory_mib_of; None only where the GPU's own memory is unknown too.
+        engines: copy, decoder, encoder, JPEG, OFA; each None if unknown.
+        starts: placement units at which it may start.
+        name: e.g. ``1g.10gb+me``.
+    """
+
+    number: int
+    id: int
+    slices: int
+    max_instances: int
+    size: int
+    multiprocessors: int | None
+    memory_mib: int | None
+    engines: Engines
+    starts: tuple[int, ...]
+    name: str
+
+
+def architecture_number(known: GpuModel) -> int | None:
+    """NVML_DEVICE_ARCH_*; None where this project has no name for it."""
+    return _ARCHITECTURES.get(known.architecture)
+
+
+def pci_device(known: GpuModel, product: str) -> int | None:
+    """What nvmlPciInfo_t.pciDeviceId holds: device in the upper half, vendor in the lower; None if unknown."""
+    device = _raw()[known.key]["products"].get(product)
+    return None if device is None else int(device, 16) << 16 | _NVIDIA
+
+
+def total_memory_mib(known: GpuModel) -> int | None:
+    """The GPU's memory in MiB; where no reading is known, the GB of its name taken as GiB (real readings are a little lower)."""
+    if known.memory_mib is not None:
+        return known.memory_mib
+    nominal: int | None = _raw()[known.key]["memoryGB"]
+    return None if nominal is None else nominal * 1024
+
+
+def profiles(key: str) -> tuple[Profile, ...]:
+    """The profiles of a model; empty where it has no MIG or no source gives its geometry.
+
+    Raises:
+        KeyError: if there is no such model.
+    """
+    known = model(key)
+    entry = _raw()[key]
+    twin = entry.get("profilesOf")
+    raw = _raw()[twin]["profiles"] if twin else entry.get("profiles") or {}
+    engines = _engines().get(key, {})
+    return tuple(
+        Profile(
+            number=raw[name]["enum"],
+            id=item.profile_id,
+            slices=item.compute_slices,
+            max_instances=item.max_instances,
+            size=item.size,
+            multiprocessors=item.sm,
+            memory_mib=memory_mib_of(known, item, None if twin else raw[name]["memoryGiB"]),
+            engines=engines.get(raw[name]["enum"], _NO_ENGINES),
+            starts=item.starts,
+            name=name,
+        )
+        for name, item in (known.profiles or {}).items()
+        # Without its id no instance can be made, and no program could tell it from another.
+        if item.profile_id is not None
+    )
+
+
+def memory_mib_of(known: GpuModel, profile: MigProfile, printed_gib: float | None) -> int | None:
+    """Memory of one instance: as read; else from the GiB that nvidia-smi prints; else the share of its placement units.
+
+    Args:
+        known: the model.
+        profile: one of its profiles.
+        printed_gib: the Memory column of `nvidia-smi mig -lgip`, None if unknown.
+    """
+    if profile.memory_mib is not None:
+        return profile.memory_mib
+    if printed_gib is not None:
+        return round(printed_gib * 1024 / _MEMORY_STEP_MIB) * _MEMORY_STEP_MIB
+    total = total_memory_mib(known)
+    if total is None or known.placement_units is None:
+        return None
+    return total * profile.size // known.placement_units
+
+
+@lru_cache(maxsize=1)
+def _raw() -> Mapping[str, Any]:
+    text = (resources.files("gpus") / "data" / "gpu_models.yaml").read_text(encoding="utf-8")
+    raw: dict[str, Any] = load_yaml(text)
+    return raw
+
+
+@lru_cache(maxsize=1)
+def _engines() -> Mapping[str, Mapping[int, Engines]]:
+    tables: list[dict[str, Any]] = load_yaml(Path(__file__).with_name("engines.yaml").read_text(encoding="utf-8"))
+    return {key: {number: tuple(row) for number, row in table["profiles"].items()} for table in tables for key in table["models"]}

@@ -1,0 +1,122 @@
+"""The state file keeps what it is told, and what it derives is what the real programs compute with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpus.models import model, model_keys
+from sandbox.errors import SandboxError
+from sandbox.nvml import state
+from sandbox.nvml.facts import profiles, total_memory_mib
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+numbers = st.integers(0, 2**31)
+maybe = st.none() | numbers
+words = st.from_regex(r"[A-Za-z0-9/._-]{1,12}( [A-Za-z0-9/._-]{1,12}){0,2}", fullmatch=True)
+patterns = st.sampled_from(["*", "nvmlInit*", "nvmlDeviceGetName"])
+faults = st.builds(state.Fault, patterns, error=st.integers(1, 999)) | st.builds(
+    state.Fault, patterns, hang_seconds=st.floats(0.125, 1e4)
+)
+processes = st.builds(state.Process, numbers, maybe, words, st.sampled_from(["compute", "graphics", "mps"]), maybe, maybe)
+events = st.builds(state.Event, numbers, numbers, numbers, maybe, maybe)
+computes = st.builds(state.ComputeInstance, numbers, numbers, numbers)
+instances = st.lists(
+    st.builds(state.GpuInstance, numbers, numbers, numbers, st.lists(computes, max_size=2).map(tuple)),
+    max_size=3,
+    unique_by=lambda one: one.id,
+)
+
+
+def a100() -> state.Machine:
+    return state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
+
+
+@given(
+    faults=st.lists(faults, max_size=3).map(tuple),
+    processes=st.lists(processes, max_size=3).map(tuple),
+    events=st.lists(events, max_size=3).map(tuple),
+    instances=instances.map(tuple),
+    serial=st.none() | words,
+    rows=st.none() | st.tuples(numbers, numbers, numbers, numbers),
+    subsystem=st.none() | numbers,
+)
+def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, **drawn: object) -> None:
+    machine = a100()
+    gpu = machine.gpus[0]
+    assert gpu.mig is not None
+    gpu = replace(
+        gpu,
+        faults=drawn["faults"],  # type: ignore[arg-type]
+        processes=drawn["processes"],  # type: ignore[arg-type]
+        events=drawn["events"],  # type: ignore[arg-type]
+        serial=drawn["serial"],  # type: ignore[arg-type]
+        remapped_rows=drawn["rows"],  # type: ignore[arg-type]
+        pci_subsystem=drawn["subsystem"],  # type: ignore[arg-type]
+        mig=replace(gpu.mig, instances=drawn["instances"]),  # type: ignore[arg-type]
+    )
+    machine = replace(machine, gpus=(gpu, machine.gpus[1]), faults=drawn["faults"])  # type: ignore[arg-type]
+    path = tmp_path_factory.getbasetemp() / "state"
+    state.write(path, machine)
+    assert state.read(path) == machine
+
+
+@pytest.mark.parametrize("key", model_keys())
+def test_every_model_can_be_a_machine(key: str, tmp_path: Path) -> None:
+    machine = state.machine_state(key, f"Simulated {key}", 1)
+    state.write(tmp_path / "state", machine)
+    assert state.read(tmp_path / "state") == machine
+    assert (machine.gpus[0].mig is not None) == model(key).mig_capable
+
+
+@pytest.mark.parametrize("key", [key for key in model_keys() if model(key).profiles])
+def test_memory_gives_each_profile_its_name(key: str) -> None:
+    # The rule by which go-nvlib, and so gpu-feature-discovery and mig-parted, name a profile.
+    total = total_memory_mib(model(key))
+    assert total is not None
+    for profile in profiles(key):
+        assert profile.memory_mib is not None
+        eighths = math.ceil(profile.memory_mib / total * 8) / 8
+        gigabytes = math.floor(eighths * math.ceil(total / 1024) + 0.5)
+        assert profile.name.split("+")[0].removesuffix("-me") == f"{profile.slices}g.{gigabytes}gb"
+
+
+def test_known_memory_is_not_derived() -> None:
+    assert total_memory_mib(model("h100-80gb")) == 81559
+    assert {one.name: one.memory_mib for one in profiles("h100-80gb")}["3g.40gb"] == 40448
+
+
+def test_the_same_node_has_the_same_gpus() -> None:
+    one, two = (state.machine_state("t4-16gb", "Tesla T4", 2, node=node) for node in ("a", "b"))
+    assert one == state.machine_state("t4-16gb", "Tesla T4", 2, node="a")
+    assert len({gpu.uuid for gpu in (*one.gpus, *two.gpus)}) == 4
+
+
+def test_more_gpus_than_the_library_keeps_apart() -> None:
+    with pytest.raises(ValueError, match="at most 16"):
+        state.machine_state("t4-16gb", "Tesla T4", 17)
+
+
+@pytest.mark.parametrize("broken", ["", "gpu 0\n", "driver-version 1\nnvml-version 1\ncuda-version x\n"])
+def test_another_file_is_refused_with_a_remedy(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "state"
+    path.write_text(broken)
+    with pytest.raises(SandboxError) as caught:
+        state.read(path)
+    assert str(path) in caught.value.message
+    assert "sandbox.nvml.state" in caught.value.remedy
+
+
+def test_a_change_is_read_and_written_under_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    state.write(path, a100())
+    after = state.change(path, lambda machine: replace(machine, gpus=machine.gpus[:1]))
+    assert state.read(path) == after
+    assert len(after.gpus) == 1
