@@ -266,9 +266,13 @@ _SEARCHES: tuple[_Search, ...] = (
     _Search("nvidia_mig_parted", "nvidia-mig-parted", "mig-parted", _VERSION_FLAG, _same_major_from(10), "0.10 or newer"),
 )
 TOOLS: tuple[str, ...] = tuple(search.tool for search in _SEARCHES)
+GPU_TOOLS: frozenset[str] = frozenset({"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted"})
+"""What runs on a GPU node. The simulated nodes do not use these yet; tests hold the plan against them."""
+PLATFORM_TOOLS: frozenset[str] = frozenset(TOOLS) - GPU_TOOLS
+"""What bringing a stack up needs."""
 
 
-def find_tools(progress: Progress, *, only: set[str] | None = None) -> Tools:
+def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> Tools:
     """Find every program that the sandbox runs; download or build what is missing.
 
     Args:
@@ -279,7 +283,7 @@ def find_tools(progress: Progress, *, only: set[str] | None = None) -> Tools:
         SandboxError: when a program is neither there nor can be built.
         ValueError: when `only` names something else.
     """
-    wanted = set(TOOLS) if only is None else only
+    wanted = set(TOOLS if only is None else only)
     if not wanted <= set(TOOLS):
         message = f"unknown tools: {sorted(wanted - set(TOOLS))}; known are {list(TOOLS)}"
         raise ValueError(message)
@@ -293,6 +297,22 @@ def find_tools(progress: Progress, *, only: set[str] | None = None) -> Tools:
         kubernetes_plugin=_kubernetes_plugin(),
         origin={tool: one.origin for tool, one in found.items()},
     )
+
+
+def find_built(folder: str, progress: Progress) -> Path:
+    """Find the programs of one Go module in exactly the version that it pins, whatever is on this machine; build them if need be.
+
+    Args:
+        folder: the module's folder below programs/.
+        progress: told about the build.
+
+    Returns:
+        The folder with the programs.
+
+    Raises:
+        SandboxError: when they cannot be built.
+    """
+    return _built(_program(folder), progress)[0]
 
 
 def go_build(program: Program, folder: Path) -> None:

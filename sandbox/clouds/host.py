@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from sandbox import cluster as clusters
 from sandbox import machine_groups
 from sandbox.progress import Progress
-from sandbox.toolchain import find_tools
+from sandbox.toolchain import PLATFORM_TOOLS, find_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class Host:
 
 @functools.cache
 def _tools() -> Tools:
-    return find_tools(Progress())
+    return find_tools(Progress(), only=PLATFORM_TOOLS)
 
 
 def _boot(folder: Path, name: str) -> RunningCluster:
