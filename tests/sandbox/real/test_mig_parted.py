@@ -1,0 +1,267 @@
+"""The real nvidia-mig-parted applies the plan's file on simulated GPUs: what the plan calls legal works, what it refuses fails.
+
+By default every legal layout of one model of each geometry is applied, and of the other models each profile alone and a
+maximal layout drawn at random: GPUs of one geometry differ in the names of their profiles, which these cover. With
+GPU_POOLS_EVERY_LAYOUT=1 it is every legal layout of every model (some minutes).
+
+The version that is built here, 0.10.0, is older than some profiles of the RTX PRO 6000 (see `knows`); the plan writes files for
+the version of its GPU operator, which has them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from gpus.mig import legal_layouts, maximal_layouts, place
+from gpus.models import model, model_keys
+from gpus.render import MIG_DISABLED_KEY, mig_parted_config, mig_parted_entry
+from gpus.sharing import GpuLayout, Mig
+from sandbox.nvml import state
+from sandbox.nvml.facts import profiles
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from gpus.mig import Layout
+    from gpus.models import GpuModel
+    from sandbox.gpu_host import GpuHost
+
+pytestmark = pytest.mark.programs
+
+EVERY: Final = os.environ.get("GPU_POOLS_EVERY_LAYOUT") == "1"
+_SECONDS: Final = 120
+#: GPUs of a machine, and so layouts that one run of the program applies.
+_GPUS: Final = 8
+_MAXIMAL: Final = 1
+_ILLEGAL: Final = 8
+_MOST_INSTANCES: Final = 6
+_SUCCESS: Final = "MIG configuration applied successfully"
+#: NVML numbers of profiles that v0.10.0 asks for, and the names that it can read: attributes behind a plus sign, without dots.
+_NUMBERS: Final = range(10)
+_NAME: Final = re.compile(r"\d+g\.\d+gb(\+[a-z]+)?")
+MODELS: Final = tuple(key for key in model_keys() if model(key).profiles)
+
+
+class Parted:
+    """nvidia-mig-parted on a node."""
+
+    def __init__(self, host: GpuHost, program: Path) -> None:
+        self.host = host
+        self._program = program
+        self._file = host.folder / "mig-parted.yaml"
+
+    def boot(self, key: str, gpus: int, *, mig: bool = True) -> None:
+        """A node of that model as after a boot, MIG mode on or off."""
+        products = model(key).products
+        machine = state.machine_state(key, products[0] if products else f"NVIDIA {key}", gpus)
+        changed = (replace(gpu, mig=replace(gpu.mig, current=mig, pending=mig)) for gpu in machine.gpus if gpu.mig)
+        self.host.show(replace(machine, gpus=tuple(changed)))
+
+    def declare(self, declaration: Mig) -> str:
+        """Write the plan's file for a declaration; its key."""
+        self._file.write_text(mig_parted_config([declaration]))
+        return mig_parted_entry(declaration)[0]
+
+    def write(self, *entries: Mapping[str, Any]) -> str:
+        """Write a file that the plan would not; its key."""
+        self._file.write_text(yaml.safe_dump({"version": "v1", "mig-configs": {"own": list(entries)}}))
+        return "own"
+
+    def __call__(self, command: str, key: str, *options: str) -> subprocess.CompletedProcess[str]:
+        return self.host.run([self._program, command, *options, "-f", self._file, "-c", key], seconds=_SECONDS)
+
+    def layouts(self) -> list[dict[str, int]]:
+        """What NVML says of each GPU."""
+        found = []
+        for gpu in self.host.machine.gpus:
+            assert gpu.mig is not None
+            names = {profile.id: profile.name for profile in gpu.mig.profiles}
+            made = [names[instance.profile_id] for instance in gpu.mig.instances]
+            found.append({name: made.count(name) for name in made})
+        return found
+
+
+@pytest.fixture
+def parted(shared_host: GpuHost, mig_parted: Path) -> Parted:
+    return Parted(shared_host, mig_parted)
+
+
+def geometry(known: GpuModel) -> tuple[object, ...]:
+    kinds = (known.profiles or {}).values()
+    shapes = sorted((kind.profile_id or 0, kind.compute_slices, kind.max_instances, kind.starts, kind.size) for kind in kinds)
+    return (known.compute_slices, known.placement_units, tuple(shapes))
+
+
+def knows(key: str, layout: Layout) -> bool:
+    """Whether this version of the program knows all profiles of a layout."""
+    numbers = {profile.name: profile.number for profile in profiles(key)}
+    return all(numbers[name] in _NUMBERS and _NAME.fullmatch(name) for name, _ in layout)
+
+
+def layouts(key: str) -> list[Layout]:
+    known = model(key)
+    legal = [layout for layout in legal_layouts(known) if layout and knows(key, layout)]
+    first = next(other for other in MODELS if geometry(model(other)) == geometry(known))
+    if EVERY or key == first:
+        return legal
+    alone = [
+        max((one for one in legal if one[0][0] == name and len(one) == 1), key=lambda one: one[0][1])
+        for name in known.profiles or {}
+    ]
+    return [*alone, *random.Random(key).sample([one for one in maximal_layouts(known) if knows(key, one)], _MAXIMAL)]  # noqa: S311 the same every time
+
+
+def in_machines(found: list[Layout]) -> Iterator[Mig]:
+    """Declarations of one layout per GPU; GPUs that are left over stay whole."""
+    for begin in range(0, len(found), _GPUS):
+        part = [*found[begin : begin + _GPUS], *[()] * _GPUS][:_GPUS]
+        yield Mig(tuple(GpuLayout((index,), layout) for index, layout in enumerate(part)))
+
+
+@pytest.mark.parametrize("key", MODELS)
+def test_what_the_plan_calls_legal_is_applied_and_then_asserted(key: str, parted: Parted) -> None:
+    for declaration in in_machines(layouts(key)):
+        parted.boot(key, _GPUS)
+        selected = parted.declare(declaration)
+        applied = parted("apply", selected)
+        assert (applied.returncode, applied.stdout.strip()) == (0, _SUCCESS), applied.stderr
+        assert parted.layouts() == [declaration.of_gpu(index) for index in range(_GPUS)]
+        asserted = parted("assert", selected)
+        assert asserted.returncode == 0, asserted.stderr
+
+
+def illegal(key: str) -> list[dict[str, int]]:
+    """Layouts of known profiles that the plan refuses, each one instance above a legal one."""
+    known, chosen = model(key), random.Random(f"illegal {key}")  # noqa: S311
+    found: list[dict[str, int]] = []
+    while len(found) < _ILLEGAL:
+        layout = dict(chosen.choice(maximal_layouts(known)))
+        name = chosen.choice(sorted(known.profiles or {}))
+        layout[name] = layout.get(name, 0) + 1
+        # Its search tries the orders of all instances: of many it takes minutes.
+        if sum(layout.values()) <= _MOST_INSTANCES and knows(key, tuple(layout.items())):
+            found.append(layout)
+    return found
+
+
+@pytest.mark.parametrize("key", ["a30-24gb", "a100-80gb", "h200-141gb", "rtx-pro-6000-blackwell"])
+def test_what_the_plan_refuses_is_refused(key: str, parted: Parted) -> None:
+    for layout in illegal(key):
+        assert place(model(key), layout) is None
+        parted.boot(key, 1)
+        selected = parted.declare(Mig((GpuLayout(None, tuple(sorted(layout.items()))),)))
+        applied = parted("apply", selected)
+        assert applied.returncode == 1, layout
+        assert _SUCCESS not in applied.stdout
+        assert parted("assert", selected).returncode == 1
+
+
+# --- traps of the real program ----------------------------------------------------------------------------
+
+
+def test_a_profile_that_the_card_lacks_is_applied_successfully_and_nothing_is_there(parted: Parted) -> None:
+    assert "1g.5gb" not in (model("a100-80gb").profiles or {})
+    parted.boot("a100-80gb", 2)
+    selected = parted.declare(Mig((GpuLayout(None, (("1g.5gb", 7),)),)))
+    applied = parted("apply", selected)
+    assert (applied.returncode, applied.stdout.strip()) == (0, _SUCCESS)
+    assert parted.layouts() == [{}, {}]
+    assert parted("assert", selected).returncode == 1
+
+
+def test_without_a_gpu_on_the_pci_bus_it_is_applied_successfully(parted: Parted) -> None:
+    parted.host.show(replace(state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1), gpus=()))
+    applied = parted("apply", parted.declare(Mig((GpuLayout(None, (("1g.10gb", 7),)),))))
+    assert (applied.returncode, applied.stdout.strip()) == (0, _SUCCESS)
+
+
+def test_a_layout_that_does_not_fit_leaves_the_first_gpu_cleared_and_the_second_as_it_was(parted: Parted) -> None:
+    parted.boot("a100-80gb", 2)
+    before = {"1g.10gb": 7}
+    assert parted("apply", parted.declare(Mig((GpuLayout(None, tuple(before.items())),)))).returncode == 0
+    assert place(model("a100-80gb"), {"3g.40gb": 3}) is None
+    assert parted("apply", parted.declare(Mig((GpuLayout(None, (("3g.40gb", 3),)),)))).returncode == 1
+    assert parted.layouts() == [{}, before]
+
+
+def modes(parted: Parted) -> list[tuple[bool, bool]]:
+    return [(gpu.mig.current, gpu.mig.pending) for gpu in parted.host.machine.gpus if gpu.mig]
+
+
+def test_a_pending_mode_without_a_reset_fails_the_layout_but_not_the_mode(parted: Parted) -> None:
+    selected = parted.declare(Mig((GpuLayout(None, (("1g.10gb", 7),)),)))
+    parted.boot("a100-80gb", 1, mig=False)
+    applied = parted("apply", selected, "--skip-reset")
+    assert applied.returncode == 1
+    assert "MIG mode disabled" in applied.stderr
+    parted.boot("a100-80gb", 1, mig=False)
+    assert parted("apply", selected, "--mode-only", "--skip-reset").returncode == 0
+    assert modes(parted) == [(False, True)]
+
+
+def test_a_pending_mode_is_made_to_hold_by_a_reset(parted: Parted) -> None:
+    selected = parted.declare(Mig((GpuLayout(None, (("1g.10gb", 7),)),)))
+    parted.boot("a100-80gb", 2, mig=False)
+    assert parted("apply", selected).returncode == 0
+    assert modes(parted) == [(True, True), (True, True)]
+    assert parted.layouts() == [{"1g.10gb": 7}] * 2
+
+
+def test_a_gpu_in_use_cannot_be_reset_and_its_mode_stays_pending(parted: Parted) -> None:
+    parted.boot("a100-80gb", 1, mig=False)
+    used = state.Process(7, 100, "python")
+    parted.host.show(
+        replace(parted.host.machine, gpus=tuple(replace(gpu, processes=(used,)) for gpu in parted.host.machine.gpus))
+    )
+    assert parted("apply", parted.declare(Mig((GpuLayout(None, (("1g.10gb", 7),)),)))).returncode == 1
+    assert modes(parted) == [(False, True)]
+
+
+def test_on_later_gpus_the_mode_holds_at_once(parted: Parted) -> None:
+    selected = parted.declare(Mig((GpuLayout(None, (("1g.10gb", 7),)),)))
+    parted.boot("h100-80gb", 1, mig=False)
+    assert parted("apply", selected, "--skip-reset").returncode == 0
+    assert parted.layouts() == [{"1g.10gb": 7}]
+
+
+def test_a_gpu_that_the_file_does_not_name_fails_the_assertion_for_ever(parted: Parted) -> None:
+    parted.boot("a100-80gb", 2)
+    selected = parted.write({"devices": [0], "mig-enabled": True, "mig-devices": {"1g.10gb": 7}})
+    assert parted("apply", selected).returncode == 0
+    assert parted("assert", selected).returncode == 1
+
+
+def test_an_unknown_field_is_refused(parted: Parted) -> None:
+    parted.boot("a100-80gb", 1)
+    applied = parted("apply", parted.write({"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}, "x": 1}))
+    assert applied.returncode == 1
+    assert "unexpected field: x" in applied.stderr
+
+
+RTX_PRO: Final = "rtx-pro-6000-blackwell"
+
+
+@pytest.mark.parametrize("name", ["1g.24gb-me", "1g.24gb+me.all"])
+def test_a_name_that_this_version_cannot_read_makes_the_whole_file_unusable(name: str, parted: Parted) -> None:
+    parted.boot(RTX_PRO, 1)
+    parted.declare(Mig((GpuLayout(None, ((name, 1),)),)))
+    applied = parted("apply", MIG_DISABLED_KEY)
+    assert applied.returncode == 1
+    assert f"invalid format for '{name}'" in applied.stderr
+
+
+def test_a_profile_that_this_version_does_not_ask_for_is_applied_successfully_and_not_there(parted: Parted) -> None:
+    parted.boot(RTX_PRO, 1)
+    selected = parted.declare(Mig((GpuLayout(None, (("1g.24gb+gfx", 1),)),)))
+    assert parted("apply", selected).stdout.strip() == _SUCCESS
+    assert parted.layouts() == [{}]
+    assert parted("assert", selected).returncode == 1
