@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpus.models import model, model_keys
@@ -39,6 +39,7 @@ def a100() -> state.Machine:
     return state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
 
 
+@settings(deadline=None)
 @given(
     faults=st.lists(faults, max_size=3).map(tuple),
     processes=st.lists(processes, max_size=3).map(tuple),
