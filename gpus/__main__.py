@@ -1,5 +1,7 @@
 """``python -m gpus plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
 
+``check`` and ``import`` read files that exist already (gpus/existing/commands.py).
+
 Exit codes: 0 the stack can be planned, 2 it cannot (or the command line is wrong), 141 the reader of the output went away.
 """
 
@@ -12,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpus.errors import InvalidStackError
+from gpus.existing.commands import add_commands
 from gpus.plan import plan_config, problems_json
 from gpus.stack_file import read_stack_file
 from gpus.tables import plan_table
@@ -31,8 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = commands.add_parser("plan", help="show what every node of a stack will advertise")
     plan.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml")
     plan.add_argument("--json", action="store_true", help="print JSON for machines")
+    plan.set_defaults(run=lambda options: _plan(options.stackfile, as_json=options.json))
+    add_commands(commands)
     options = parser.parse_args(arguments)
-    return _plan(options.stackfile, as_json=options.json)
+    code: int = options.run(options)
+    return code
 
 
 def _plan(path: str, *, as_json: bool) -> int:
