@@ -34,6 +34,7 @@ from gpus.kubernetes_names import (
 from gpus.mig_advice import words
 from gpus.mig_change import mode_change_needs
 from gpus.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpus.pod_requests import PodRequest, pod_requests
 from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings
@@ -101,6 +102,11 @@ class PoolPlan:
     warnings: tuple[str, ...]
 
     @property
+    def pod_requests(self) -> tuple[PodRequest, ...]:
+        """What pods write to get a share of this pool."""
+        return pod_requests(self.sharing, self.advertises)
+
+    @property
     def name(self) -> str:
         """The pool's name."""
         return self.pool.name
@@ -121,6 +127,7 @@ class PoolPlan:
             "driver": self.driver,
             "partitionedBy": self.mig_owner if isinstance(self.sharing, Mig) else None,
             "advertises": dict(self.advertises),
+            "pods": [request.as_json() for request in self.pod_requests],
             "expectedLabels": dict(self.gfd_labels),
             "nvml": self.nvml.as_json(),
             "otherMigStrategy": self._other_strategy_json(),

@@ -74,7 +74,7 @@ def _mig(draw: st.DrawFn, key: str, gpus: int) -> tuple[dict[str, Any], int]:
     if draw(st.booleans()):
         mig["layout"] = draw(_layouts(key))
         return {"mig": mig}, sum(mig["layout"].values()) * gpus * times
-    layouts = [draw(st.one_of(st.just({}), _layouts(key))) for _ in range(gpus)]
+    layouts = [draw(_layouts(key)), *(draw(st.one_of(st.just({}), _layouts(key))) for _ in range(gpus - 1))]
     mig["gpus"] = [{"index": index if index % 2 else [index], "layout": layout} for index, layout in enumerate(layouts)]
     return {"mig": mig}, sum(sum(layout.values()) * times if layout else 1 for layout in layouts)
 
