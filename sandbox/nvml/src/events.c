@@ -67,8 +67,10 @@ NVML_FUNCTION nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned lon
 {
     BEGIN(DEVICE, device);
     REQUIRE_ARGUMENT(types != NULL);
-    /* single-bit and double-bit ECC errors, critical Xid errors */
-    *types = call.gpu->ecc[0] == UNKNOWN ? NVML_EVENT_XID : (NVML_EVENT_XID | 0x1 | 0x2);
+    if (call.gpu->event_types != UNKNOWN)
+        *types = (unsigned long long)call.gpu->event_types;
+    else /* single-bit and double-bit ECC errors, critical Xid errors */
+        *types = call.gpu->ecc[0] == UNKNOWN ? NVML_EVENT_XID : (NVML_EVENT_XID | 0x1 | 0x2);
     return NVML_SUCCESS;
 }
 
