@@ -1,10 +1,10 @@
 """The surroundings of one simulated GPU node, in which NVIDIA's own programs run unchanged.
 
 They look at fixed places: GPUs below /sys/bus/pci/devices, the driver in /proc/modules, its MIG capabilities below
-/proc/driver, the kubelet's sockets below /var/lib/kubelet. Each node therefore has a mount namespace of its own, in which
-these places show the node's; NVML itself is the library of sandbox/nvml. The namespace belongs to a keeper process. A process
-namespace comes with it: whoever ends the keeper, or dies without ending it, ends all that runs inside, and the kernel then
-takes every mount away. Outside nothing changes, but in the folder that is given.
+/proc/driver, the kubelet's sockets below /var/lib/kubelet; and they write below /run. Each node therefore has a mount
+namespace of its own, in which these places are the node's; NVML itself is the library of sandbox/nvml. The namespace belongs
+to a keeper process. A process namespace comes with it: whoever ends the keeper, or dies without ending it, ends all that
+runs inside, and the kernel then takes every mount away. Outside nothing changes, but in the folder that is given.
 
 Not here: the network (the node shares the machine's), users, and any limit to what the programs may do. Inside, /proc shows
 no process but the one that looks (/proc/self). Linux only, and as root: see `obstacle`.
@@ -66,25 +66,31 @@ cover mount --rbind /var/lib
 rm -f "$stage/kubelet"
 mkdir -p "$stage/kubelet/device-plugins"
 mount --move "$stage" /var/lib
+cover mount --rbind /run
+rm -f "$stage/cdi"
+mkdir "$stage/cdi"
+mount --move "$stage" /run
 mount --bind "$1/pci" /sys/bus/pci/devices
 echo "$pid"
 exec cat > /dev/null
 """
 
+_DEAF: Final = "trap '' HUP INT TERM; exec \"$@\""
+
 
 class GpuHost:
     """A simulated GPU node that NVIDIA's programs can be run on. Use it as a context manager, or close it."""
 
-    def __init__(self, folder: Path, library: Path, machine: Machine) -> None:
+    def __init__(self, folder: Path, library: Path, machine: Machine | None = None) -> None:
         """Make the node.
 
         Args:
             folder: is created; holds the state file and the PCI tree, and stays when the node is closed.
             library: the simulated libnvidia-ml.so.1.
-            machine: what its GPUs are at first.
+            machine: what its GPUs are at first; None where the folder has a state file that says it.
 
         Raises:
-            SandboxError: where namespaces are not allowed, or a file cannot be written.
+            SandboxError: where namespaces are not allowed, or a file cannot be read or written.
         """
         refused = obstacle()
         if refused is not None:
@@ -98,7 +104,10 @@ class GpuHost:
         write_atomic(self.folder / "modules", "nvidia 62914560 0 - Live 0x0000000000000000 (POE)\n")
         write_atomic(self.folder / "mig-minors", mig_minors())
         self._put_reset()
-        self.show(machine)
+        if machine is None:
+            _put_pci(self.folder / "pci", self.machine.gpus)
+        else:
+            self.show(machine)
         self._keeper = _keep(self.folder)
         self._pid = self._ready()
 
@@ -112,6 +121,11 @@ class GpuHost:
     def environment(self) -> Mapping[str, str]:
         """The environment of programs on the node; nothing of the caller's, for they read many variables."""
         return {"PATH": f"{self.folder / 'bin'}:{_PATH}", "HOME": "/", **surroundings(self._library, self.state)}
+
+    @property
+    def lives(self) -> bool:
+        """Whether the node is there: nobody has closed it or ended its keeper."""
+        return self._keeper.poll() is None
 
     @property
     def machine(self) -> Machine:
@@ -145,7 +159,14 @@ class GpuHost:
             subprocess.TimeoutExpired: when it takes longer; it was ended.
         """
         return subprocess.run(
-            self._entered(argv), env=self._with(environment), capture_output=True, text=True, timeout=seconds, check=False
+            self._entered(argv),
+            env=self._with(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            process_group=0,
         )
 
     def start(
@@ -172,6 +193,7 @@ class GpuHost:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                process_group=0,
             )
 
     def signal(self, process: subprocess.Popen[bytes], number: int) -> None:
@@ -193,6 +215,9 @@ class GpuHost:
             self._keeper.stdout.close()
         if self._keeper.stderr is not None:
             self._keeper.stderr.close()
+
+    # Whoever signals the caller's group does not mean what runs on the node: that ends with the node. So what enters it is a
+    # group of its own, and the keeper, which is to go with the caller's group where that is killed, hears no other signal.
 
     def _entered(self, argv: Sequence[str | Path]) -> list[str]:
         enter = ["nsenter", "--target", str(self._pid), "--mount", "--pid", "--"]
@@ -255,7 +280,7 @@ def mig_minors() -> str:
 def _keep(folder: Path) -> subprocess.Popen[str]:
     # The keeper lives as long as its standard input is open: it cannot outlive who started it.
     return subprocess.Popen(
-        [*_NAMESPACES, "sh", "-c", _KEEPER, "keeper", str(folder)],
+        ["sh", "-c", _DEAF, "keeper", *_NAMESPACES, "sh", "-c", _KEEPER, "keeper", str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

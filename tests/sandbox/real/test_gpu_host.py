@@ -89,6 +89,21 @@ def test_what_is_written_for_the_kubelet_is_found_from_outside_and_leaves_no_tra
     assert not Path(DEVICE_PLUGINS, "mark").exists()
 
 
+def test_what_is_written_below_run_leaves_no_trace(host: GpuHost) -> None:
+    before = sorted(path.name for path in Path("/run").iterdir())
+    said(host, "mkdir -p /run/nvidia /var/run/cdi; touch /run/mark /run/nvidia/mark /var/run/cdi/mark")
+    assert sorted(path.name for path in Path("/run").iterdir()) == before
+    assert not Path("/run/cdi/mark").exists()
+    assert (host.outside("/run/cdi") / "mark").exists()
+
+
+def test_a_node_is_made_of_the_state_file_that_is_there(library: Path, tmp_path: Path) -> None:
+    state.write(tmp_path / "state", MIG_ON)
+    with GpuHost(tmp_path, library) as host:
+        assert host.machine == MIG_ON
+        assert len(said(host, "ls /sys/bus/pci/devices")) == 3
+
+
 def test_other_gpus_can_be_shown_while_the_node_lives(host: GpuHost) -> None:
     host.show(MIG_ON)
     assert len(said(host, "ls /sys/bus/pci/devices")) == 3
@@ -162,6 +177,27 @@ time.sleep(60)
     maker.wait()
     maker.stdout.close()
     assert eventually(lambda: not running("73.125") and not running("74.125") and not running(str(tmp_path / "node")))
+
+
+def test_a_signal_to_the_group_of_whoever_made_the_node_does_not_reach_it(library: Path, tmp_path: Path) -> None:
+    """A daemon that is told to stop must not see its nodes end before it has stopped."""
+    script = f"""
+import os, signal, time
+from pathlib import Path
+from sandbox.gpu_host import GpuHost
+from sandbox.nvml import state
+signal.signal(signal.SIGTERM, lambda *_: None)
+host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), state.machine_state("t4-16gb", "Tesla T4", 1))
+process = host.start(["sleep", "75.125"], Path({str(tmp_path / "log")!r}))
+time.sleep(0.3)
+os.killpg(0, signal.SIGTERM)
+time.sleep(0.3)
+print(process.poll(), host.lives, flush=True)
+host.close()
+print(process.wait() != 0, host.lives)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, start_new_session=True)
+    assert done.stdout.splitlines() == ["None True", "True False"]
 
 
 def test_without_the_right_to_mount_it_says_so(library: Path, tmp_path: Path) -> None:
