@@ -123,6 +123,7 @@ class Tools:
     Attributes:
         language_host_dir: a folder to put first on PATH when pulumi runs; None when pulumi brings its own.
         kubernetes_plugin: the real Kubernetes provider when this machine has it.
+        nvml: the simulated libnvidia-ml.so.1; None where the nodes are not to run the programs of GPU nodes.
         origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "download", "built" or "cache".
     """
 
@@ -138,6 +139,7 @@ class Tools:
     nvidia_mig_parted: Path = Path("nvidia-mig-parted")
     language_host_dir: Path | None = None
     kubernetes_plugin: Path | None = None
+    nvml: Path | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -267,9 +269,9 @@ _SEARCHES: tuple[_Search, ...] = (
 )
 TOOLS: tuple[str, ...] = tuple(search.tool for search in _SEARCHES)
 GPU_TOOLS: frozenset[str] = frozenset({"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted"})
-"""What runs on a GPU node. The simulated nodes do not use these yet; tests hold the plan against them."""
+"""What runs on a GPU node; sandbox.node_tools says where they can."""
 PLATFORM_TOOLS: frozenset[str] = frozenset(TOOLS) - GPU_TOOLS
-"""What bringing a stack up needs."""
+"""What bringing a stack up needs in any case."""
 
 
 def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> Tools:
