@@ -1,6 +1,7 @@
 """``python -m gpus plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
 
-``layouts`` and ``change`` are in gpus/mig_commands.py.
+``layouts`` and ``change`` are in gpus/mig_commands.py; ``check`` and ``import``, which read files that exist already, in
+gpus/existing/commands.py.
 
 Exit codes: 0 the stack can be planned, 2 it cannot (or the command line is wrong), 141 the reader of the output went away.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from gpus import mig_commands
 from gpus.errors import InvalidStackError
+from gpus.existing import commands as existing_commands
 from gpus.plan import plan_config, problems_json
 from gpus.stack_file import read_stack_file
 from gpus.tables import plan_table
@@ -36,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan.add_argument("--json", action="store_true", help="print JSON for machines")
     plan.set_defaults(run=_plan)
     mig_commands.add_commands(commands)
+    existing_commands.add_commands(commands)
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code

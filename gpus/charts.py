@@ -206,8 +206,7 @@ def check_values(
     derived: Mapping[str, str] | None = None,
 ) -> None:
     """Report overrides that the chart would ignore, and those that would undo the plan."""
-    known = _known_keys(name, version)
-    for key, inside, siblings in _unknown(values, known, ""):
+    for key, inside, siblings in unknown_values(values, name, version):
         near = difflib.get_close_matches(key, siblings, n=1)
         problems.add(
             f"{path}.{inside}{key}",
@@ -215,7 +214,7 @@ def check_values(
             allowed=", ".join(siblings),
             remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; Helm would silently ignore it.",
         )
-    for where, value, keys in _flattened(values, known, ""):
+    for where, value, keys in flattened_values(values, name, version):
         problems.add(
             f"{path}.{where}",
             f"{show(value)} is not a mapping, as the chart's own `{where}` is",
@@ -230,6 +229,16 @@ def check_values(
                 allowed="any other value of the chart",
                 remedy=f"It is decided by {setting}.",
             )
+
+
+def unknown_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """(key, dotted prefix, known siblings) of each value that a chart lacks: Helm ignores it in silence."""
+    return _unknown(values, _known_keys(name, version), "")
+
+
+def flattened_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, object, Sequence[str]]]:
+    """(dotted path, value, keys of the chart) of each mapping of a chart that something else would replace."""
+    return _flattened(values, _known_keys(name, version), "")
 
 
 def merge_values(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

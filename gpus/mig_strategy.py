@@ -7,19 +7,21 @@ module derives the strategy, refuses a given one that does not fit, and says who
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gpus.expectation import advertised
 from gpus.sharing import Mig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gpus.charts import MigStrategy
     from gpus.errors import Problems
     from gpus.pools import Hardware, Pool
     from gpus.settings import Settings
     from gpus.sharing import Sharing
+
+_MOST_CAUSES: Final = 5
 
 
 def derived_mig_strategy(settings: Settings) -> MigStrategy:
@@ -51,15 +53,18 @@ def other_strategy(hardware: Hardware, sharing: Sharing, strategy: MigStrategy) 
     return other, dict(zip(now, then, strict=True))
 
 
-def strategy_warnings(sharing: Sharing, hardware: Hardware, settings: Settings) -> Iterator[str]:
-    """That a pool's resources are not called nvidia.com/gpu only because of other pools."""
-    if settings.operator.mig_strategy or derived_mig_strategy(settings) == "single":
-        return
-    other = other_strategy(hardware, sharing, "mixed")
+def causes_of_mixed(settings: Settings) -> tuple[str, ...]:
+    """The pools that need `mixed`, by name; none where the strategy is given."""
+    return () if settings.operator.mig_strategy else tuple(pool.name for pool in _not_uniform(settings))
+
+
+def strategy_warnings(sharing: Sharing, hardware: Hardware, causes: Sequence[str]) -> Iterator[str]:
+    """That a pool's resources are not called nvidia.com/gpu only because of other pools, which are the `causes`."""
+    other = other_strategy(hardware, sharing, "mixed") if causes else None
     if other is not None:
         ((now, alone),) = other[1].items()
-        causes = ", ".join(f'"{pool.name}"' for pool in _not_uniform(settings))
-        yield f"advertises {now}, not {alone}: the MIG strategy holds for the whole cluster, and needs to be mixed for {causes}"
+        named = ", ".join(f'"{name}"' for name in causes[:_MOST_CAUSES]) + (", …" if len(causes) > _MOST_CAUSES else "")
+        yield f"advertises {now}, not {alone}: the MIG strategy holds for the whole cluster, and needs to be mixed for {named}"
 
 
 def _not_uniform(settings: Settings) -> Iterator[Pool]:

@@ -124,16 +124,30 @@ def nearest_model(name: str) -> str | None:
     return next(candidate for candidate in candidates if candidate.lower() == near[0])
 
 
+def device_models() -> Mapping[int, GpuModel]:
+    """The models by PCI device id, e.g. 0x20B2, for those products whose id a source gives."""
+    return _devices()
+
+
 def _normal(name: str) -> str:
     """Product names compare without the vendor, and with dashes for blanks as in node labels."""
     return "-".join(name.split()).removeprefix("NVIDIA-").lower()
 
 
 @lru_cache(maxsize=1)
+def _raw() -> dict[str, dict[str, Any]]:
+    raw: dict[str, dict[str, Any]] = load_yaml((resources.files("gpus") / "data" / "gpu_models.yaml").read_text(encoding="utf-8"))
+    return raw
+
+
+@lru_cache(maxsize=1)
 def _models() -> Mapping[str, GpuModel]:
-    text = (resources.files("gpus") / "data" / "gpu_models.yaml").read_text(encoding="utf-8")
-    raw: dict[str, dict[str, Any]] = load_yaml(text)
-    return {key: _model(key, raw) for key in raw}
+    return {key: _model(key, _raw()) for key in _raw()}
+
+
+@lru_cache(maxsize=1)
+def _devices() -> Mapping[int, GpuModel]:
+    return {int(pci, 16): model(key) for key, entry in _raw().items() for pci in entry["products"].values() if pci}
 
 
 @lru_cache(maxsize=1)

@@ -33,7 +33,8 @@ from gpus.kubernetes_names import (
 )
 from gpus.mig_advice import words
 from gpus.mig_change import mode_change_needs
-from gpus.mig_strategy import derived_mig_strategy, other_strategy, strategy_warnings
+from gpus.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpus.pod_requests import PodRequest, pod_requests
 from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings
@@ -101,6 +102,11 @@ class PoolPlan:
     warnings: tuple[str, ...]
 
     @property
+    def pod_requests(self) -> tuple[PodRequest, ...]:
+        """What pods write to get a share of this pool."""
+        return pod_requests(self.sharing, self.advertises)
+
+    @property
     def name(self) -> str:
         """The pool's name."""
         return self.pool.name
@@ -121,6 +127,7 @@ class PoolPlan:
             "driver": self.driver,
             "partitionedBy": self.mig_owner if isinstance(self.sharing, Mig) else None,
             "advertises": dict(self.advertises),
+            "pods": [request.as_json() for request in self.pod_requests],
             "expectedLabels": dict(self.gfd_labels),
             "nvml": self.nvml.as_json(),
             "otherMigStrategy": self._other_strategy_json(),
@@ -204,6 +211,21 @@ def problems_json(problems: Iterable[Problem]) -> dict[str, Any]:
     return {"pools": [], "errors": entries}
 
 
+@dataclass(frozen=True)
+class _Strategies:
+    """The MIG strategy of a cluster.
+
+    Attributes:
+        chosen: given or derived.
+        cluster: what the ClusterPolicy says; empty where each node's file says it.
+        causes: the pools for which it is mixed.
+    """
+
+    chosen: MigStrategy
+    cluster: str
+    causes: tuple[str, ...]
+
+
 def _plan(settings: Settings, problems: Problems) -> Plan:
     strategy = derived_mig_strategy(settings)
     checked = [
@@ -215,13 +237,12 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     problems.raise_if_any()
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
-    pools = tuple(
-        _plan_pool(pool, sharing, settings, strategy, cluster_strategy, warnings) for pool, sharing, warnings in checked
-    )
+    strategies = _Strategies(strategy, cluster_strategy, causes_of_mixed(settings))
+    pools = tuple(_plan_pool(pool, sharing, settings, strategies, warnings) for pool, sharing, warnings in checked)
     default_key, default_text = device_plugin_config(Exclusive(), strategy)
     configs = {default_key: default_text}
     for planned in pools:
-        key, text = device_plugin_config(planned.sharing, _node_strategy(planned.sharing, strategy, cluster_strategy))
+        key, text = device_plugin_config(planned.sharing, _node_strategy(planned.sharing, strategies))
         configs[key] = text
     parted = mig_parted_config(dict.fromkeys(p.sharing for p in pools if isinstance(p.sharing, Mig) and p.mig_config_key))
     tolerations = _tolerations(pools)
@@ -244,18 +265,16 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     )
 
 
-def _node_strategy(sharing: Sharing, strategy: MigStrategy, cluster_strategy: str) -> FlagMigStrategy:
+def _node_strategy(sharing: Sharing, strategies: _Strategies) -> FlagMigStrategy:
     """The MIG strategy that holds on a node of this declaration."""
-    if not cluster_strategy and isinstance(sharing, Mps):
+    if not strategies.cluster and isinstance(sharing, Mps):
         return "none"
-    return strategy
+    return strategies.chosen
 
 
-def _plan_pool(
-    pool: Pool, sharing: Sharing, settings: Settings, strategy: MigStrategy, cluster_strategy: str, warnings: list[str]
-) -> PoolPlan:
+def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _Strategies, warnings: list[str]) -> PoolPlan:
     hardware = cast("Hardware", pool.hardware)
-    node_strategy = _node_strategy(sharing, strategy, cluster_strategy)
+    node_strategy = _node_strategy(sharing, strategies)
     config_key, _ = device_plugin_config(sharing, node_strategy)
     owner = cast("MigOwner", mig_owner(pool))
     mig_key = _mig_key(sharing, hardware, owner)
@@ -281,8 +300,8 @@ def _plan_pool(
         advertises=expectation.advertised(hardware, sharing, node_strategy),
         gfd_labels=dict(sorted(expectation.gfd_labels(hardware, sharing, node_strategy).items())),
         nvml=expectation.nvml(hardware, sharing),
-        other_strategy=other_strategy(hardware, sharing, strategy),
-        warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, strategy, settings)),
+        other_strategy=other_strategy(hardware, sharing, strategies.chosen),
+        warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
 
 
@@ -292,9 +311,11 @@ def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | Non
     return mig_parted_entry(sharing)[0] if isinstance(sharing, Mig) else MIG_DISABLED_KEY
 
 
-def _pool_warnings(pool: Pool, sharing: Sharing, hardware: Hardware, strategy: str, settings: Settings) -> Iterable[str]:
-    yield from autoscaling_warnings(pool, sharing, strategy)
-    yield from strategy_warnings(sharing, hardware, settings)
+def _pool_warnings(
+    pool: Pool, sharing: Sharing, hardware: Hardware, settings: Settings, strategies: _Strategies
+) -> Iterable[str]:
+    yield from autoscaling_warnings(pool, sharing, strategies.chosen)
+    yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
         yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"
     if settings.cluster.platform == "existing" and pool.taints:

@@ -258,6 +258,14 @@ def _parse_gpus(section: Section) -> tuple[GpuLayout, ...]:
             section.at("gpus"), "the list is empty", allowed="a list of {index, layout}", remedy="Give every GPU index a layout."
         )
     _check_indexes(groups, section)
+    written = section.raw("gpus")
+    if groups and not any(group.layout for group in groups) and len(groups) == len(written if isinstance(written, list) else ()):
+        section.problems.add(
+            section.at("gpus"),
+            "no GPU is partitioned",
+            allowed="a layout with at least one profile on at least one GPU",
+            remedy="Use `exclusive: {}` for whole GPUs; timeSlicing beside mig shares instances only.",
+        )
     return groups
 
 

@@ -7,8 +7,10 @@ duplicate is a problem with its line. Only the ``config:`` mapping is returned: 
 
 from __future__ import annotations
 
+import re
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SHAPE = "a YAML file with `config:` and under it `gpu-pools:cluster`, `gpu-pools:sharing` and `gpu-pools:pools`"
+#: PyYAML's C parser ends the whole process on some tens of thousands of levels.
+_DEEPEST: Final = 1000
+_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -52,10 +57,21 @@ def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML is whatever its author w
     Raises:
         yaml.YAMLError: if it is not YAML, or a mapping has a key twice.
     """
+    if _depth_bound(text) > _DEEPEST:
+        message = f"it may be nested deeper than {_DEEPEST} levels"
+        raise yaml.YAMLError(message)
     try:
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of the safe loader
     except (ValueError, RecursionError) as error:  # PyYAML's own slips: 2026-99-99, 0x_, a thousand brackets
         raise yaml.YAMLError(str(error)) from error
+
+
+def _depth_bound(text: str) -> int:
+    """How deep a YAML text may be: by its open brackets, and by how far in its lines begin (not by brackets within texts)."""
+    steps = (_STEPS[bracket] for bracket in re.findall(r"[][{}]", text))
+    brackets = max(accumulate(steps, lambda depth, step: max(0, depth + step)), default=0)
+    margins = max((len(margin) for margin in re.findall(r"^[ \t?:-]*", text, re.MULTILINE)), default=0)
+    return brackets + 2 * margins
 
 
 def read_stack_file(path: Path | str) -> Mapping[str, object]:

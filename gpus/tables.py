@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpus.plan import sharing_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gpus.plan import Plan, PoolPlan
 
@@ -30,8 +30,9 @@ def plan_table(plan: Plan) -> str:
         "",
         f"platform {plan.platform}; driver and toolkit: {plan.driver}; MIG strategy: {strategy}{_renames(plan)}",
     ]
-    lines += [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
-    return "\n".join(lines)
+    lines += ["", table(("POOL", "A POD ASKS FOR", "AT MOST", "QUOTA COUNTS"), list(_pod_rows(plan)))]
+    lines += ["", *(f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings)]
+    return "\n".join(lines).rstrip()
 
 
 def resources_text(resources: Mapping[str, int]) -> str:
@@ -54,6 +55,12 @@ def _row(planned: PoolPlan) -> tuple[str, ...]:
         config,
         ", ".join(map(str, planned.taints)) or "-",
     )
+
+
+def _pod_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for planned in plan.pools:
+        for request in planned.pod_requests:
+            yield planned.name, request.resource, str(request.most), request.quota
 
 
 def _mps_share(planned: PoolPlan) -> str:

@@ -1,4 +1,4 @@
-"""What NVML needs to know of a GPU model beyond what the plan needs: profile numbers, engines, PCI ids, memory that is needed.
+"""What NVML needs to know of a GPU beyond what the plan needs: profile numbers, engines, PCI ids, memory, facts of boards.
 
 Unknown facts stay None. The one exception is memory: gpu-feature-discovery refuses to run without it, and both it and
 mig-parted compute a profile's name from it. Where no source gives MiB, they are derived here from what is known, and only
@@ -58,6 +58,37 @@ class Profile:
     engines: Engines
     starts: tuple[int, ...]
     name: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a function says that has no behaviour of its own; src/answers.inc lists these functions.
+
+    Attributes:
+        value: its text, or its numbers with blanks between; ``-`` is unknown.
+    """
+
+    function: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Board:
+    """What was read from a board of this product; None is unknown.
+
+    Attributes:
+        pci_subsystem: device id in the upper half, vendor id in the lower.
+        reserved_kib: memory that nobody can use.
+        row_histogram: banks with max, high, partial, low, none left to repair with.
+        event_types: nvmlEventType* that it can tell.
+        answers: of functions that only state a fact.
+    """
+
+    pci_subsystem: int | None = None
+    reserved_kib: int = 0
+    row_histogram: tuple[int, ...] | None = None
+    event_types: int | None = None
+    answers: tuple[Answer, ...] = ()
 
 
 def architecture_number(known: GpuModel) -> int | None:
@@ -127,6 +158,33 @@ def memory_mib_of(known: GpuModel, profile: MigProfile, printed_gib: float | Non
     return total * profile.size // known.placement_units
 
 
+def board(product: str) -> Board:
+    """The facts of a board; an empty one where none of that product was read.
+
+    Args:
+        product: what nvmlDeviceGetName answers.
+    """
+    facts: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
+    for table in _tables("boards.yaml"):
+        if product in table["products"]:
+            facts |= table
+            answers |= table["answers"]
+    subsystem, histogram = facts.get("pciSubsystem"), facts.get("rowHistogram")
+    return Board(
+        pci_subsystem=subsystem and int(subsystem, 16),
+        reserved_kib=facts.get("reservedKiB", 0),
+        row_histogram=histogram and tuple(histogram),
+        event_types=facts.get("eventTypes"),
+        answers=tuple(Answer(function, _words(value)) for function, value in answers.items()),
+    )
+
+
+def _words(value: int | list[int | None]) -> str:
+    numbers = value if isinstance(value, list) else [value]
+    return " ".join("-" if number is None else str(number) for number in numbers)
+
+
 @lru_cache(maxsize=1)
 def _raw() -> Mapping[str, Any]:
     text = (resources.files("gpus") / "data" / "gpu_models.yaml").read_text(encoding="utf-8")
@@ -136,5 +194,14 @@ def _raw() -> Mapping[str, Any]:
 
 @lru_cache(maxsize=1)
 def _engines() -> Mapping[str, Mapping[int, Engines]]:
-    tables: list[dict[str, Any]] = load_yaml(Path(__file__).with_name("engines.yaml").read_text(encoding="utf-8"))
-    return {key: {number: tuple(row) for number, row in table["profiles"].items()} for table in tables for key in table["models"]}
+    return {
+        key: {number: tuple(row) for number, row in table["profiles"].items()}
+        for table in _tables("engines.yaml")
+        for key in table["models"]
+    }
+
+
+@lru_cache
+def _tables(name: str) -> list[dict[str, Any]]:
+    tables: list[dict[str, Any]] = load_yaml(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    return tables

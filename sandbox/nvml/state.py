@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gpus.models import model
 from sandbox.errors import SandboxError
 from sandbox.files import explained, locked, write_atomic
-from sandbox.nvml.facts import Profile, architecture_number, pci_device, profiles, total_memory_mib
+from sandbox.nvml.facts import Answer, Profile, architecture_number, board, pci_device, profiles, total_memory_mib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,12 +127,14 @@ class Gpu:
         pci: domain, bus, device.
         pci_device: device id in the upper half, vendor id in the lower.
         pci_subsystem: the same of the board.
-        reserved_mib: memory that nobody can use.
+        reserved_kib: memory that nobody can use.
         compute_mode: NVML_COMPUTEMODE_*.
         ecc: current and pending.
         ecc_errors: volatile corrected and uncorrected, aggregate corrected and uncorrected.
         remapped_rows: corrected, uncorrected, pending, failed.
         row_histogram: banks with max, high, partial, low, none left.
+        event_types: nvmlEventType* that can be told; None for ECC errors and Xids.
+        answers: of functions that only state a fact.
     """
 
     slot: int
@@ -146,15 +148,17 @@ class Gpu:
     architecture: int | None = None
     capability: tuple[int, int] | None = None
     memory_mib: int | None = None
-    reserved_mib: int = 0
+    reserved_kib: int = 0
     compute_mode: int = 0
     ecc: tuple[int, ...] | None = None
     ecc_errors: tuple[int, ...] = (0, 0, 0, 0)
     remapped_rows: tuple[int, ...] | None = None
     row_histogram: tuple[int, ...] | None = None
+    event_types: int | None = None
     mig: Mig | None = None
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
+    answers: tuple[Answer, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
@@ -164,12 +168,14 @@ class Machine:
 
     Attributes:
         cuda_version: 1000 times the major number plus 10 times the minor.
+        answers: of functions that only state a fact of the machine.
     """
 
     driver_version: str
     nvml_version: str
     cuda_version: int
     gpus: tuple[Gpu, ...] = field(default=())
+    answers: tuple[Answer, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
@@ -184,8 +190,9 @@ def machine_state(
 ) -> Machine:
     """A machine as it is after its first boot: MIG off, nothing running, nothing broken.
 
-    ECC is taken to be on, as data-centre GPUs come. A MIG mode change waits for a reset on Ampere and happens at once on
-    later GPUs (MIG User Guide); the driver's 535 branch lists no profiles while MIG is off.
+    What is known of the product's board (boards.yaml) is told too. ECC is taken to be on, as data-centre GPUs come. A MIG
+    mode change waits for a reset on Ampere and happens at once on later GPUs (MIG User Guide); the driver's 535 branch lists
+    no profiles while MIG is off.
 
     Args:
         model_key: of gpus.models.
@@ -262,6 +269,7 @@ def text(machine: Machine) -> str:
         f"driver-version {machine.driver_version}",
         f"nvml-version {machine.nvml_version}",
         f"cuda-version {machine.cuda_version}",
+        *(_answer_line(answer) for answer in machine.answers),
         *(_fault_line(fault) for fault in machine.faults),
     ]
     for gpu in machine.gpus:
@@ -276,6 +284,7 @@ def _gpu(known: GpuModel, product: str, node: str, slot: int, driver_version: st
     digest = hashlib.sha256(f"{node}/{slot}".encode()).digest()
     # NVIDIA's GPUs can replace broken memory rows from Ampere on.
     remaps = known.architecture not in {"volta", "turing"}
+    facts = board(product)
     return Gpu(
         slot=slot,
         uuid=f"GPU-{uuid.UUID(bytes=digest[:16])}",
@@ -284,12 +293,17 @@ def _gpu(known: GpuModel, product: str, node: str, slot: int, driver_version: st
         # Where a GPU sits is the machine's affair: one bus each, in order.
         pci=(0, slot + 1, 0),
         pci_device=pci_device(known, product),
+        pci_subsystem=facts.pci_subsystem,
         architecture=architecture_number(known),
         capability=known.compute_capability,
         memory_mib=total_memory_mib(known),
+        reserved_kib=facts.reserved_kib,
         ecc=(1, 1),
         remapped_rows=(0, 0, 0, 0) if remaps else None,
+        row_histogram=facts.row_histogram,
+        event_types=facts.event_types,
         mig=_mig(known, driver_version) if known.mig_capable else None,
+        answers=facts.answers,
     )
 
 
@@ -332,12 +346,14 @@ def _gpu_lines(gpu: Gpu) -> list[str]:
         *_given("architecture", None if gpu.architecture is None else (gpu.architecture,)),
         *_given("compute-capability", gpu.capability),
         *_given("memory-mib", None if gpu.memory_mib is None else (gpu.memory_mib,)),
-        f"reserved-mib {gpu.reserved_mib}",
+        f"reserved-kib {gpu.reserved_kib}",
         f"compute-mode {gpu.compute_mode}",
         *_given("ecc", gpu.ecc),
         _line("ecc-errors", *gpu.ecc_errors),
         *_given("remapped-rows", gpu.remapped_rows),
         *_given("row-histogram", gpu.row_histogram),
+        *_given("event-types", None if gpu.event_types is None else (gpu.event_types,)),
+        *(_answer_line(answer) for answer in gpu.answers),
         *(
             _line("process", one.pid, one.memory_mib, one.instance, one.compute) + f" {one.kind} {one.name}"
             for one in gpu.processes
@@ -345,6 +361,10 @@ def _gpu_lines(gpu: Gpu) -> list[str]:
         *(_line("event", one.sequence, one.type, one.data, one.instance, one.compute) for one in gpu.events),
         *(_fault_line(fault) for fault in gpu.faults),
     ]
+
+
+def _answer_line(answer: Answer) -> str:
+    return f"answer {answer.function} {answer.value}"
 
 
 def _fault_line(fault: Fault) -> str:
@@ -405,6 +425,7 @@ def _machine(lines: list[list[str]]) -> Machine:
         driver_version=head.text("driver-version"),
         nvml_version=head.text("nvml-version"),
         cuda_version=head.number("cuda-version") or 0,
+        answers=_read_answers(head),
         gpus=tuple(_read_gpu(section) for section in sections),
         faults=_read_faults(head),
     )
@@ -430,15 +451,17 @@ def _read_gpu(section: _Section) -> Gpu:
         architecture=section.number("architecture"),
         capability=(capability[0], capability[1]) if capability else None,
         memory_mib=section.number("memory-mib"),
-        reserved_mib=section.number("reserved-mib") or 0,
+        reserved_kib=section.number("reserved-kib") or 0,
         compute_mode=section.number("compute-mode") or 0,
         ecc=section.numbers("ecc"),
         ecc_errors=section.numbers("ecc-errors") or (0, 0, 0, 0),
         remapped_rows=section.numbers("remapped-rows"),
         row_histogram=section.numbers("row-histogram"),
+        event_types=section.number("event-types"),
         mig=_read_mig(section) if section.all("mig") else None,
         processes=tuple(_read_process(words) for words in section.all("process")),
         events=tuple(_read_event(words) for words in section.all("event")),
+        answers=_read_answers(section),
         faults=_read_faults(section),
     )
 
@@ -451,6 +474,10 @@ def _read_process(words: list[str]) -> Process:
 def _read_event(words: list[str]) -> Event:
     sequence, kind, data = (int(word, 0) for word in words[:3])
     return Event(sequence, kind, data, _optional(words[3]), _optional(words[4]))
+
+
+def _read_answers(section: _Section) -> tuple[Answer, ...]:
+    return tuple(Answer(function, " ".join(value)) for function, *value in section.all("answer"))
 
 
 def _read_faults(section: _Section) -> tuple[Fault, ...]:

@@ -520,7 +520,7 @@ _MIG_CASES = (
     ),
     Case(
         "mig-layout-and-gpus",
-        aks(sharing=_mig({"1g.10gb": 7}, gpus=[{"index": 0, "layout": {}}])),
+        aks(sharing=_mig({"1g.10gb": 7}, gpus=[{"index": 0, "layout": {"1g.10gb": 7}}])),
         f"{_SHARING}.cut.mig",
         "both `layout` and `gpus`",
         remedy="Keep one of them.",
@@ -691,6 +691,14 @@ _MIG_CASES = (
         f"{_SHARING}.x.mig.gpus",
         "the list is empty",
         "{index, layout}",
+    ),
+    Case(
+        "mig-no-gpu-partitioned",
+        aks(sharing={"x": {"mig": {"gpus": [{"index": 0, "layout": {}}], "timeSlicing": {"replicas": 2}}}}),
+        f"{_SHARING}.x.mig.gpus",
+        "no GPU is partitioned",
+        "at least one GPU",
+        "Use `exclusive: {}`",
     ),
     Case("mig-gpus-nothing", aks(sharing={"x": {"mig": {"gpus": None}}}), f"{_SHARING}.x.mig.gpus", "the list is empty"),
     Case(

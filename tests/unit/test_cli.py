@@ -126,7 +126,8 @@ def test_json_tells_a_mig_layout_per_gpu(tmp_path: Path, capsys: pytest.CaptureF
 def test_the_table_for_people(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", stack]) == 0
     captured = capsys.readouterr()
-    header, rule, nb, tr, inf, blank, cluster, *warnings = captured.out.splitlines()
+    pools, cluster, requests, last = captured.out.split("\n\n")
+    header, rule, nb, tr, inf = pools.splitlines()
     assert header.split("  ")[0] == "POOL"
     assert set(rule) == {"-", " "}
     assert [cell.strip() for cell in nb.split("  ") if cell.strip()][:5] == [
@@ -140,10 +141,15 @@ def test_the_table_for_people(stack: str, capsys: pytest.CaptureFixture[str]) ->
     assert "MIG 2x 2g.20gb + 3g.40gb" in tr
     assert "mig-2g.20gb 2, mig-3g.40gb 1" in tr
     assert "MPS 10" in inf
-    assert blank == ""
     assert cluster == "platform aks; driver and toolkit: operator; MIG strategy: mixed on MIG nodes, none on MPS nodes"
-    assert warnings
-    assert all(line.startswith("warning: ") for line in warnings)
+    assert [line.split() for line in requests.splitlines()[2:]] == [
+        ["nb", "nvidia.com/gpu", "1", "requests.nvidia.com/gpu"],
+        ["tr", "nvidia.com/mig-2g.20gb", "2", "requests.nvidia.com/mig-2g.20gb"],
+        ["tr", "nvidia.com/mig-3g.40gb", "1", "requests.nvidia.com/mig-3g.40gb"],
+        ["inf", "nvidia.com/gpu", "1", "requests.nvidia.com/gpu"],
+    ]
+    assert last
+    assert all(line.startswith("warning: ") for line in last.splitlines())
     assert captured.err == ""
 
 

@@ -74,7 +74,7 @@ def _mig(draw: st.DrawFn, key: str, gpus: int) -> tuple[dict[str, Any], int]:
     if draw(st.booleans()):
         mig["layout"] = draw(_layouts(key))
         return {"mig": mig}, sum(mig["layout"].values()) * gpus * times
-    layouts = [draw(st.one_of(st.just({}), _layouts(key))) for _ in range(gpus)]
+    layouts = [draw(_layouts(key)), *(draw(st.one_of(st.just({}), _layouts(key))) for _ in range(gpus - 1))]
     mig["gpus"] = [{"index": index if index % 2 else [index], "layout": layout} for index, layout in enumerate(layouts)]
     return {"mig": mig}, sum(sum(layout.values()) * times if layout else 1 for layout in layouts)
 
@@ -127,7 +127,7 @@ def _pools(draw: st.DrawFn, platform: str, number: int) -> Drawn:
 
 
 @st.composite
-def _stacks(draw: st.DrawFn) -> tuple[str, list[Drawn]]:
+def well_formed_stacks(draw: st.DrawFn) -> tuple[str, list[Drawn]]:
     platform = draw(st.sampled_from(["aks", "magnum", "existing"]))
     drawn = [draw(_pools(platform, number)) for number in range(draw(st.integers(1, 4)))]
     sharing = {f"s{number}": entry.sharing for number, entry in enumerate(drawn)}
@@ -142,7 +142,7 @@ def _stacks(draw: st.DrawFn) -> tuple[str, list[Drawn]]:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(_stacks())
+@given(well_formed_stacks())
 def test_a_well_formed_stack_has_a_consistent_plan(case: tuple[str, list[Drawn]]) -> None:
     text, drawn = case
     plan = plan_config(load_yaml(text)["config"])

@@ -81,9 +81,10 @@ def test_whatever_is_no_plain_yaml_is_a_yaml_error(text: str) -> None:
         load_yaml(text)
 
 
-@pytest.mark.parametrize("depth", [100, 5_000], ids=["deep", "too-deep"])
-def test_nesting_ends_in_a_refusal_at_worst(depth: int, tmp_path: Path) -> None:
-    path = _file(tmp_path, "config: " + "[" * depth + "]" * depth)
+@pytest.mark.parametrize("depth", [5_000, 200_000], ids=["too-deep", "deep-enough-to-end-the-process"])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}"), ("- ", "")], ids=["lists", "mappings", "dashes"])
+def test_nesting_ends_in_a_refusal_not_in_a_crash(depth: int, opening: str, closing: str, tmp_path: Path) -> None:
+    path = _file(tmp_path, "config:\n  " + opening * depth + closing * depth)
     assert _refusal(path)
 
 

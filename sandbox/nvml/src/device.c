@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MIB (1024ULL * 1024ULL)
+#define KIB 1024ULL
+#define MIB (1024ULL * KIB)
 
 /* --- identity ---------------------------------------------------------------------------------------------------- */
 
@@ -120,17 +121,18 @@ static nvmlReturn_t measure(const struct call *call, nvmlMemory_v2_t *memory)
 {
     long long total = call->instance == NULL ? call->gpu->memory_mib : call->instance->profile->memory_mib;
     REQUIRE(total != UNKNOWN, NVML_ERROR_NOT_SUPPORTED);
-    long long reserved = call->instance == NULL && call->gpu->reserved_mib != UNKNOWN ? call->gpu->reserved_mib : 0, used = 0;
+    bool reserves = call->instance == NULL && call->gpu->reserved_kib != UNKNOWN;
+    unsigned long long used = 0;
     for (int index = 0; index < call->gpu->process_count; index++) {
         const struct process *process = &call->gpu->processes[index];
         if (process->memory_mib != UNKNOWN && uses_memory_of(call, process))
-            used += process->memory_mib;
+            used += (unsigned long long)process->memory_mib * MIB;
     }
-    long long left = total - reserved - used;
     memory->total = (unsigned long long)total * MIB;
-    memory->reserved = (unsigned long long)reserved * MIB;
-    memory->used = (unsigned long long)used * MIB;
-    memory->free = (unsigned long long)(left < 0 ? 0 : left) * MIB;
+    memory->reserved = reserves ? (unsigned long long)call->gpu->reserved_kib * KIB : 0;
+    memory->used = used;
+    unsigned long long taken = memory->reserved + used;
+    memory->free = taken < memory->total ? memory->total - taken : 0;
     return NVML_SUCCESS;
 }
 

@@ -67,8 +67,10 @@ NVML_FUNCTION nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned lon
 {
     BEGIN(DEVICE, device);
     REQUIRE_ARGUMENT(types != NULL);
-    /* single-bit and double-bit ECC errors, critical Xid errors */
-    *types = call.gpu->ecc[0] == UNKNOWN ? NVML_EVENT_XID : (NVML_EVENT_XID | 0x1 | 0x2);
+    if (call.gpu->event_types != UNKNOWN)
+        *types = (unsigned long long)call.gpu->event_types;
+    else /* single-bit and double-bit ECC errors, critical Xid errors */
+        *types = call.gpu->ecc[0] == UNKNOWN ? NVML_EVENT_XID : (NVML_EVENT_XID | 0x1 | 0x2);
     return NVML_SUCCESS;
 }
 
@@ -108,24 +110,33 @@ static bool take_event(struct event_set *set, const struct gpu *gpu, nvmlEventDa
     return true;
 }
 
+/* Whether a set has registered for anything on a GPU; false too where there is no such set. */
+static bool watches(nvmlEventSet_t handle, const struct gpu *gpu)
+{
+    pthread_mutex_lock(&mutex);
+    const struct event_set *set = find_set(handle);
+    bool watched = set != NULL && set->types[gpu->slot] != 0;
+    pthread_mutex_unlock(&mutex);
+    return watched;
+}
+
 /* NVML_ERROR_TIMEOUT where nothing new has happened. */
 static nvmlReturn_t look(const char *function, nvmlEventSet_t handle, nvmlEventData_t *data)
 {
     __attribute__((cleanup(call_end))) struct call call = {.lock = -1};
     nvmlReturn_t result = call_begin(&call, function, SYSTEM, NULL, false);
+    /* Faults come before the mutex: one that hangs must not hold it. */
+    for (int index = 0; result == NVML_SUCCESS && index < call.machine->gpu_count; index++)
+        if (watches(handle, call.machine->gpus[index]))
+            result = call_meets(function, call.machine->gpus[index]);
     if (result != NVML_SUCCESS)
         return result;
     pthread_mutex_lock(&mutex);
     struct event_set *set = find_set(handle);
     result = set == NULL ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_TIMEOUT;
-    for (int index = 0; index < call.machine->gpu_count && result == NVML_ERROR_TIMEOUT; index++) {
-        const struct gpu *gpu = call.machine->gpus[index];
-        nvmlReturn_t met = set->types[gpu->slot] == 0 ? NVML_SUCCESS : call_meets(function, gpu);
-        if (met != NVML_SUCCESS)
-            result = met;
-        else if (take_event(set, gpu, data))
+    for (int index = 0; index < call.machine->gpu_count && result == NVML_ERROR_TIMEOUT; index++)
+        if (take_event(set, call.machine->gpus[index], data))
             result = NVML_SUCCESS;
-    }
     pthread_mutex_unlock(&mutex);
     return result;
 }

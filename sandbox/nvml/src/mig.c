@@ -67,10 +67,10 @@ static bool are_listed(const struct gpu *gpu)
     return has_mig(gpu) && (mig_is_on(gpu) || gpu->mig_listed_when_off);
 }
 
+/* The version comes back as 0, as from a real driver. */
 static void describe_profile(const struct profile *profile, nvmlGpuInstanceProfileInfo_v2_t *info)
 {
     *info = (nvmlGpuInstanceProfileInfo_v2_t){
-        .version = NVML_GPU_INSTANCE_PROFILE_INFO_V2,
         .id = (unsigned int)profile->id,
         .sliceCount = (unsigned int)profile->slices,
         .instanceCount = (unsigned int)profile->max,
@@ -121,13 +121,24 @@ NVML_FUNCTION nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsi
     return give_profile(call.gpu, profile_by_id(call.gpu, id), info);
 }
 
+/* Ids that the driver knows, whether or not this GPU has such a profile. As read on Hopper, of the ids below 24. */
+static bool is_profile_id(unsigned int id)
+{
+    static const unsigned int ids[] = {0, 5, 6, 9, 10, 14, 15, 19, 20, 21};
+    for (size_t index = 0; index < sizeof ids / sizeof *ids; index++)
+        if (ids[index] == id)
+            return true;
+    return false;
+}
+
+/* While the mode is off, it is the capacity of the empty GPU. */
 NVML_FUNCTION nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int id, unsigned int *count)
 {
     BEGIN(GPU_ONLY, device);
     const struct profile *profile = profile_by_id(call.gpu, id);
     REQUIRE_ARGUMENT(count != NULL);
-    REQUIRE_MIG_ON;
-    REQUIRE_ARGUMENT(profile != NULL);
+    REQUIRE(are_listed(call.gpu), NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE(profile != NULL, is_profile_id(id) ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT);
     *count = instances_left(call.gpu, profile);
     return NVML_SUCCESS;
 }
@@ -417,7 +428,8 @@ NVML_FUNCTION nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned 
 {
     BEGIN(GPU_ONLY, device);
     REQUIRE_ARGUMENT(found != NULL);
-    REQUIRE_MIG_ON;
+    REQUIRE(has_mig(call.gpu), NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE(mig_is_on(call.gpu), NVML_ERROR_NOT_FOUND);
     REQUIRE_ARGUMENT(index < call.gpu->mig_slices);
     const struct mig_device at = mig_device_at(call.gpu, index);
     REQUIRE(at.compute != NULL, NVML_ERROR_NOT_FOUND);
@@ -444,8 +456,7 @@ NVML_FUNCTION nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device, 
 NVML_FUNCTION nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 {
     BEGIN(DEVICE, device);
-    REQUIRE_ARGUMENT(id != NULL);
-    REQUIRE(call.compute != NULL, NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE_ARGUMENT(id != NULL && call.compute != NULL);
     *id = (unsigned int)call.instance->id;
     return NVML_SUCCESS;
 }
@@ -453,8 +464,7 @@ NVML_FUNCTION nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 NVML_FUNCTION nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
 {
     BEGIN(DEVICE, device);
-    REQUIRE_ARGUMENT(id != NULL);
-    REQUIRE(call.compute != NULL, NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE_ARGUMENT(id != NULL && call.compute != NULL);
     *id = (unsigned int)call.compute->id;
     return NVML_SUCCESS;
 }

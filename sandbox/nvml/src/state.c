@@ -1,4 +1,5 @@
 #include "state.h"
+#include "answers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,12 +86,13 @@ READS_NUMBERS(architecture, &gpu->architecture, 1)
 READS_NUMBERS(compute_capability, gpu->capability, 2)
 READS_NUMBERS(minor, &gpu->minor, 1)
 READS_NUMBERS(memory_mib, &gpu->memory_mib, 1)
-READS_NUMBERS(reserved_mib, &gpu->reserved_mib, 1)
+READS_NUMBERS(reserved_kib, &gpu->reserved_kib, 1)
 READS_NUMBERS(compute_mode, &gpu->compute_mode, 1)
 READS_NUMBERS(ecc, gpu->ecc, 2)
 READS_NUMBERS(ecc_errors, gpu->ecc_errors, 4)
 READS_NUMBERS(remapped_rows, gpu->remapped_rows, 4)
 READS_NUMBERS(row_histogram, gpu->row_histogram, 5)
+READS_NUMBERS(event_types, &gpu->event_types, 1)
 READS_NUMBERS(mig, gpu->mig, 2)
 READS_NUMBERS(mig_slices, &gpu->mig_slices, 1)
 READS_NUMBERS(mig_units, &gpu->mig_units, 1)
@@ -110,7 +112,7 @@ static bool read_gpu(struct machine *machine, struct gpu *gpu, char **rest)
     machine->gpus[machine->gpu_count++] = made;
     made->slot = (int)slot;
     long long *unknown[] = {&made->architecture, made->capability, made->pci, made->ecc, made->remapped_rows,
-                            made->row_histogram, made->mig, &made->memory_mib, &made->minor};
+                            made->row_histogram, &made->event_types, made->mig, &made->memory_mib, &made->minor};
     for (size_t index = 0; index < sizeof unknown / sizeof *unknown; index++)
         *unknown[index] = UNKNOWN;
     return true;
@@ -138,6 +140,20 @@ static bool read_fault(struct machine *machine, struct gpu *gpu, char **rest)
     else
         return false;
     return true;
+}
+
+static bool read_answer(struct machine *machine, struct gpu *gpu, char **rest)
+{
+    struct answers *answers = gpu == NULL ? &machine->answers : &gpu->answers;
+    const char *function = take_word(rest);
+    int count = function == NULL ? NOT_ANSWERED : answer_values(function, gpu != NULL);
+    if (count == NOT_ANSWERED || answers->count == MAX_ANSWERS)
+        return false;
+    struct answer *answer = &answers->list[answers->count++];
+    answer->function = function;
+    if (count == ANSWERED_IN_TEXT)
+        return (answer->text = take_rest(rest)) != NULL;
+    return take_numbers(rest, answer->numbers, count);
 }
 
 static bool read_pci(struct machine *machine, struct gpu *gpu, char **rest)
@@ -282,6 +298,7 @@ static const struct key {
     {"cuda-version", MACHINE, false, read_cuda_version},
     {"gpu", ANYWHERE, false, read_gpu},
     {"fault", ANYWHERE, false, read_fault},
+    {"answer", ANYWHERE, false, read_answer},
     {"uuid", GPU, false, read_uuid},
     {"name", GPU, false, read_name},
     {"serial", GPU, false, read_serial},
@@ -290,10 +307,11 @@ static const struct key {
     {"minor", GPU, false, read_minor},
     {"pci", GPU, false, read_pci},
     {"memory-mib", GPU, false, read_memory_mib},
-    {"reserved-mib", GPU, false, read_reserved_mib},
+    {"reserved-kib", GPU, false, read_reserved_kib},
     {"ecc-errors", GPU, false, read_ecc_errors},
     {"remapped-rows", GPU, false, read_remapped_rows},
     {"row-histogram", GPU, false, read_row_histogram},
+    {"event-types", GPU, false, read_event_types},
     {"process", GPU, false, read_process},
     {"event", GPU, false, read_event},
     {"mig-change", GPU, false, read_mig_change},

@@ -1,7 +1,8 @@
 /*
  * The machine that the library simulates, as its state file describes it: read whole, changed, written whole.
  *
- * What the file may say is in ../README.md. This part knows no NVML function.
+ * What the file may say is in ../README.md. This part knows no NVML function; which
+ * lines "answer" are good, it asks answers.h.
  */
 #ifndef GPU_POOLS_STATE_H
 #define GPU_POOLS_STATE_H
@@ -17,7 +18,9 @@ enum {
     MAX_COMPUTES = 8,   /* per GPU instance; also one more than the highest compute instance id */
     MAX_PROCESSES = 64,
     MAX_EVENTS = 64,
-    MAX_FAULTS = 64
+    MAX_FAULTS = 64,
+    MAX_ANSWERS = 64,
+    MAX_ANSWER_VALUES = 8
 };
 
 /* A number that the file leaves out or writes as "-". */
@@ -31,6 +34,18 @@ struct fault {
 
 struct faults {
     struct fault list[MAX_FAULTS];
+    int count;
+};
+
+/* What a function says that answers.h knows: text, or numbers. */
+struct answer {
+    const char *function;
+    const char *text;
+    long long numbers[MAX_ANSWER_VALUES];
+};
+
+struct answers {
+    struct answer list[MAX_ANSWERS];
     int count;
 };
 
@@ -70,10 +85,11 @@ struct gpu {
     const char *uuid, *name, *serial;
     long long architecture, capability[2], minor;
     long long pci[3], pci_device, pci_subsystem;
-    long long memory_mib, reserved_mib;
+    long long memory_mib, reserved_kib;
     long long compute_mode;
     long long ecc[2], ecc_errors[4];
     long long remapped_rows[4], row_histogram[5];
+    long long event_types;
     long long mig[2]; /* current, pending */
     bool mig_at_once, mig_listed_when_off;
     long long mig_slices, mig_units;
@@ -85,12 +101,14 @@ struct gpu {
     int process_count;
     struct event events[MAX_EVENTS];
     int event_count;
+    struct answers answers;
     struct faults faults;
 };
 
 struct machine {
     const char *driver_version, *nvml_version;
     long long cuda_version;
+    struct answers answers;
     struct faults faults;
     struct gpu *gpus[MAX_GPUS];
     int gpu_count;

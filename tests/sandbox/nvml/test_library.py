@@ -14,6 +14,7 @@ import pytest
 
 from sandbox.nvml import library as nvml_library
 from sandbox.nvml import state
+from sandbox.nvml.facts import Answer
 
 pytestmark = pytest.mark.programs
 
@@ -36,6 +37,20 @@ STRUCTS = {
     "nvmlComputeInstanceInfo_t": pynvml.c_nvmlComputeInstanceInfo_t,
     "nvmlDeviceAttributes_t": pynvml.c_nvmlDeviceAttributes,
 }
+
+# Seen to be called by gpu-feature-discovery 0.19.0, nvidia-device-plugin 0.19.0 and nvidia-mig-parted 0.10.0, "nvml" left out.
+# They bear NOT_SUPPORTED from DeviceGetGpuFabricInfo and DeviceGetNvLinkState.
+CALLED = """
+Init_v2 Shutdown SystemGetDriverVersion SystemGetCudaDriverVersion SystemGetNVMLVersion EventSetCreate EventSetFree
+EventSetWait_v2 DeviceGetCount_v2 DeviceGetHandleByIndex_v2 DeviceGetHandleByUUID DeviceGetHandleByPciBusId_v2 DeviceGetName
+DeviceGetUUID DeviceGetIndex DeviceGetMinorNumber DeviceGetPciInfo_v3 DeviceGetMemoryInfo DeviceGetCudaComputeCapability
+DeviceGetSupportedEventTypes DeviceRegisterEvents DeviceGetTopologyCommonAncestor DeviceGetMigMode DeviceSetMigMode
+DeviceGetMaxMigDeviceCount DeviceGetMigDeviceHandleByIndex DeviceIsMigDeviceHandle DeviceGetDeviceHandleFromMigDeviceHandle
+DeviceGetGpuInstanceId DeviceGetComputeInstanceId DeviceGetAttributes_v2 DeviceGetGpuInstanceProfileInfo
+DeviceGetGpuInstanceById DeviceGetGpuInstances DeviceCreateGpuInstance DeviceCreateGpuInstanceWithPlacement
+GpuInstanceGetInfo GpuInstanceDestroy GpuInstanceGetComputeInstanceProfileInfo GpuInstanceCreateComputeInstance
+GpuInstanceGetComputeInstances GpuInstanceGetComputeInstanceById ComputeInstanceGetInfo_v2 ComputeInstanceDestroy
+"""
 
 
 def changed(nvml: Any, **fields: Any) -> None:
@@ -83,10 +98,18 @@ def test_every_function_that_pynvml_looks_up_is_there(bench: Any) -> None:
     assert bench.machine().missing([*names, "nvmlInit", "nvmlInit_v2", "nvmlNoSuchFunction"]) == ["nvmlNoSuchFunction"]
 
 
+def test_what_the_real_programs_call_is_answered(bench: Any) -> None:
+    called = [f"nvml{name}" for name in CALLED.split()]
+    assert bench.machine().missing(called) == []
+    stubs = set(re.findall(r"NOT_SUPPORTED\((nvml\w+)\)", (SOURCES / "stubs.inc").read_text()))
+    assert stubs
+    assert not stubs & set(called)
+
+
 def test_what_is_only_there_says_so(bench: Any) -> None:
     nvml = bench.machine()
-    assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetPowerUsage", nvml.gpu())
-    assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetBrand", nvml.gpu())
+    assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetFanSpeed", nvml.gpu())
+    assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetNumaNodeId", nvml.gpu())
 
 
 def test_a_machine_says_what_it_is(bench: Any) -> None:
@@ -119,7 +142,7 @@ def test_a_gpu_is_found_by_index_uuid_and_address(bench: Any) -> None:
 
 def test_memory_is_what_processes_and_the_driver_leave(bench: Any) -> None:
     nvml = bench.machine("h100-80gb")
-    changed(nvml, reserved_mib=500, processes=(state.Process(7, 1000, "python3"), state.Process(8, None, "python3")))
+    changed(nvml, reserved_kib=500 * 1024, processes=(state.Process(7, 1000, "python3"), state.Process(8, None, "python3")))
     mib = 1024 * 1024
     memory = nvml.nvmlDeviceGetMemoryInfo(nvml.gpu())
     assert memory == {"total": 81559 * mib, "free": 80059 * mib, "used": 1500 * mib}
@@ -168,6 +191,32 @@ def test_what_is_unknown_is_not_supported(bench: Any) -> None:
     changed(nvml, capability=None, memory_mib=None, ecc=None, architecture=None)
     for function in ("CudaComputeCapability", "MemoryInfo", "EccMode", "Architecture"):
         assert nvml.refuses(NOT_SUPPORTED, f"nvmlDeviceGet{function}", nvml.gpu())
+
+
+def test_simple_facts_are_what_the_file_says(bench: Any) -> None:
+    nvml = bench.machine()
+    answers = {
+        "nvmlDeviceGetVbiosVersion": "96.00.DA.00.0C",
+        "nvmlDeviceGetBrand": "14",
+        "nvmlDeviceGetCurrentClocksEventReasons": str(2**40),
+        "nvmlDeviceGetUtilizationRates": "80 7",
+        "nvmlDeviceGetPowerManagementLimitConstraints": "200000 -",
+        "nvmlDeviceGetMaxClockInfo": "1980 - 2619 1545",
+        "nvmlDeviceGetGspFirmwareMode": "1 1",
+    }
+    changed(nvml, answers=tuple(Answer(*answer) for answer in answers.items()))
+    gpu = nvml.gpu()
+    assert nvml.nvmlDeviceGetVbiosVersion(gpu) == "96.00.DA.00.0C"
+    assert nvml.nvmlDeviceGetBrand(gpu) == pynvml.NVML_BRAND_NVIDIA
+    assert nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu) == 2**40
+    assert nvml.nvmlDeviceGetUtilizationRates(gpu) == {"gpu": 80, "memory": 7}
+    assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetPowerManagementLimitConstraints", gpu)
+    assert nvml.nvmlDeviceGetMaxClockInfo(gpu, 3) == 1545
+    assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetMaxClockInfo", gpu, 1)
+    assert nvml.refuses(pynvml.NVML_ERROR_INVALID_ARGUMENT, "nvmlDeviceGetMaxClockInfo", gpu, 4)
+    assert nvml.nvmlDeviceGetGspFirmwareVersion(gpu) == nvml.nvmlSystemGetDriverVersion()
+    assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetNumGpuCores", gpu)
+    assert nvml.refuses(NOT_SUPPORTED, "nvmlSystemGetConfComputeCapabilities")
 
 
 def test_ecc_mode_waits_for_a_reset(bench: Any) -> None:
@@ -231,7 +280,12 @@ def test_no_state_file_is_no_driver(bench: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["no-such-key 1", "memory-mib much", "memory-mib 1 2", "gpu 0", "gpu 16", "gpu-instance 7 99 0", "fault nvmlInit error"],
+    [
+        *("no-such-key 1", "memory-mib much", "memory-mib 1 2", "gpu 0", "gpu 16", "gpu-instance 7 99 0", "fault nvmlInit error"),
+        *("answer nvmlDeviceGetNothing 1", "answer nvmlDeviceGetBrand", "answer nvmlDeviceGetBrand GeForce"),
+        *("answer nvmlDeviceGetBrand 1 2", "answer nvmlDeviceGetMaxClockInfo 1980", "answer nvmlDeviceGetVbiosVersion"),
+        "answer nvmlSystemGetConfComputeCapabilities 0 1",  # of the machine: it belongs above the first GPU
+    ],
 )
 def test_a_broken_state_file_is_refused(bench: Any, line: str) -> None:
     path = bench.put(state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1))
@@ -256,8 +310,8 @@ def test_a_function_can_be_made_to_fail(bench: Any, name: str) -> None:
 
 def test_a_stub_can_be_made_to_fail(bench: Any) -> None:
     nvml = bench.machine()
-    faulty(nvml, state.Fault("nvmlDeviceGetPower*", error=pynvml.NVML_ERROR_UNKNOWN))
-    assert nvml.refuses(pynvml.NVML_ERROR_UNKNOWN, "nvmlDeviceGetPowerUsage", nvml.gpu())
+    faulty(nvml, state.Fault("nvmlDeviceGetFan*", error=pynvml.NVML_ERROR_UNKNOWN))
+    assert nvml.refuses(pynvml.NVML_ERROR_UNKNOWN, "nvmlDeviceGetFanSpeed", nvml.gpu())
 
 
 def test_a_library_that_does_not_match_the_driver(bench: Any) -> None:
@@ -276,7 +330,6 @@ def test_a_call_that_hangs(bench: Any) -> None:
     other.nvmlDeviceSetComputeMode(other.gpu(), 3)
     assert other.nvmlDeviceGetComputeMode(other.gpu()) == 3
     assert not nvml.has_answered()
-    nvml.kill()
 
 
 def test_a_call_that_hangs_for_a_while_answers_then(bench: Any) -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpus.models import model, model_keys
 from sandbox.errors import SandboxError
 from sandbox.nvml import state
-from sandbox.nvml.facts import profiles, total_memory_mib
+from sandbox.nvml.facts import Answer, board, profiles, total_memory_mib
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,7 @@ numbers = st.integers(0, 2**31)
 maybe = st.none() | numbers
 words = st.from_regex(r"[A-Za-z0-9/._-]{1,12}( [A-Za-z0-9/._-]{1,12}){0,2}", fullmatch=True)
 patterns = st.sampled_from(["*", "nvmlInit*", "nvmlDeviceGetName"])
+answers = st.builds(Answer, st.sampled_from(["nvmlDeviceGetVbiosVersion", "nvmlDeviceGetBrand"]), words)
 faults = st.builds(state.Fault, patterns, error=st.integers(1, 999)) | st.builds(
     state.Fault, patterns, hang_seconds=st.floats(0.125, 1e4)
 )
@@ -39,14 +40,17 @@ def a100() -> state.Machine:
     return state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
 
 
+@settings(deadline=None)
 @given(
     faults=st.lists(faults, max_size=3).map(tuple),
     processes=st.lists(processes, max_size=3).map(tuple),
     events=st.lists(events, max_size=3).map(tuple),
+    answers=st.lists(answers, max_size=3).map(tuple),
     instances=instances.map(tuple),
     serial=st.none() | words,
     rows=st.none() | st.tuples(numbers, numbers, numbers, numbers),
     subsystem=st.none() | numbers,
+    types=st.none() | numbers,
 )
 def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, **drawn: object) -> None:
     machine = a100()
@@ -57,12 +61,14 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
         faults=drawn["faults"],  # type: ignore[arg-type]
         processes=drawn["processes"],  # type: ignore[arg-type]
         events=drawn["events"],  # type: ignore[arg-type]
+        answers=drawn["answers"],  # type: ignore[arg-type]
+        event_types=drawn["types"],  # type: ignore[arg-type]
         serial=drawn["serial"],  # type: ignore[arg-type]
         remapped_rows=drawn["rows"],  # type: ignore[arg-type]
         pci_subsystem=drawn["subsystem"],  # type: ignore[arg-type]
         mig=replace(gpu.mig, instances=drawn["instances"]),  # type: ignore[arg-type]
     )
-    machine = replace(machine, gpus=(gpu, machine.gpus[1]), faults=drawn["faults"])  # type: ignore[arg-type]
+    machine = replace(machine, gpus=(gpu, machine.gpus[1]), faults=drawn["faults"], answers=drawn["answers"])  # type: ignore[arg-type]
     path = tmp_path_factory.getbasetemp() / "state"
     state.write(path, machine)
     assert state.read(path) == machine
@@ -91,6 +97,14 @@ def test_memory_gives_each_profile_its_name(key: str) -> None:
 def test_known_memory_is_not_derived() -> None:
     assert total_memory_mib(model("h100-80gb")) == 81559
     assert {one.name: one.memory_mib for one in profiles("h100-80gb")}["3g.40gb"] == 40448
+
+
+def test_a_board_of_which_nothing_was_read_has_no_facts() -> None:
+    # The same chip as the SXM board that was read, and another board: fewer cores, less power, other memory.
+    [gpu] = state.machine_state("h100-80gb", "NVIDIA H100 PCIe", 1).gpus
+    assert (gpu.answers, gpu.reserved_kib, gpu.pci_subsystem, gpu.row_histogram) == ((), 0, None, None)
+    [read] = state.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 1).gpus
+    assert read.answers == board("NVIDIA H100 80GB HBM3").answers != ()
 
 
 def test_the_same_node_has_the_same_gpus() -> None:

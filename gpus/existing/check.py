@@ -1,0 +1,218 @@
+"""Checks an existing file: recognises it, runs the checks of each part, and those that need several parts at once.
+
+The result is data; gpus/existing/commands.py prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.existing.documents import WORDS, read_existing_file
+from gpus.existing.findings import Findings, path_text
+from gpus.existing.mig_parted_check import check_disabled_key, check_mig_parted
+from gpus.existing.operator_check import (
+    at,
+    check_default,
+    check_mig_file,
+    check_operator_values,
+    check_policy,
+    owned_map,
+    strategy_of,
+)
+from gpus.existing.plugin_check import check_plugin_config
+from gpus.existing.plugin_schema import plugin_schema
+from gpus.existing.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpus.existing.documents import Document, ExistingFile
+    from gpus.existing.findings import Finding
+    from gpus.existing.yaml_tree import Path
+
+#: Namespaces in which NVIDIA's own documents put the operator or the plugin.
+_USUAL_NAMESPACES: Final = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "gpu-operator-resources")
+_OPERATOR_DEFAULT: Final = "single"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of a check.
+
+    Attributes:
+        file: as it was given.
+        documents: (place, what it is) of each document; the place is ``""`` where the file is one document.
+        versions: device-plugin versions that were asked about.
+        findings: in the order of the file.
+    """
+
+    file: str
+    documents: tuple[tuple[str, str], ...]
+    versions: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The result for machines."""
+        return {
+            "file": self.file,
+            "documents": [{"path": path, "kind": kind} for path, kind in self.documents],
+            "devicePluginVersions": list(self.versions),
+            "findings": [finding.as_json() for finding in self.findings],
+            "errors": [],
+        }
+
+
+def check_file(name: str, version: str | None = None) -> Checked:
+    """Check a file against one device-plugin version (``0.19``), or against all known ones.
+
+    Raises:
+        UnreadableFileError: if it cannot be read, or nothing in it is recognised.
+    """
+    file = read_existing_file(name)
+    findings = Findings(file.lines, (version,) if version else plugin_schema().versions)
+    _check_reading(file, findings)
+    around = _surroundings(file)
+    for document in file.documents:
+        _check_document(document, file, findings, around)
+    _check_together(file, findings)
+    documents = tuple((path_text(document.path) if document.path else "", document.words) for document in file.documents)
+    return Checked(name, documents, findings.versions, findings.sorted())
+
+
+def _check_reading(file: ExistingFile, findings: Findings) -> None:
+    for path in file.duplicates:
+        findings.add(
+            path,
+            "overridden",
+            f"`{path[-1]}` is given twice",
+            really="the last one wins; the one before it is dropped without a word",
+            allowed="each key once",
+            remedy="Keep one of the two.",
+        )
+    for fault in file.faults:
+        findings.add(
+            fault.path,
+            "crash" if fault.severe else "ignored",
+            fault.message,
+            really=fault.really,
+            allowed="one YAML document as a text",
+            remedy=fault.remedy,
+        )
+
+
+def _surroundings(file: ExistingFile) -> Surroundings:
+    """What chart values or a ClusterPolicy in the file say about all its configs."""
+    for document in file.documents:
+        spec = spec_of(document)
+        if spec is not None:
+            strategy = strategy_of(spec, default=_OPERATOR_DEFAULT if document.kind == "operator-values" else "")
+            default = at(spec, "migManager", "config", "default")
+            return Surroundings("operator", strategy, disabled_key=default != "")
+        if document.kind == "chart-values":
+            given = at(document.value, "migStrategy")
+            return Surroundings("chart", given if isinstance(given, str) else "")
+    return Surroundings()
+
+
+def spec_of(document: Document) -> Mapping[str, object] | None:
+    """The operator's settings in a document, None where it has none."""
+    value = document.value if document.kind == "operator-values" else at(document.value, "spec")
+    return value if document.kind in {"operator-values", "cluster-policy"} and isinstance(value, dict) else None
+
+
+def _check_document(document: Document, file: ExistingFile, findings: Findings, around: Surroundings) -> None:
+    for part in document.parts:
+        if part.kind == "plugin":
+            check_plugin_config(part.value, part.path, findings, around)
+        else:
+            check_mig_parted(part.value, part.path, findings, around)
+            if document.kind != "mig-parted" and around.disabled_key:
+                check_disabled_key(part.value, part.path, findings)
+    spec = spec_of(document)
+    if document.kind == "operator-values" and spec is not None:
+        check_operator_values(spec, document.path, findings)
+    elif document.kind == "cluster-policy" and spec is not None:
+        check_policy(spec, (*document.path, "spec"), findings)
+    elif document.kind == "chart-values":
+        _check_chart(document, findings)
+    elif document.kind in {"plugin-map", "mig-parted-map"}:
+        _check_map(document, findings)
+    elif document.kind == "other":
+        _say_unchecked(document, file, findings)
+
+
+def _check_chart(document: Document, findings: Findings) -> None:
+    """The plugin's own chart: a default must exist, and there must be a fallback where none is given."""
+    config = at(document.value, "config")
+    configs = at(config, "map")
+    if not isinstance(config, dict) or not isinstance(configs, dict) or not configs:
+        return
+    path = (*document.path, "config")
+    default = config.get("default")
+    if config.get("name"):
+        findings.add(
+            (*path, "map"),
+            "crash",
+            "`name` and `map` together",
+            really="the chart takes either an existing ConfigMap or an inline one",
+            allowed="exactly one of name and map",
+            remedy="Remove one.",
+        )
+    if default:
+        check_default(default, tuple(configs), (*path, "default"), findings)
+    elif len(configs) > 1 and "default" not in configs:
+        findings.add(
+            path,
+            "crash",
+            f"{len(configs)} configs and no default",
+            really="`no config was set, no default was provided, and all fallbacks failed` on nodes without the label",
+            allowed="config.default, or a key called default, or a single key",
+            remedy="Set config.default.",
+        )
+
+
+def _check_map(document: Document, findings: Findings) -> None:
+    data = at(document.value, "data")
+    keys = tuple(data) if isinstance(data, dict) else ()
+    if document.kind == "mig-parted-map":
+        check_mig_file(keys, (*document.path, "data"), findings)
+        if document.name == "default-mig-parted-config":
+            owned_map((*document.path, "metadata", "name"), findings)
+    namespace = at(document.value, "metadata", "namespace")
+    if isinstance(namespace, str) and namespace not in _USUAL_NAMESPACES:
+        findings.add(
+            (*document.path, "metadata", "namespace"),
+            "unknown",
+            f"the namespace {namespace}",
+            really="the ConfigMap is read only where the operator, or the plugin, runs in the same namespace",
+            allowed="the operator's own namespace",
+            remedy="Compare with `helm list -A`.",
+        )
+
+
+def _say_unchecked(document: Document, file: ExistingFile, findings: Findings) -> None:
+    findings.add(
+        document.path,
+        "unknown",
+        f"{document.words} is not checked",
+        really=f"nothing here reads it; the rest of {len(file.documents)} documents was checked",
+        allowed=", ".join(words for kind, words in WORDS.items() if kind != "other"),
+        remedy="Nothing, where it has no configs in it.",
+    )
+
+
+def _check_together(file: ExistingFile, findings: Findings) -> None:
+    """Names that one document uses, and another one gives."""
+    maps = {document.name: document for document in file.documents if document.kind in {"plugin-map", "mig-parted-map"}}
+    for document in file.documents:
+        spec = spec_of(document)
+        if spec is None:
+            continue
+        base: Path = document.path if document.kind == "operator-values" else (*document.path, "spec")
+        config = at(spec, "devicePlugin", "config")
+        name, default = at(config, "name"), at(config, "default")
+        target = maps.get(name) if isinstance(name, str) else None
+        data = at(target.value, "data") if target else None
+        if default and isinstance(data, dict):
+            check_default(default, tuple(data), (*base, "devicePlugin", "config", "default"), findings)

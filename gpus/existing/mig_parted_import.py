@@ -1,0 +1,99 @@
+"""One named config of mig-parted as declarations: one for each distinct layout, with the models that it is for.
+
+A device filter tells cards apart; a pool has one kind of card, so each layout becomes a declaration of its own and the models
+are named in a comment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.existing.profiles import fitting_models
+from gpus.models import device_models
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpus.existing.losses import Losses
+    from gpus.existing.mig_parted_check import MigEntry
+    from gpus.existing.yaml_tree import Path
+
+_Outcome = tuple[str, dict[str, Any], tuple[str, ...]]
+#: Stands for the cards that no filter names.
+_OTHERS: Final = -1
+
+
+def mig_declarations(entries: Sequence[MigEntry], path: Path, losses: Losses) -> list[_Outcome]:
+    """(suffix of the name, declaration, comments) for each distinct layout of one named config."""
+    groups: list[tuple[dict[str, Any], list[int]]] = []
+    for card in _cards(entries):
+        mine = [entry for entry in entries if entry.filters is None or card in entry.filters]
+        sharing = _declaration(mine, path, losses)
+        if sharing is None:
+            continue
+        same = next((cards for known, cards in groups if known == sharing), None)
+        if same is None:
+            groups.append((sharing, [card]))
+        else:
+            same.append(card)
+    for entry in entries:
+        if entry.filters is not None:
+            ids = ", ".join(f"0x{device:04X}10DE" for device in entry.filters)
+            losses.add((*entry.path, "device-filter"), ids, "a pool has one kind of GPU; the models are named in a comment")
+    several = len(groups) > 1
+    return [_named(sharing, cards, several=several) for sharing, cards in groups]
+
+
+def _cards(entries: Sequence[MigEntry]) -> list[int]:
+    """The cards that the entries tell apart."""
+    cards = dict.fromkeys(device for entry in entries for device in entry.filters or ())
+    return [*cards, *([_OTHERS] if any(entry.filters is None for entry in entries) else [])]
+
+
+def _declaration(entries: Sequence[MigEntry], path: Path, losses: Losses) -> dict[str, Any] | None:
+    """The declaration for one kind of card; None (and a loss) where there is none."""
+    why = _obstacle(entries)
+    if why:
+        losses.add(path, [dict(entry.layout) for entry in entries], why)
+        return None
+    if not any(entry.layout for entry in entries):
+        return {"exclusive": {}}
+    if entries[-1].devices is None:
+        return {"mig": {"layout": dict(entries[-1].layout)}}
+    groups = [{"index": list(entry.devices or ()), "layout": dict(entry.layout)} for entry in entries]
+    return {"mig": {"gpus": groups}}
+
+
+def _obstacle(entries: Sequence[MigEntry]) -> str | None:
+    """Why no declaration says the same; None where one does."""
+    indexes = [index for entry in entries for index in entry.devices or ()]
+    if len(entries) > 1 and any(entry.devices is None for entry in entries):
+        return "`all` beside other entries: how many GPUs the node has is not known here; list the indexes"
+    if len(set(indexes)) < len(indexes):
+        return "a GPU index is given twice"
+    if any(entry.devices == () or min(entry.devices or (0,)) < 0 for entry in entries):
+        return "an entry that matches no GPU"
+    if any(entry.enabled and not entry.layout for entry in entries):
+        return "MIG on, without any MIG device: nothing would be advertised"
+    for entry in entries:
+        if entry.layout and not fitting_models(entry.layout):
+            return "the layout fits on no GPU model that is known here"
+    return None
+
+
+def _named(sharing: dict[str, Any], cards: list[int], *, several: bool) -> _Outcome:
+    known = device_models()
+    models = list(dict.fromkeys(known[card].key for card in cards if card in known))
+    others = _OTHERS in cards
+    suffix = f"-{models[0] if models else 'others' if others else f'{cards[0]:04x}'}" if several else ""
+    comments: tuple[str, ...] = ()
+    if models:
+        comments += (f"for {', '.join(models)}{' and other GPUs' if others else ''}",)
+    elif not others:
+        comments += ("for " + ", ".join(f"PCI device 0x{card:04X}" for card in cards),)
+    mig = sharing.get("mig", {})
+    layouts = [mig["layout"]] if "layout" in mig else [group["layout"] for group in mig.get("gpus", ()) if group["layout"]]
+    if layouts:
+        fit = [key for key in fitting_models(layouts[0]) if all(key in fitting_models(layout) for layout in layouts)]
+        comments += (f"fits on {', '.join(fit)}",) if fit else ("fits on no single known model",)
+    return suffix, sharing, comments

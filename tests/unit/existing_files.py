@@ -1,0 +1,50 @@
+"""Existing files of the tests: the fixtures of tests/unit/data, and short ones written on the spot."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpus.existing.check import check_file
+
+if TYPE_CHECKING:
+    from gpus.existing.check import Checked
+    from gpus.existing.findings import Finding
+
+DATA = Path(__file__).parent / "data"
+FIXTURES = tuple(sorted(path.name for path in DATA.glob("*.yaml")))
+
+
+def plugin(body: str) -> str:
+    """A device-plugin config with that content."""
+    return "version: v1\n" + textwrap.dedent(body)
+
+
+def sliced(entry: str, *, kind: str = "timeSlicing", before: str = "") -> str:
+    """A device-plugin config that shares one resource."""
+    return f"version: v1\n{before}sharing: {{{kind}: {{resources: [{{{entry}}}]}}}}\n"
+
+
+def mig(entries: str) -> str:
+    """A mig-parted file with one named config, ``mine``."""
+    return f"version: v1\nmig-configs: {{mine: [{entries}]}}\n"
+
+
+def config_map(name: str, **texts: str) -> str:
+    """A ConfigMap with those texts; two underscores in a key stand for a dot."""
+    head = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: gpu-operator}}\ndata:\n"
+    return head + "".join(f"  {key.replace('__', '.')}: |\n{textwrap.indent(text, '    ')}" for key, text in texts.items())
+
+
+def check_text(folder: Path, text: str, version: str | None = None) -> Checked:
+    """The result of checking a text."""
+    path = folder / "existing.yaml"
+    path.write_text(text, encoding="utf-8")
+    return check_file(str(path), version)
+
+
+def found(checked: Checked, severity: str, path: str) -> Finding:
+    """The only finding of that severity at that path."""
+    (finding,) = [each for each in checked.findings if each.severity == severity and each.path == path]
+    return finding
