@@ -44,6 +44,10 @@ _CONFIG_BYTES: Final = 256
 _GPU_INSTANCES: Final = 15
 _COMPUTE_INSTANCES: Final = 8
 
+#: Names of PCI devices, in the first place where NVIDIA's programs look for them. Where they find none they parse a list of their
+#: own, some 30,000 lines, anew for each GPU: that takes far longer than what they are run for. The names are used for nothing.
+_PCI_NAMES: Final = "10de  NVIDIA Corporation\n"
+
 # $1: the folder. A covered folder keeps its entries as links to what is mounted under it, so that others can be put beside
 # them. The keeper's number outside is read before /proc is exchanged: inside it is 1.
 _KEEPER: Final = """
@@ -56,6 +60,11 @@ cover() {
     (cd "$stage" && ln -s .under/* .)
 }
 stage=$1/stage
+cover mount --rbind /usr/share
+rm -f "$stage/misc"
+mkdir "$stage/misc"
+ln -s "$1/pci.ids" "$stage/misc/pci.ids"
+mount --move "$stage" /usr/share
 cover mount -t proc proc
 rm -f "$stage/modules" "$stage/driver"
 mkdir -p "$stage/driver/nvidia-caps"
@@ -101,6 +110,7 @@ class GpuHost:
         self._library = library
         for name in ("stage", "pci", "bin"):
             make_folder(self.folder / name)
+        write_atomic(self.folder / "pci.ids", _PCI_NAMES)
         write_atomic(self.folder / "modules", "nvidia 62914560 0 - Live 0x0000000000000000 (POE)\n")
         write_atomic(self.folder / "mig-minors", mig_minors())
         self._put_reset()

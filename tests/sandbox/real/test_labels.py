@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from gpus.expectation import gfd_labels
-from gpus.mig import legal_layouts, maximal_layouts, place
+from gpus.mig import legal_layouts, maximal_layouts
 from gpus.models import model, model_keys
 from gpus.pools import Hardware
 from gpus.render import device_plugin_config
 from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import state
+from tests.sandbox.real.partitioned import partitioned
 
 if TYPE_CHECKING:
     import subprocess
@@ -70,20 +71,9 @@ class Case:
 
     def machine(self) -> state.Machine:
         plain = state.machine_state(self.key, self.product or f"NVIDIA {self.key}", GPUS)
-        return replace(plain, gpus=tuple(self._partitioned(gpu) for gpu in plain.gpus))
-
-    def _partitioned(self, gpu: state.Gpu) -> state.Gpu:
-        layout = self.sharing.of_gpu(gpu.slot) if isinstance(self.sharing, Mig) else {}
-        arrangement = place(model(self.key), layout) if layout else ()
-        if gpu.mig is None or not layout:
-            return gpu
-        assert arrangement is not None
-        kinds = {profile.name: profile for profile in gpu.mig.profiles}
-        instances = tuple(
-            state.GpuInstance(number, kinds[at.profile].id, at.start, (state.ComputeInstance(0, kinds[at.profile].slices, 0),))
-            for number, at in enumerate(arrangement, start=1)
-        )
-        return replace(gpu, mig=replace(gpu.mig, current=True, pending=True, instances=instances))
+        layouts = [self.sharing.of_gpu(gpu.slot) if isinstance(self.sharing, Mig) else {} for gpu in plain.gpus]
+        enabled = (partitioned(self.key, gpu, layout) if layout else gpu for gpu, layout in zip(plain.gpus, layouts, strict=True))
+        return replace(plain, gpus=tuple(enabled))
 
     def unpredicted(self, predicted: Mapping[str, str]) -> set[str]:
         """The labels that must be there without being predicted."""
@@ -92,8 +82,8 @@ class Case:
         if isinstance(self.sharing, Mig):
             names = {f"mig-{name.replace('+', '.')}" for layout in self.sharing.layouts for name, _ in layout}
             resources += [] if self.strategy == "single" else sorted(names)
-            partitioned = resources if self.strategy == "single" else resources[1:]
-            keys |= {f"{resource}.{attribute}" for resource in partitioned for attribute in ATTRIBUTES}
+            shared = resources if self.strategy == "single" else resources[1:]
+            keys |= {f"{resource}.{attribute}" for resource in shared for attribute in ATTRIBUTES}
         if self.product is None:
             keys |= {f"{resource}.product" for resource in resources}
         keys.add("gpu.memory")
@@ -121,7 +111,7 @@ def whole(key: str, product: str | None) -> Iterator[Case]:
         yield Case(key, product, Mps(replicas, rename_by_default=renamed), "none", f"mps-{suffix}")
 
 
-def partitioned(key: str, product: str | None) -> Iterator[Case]:
+def in_mig(key: str, product: str | None) -> Iterator[Case]:
     """GPUs in MIG mode: each profile as often as it fits, the richest layout, and one GPU that stays whole."""
     known = model(key)
     if not known.profiles:
@@ -146,7 +136,7 @@ def combinations() -> Iterator[Case]:
     """All cases of each model's first product, and a fourth of those of its others, which differ by their names only."""
     seen: set[str] = set()
     for key, product in hardware():
-        cases = [*whole(key, product), *partitioned(key, product)]
+        cases = [*whole(key, product), *in_mig(key, product)]
         yield from cases[:: 4 if key in seen else 1]
         seen.add(key)
 
@@ -226,7 +216,7 @@ INVALID: Final = {
 def empty(case: Case) -> state.Machine:
     """The case's GPUs, MIG mode on and no instances."""
     machine = case.machine()
-    return replace(machine, gpus=tuple(replace(gpu, mig=replace(gpu.mig, instances=())) for gpu in machine.gpus if gpu.mig))
+    return replace(machine, gpus=tuple(partitioned(case.key, gpu, {}) for gpu in machine.gpus))
 
 
 @pytest.mark.parametrize("version", ["0.19", "0.17"])

@@ -1,8 +1,7 @@
 """The real nvidia-mig-parted applies the plan's file on simulated GPUs: what the plan calls legal works, what it refuses fails.
 
-By default every legal layout of one model of each geometry is applied, and of the other models each profile alone and a
-maximal layout drawn at random: GPUs of one geometry differ in the names of their profiles, which these cover. With
-GPU_POOLS_EVERY_LAYOUT=1 it is every legal layout of every model (some minutes).
+Legal layouts: all of every model whose profiles are known. Illegal ones: of each geometry all that are just too much, so that
+every layout that the plan refuses holds one of them; of each further model some, drawn at random.
 
 The version that is built here, 0.10.0, is older than some profiles of the RTX PRO 6000 (see `knows`); the plan writes files for
 the version of its GPU operator, which has them.
@@ -10,19 +9,21 @@ the version of its GPU operator, which has them.
 
 from __future__ import annotations
 
-import os
 import random
 import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import yaml
 
-from gpus.mig import legal_layouts, maximal_layouts, place
+from gpus.mig import legal_layouts, place
 from gpus.models import model, model_keys
 from gpus.render import MIG_DISABLED_KEY, mig_parted_config, mig_parted_entry
 from gpus.sharing import GpuLayout, Mig
+from sandbox.gpu_host import GpuHost
 from sandbox.nvml import state
 from sandbox.nvml.facts import profiles
 
@@ -33,21 +34,20 @@ if TYPE_CHECKING:
 
     from gpus.mig import Layout
     from gpus.models import GpuModel
-    from sandbox.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs
 
-EVERY: Final = os.environ.get("GPU_POOLS_EVERY_LAYOUT") == "1"
 _SECONDS: Final = 120
-#: GPUs of a machine, and so layouts that one run of the program applies.
-_GPUS: Final = 8
-_MAXIMAL: Final = 1
-_ILLEGAL: Final = 8
-_MOST_INSTANCES: Final = 6
+#: GPUs of a machine, and so layouts that one run of the program applies. It looks at all GPUs for each of them.
+_GPUS: Final = 4
+_ILLEGAL: Final = 6
+#: Before it refuses a layout it tries the orders of all instances: of eight it takes minutes.
+_MOST_INSTANCES: Final = 7
 _SUCCESS: Final = "MIG configuration applied successfully"
 #: NVML numbers of profiles that v0.10.0 asks for, and the names that it can read: attributes behind a plus sign, without dots.
 _NUMBERS: Final = range(10)
 _NAME: Final = re.compile(r"\d+g\.\d+gb(\+[a-z]+)?")
+RTX_PRO: Final = "rtx-pro-6000-blackwell"
 MODELS: Final = tuple(key for key in model_keys() if model(key).profiles)
 
 
@@ -95,6 +95,16 @@ def parted(shared_host: GpuHost, mig_parted: Path) -> Parted:
     return Parted(shared_host, mig_parted)
 
 
+@pytest.fixture(scope="module")
+def two_nodes(
+    shared_host: GpuHost, library: Path, mig_parted: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Parted, Parted]]:
+    """Two nodes that work at the same time."""
+    folder = tmp_path_factory.mktemp("second-gpu-host")
+    with GpuHost(folder, library, state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1)) as second:
+        yield Parted(shared_host, mig_parted), Parted(second, mig_parted)
+
+
 def geometry(known: GpuModel) -> tuple[object, ...]:
     kinds = (known.profiles or {}).values()
     shapes = sorted((kind.profile_id or 0, kind.compute_slices, kind.max_instances, kind.starts, kind.size) for kind in kinds)
@@ -108,16 +118,8 @@ def knows(key: str, layout: Layout) -> bool:
 
 
 def layouts(key: str) -> list[Layout]:
-    known = model(key)
-    legal = [layout for layout in legal_layouts(known) if layout and knows(key, layout)]
-    first = next(other for other in MODELS if geometry(model(other)) == geometry(known))
-    if EVERY or key == first:
-        return legal
-    alone = [
-        max((one for one in legal if one[0][0] == name and len(one) == 1), key=lambda one: one[0][1])
-        for name in known.profiles or {}
-    ]
-    return [*alone, *random.Random(key).sample([one for one in maximal_layouts(known) if knows(key, one)], _MAXIMAL)]  # noqa: S311 the same every time
+    """The legal layouts, but for those with profiles that this version of the program does not know."""
+    return [layout for layout in legal_layouts(model(key)) if layout and knows(key, layout)]
 
 
 def in_machines(found: list[Layout]) -> Iterator[Mig]:
@@ -128,8 +130,14 @@ def in_machines(found: list[Layout]) -> Iterator[Mig]:
 
 
 @pytest.mark.parametrize("key", MODELS)
-def test_what_the_plan_calls_legal_is_applied_and_then_asserted(key: str, parted: Parted) -> None:
-    for declaration in in_machines(layouts(key)):
+def test_what_the_plan_calls_legal_is_applied_and_then_asserted(key: str, two_nodes: tuple[Parted, Parted]) -> None:
+    declarations = list(in_machines(layouts(key)))
+    with ThreadPoolExecutor(len(two_nodes)) as pool:
+        list(pool.map(apply_and_assert, two_nodes, [key] * len(two_nodes), (declarations[::2], declarations[1::2])))
+
+
+def apply_and_assert(parted: Parted, key: str, declarations: list[Mig]) -> None:
+    for declaration in declarations:
         parted.boot(key, _GPUS)
         selected = parted.declare(declaration)
         applied = parted("apply", selected)
@@ -139,26 +147,39 @@ def test_what_the_plan_calls_legal_is_applied_and_then_asserted(key: str, parted
         assert asserted.returncode == 0, asserted.stderr
 
 
-def illegal(key: str) -> list[dict[str, int]]:
-    """Layouts of known profiles that the plan refuses, each one instance above a legal one."""
-    known, chosen = model(key), random.Random(f"illegal {key}")  # noqa: S311
-    found: list[dict[str, int]] = []
-    while len(found) < _ILLEGAL:
-        layout = dict(chosen.choice(maximal_layouts(known)))
-        name = chosen.choice(sorted(known.profiles or {}))
-        layout[name] = layout.get(name, 0) + 1
-        # Its search tries the orders of all instances: of many it takes minutes.
-        if sum(layout.values()) <= _MOST_INSTANCES and knows(key, tuple(layout.items())):
-            found.append(layout)
-    return found
+def test_all_legal_layouts_are_among_them() -> None:
+    assert {model(key).compute_slices for key in MODELS} == {4, 7}
+    for key in MODELS:
+        unknown = set(legal_layouts(model(key))) - {()} - set(layouts(key))
+        assert bool(unknown) == (key == RTX_PRO)
+    assert sum(len(layouts(key)) for key in MODELS) >= 2400
 
 
-@pytest.mark.parametrize("key", ["a30-24gb", "a100-80gb", "h200-141gb", "rtx-pro-6000-blackwell"])
+def too_much(key: str) -> list[Layout]:
+    """The smallest layouts that the plan refuses: without any one of their instances they are legal."""
+    known = model(key)
+    legal = set(legal_layouts(known))
+    more = {changed(layout, name, 1) for layout in legal for name in known.profiles or {}} - legal
+    smallest = [layout for layout in more if all(changed(layout, name, -1) in legal for name, _ in layout)]
+    return sorted(layout for layout in smallest if sum(count for _, count in layout) <= _MOST_INSTANCES and knows(key, layout))
+
+
+def changed(layout: Layout, name: str, by: int) -> Layout:
+    counts = Counter(dict(layout))
+    counts[name] += by
+    return tuple(sorted((+counts).items()))
+
+
+@pytest.mark.parametrize("key", MODELS)
 def test_what_the_plan_refuses_is_refused(key: str, parted: Parted) -> None:
-    for layout in illegal(key):
-        assert place(model(key), layout) is None
+    found = too_much(key)
+    first = next(other for other in MODELS if geometry(model(other)) == geometry(model(key)))
+    chosen = found if key == first else random.Random(key).sample(found, _ILLEGAL)  # noqa: S311 the same every time
+    assert len(chosen) >= _ILLEGAL
+    for layout in chosen:
+        assert place(model(key), dict(layout)) is None
         parted.boot(key, 1)
-        selected = parted.declare(Mig((GpuLayout(None, tuple(sorted(layout.items()))),)))
+        selected = parted.declare(Mig((GpuLayout(None, layout),)))
         applied = parted("apply", selected)
         assert applied.returncode == 1, layout
         assert _SUCCESS not in applied.stdout
@@ -245,9 +266,6 @@ def test_an_unknown_field_is_refused(parted: Parted) -> None:
     applied = parted("apply", parted.write({"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}, "x": 1}))
     assert applied.returncode == 1
     assert "unexpected field: x" in applied.stderr
-
-
-RTX_PRO: Final = "rtx-pro-6000-blackwell"
 
 
 @pytest.mark.parametrize("name", ["1g.24gb-me", "1g.24gb+me.all"])
