@@ -1,7 +1,8 @@
 """The GPUs of a machine as the simulated NVML's state file has them, and back.
 
 The state file says more (compute instances, PCI addresses, faults); the machine's record keeps what the sandbox shows of it.
-Pure: no file is read or written here.
+Pure: no file is read or written here. One fact is assumed: gpu-feature-discovery ends on a GPU without a compute capability, so
+where no source gives it a node's GPU has the highest of its architecture.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from gpus.models import model
+from gpus.models import model, model_keys
 from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS, Gpu, GpuInstance
 from sandbox.nvml import state
 
@@ -49,7 +50,13 @@ def with_mode(machine: state.Machine, *, exclusive: bool) -> state.Machine:
 def _put(bare: state.Gpu, gpu: Gpu) -> state.Gpu:
     mode = _EXCLUSIVE_PROCESS if gpu.compute_mode == EXCLUSIVE_PROCESS else 0
     made = state.partitioned(bare, [(item.profile, item.start) for item in gpu.instances]) if gpu.mig_enabled else bare
-    return replace(made, uuid=gpu.uuid, compute_mode=mode)
+    return replace(made, uuid=gpu.uuid, compute_mode=mode, capability=made.capability or _assumed(gpu.model))
+
+
+def _assumed(model_key: str) -> tuple[int, int] | None:
+    architecture = model(model_key).architecture
+    kin = (model(key).compute_capability for key in model_keys() if model(key).architecture == architecture)
+    return max((found for found in kin if found is not None), default=None)
 
 
 def _taken(model_key: str, index: int, gpu: state.Gpu) -> Gpu:

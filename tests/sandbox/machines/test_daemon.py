@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ from sandbox import cluster, node_tools, processes
 from sandbox.machine_groups import Hardware, MachineGroup, put, remove, scale
 from sandbox.machines.api import Api, ApiError
 from sandbox.node_tools import find_platform_tools
+from sandbox.nvml import state
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ SPEC: dict[str, Any] = {
     "mig": {},
     "migManager": {"enabled": True, "config": {"name": "layouts", "default": "all-disabled"}},
 }
+
+REAL = pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}")
 
 
 def workload(kind: str, name: str, where: str, command: str, **pod: Any) -> dict[str, Any]:
@@ -370,7 +374,25 @@ def test_a_restarted_daemon_goes_on_where_it_was(site: Site) -> None:
     site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"]}})
 
 
-@pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}")
+@REAL
+def test_a_fault_that_is_injected_into_a_gpu_shows_on_the_node(site: Site) -> None:
+    """An Xid: the plugin marks one replica of eight. Allocatable says so, capacity and the siblings do not."""
+    site.share("ts4")
+    site.until(lambda: site.offered() == {"gpu": "8"})
+    numbers = itertools.count(1)
+
+    def hurt() -> bool:
+        # Who registers for events is told of later ones only.
+        xid = state.Event(next(numbers), 8, 79)
+        path = site.folder / "machines" / "gpu0" / "state"
+        state.change(path, lambda seen: replace(seen, gpus=(replace(seen.gpus[0], events=(xid,)), *seen.gpus[1:])))
+        return site.offered() == {"gpu": "7"}
+
+    site.until(hurt)
+    assert site.node("gpu0")["status"]["capacity"]["nvidia.com/gpu"] == "8"
+
+
+@REAL
 def test_nothing_of_the_nodes_outlives_a_daemon_that_is_killed(site: Site) -> None:
     site.share("mixed")
     site.label(mig_config="mix")

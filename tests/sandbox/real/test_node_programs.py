@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
 
+from gpus.models import model, model_keys
 from sandbox.machine_groups import Hardware, MachineGroup
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Driver, Labels
@@ -271,6 +272,16 @@ def test_labels_name_the_driver_that_is_loaded(site: Site) -> None:
     assert isinstance(found, Labels)
     assert found.labels["nvidia.com/cuda.driver-version.full"] == "595.91.07"
     assert found.labels["nvidia.com/cuda.runtime-version.full"] == "13.2"
+
+
+@pytest.mark.parametrize("key", [key for key in model_keys() if model(key).compute_capability is None or not model(key).products])
+def test_gpus_of_which_little_is_known_have_labels_too(site: Site, key: str) -> None:
+    on = site.add(machine("n", Hardware(4, 28, key, None, 1)))
+    what = loaded(None, on)
+    found = site.answer(lambda: site.programs.discover(on, what, {}))
+    assert isinstance(found, Labels)
+    assert found.labels["nvidia.com/gpu.count"] == "1"
+    site.served(on, what, {GPU: 1})
 
 
 # --- nvidia-mig-parted ------------------------------------------------------------------------------------
