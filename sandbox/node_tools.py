@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox import gpu_host
+from sandbox.errors import SandboxError
 from sandbox.files import read_json
 from sandbox.nvml.library import find_library
 from sandbox.toolchain import GPU_TOOLS, PLATFORM_TOOLS, Tools, find_tools
@@ -63,9 +64,19 @@ def find_platform_tools(progress: Progress) -> Tools:
     Raises:
         SandboxError: when a program is neither there nor can be built.
     """
+    tools = find_tools(progress, only=PLATFORM_TOOLS)
     if obstacle() is not None:
-        return find_tools(progress, only=PLATFORM_TOOLS)
-    return replace(find_tools(progress, only=PLATFORM_TOOLS | GPU_TOOLS), nvml=find_library(progress))
+        return tools
+    try:
+        found, library = find_tools(progress, only=GPU_TOOLS), find_library(progress)
+    except SandboxError as error:
+        raise SandboxError(error.message, f"{error.remedy} Or let rules stand in for them: {VARIABLE}={_RULES}.") from error
+    return replace(
+        tools,
+        nvml=library,
+        origin={**tools.origin, **found.origin},
+        **{tool: getattr(found, tool) for tool in GPU_TOOLS},
+    )
 
 
 def as_json(tools: Tools) -> dict[str, str]:

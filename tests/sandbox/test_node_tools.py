@@ -9,8 +9,10 @@ import pytest
 
 from sandbox import __main__ as command_line
 from sandbox import commands, gpu_host, node_tools
+from sandbox.errors import SandboxError
 from sandbox.files import write_json
 from sandbox.node_tools import NodeTools, as_json, obstacle, recorded
+from sandbox.progress import Progress
 from sandbox.toolchain import Tools
 
 if TYPE_CHECKING:
@@ -68,6 +70,24 @@ def test_a_cluster_that_nobody_looked_for_them_for_has_rules(tmp_path: Path) -> 
     record(tmp_path, Tools())
     assert "not looked for them" in str(recorded(tmp_path))
     assert "not looked for them" in str(recorded(tmp_path / "none"))
+
+
+def test_programs_that_cannot_be_built_are_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(progress: Progress, *, only: frozenset[str]) -> Tools:
+        del progress
+        if "nvidia_device_plugin" in only:
+            raise SandboxError("no Go", "Install Go.")
+        return Tools(origin=dict.fromkeys(only, "cache"))
+
+    monkeypatch.setattr(node_tools, "find_tools", find)
+    with pytest.raises(SandboxError) as raised:
+        node_tools.find_platform_tools(Progress())
+    assert (raised.value.message, raised.value.remedy) == (
+        "no Go",
+        "Install Go. Or let rules stand in for them: GPU_POOLS_NODE_PROGRAMS=rules.",
+    )
+    monkeypatch.setenv(node_tools.VARIABLE, "rules")
+    assert node_tools.find_platform_tools(Progress()).nvml is None
 
 
 def test_up_and_status_tell_it_in_a_line(

@@ -368,6 +368,3 @@ def test_a_gpu_that_hangs_holds_up_its_own_machine_only(site: Site) -> None:
     assert site.programs.discover(stuck, what, {}) is None
     site.served(well, loaded(None, well), {GPU: 1})
     assert site.programs.discover(stuck, what, {}) is None
-    begun = time.monotonic()
-    site.programs.close()
-    assert time.monotonic() - begun < 30
