@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sandbox.observe import PoolObservation
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
-_STAND_INS = "Clouds, kubelets and GPUs are stand-ins; the engine, the control plane, helm, nfd-master{} are real ({})."
-_NODE_PROGRAMS = " and NVIDIA's programs on the nodes"
+_STAND_INS = "Clouds, kubelets and GPUs are stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
+_MASTER = " and nfd-master"
+_NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"
 _RULES = "Rules stand in for NVIDIA's programs on the nodes: {}"
-_DOCUMENT = "docs/what-is-real.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,8 +92,8 @@ def _report(pools: Iterable[PoolObservation], rules_because: str, *, as_json: bo
     if as_json:
         print(json.dumps(report_json(pools), indent=2))
     else:
-        real = "" if rules_because else _NODE_PROGRAMS
-        print(f"\n{report_table(pools)}\n\n{_STAND_INS.format(real, _DOCUMENT)}")
+        real = _MASTER if rules_because else _NODE_PROGRAMS
+        print(f"\n{report_table(pools)}\n\n{_STAND_INS.format(real)}")
     if rules_because:
         print(_RULES.format(rules_because), file=sys.stderr if as_json else sys.stdout)
     return 0 if all(pool.holds for pool in pools) else _DIFFERS
