@@ -17,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -266,13 +267,12 @@ def obstacle() -> str | None:
         return f"{', '.join(missing)} not on PATH (they belong to util-linux)"
     if not Path("/sys/bus/pci/devices").is_dir():
         return "/sys/bus/pci/devices does not exist"
-    # The mounts that a node needs, tried where they harm nobody.
-    tried = subprocess.run(
-        [*_NAMESPACES, "sh", "-c", "mount -t tmpfs none /sys/bus/pci/devices && mount -t proc none /proc"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # A node of nothing, that ends as soon as it is furnished.
+    with tempfile.TemporaryDirectory(prefix="gpu-host-") as folder:
+        for name in ("stage", "pci"):
+            (Path(folder) / name).mkdir()
+        command = [*_NAMESPACES, "sh", "-c", _KEEPER, "keeper", folder]
+        tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
     return None if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
 
 
