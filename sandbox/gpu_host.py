@@ -46,7 +46,7 @@ _COMPUTE_INSTANCES: Final = 8
 
 #: Names of PCI devices, in the first place where NVIDIA's programs look for them. Where they find none they parse a list of their
 #: own, some 30,000 lines, anew for each GPU: that takes far longer than what they are run for. The names are used for nothing.
-_PCI_NAMES: Final = "10de  NVIDIA Corporation\n"
+_PCI_NAMES: Final = "10de  NVIDIA Corporation\nC 03  Display controller\n\t02  3D controller\n"
 
 # $1: the folder. A covered folder keeps its entries as links to what is mounted under it, so that others can be put beside
 # them. The keeper's number outside is read before /proc is exchanged: inside it is 1.

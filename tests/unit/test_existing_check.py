@@ -15,7 +15,7 @@ from gpus.__main__ import main
 from gpus.existing.check import check_file
 from gpus.existing.documents import UnreadableFileError
 from gpus.existing.findings import SEVERITIES
-from tests.unit.existing_files import DATA, FIXTURES, check_text, config_map, found, mig, plugin, sliced
+from tests.unit.existing_files import DATA, DECODED, FIXTURES, check_text, config_map, found, mig, plugin, sliced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -359,47 +359,44 @@ def test_a_key_given_twice_is_overridden_and_found_on_its_line(tmp_path: Path) -
     assert text.splitlines()[finding.line - 1 if finding.line else 0] == "      failOnInitError: true"
 
 
-#: (config, whether the decoder of device plugin 0.19.0 loads it), each tried with its own package api/config/v1.
-DECODED = [
-    ("sharing: {timeSlicing: }", False),
-    ("sharing: {timeSlicing: {}}", False),
-    ("sharing: {mps: }", True),
-    ("sharing: {mps: {}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4.0}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4e0}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 0x4}]}}", True),
-    ('sharing: {timeSlicing: {resources: [{name: gpu, replicas: "4"}]}}', False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: true}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 99999999999999999999}]}}", False),
-    ("sharing: {timeSlicing: {Resources: [{name: gpu, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [null]}}", False),
-    ("sharing: {timeSlicing: {resources: {}}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: 5, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: GPU_X, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: amd.com/gpu, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, devices: }]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, devices: []}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, devices: [1:0]}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, rename: }]}}", False),
-    ("sharing: {timeSlicing: {failRequestsGreaterThanOne: yes, resources: [{name: gpu, replicas: 4}]}}", True),
-    ('flags: {failOnInitError: "true"}', False),
-    ("flags: {failOnInitError: }", True),
-    ("flags: {migStrategy: 1}", False),
-    ("flags: {plugin: {deviceListStrategy: 5}}", False),
-    ("flags: {gfd: {sleepInterval: 5}}", True),
-    ('flags: {gfd: {sleepInterval: "5"}}', False),
-    ("flags: {gfd: {sleepInterval: true}}", False),
-    ("imex: {channelIDs: 0}", False),
-    ("resources: {gpus: [{pattern: a}]}", False),
-    ("resources: {gpus: }", True),
-    ("sharing: []", False),
-]
-
-
 @pytest.mark.parametrize(("body", "loads"), DECODED)
 def test_what_the_real_decoder_refuses_is_a_crash_and_nothing_else(body: str, loads: bool, tmp_path: Path) -> None:  # noqa: FBT001
     checked = check_text(tmp_path, plugin(body), "0.19")
     assert loads == all(finding.severity != "crash" for finding in checked.findings)
+
+
+def test_a_flag_in_the_wrong_place_is_emptied(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, plugin("flags: {plugin: {migStrategy: single}, gfd: {failOnInitError: true}}"))
+    assert "strategy: " in found(checked, "crash", "flags.plugin.migStrategy").really
+    assert "failOnInitError is then false" in found(checked, "overridden", "flags.gfd.failOnInitError").really
+    assert len(checked.findings) == 2
+
+
+@pytest.mark.parametrize(
+    ("strategy", "found_as"), [("single", ["ignored"]), ('""', ["crash"])], ids=["set by the policy", "left to the file"]
+)
+def test_an_emptied_strategy_does_no_harm_where_the_environment_gives_one(
+    strategy: str, found_as: list[str], tmp_path: Path
+) -> None:
+    policy = f"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nspec: {{mig: {{strategy: {strategy}}}}}\n"
+    text = config_map("x", a="version: v1\nflags: {plugin: {migStrategy: none}}\n") + "---\n" + policy
+    assert [finding.severity for finding in check_text(tmp_path, text).findings] == found_as
+
+
+def test_a_required_channel_is_a_matter_of_the_nodes(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, plugin("imex: {channelIDs: [0], required: true}"), "0.19")
+    assert "does not exist" in found(checked, "unknown", "imex.required").really
+
+
+def test_what_only_feature_discovery_survives_is_said(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, plugin("flags: {plugin: {deviceIDStrategy: name}}"))
+    assert "goes on labelling" in found(checked, "crash", "flags.plugin.deviceIDStrategy").really
+
+
+def test_what_a_version_does_not_read_cannot_be_wrong_for_it(tmp_path: Path) -> None:
+    text = plugin("imex: {channelIDs: [1]}")
+    assert found(check_text(tmp_path, text), "crash", "imex.channelIDs").versions == ("0.17", "0.18", "0.19", "0.20")
+    assert {finding.severity for finding in check_text(tmp_path, text, "0.16").findings} == {"ignored"}
 
 
 # --- the operator's values ---------------------------------------------------------------------------------------------------

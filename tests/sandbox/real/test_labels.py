@@ -21,10 +21,10 @@ from gpus.pools import Hardware
 from gpus.render import device_plugin_config
 from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import state
+from tests.sandbox.real.feature_discovery import discover
 from tests.sandbox.real.partitioned import partitioned
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 GPUS: Final = 2
-_SECONDS: Final = 60
 _LONGEST_LABEL_VALUE: Final = 63
-_MACHINE: Final = "Simulated Machine"
 #: What the plan leaves out, since it follows from the driver and the machine, not from the declaration.
 UNPREDICTED: Final = frozenset(
     {
@@ -147,24 +145,6 @@ OLDER: Final = CASES[::11]
 
 
 # --- the program ------------------------------------------------------------------------------------------
-
-
-def discover(host: GpuHost, program: Path, config: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
-    """Run gpu-feature-discovery once: what it said, and the labels that it wrote."""
-    files = {name: host.folder / name for name in ("config.yaml", "machine-type", "labels")}
-    files["config.yaml"].write_text(config)
-    files["machine-type"].write_text(f"{_MACHINE}\n")
-    files["labels"].unlink(missing_ok=True)
-    done = host.run(
-        [
-            *(program, "--oneshot", "--use-node-feature-api=false", "--no-timestamp"),
-            *("--config-file", files["config.yaml"], "--machine-type-file", files["machine-type"]),
-            *("--output-file", files["labels"]),
-        ],
-        seconds=_SECONDS,
-    )
-    lines = files["labels"].read_text().split() if files["labels"].exists() else []
-    return done, dict(line.split("=", 1) for line in lines)
 
 
 def check(host: GpuHost, program: Path, case: Case) -> None:
