@@ -129,7 +129,14 @@ def _check_version(value: Mapping[str, object], base: Path, findings: Findings) 
         _crash(findings, base, "no `version`", "unable to parse with missing 'version' field", "v1", "Add `version: v1`.")
     elif value.get("version") != "v1":
         shown = show(value.get("version"))
-        _crash(findings, (*base, "version"), f"version {shown}", f"unknown version: {shown}", "v1", "Write `version: v1`.")
+        _crash(
+            findings,
+            (*base, "version"),
+            f"version {shown}",
+            f"unknown version: {value.get('version')}",
+            "v1",
+            "Write `version: v1`.",
+        )
 
 
 def _entries(entries: object, path: Path, findings: Findings) -> Iterator[MigEntry]:
@@ -174,9 +181,8 @@ def _check_types(entry: Mapping[str, object], path: Path, findings: Findings) ->
     good = True
     if devices != "all" and not (isinstance(devices, list) and all(item is None or is_whole(item) for item in devices)):
         allowed = "all, or a list of GPU indexes without quotes"
-        good = _crash(
-            findings, (*path, "devices"), f"{show(devices)} names no GPUs", "invalid input", allowed, "Write e.g. [0, 1]."
-        )
+        error = "invalid string input for 'devices'" if isinstance(devices, str) else "cannot unmarshal"
+        good = _crash(findings, (*path, "devices"), f"{show(devices)} names no GPUs", error, allowed, "Write e.g. [0, 1].")
     if enabled is not None and not isinstance(enabled, bool):
         good = _crash(
             findings,
@@ -262,7 +268,7 @@ def _check_count(profile: str, count: object, path: Path, findings: Findings) ->
             findings,
             path,
             f"{show(count)} is no count",
-            "invalid count",
+            "invalid count" if is_whole(count) else "cannot unmarshal",
             "a whole number from 0, without quotes",
             "Write the number.",
         )
@@ -415,13 +421,15 @@ def _too_large(entry: MigEntry, models: str, findings: Findings) -> None:
 
 
 def _compute_instances(name: str, path: Path, findings: Findings) -> None:
+    whole = name.partition(".")[2]
     findings.add(
         path,
-        "ignored",
+        "changed",
         f"{name} divides a GPU instance into compute instances",
-        really="mig-parted makes it, but the device plugin advertises only devices that are a whole GPU instance",
+        really=f"mig-parted makes it; device plugins before 0.20 advertise each as nvidia.com/mig-{whole}, as if it were a whole "
+        "one, though they share its memory; newer ones match names as a whole, so that no resource takes it",
         allowed="profiles without `c.`",
-        remedy=f"Use {name.partition('.')[2]}.",
+        remedy=f"Use {whole}.",
     )
 
 
@@ -435,7 +443,7 @@ def _check_overlaps(entries: list[MigEntry], findings: Findings) -> None:
                 (*second.path, "devices"),
                 "overridden",
                 f"overlaps with entry [{first.path[-1]}]",
-                really="the entries are applied one after the other, so the later wins; assert then fails on the earlier",
+                really="the entries are applied one after the other, so the later wins; assert, too, looks at the later only",
                 allowed="each GPU in one entry of a config",
                 remedy="Give each GPU index, or each device-filter, one entry.",
             )

@@ -183,8 +183,8 @@ def test_d12_single_on_an_uneven_layout_is_a_crash(strategy: str, severities: li
         ),
         ("{devices: all, mig-enabled: false, typo: 1}", f"{MINE}.typo", "unexpected field: typo"),
         ("{mig-enabled: false}", MINE, "missing required field: devices"),
-        ("{devices: some, mig-enabled: false}", f"{MINE}.devices", "invalid input"),
-        ('{devices: ["0"], mig-enabled: false}', f"{MINE}.devices", "invalid input"),
+        ("{devices: some, mig-enabled: false}", f"{MINE}.devices", "invalid string input"),
+        ('{devices: ["0"], mig-enabled: false}', f"{MINE}.devices", "cannot unmarshal"),
     ],
 )
 def test_d13_a_malformed_mig_parted_file_is_a_crash(entry: str, path: str, error: str, tmp_path: Path) -> None:
@@ -279,9 +279,9 @@ def test_mig_on_without_a_device_depends_on_the_strategy(tmp_path: Path) -> None
     assert found(check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {}}")), "unknown", MINE)
 
 
-def test_compute_instances_are_advertised_by_nothing(tmp_path: Path) -> None:
+def test_compute_instances_are_advertised_as_whole_ones_or_not_at_all(tmp_path: Path) -> None:
     checked = check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {1c.3g.40gb: 2}}"))
-    assert found(checked, "ignored", f'{MINE}.mig-devices["1c.3g.40gb"]').remedy == "Use 3g.40gb."
+    assert found(checked, "changed", f'{MINE}.mig-devices["1c.3g.40gb"]').remedy == "Use 3g.40gb."
 
 
 # --- the device plugin's config, further ------------------------------------------------------------------------------------

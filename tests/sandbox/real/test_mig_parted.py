@@ -14,22 +14,21 @@ import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
-import yaml
 
 from gpus.mig import legal_layouts, place
 from gpus.models import model, model_keys
-from gpus.render import MIG_DISABLED_KEY, mig_parted_config, mig_parted_entry
+from gpus.render import MIG_DISABLED_KEY
 from gpus.sharing import GpuLayout, Mig
 from sandbox.gpu_host import GpuHost
 from sandbox.nvml import state
 from sandbox.nvml.facts import profiles
+from tests.sandbox.real.parted import Parted
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from gpus.mig import Layout
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.programs
 
-_SECONDS: Final = 120
 #: GPUs of a machine, and so layouts that one run of the program applies. It looks at all GPUs for each of them.
 _GPUS: Final = 4
 _ILLEGAL: Final = 6
@@ -49,45 +47,6 @@ _NUMBERS: Final = range(10)
 _NAME: Final = re.compile(r"\d+g\.\d+gb(\+[a-z]+)?")
 RTX_PRO: Final = "rtx-pro-6000-blackwell"
 MODELS: Final = tuple(key for key in model_keys() if model(key).profiles)
-
-
-class Parted:
-    """nvidia-mig-parted on a node."""
-
-    def __init__(self, host: GpuHost, program: Path) -> None:
-        self.host = host
-        self._program = program
-        self._file = host.folder / "mig-parted.yaml"
-
-    def boot(self, key: str, gpus: int, *, mig: bool = True) -> None:
-        """A node of that model as after a boot, MIG mode on or off."""
-        products = model(key).products
-        machine = state.machine_state(key, products[0] if products else f"NVIDIA {key}", gpus)
-        changed = (replace(gpu, mig=replace(gpu.mig, current=mig, pending=mig)) for gpu in machine.gpus if gpu.mig)
-        self.host.show(replace(machine, gpus=tuple(changed)))
-
-    def declare(self, declaration: Mig) -> str:
-        """Write the plan's file for a declaration; its key."""
-        self._file.write_text(mig_parted_config([declaration]))
-        return mig_parted_entry(declaration)[0]
-
-    def write(self, *entries: Mapping[str, Any]) -> str:
-        """Write a file that the plan would not; its key."""
-        self._file.write_text(yaml.safe_dump({"version": "v1", "mig-configs": {"own": list(entries)}}))
-        return "own"
-
-    def __call__(self, command: str, key: str, *options: str) -> subprocess.CompletedProcess[str]:
-        return self.host.run([self._program, command, *options, "-f", self._file, "-c", key], seconds=_SECONDS)
-
-    def layouts(self) -> list[dict[str, int]]:
-        """What NVML says of each GPU."""
-        found = []
-        for gpu in self.host.machine.gpus:
-            assert gpu.mig is not None
-            names = {profile.id: profile.name for profile in gpu.mig.profiles}
-            made = [names[instance.profile_id] for instance in gpu.mig.instances]
-            found.append({name: made.count(name) for name in made})
-        return found
 
 
 @pytest.fixture
