@@ -3,6 +3,10 @@
 One expectation, three readers: the preview prints it, the policies judge it, the verifier compares it with NVML and the node
 object. Resource names and counts follow the device plugin's rules, labels those of gpu-feature-discovery 0.19
 (NVIDIA/k8s-device-plugin internal/lm). A value that no source gives is left out, never guessed.
+
+The verifier needs both, for neither is enough: mig-parted says success where it made no MIG device, gpu-feature-discovery labels
+where the plugin refuses its config, and the plugin calls one replica of four unhealthy when their GPU fails.
+docs/reference/rules.md lists these traps, each with who catches it.
 """
 
 from __future__ import annotations

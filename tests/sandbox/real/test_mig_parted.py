@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from gpus.errors import InvalidStackError
 from gpus.mig import legal_layouts, place
 from gpus.models import model, model_keys
+from gpus.plan import plan_config
 from gpus.render import MIG_DISABLED_KEY
 from gpus.sharing import GpuLayout, Mig
 from sandbox.gpu_host import GpuHost
@@ -148,8 +150,25 @@ def test_what_the_plan_refuses_is_refused(key: str, parted: Parted) -> None:
 # --- traps of the real program ----------------------------------------------------------------------------
 
 
+def refusal(layout: dict[str, int]) -> str:
+    """What the plan says of a layout on a node with an A100 80GB, before anything is deployed."""
+    stack = {
+        "gpu-pools:cluster": {
+            "platform": "aks",
+            "name": "test",
+            "location": "westeurope",
+            "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
+        },
+        "gpu-pools:sharing": {"parts": {"mig": {"layout": layout}}},
+        "gpu-pools:pools": [{"name": "parts", "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "parts"}],
+    }
+    with pytest.raises(InvalidStackError) as refused:
+        plan_config(stack)
+    return str(refused.value)
+
+
 def test_a_profile_that_the_card_lacks_is_applied_successfully_and_nothing_is_there(parted: Parted) -> None:
-    assert "1g.5gb" not in (model("a100-80gb").profiles or {})
+    assert 'has no MIG profile "1g.5gb"' in refusal({"1g.5gb": 7})
     parted.boot("a100-80gb", 2)
     selected = parted.declare(Mig((GpuLayout(None, (("1g.5gb", 7),)),)))
     applied = parted("apply", selected)
@@ -168,7 +187,7 @@ def test_a_layout_that_does_not_fit_leaves_the_first_gpu_cleared_and_the_second_
     parted.boot("a100-80gb", 2)
     before = {"1g.10gb": 7}
     assert parted("apply", parted.declare(Mig((GpuLayout(None, tuple(before.items())),)))).returncode == 0
-    assert place(model("a100-80gb"), {"3g.40gb": 3}) is None
+    assert "3g.40gb" in refusal({"3g.40gb": 3})
     assert parted("apply", parted.declare(Mig((GpuLayout(None, (("3g.40gb", 3),)),)))).returncode == 1
     assert parted.layouts() == [{}, before]
 
