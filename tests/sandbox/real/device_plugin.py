@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sandbox.gpu_host import GpuHost
 
-_SECONDS: Final = 20.0
+_SECONDS: Final = 60.0
 _LAST_WORDS: Final = re.compile(r"Registered device plugin|Waiting indefinitely|Retrying in 30s")
 
 

@@ -239,7 +239,7 @@ def hurt(plugin: Plugin, *places: tuple[int | None, int | None]) -> dict[str, st
         # Who registers for events is told of later ones only, and its log does not say when it has.
         noticed = 0
         while noticed < 3:
-            assert number < 100 * len(places), plugin.said
+            assert number < 1000 * len(places), plugin.said
             events = tuple(state.Event(number := number + 1, _XID, 79, *place) for place in places)
             gpus = plugin.host.machine.gpus
             plugin.host.show(replace(plugin.host.machine, gpus=(replace(gpus[0], events=events), *gpus[1:])))

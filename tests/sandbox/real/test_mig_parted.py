@@ -1,7 +1,8 @@
 """The real nvidia-mig-parted applies the plan's file on simulated GPUs: what the plan calls legal works, what it refuses fails.
 
 Legal layouts: all of every model whose profiles are known. Illegal ones: of each geometry all that are just too much, so that
-every layout that the plan refuses holds one of them; of each further model some, drawn at random.
+every layout that the plan refuses holds one of them (but for the few of eight instances); of each further model some, drawn at
+random.
 
 The version that is built here, 0.10.0, is older than some profiles of the RTX PRO 6000 (see `knows`); the plan writes files for
 the version of its GPU operator, which has them.
