@@ -94,7 +94,7 @@ def _mig_shares(model: GpuModel, gpus: int, sharing: Mig) -> Iterator[_Share]:
 
 def _instance_memory(model: GpuModel, name: str) -> int | None:
     """MiB of an instance: as NVML says, else as `nvidia-smi mig -lgip` prints it in GiB."""
-    profile = (model.profiles or {}).get(model.other_names.get(name, name))
+    profile = (model.profiles or {}).get(model.own_name(name))
     if profile is None:
         return None
     if profile.memory_mib is None and profile.memory_gib is not None:

@@ -88,6 +88,10 @@ class GpuModel:
     other_names: Mapping[str, str]
     listed_names: frozenset[str]
 
+    def own_name(self, profile: str) -> str:
+        """The name that `profiles` has for a profile that may be given by another one."""
+        return self.other_names.get(profile, profile)
+
     @property
     def mig_capable(self) -> bool:
         """Whether the hardware has MIG at all."""
@@ -125,7 +129,7 @@ def nearest_model(name: str) -> str | None:
 
 
 def device_models() -> Mapping[int, GpuModel]:
-    """The models by PCI device id, e.g. 0x20B2, for those products whose id a source gives."""
+    """The models by PCI device id, e.g. 0x20B2, for those products and variants whose id a source gives."""
     return _devices()
 
 
@@ -147,7 +151,8 @@ def _models() -> Mapping[str, GpuModel]:
 
 @lru_cache(maxsize=1)
 def _devices() -> Mapping[int, GpuModel]:
-    return {int(pci, 16): model(key) for key, entry in _raw().items() for pci in entry["products"].values() if pci}
+    ids = {key: (*entry["products"].values(), *entry.get("pciNames", {})) for key, entry in _raw().items()}
+    return {int(pci, 16): model(key) for key, mine in ids.items() for pci in mine if pci}
 
 
 @lru_cache(maxsize=1)

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from gpus.errors import show
-from gpus.existing.profiles import fits, fitting_models, models_with, nearest_profiles
+from gpus.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
 from gpus.existing.surroundings import Surroundings
 from gpus.existing.values import is_whole
 from gpus.models import device_models, model
@@ -365,10 +365,37 @@ def _check_layout(entry: MigEntry, findings: Findings) -> None:
         )
     if entry.filters is None and not fitting_models(entry.layout):
         _check_anywhere(entry, findings)
+    for name, other in doubtful_names(entry.layout).items():
+        _doubtful_name(name, other, (*here, name), findings)
+
+
+def _doubtful_name(name: str, other: str, path: Path, findings: Findings) -> None:
+    findings.add(
+        path,
+        "unknown",
+        f"{name} is called {other} by other drivers or on other cards of {_words(models_with(name))}",
+        really=f"where the node has the other name: {_NOTHING}",
+        allowed="the name that the node itself has",
+        remedy="Compare with `nvidia-smi mig -lgip` on such a node.",
+    )
+
+
+def _unknown_geometry(entry: MigEntry, models: str, findings: Findings) -> None:
+    findings.add(
+        (*entry.path, "mig-devices"),
+        "unknown",
+        f"no source gives the MIG geometry of {models}",
+        really="whether the layout fits shows on the node only",
+        allowed="a layout that the card has",
+        remedy="Compare with `nvidia-smi mig -lgip` and `-lgipp` on such a node.",
+    )
 
 
 def _check_anywhere(entry: MigEntry, findings: Findings) -> None:
     """A layout that fits on no model: because no model has all its profiles, or because it is too large."""
+    if unknown := unknown_geometry(entry.layout):
+        _unknown_geometry(entry, _words(unknown), findings)
+        return
     homes = [set(models_with(name)) for name in entry.layout]
     if set.intersection(*homes):
         _too_large(entry, _words(tuple(sorted(set.intersection(*homes)))), findings)
@@ -387,8 +414,9 @@ def _check_anywhere(entry: MigEntry, findings: Findings) -> None:
 def _check_on_model(entry: MigEntry, key: str, findings: Findings) -> None:
     gpu = model(key)
     if gpu.profiles is None:
+        _unknown_geometry(entry, key, findings)
         return
-    missing = [name for name in entry.layout if name not in gpu.profiles]
+    missing = [name for name in entry.layout if not has(gpu, name)]
     if missing:
         findings.add(
             (*entry.path, "mig-devices"),

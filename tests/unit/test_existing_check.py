@@ -15,6 +15,7 @@ from gpus.__main__ import main
 from gpus.existing.check import check_file
 from gpus.existing.documents import UnreadableFileError
 from gpus.existing.findings import SEVERITIES
+from gpus.models import model, model_keys
 from tests.unit.existing_files import DATA, FIXTURES, check_text, config_map, found, mig, plugin, sliced
 
 if TYPE_CHECKING:
@@ -273,6 +274,54 @@ def test_a_filter_that_matches_no_card_is_ignored(tmp_path: Path) -> None:
 def test_a_filter_for_an_unknown_card_cannot_be_checked(tmp_path: Path) -> None:
     entry = '{device-filter: "0xFFFF10DE", devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}'
     assert "0xFFFF" in found(check_text(tmp_path, mig(entry)), "unknown", f"{MINE}.device-filter").message
+
+
+@pytest.mark.parametrize("device", ["0x20B1", "0x20F3", "0x2322", "0x2348", "0x233A", "0x233D"])
+def test_a_filter_for_a_card_without_a_known_product_name_is_checked_all_the_same(device: str, tmp_path: Path) -> None:
+    entry = f'{{device-filter: "{device}10DE", devices: all, mig-enabled: true, mig-devices: {{1g.6gb: 4}}}}'
+    assert "has no profile 1g.6gb" in found(check_text(tmp_path, mig(entry)), "ignored", f"{MINE}.mig-devices").message
+
+
+@pytest.mark.parametrize(("name", "other"), [("3g.95gb", "3g.93gb"), ("4g.95gb", "4g.93gb"), ("7g.186gb", "7g.189gb")])
+def test_a_profile_that_goes_by_two_names_cannot_be_checked(name: str, other: str, tmp_path: Path) -> None:
+    finding = found(
+        check_text(tmp_path, mig(f"{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}")),
+        "unknown",
+        f'{MINE}.mig-devices["{name}"]',
+    )
+    assert f"{name} is called {other} by other drivers or on other cards of gb200-186gb" in finding.message
+
+
+def test_a_name_that_another_model_surely_has_is_not_doubted(tmp_path: Path) -> None:
+    assert not check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {1g.23gb: 7}}")).findings
+
+
+def test_two_names_of_one_profile_fit_on_no_card(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {3g.95gb: 1, 3g.93gb: 1}}"))
+    assert found(checked, "crash", f"{MINE}.mig-devices")
+
+
+@pytest.mark.parametrize("card", ["", 'device-filter: "0x2C3110DE", '])
+def test_a_layout_for_a_model_of_unknown_geometry_cannot_be_checked(card: str, tmp_path: Path) -> None:
+    checked = check_text(tmp_path, mig(f"{{{card}devices: all, mig-enabled: true, mig-devices: {{2g.32gb: 1}}}}"))
+    assert [finding.severity for finding in checked.findings] == ["unknown"]
+    assert "geometry of rtx-pro-4500-blackwell" in checked.findings[0].message
+
+
+def test_every_profile_that_a_model_has_is_known(tmp_path: Path) -> None:
+    """As in mig-parted's own default file: a config for each profile of each card, and all names in use."""
+    names = dict.fromkeys(name for key in model_keys() for name in (*(model(key).profiles or ()), *model(key).other_names))
+    configs = "".join(f"  all-{name}: [{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}]\n" for name in names)
+    checked = check_text(tmp_path, f"version: v1\nmig-configs:\n{configs}")
+    assert {finding.severity for finding in checked.findings} == {"unknown"}
+    assert sorted(finding.path.split('"')[1].removeprefix("all-") for finding in checked.findings) == [
+        "3g.93gb",
+        "3g.95gb",
+        "4g.93gb",
+        "4g.95gb",
+        "7g.186gb",
+        "7g.189gb",
+    ]
 
 
 def test_mig_on_without_a_device_depends_on_the_strategy(tmp_path: Path) -> None:

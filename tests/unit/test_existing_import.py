@@ -122,6 +122,22 @@ def test_layouts_by_gpu_index_stay_by_index() -> None:
     }
 
 
+def test_a_profile_under_its_other_name_comes_out_with_a_comment(tmp_path: Path) -> None:
+    result = imported(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {3g.95gb: 2}}"))
+    assert result.declarations[0].comments == (
+        "fits on gb200-186gb",
+        "3g.95gb is called 3g.93gb by other drivers or on other cards: ask `nvidia-smi mig -lgip` on a node",
+    )
+    assert advertised(result, "mine", gpu="gb200-186gb") == {"nvidia.com/gpu": 2}
+
+
+def test_a_layout_for_a_model_of_unknown_geometry_comes_out_unchecked(tmp_path: Path) -> None:
+    result = imported(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {2g.32gb: 1}}"))
+    (comment,) = result.declarations[0].comments
+    assert comment.startswith("listed for rtx-pro-4500-blackwell")
+    assert advertised(result, "mine", gpu="rtx-pro-4500-blackwell") == {"nvidia.com/gpu": 1}
+
+
 def test_mig_off_everywhere_is_exclusive() -> None:
     assert fixture("mig-parted-a100-h100.yaml").sharing["all-disabled"] == {"exclusive": {}}
 
