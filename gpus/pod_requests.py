@@ -39,8 +39,11 @@ class PodRequest:
         return {"resource": self.resource, "mostPerPod": self.most, "quota": self.quota}
 
 
-def pod_requests(sharing: Sharing, advertises: Mapping[str, int]) -> tuple[PodRequest, ...]:
-    """What pods can ask for on a node that advertises these resources (name -> count)."""
+def pod_requests(sharing: Sharing, advertises: Mapping[str, int], *, refuses_two: bool = False) -> tuple[PodRequest, ...]:
+    """What pods can ask for on a node that advertises these resources (name -> count).
+
+    `refuses_two`: the device plugin refuses requests for two or more whatever the declaration says.
+    """
     shared = sharing.time_slicing if isinstance(sharing, Mig) else sharing
-    one_only = isinstance(shared, TimeSlicing | Mps) and shared.fail_requests_greater_than_one
+    one_only = refuses_two or (isinstance(shared, TimeSlicing | Mps) and shared.fail_requests_greater_than_one)
     return tuple(PodRequest(name, 1 if one_only else count) for name, count in advertises.items())
