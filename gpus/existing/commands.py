@@ -16,12 +16,14 @@ from gpus.existing.documents import UnreadableFileError
 from gpus.existing.findings import plain
 from gpus.existing.imported import import_files
 from gpus.existing.plugin_schema import plugin_schema, plugin_version, versions_text
+from gpus.operands import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpus.existing.check import Checked
     from gpus.existing.findings import Finding
+    from gpus.models import Version
 
 _FOUND: Final = 1
 _UNREADABLE: Final = 2
@@ -36,6 +38,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_version,
         metavar="VERSION",
         help=f"look at this version only ({versions_text(plugin_schema().versions)}; default: all of them)",
+    )
+    check.add_argument(
+        "--mig-parted",
+        type=_mig_parted,
+        metavar="VERSION",
+        help="look at this version of nvidia-mig-parted (mig-manager) only, e.g. 0.12.3 (default: all of them)",
     )
     check.add_argument("--json", action="store_true", help="print JSON for machines")
     check.set_defaults(run=_check)
@@ -53,9 +61,16 @@ def _version(text: str) -> str:
     return version
 
 
+def _mig_parted(text: str) -> Version:
+    version = parse_version(text)
+    if version is None:
+        raise argparse.ArgumentTypeError(f"{plain(text)!r} is no version such as 0.12.3")
+    return version
+
+
 def _check(options: argparse.Namespace) -> int:
     def run() -> int:
-        checked = check_file(options.file, options.device_plugin)
+        checked = check_file(options.file, options.device_plugin, options.mig_parted)
         print(json.dumps(checked.as_json(), indent=2) if options.json else _text(checked))  # noqa: T201
         return _FOUND if checked.findings else 0
 
@@ -93,7 +108,10 @@ def _text(checked: Checked) -> str:
     versions = versions_text(checked.versions)
     kinds = "; ".join(f"{place}: {kind}" if place else kind for place, kind in checked.documents)
     count = len(checked.findings)
-    head = f"{plain(checked.file)}: {kinds} (device plugin {versions}); {count or 'no'} finding{'' if count == 1 else 's'}"
+    parted = f"; mig-parted {checked.mig_parted}" if checked.mig_parted else ""
+    head = (
+        f"{plain(checked.file)}: {kinds} (device plugin {versions}{parted}); {count or 'no'} finding{'' if count == 1 else 's'}"
+    )
     return "\n".join([head, *(_finding(finding, checked) for finding in checked.findings)])
 
 

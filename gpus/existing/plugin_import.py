@@ -35,7 +35,7 @@ def plugin_declaration(value: object, path: Path, losses: Losses) -> _Outcome:
     if not isinstance(value, dict):
         return None, ()
     known = _fields(value, "", path, losses)
-    _lose_flags(known.get("flags", ("", None))[1], (*path, "flags"), losses)
+    _lose_flags(known.get("flags", ("", None))[1], "flags", (*path, "flags"), losses)
     for name, why in (("resources", "the plugin ignores custom resource names"), ("imex", _WHY_FLAG)):
         if name in known and known[name][1] is not None:
             losses.add((*path, known[name][0]), known[name][1], why)
@@ -70,13 +70,15 @@ def _fields(value: Mapping[str, object], name: str, path: Path, losses: Losses) 
     return known
 
 
-def _lose_flags(flags: object, path: Path, losses: Losses) -> None:
+def _lose_flags(flags: object, name: str, path: Path, losses: Losses) -> None:
     if isinstance(flags, dict):
-        for key, entry in flags.items():
-            if isinstance(entry, dict) and entry:
-                _lose_flags(entry, (*path, key), losses)
+        fields = plugin_schema().mappings[name].fields
+        for field, (key, entry) in _fields(flags, name, path, losses).items():
+            inner = fields[field].of
+            if inner and isinstance(entry, dict) and entry:
+                _lose_flags(entry, inner, (*path, key), losses)
             else:
-                losses.add((*path, key), entry, _WHY.get(key, _WHY_FLAG))
+                losses.add((*path, key), entry, _WHY.get(field, _WHY_FLAG))
     elif flags is not None:
         losses.add(path, flags, _WHY_FLAG)
 

@@ -312,7 +312,7 @@ def test_every_profile_that_a_model_has_is_known(tmp_path: Path) -> None:
     """As in mig-parted's own default file: a config for each profile of each card, and all names in use."""
     names = dict.fromkeys(name for key in model_keys() for name in (*(model(key).profiles or ()), *model(key).other_names))
     configs = "".join(f"  all-{name}: [{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}]\n" for name in names)
-    checked = check_text(tmp_path, f"version: v1\nmig-configs:\n{configs}")
+    checked = check_text(tmp_path, f"version: v1\nmig-configs:\n{configs}", mig_parted=(0, 15, 0))
     assert {finding.severity for finding in checked.findings} == {"unknown"}
     assert sorted(finding.path.split('"')[1].removeprefix("all-") for finding in checked.findings) == [
         "3g.93gb",
@@ -326,6 +326,48 @@ def test_every_profile_that_a_model_has_is_known(tmp_path: Path) -> None:
 
 def test_mig_on_without_a_device_depends_on_the_strategy(tmp_path: Path) -> None:
     assert found(check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {}}")), "unknown", MINE)
+
+
+VARIANTS = [("1g.24gb+me.all", "crash"), ("1g.24gb-me", "crash"), ("1g.24gb+gfx", "ignored")]
+
+
+@pytest.mark.parametrize(("profile", "severity"), VARIANTS)
+def test_variants_mean_something_else_to_an_old_mig_parted(profile: str, severity: str, tmp_path: Path) -> None:
+    text = mig(f"{{devices: all, mig-enabled: true, mig-devices: {{{profile}: 1}}}}")
+    path = f'{MINE}.mig-devices["{profile}"]'
+    assert "came with mig-parted 0.12.3" in found(check_text(tmp_path, text), "changed", path).message
+    for old in ((0, 10, 0), (0, 12, 2)):
+        finding = found(check_text(tmp_path, text, mig_parted=old), severity, path)
+        assert ("invalid format" if severity == "crash" else "applied successfully") in finding.really
+        assert "gpu-operator v25.3.4 brings v0.12.3, gpu-operator v24.9.2 brings v0.10.0" in finding.remedy
+    for new in ((0, 12, 3), (0, 15, 0)):
+        assert not check_text(tmp_path, text, mig_parted=new).findings
+
+
+def test_a_subsystem_in_a_filter_is_new(tmp_path: Path) -> None:
+    entry = '{device-filter: "0x20B210DE:0x146310DE", devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}'
+    assert found(check_text(tmp_path, mig(entry)), "changed", f"{MINE}.device-filter")
+    assert found(check_text(tmp_path, mig(entry), mig_parted=(0, 14, 5)), "ignored", f"{MINE}.device-filter")
+    assert not check_text(tmp_path, mig(entry), mig_parted=(0, 15, 0)).findings
+
+
+def test_versions_that_the_file_itself_names_are_the_ones_that_are_asked_about(tmp_path: Path) -> None:
+    text = mig("{devices: all, mig-enabled: true, mig-devices: {1g.24gb-me: 4}}")
+    more = "---\nmigManager: {version: v0.10.0-ubuntu20.04}\ndevicePlugin: {version: v0.17.4-ubi8}\n"
+    checked = check_text(tmp_path, text + more)
+    assert (checked.versions, checked.mig_parted) == (("0.17",), "0.10.0")
+    assert found(checked, "crash", f'[0].{MINE}.mig-devices["1g.24gb-me"]')
+    asked = check_text(tmp_path, text + more, "0.20", (0, 15, 0))
+    assert (asked.versions, asked.mig_parted, asked.findings) == (("0.20",), "0.15.0", ())
+
+
+@pytest.mark.parametrize("profile", ["1g.10gb.me", "1g.24gb-me", "1g.24gb.gfx", "2g.48gb.me.all"])
+def test_before_0_20_no_resource_is_called_after_a_variant(profile: str, tmp_path: Path) -> None:
+    text = sliced(f"name: nvidia.com/mig-{profile}, replicas: 2", before="flags: {gfd: {sleepInterval: 60s}}\n")
+    finding = found(check_text(tmp_path, text), "ignored", f"{ENTRY}.name")
+    assert finding.versions == ("0.15", "0.16", "0.17", "0.18", "0.19")
+    assert f"as nvidia.com/mig-{profile[:7]}, with the plain ones" in finding.really
+    assert not check_text(tmp_path, text, "0.20").findings
 
 
 def test_compute_instances_are_advertised_by_nothing(tmp_path: Path) -> None:
@@ -558,6 +600,18 @@ def test_nothing_found_is_exit_0_and_findings_are_exit_1(capsys: pytest.CaptureF
 def test_one_version_can_be_asked_about(version: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--json", "--device-plugin", version, str(DATA / "dgx-plugin-config.yaml")]) == 0
     assert json.loads(capsys.readouterr().out)["devicePluginVersions"] == ["0.19"]
+
+
+def test_a_version_of_mig_parted_can_be_asked_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(mig("{devices: all, mig-enabled: true, mig-devices: {1g.24gb-me: 4}}"), encoding="utf-8")
+    assert main(["check", "--mig-parted", "v0.10.0", "--json", str(path)]) == 1
+    assert json.loads(capsys.readouterr().out)["migPartedVersion"] == "0.10.0"
+    assert main(["check", "--mig-parted", "0.12.3", str(path)]) == 0
+    assert "; mig-parted 0.12.3); no findings" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "--mig-parted", "new", str(path)])
+    assert caught.value.code == 2
 
 
 def test_an_unknown_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

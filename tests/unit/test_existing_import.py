@@ -211,7 +211,9 @@ def test_names_that_are_taken_get_a_number(tmp_path: Path) -> None:
 LOSSES = [
     ("flags: {migStrategy: none}", "flags.migStrategy", "gpu-pools:operator.migStrategy"),
     ("flags: {gfd: {sleepInterval: 60s}}", "flags.gfd.sleepInterval", "not how the plugin runs"),
-    ("flags: {typo: 1}", "flags.typo", "not how the plugin runs"),
+    ("flags: {typo: 1}", "flags.typo", "ignores it"),
+    ("flags: {gfd: {typo: {a: 1}}}", "flags.gfd.typo", "ignores it"),
+    ("flags: {MigStrategy: none}", "flags.MigStrategy", "gpu-pools:operator.migStrategy"),
     ("typo: 1", "typo", "ignores it"),
     ("imex: {channelIDs: [0]}", "imex", "not how the plugin runs"),
     ("resources: {gpus: [{pattern: '*', name: x}]}", "resources", "ignores custom"),
