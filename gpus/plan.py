@@ -413,6 +413,8 @@ def _mig_json(sharing: Mig) -> dict[str, Any]:
         document["gpus"] = [{"index": list(entry.index or ()), "layout": dict(entry.layout)} for entry in sharing.gpus]
     if sharing.time_slicing:
         document["timeSlicing"] = _shared_json(sharing.time_slicing)
+        if sharing.replicas_of:
+            document["timeSlicing"]["replicas"] = dict(sharing.replicas_of)
     return document
 
 
@@ -435,5 +437,10 @@ def sharing_words(sharing: Sharing) -> str:
         words(dict(entry.layout)) + ("" if entry.index is None else f" on GPU {','.join(map(str, entry.index))}")
         for entry in sharing.gpus
     ]
-    sliced = f", each time-sliced {sharing.time_slicing.replicas}" if sharing.time_slicing else ""
-    return f"MIG {'; '.join(parts)}{sliced}"
+    return f"MIG {'; '.join(parts)}{_sliced_words(sharing)}"
+
+
+def _sliced_words(sharing: Mig) -> str:
+    if sharing.replicas_of:
+        return "".join(f", {profile} time-sliced {replicas}" for profile, replicas in sharing.replicas_of)
+    return f", each time-sliced {sharing.time_slicing.replicas}" if sharing.time_slicing else ""
