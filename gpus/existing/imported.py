@@ -19,6 +19,7 @@ from gpus.existing.findings import Findings, path_text, plain
 from gpus.existing.losses import Loss, Losses
 from gpus.existing.mig_parted_check import read_mig_configs
 from gpus.existing.mig_parted_import import mig_declarations
+from gpus.existing.mig_targets import MigTargets, mig_targets, used_profiles
 from gpus.existing.plugin_import import plugin_declaration
 from gpus.existing.plugin_schema import plugin_schema
 from gpus.sharing import parse_sharing
@@ -107,8 +108,12 @@ def import_files(names: Sequence[str]) -> Imported:
         UnreadableFileError: if one of them cannot be read, or nothing in it is recognised.
     """
     imported = Imported()
-    for file in [read_existing_file(name) for name in names]:
-        _Importer(file, imported).run()
+    importers = [_Importer(file, imported) for file in [read_existing_file(name) for name in names]]
+    for importer in importers:
+        importer.run()
+    layouts = [declaration for declaration in imported.declarations if "mig" in declaration.sharing]
+    for importer in importers:
+        importer.join(layouts)
     return imported
 
 
@@ -119,6 +124,7 @@ class _Importer:
         self._file = file
         self._imported = imported
         self._losses = Losses(file.name, imported.lost)
+        self._targets: list[MigTargets] = []
 
     def run(self) -> None:
         for path in self._file.duplicates:
@@ -127,6 +133,20 @@ class _Importer:
             self._losses.add(fault.path, None, f"{fault.message}: {fault.really}")
         for document in self._file.documents:
             self._document(document)
+
+    def join(self, layouts: Sequence[Declaration]) -> None:
+        """Add the layouts once more that have MIG resources which a config of this file time-slices."""
+        for targets in self._targets:
+            used: set[str] = set()
+            for layout in layouts:
+                joined = targets.joined(layout.sharing)
+                if joined is not None:
+                    sharing, comments = joined
+                    used |= used_profiles(layout.sharing)
+                    self._add(
+                        f"{layout.name}-{targets.name}", sharing, targets.path, (*layout.comments, *comments), layout.source
+                    )
+            targets.lose(used, self._losses)
 
     def _document(self, document: Document) -> None:
         for part in document.parts:
@@ -140,9 +160,13 @@ class _Importer:
             self._rest(document)
 
     def _plugin(self, part: Part) -> None:
+        name = _name(part.path, "imported")
         sharing, comments = plugin_declaration(part.value, part.path, self._losses)
         if sharing is not None:
-            self._add(_name(part.path, "imported"), sharing, part.path, comments)
+            self._add(name, sharing, part.path, comments)
+        targets = mig_targets(part.value, name, part.path)
+        if targets is not None:
+            self._targets.append(targets)
 
     def _mig(self, part: Part) -> None:
         findings = Findings({}, plugin_schema().versions)
@@ -159,7 +183,7 @@ class _Importer:
             for suffix, sharing, comments in mig_declarations(entries, path, self._losses):
                 self._add(_name(path, "imported") + suffix, sharing, path, comments)
 
-    def _add(self, name: str, sharing: dict[str, Any], path: Path, comments: tuple[str, ...]) -> None:
+    def _add(self, name: str, sharing: dict[str, Any], path: Path, comments: tuple[str, ...], beside: str = "") -> None:
         problems = Problems()
         parse_sharing(sharing, path_text(path), problems)
         if problems.found:
@@ -169,7 +193,8 @@ class _Importer:
         unique, number = name, 2
         while unique in taken:
             unique, number = f"{name}-{number}", number + 1
-        source = plain(f"{self._file.name}: {path_text(path)}")
+        here = plain(f"{self._file.name}: {path_text(path)}")
+        source = f"{beside} and {here}" if beside else here
         self._imported.declarations.append(Declaration(unique, sharing, source, comments))
 
     def _rest(self, document: Document) -> None:

@@ -200,6 +200,75 @@ def test_the_printed_section_is_the_section_of_a_stack_file(capsys: pytest.Captu
     assert plan_of(existing({"sharing": "slice-4"}, sharing=printed)).pools
 
 
+HALF = mig("{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 1g.10gb: 2, 1g.10gb+me: 1}}")
+
+
+def both(folder: Path, resources: str, layouts: str = HALF) -> Imported:
+    """A config that time-slices those resources, and mig-parted's file."""
+    (folder / "two.yaml").write_text(config_map("x", two=plugin(f"sharing: {{timeSlicing: {{resources: [{resources}]}}}}\n")))
+    (folder / "mig.yaml").write_text(layouts)
+    return import_files([str(folder / "two.yaml"), str(folder / "mig.yaml")])
+
+
+def test_time_slicing_of_mig_resources_joins_the_layout_that_has_them(tmp_path: Path) -> None:
+    resources = "{name: nvidia.com/mig-1g.10gb, replicas: 2}, {name: mig-1g.10gb.me, replicas: 3}"
+    result = both(tmp_path, resources)
+    assert list(result.sharing) == ["mine", "mine-two"]
+    assert result.sharing["mine-two"]["mig"]["timeSlicing"] == {
+        "replicas": {"1g.10gb": 2, "1g.10gb+me": 3},
+        "renameByDefault": False,
+        "failRequestsGreaterThanOne": False,
+    }
+    assert result.declarations[1].comments[-1] == "for nodes that have both configs"
+    assert result.declarations[1].source.endswith(
+        "mig-configs.mine and " + str(tmp_path / "two.yaml") + ": data.two.sharing.timeSlicing"
+    )
+    assert not [loss for loss in result.lost if "timeSlicing" in loss.path]
+    plan = planned(result, "mine-two", gpu="a100-80gb")
+    assert plan.pools[0].advertises == {"nvidia.com/mig-1g.10gb": 4, "nvidia.com/mig-1g.10gb.me": 3, "nvidia.com/mig-3g.40gb": 1}
+    assert rendered(plan)["timeSlicing"]["resources"] == [
+        {"name": "nvidia.com/mig-1g.10gb", "replicas": 2},
+        {"name": "nvidia.com/mig-1g.10gb.me", "replicas": 3},
+    ]
+
+
+def test_where_all_profiles_of_a_layout_are_shared_alike_one_number_says_it(tmp_path: Path) -> None:
+    uniform = mig("{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}")
+    result = both(tmp_path, "{name: nvidia.com/mig-1g.10gb, replicas: 2}", uniform)
+    assert result.sharing["mine-two"]["mig"]["timeSlicing"]["replicas"] == 2
+    assert advertised(result, "mine-two", gpu="a100-80gb") == {"nvidia.com/gpu": 14}
+
+
+def test_whole_gpus_beside_a_layout_are_not_shared_and_that_is_said(tmp_path: Path) -> None:
+    beside = mig("{devices: [0], mig-enabled: true, mig-devices: {1g.10gb: 7}}, {devices: [1], mig-enabled: false}")
+    result = both(tmp_path, "{name: nvidia.com/gpu, replicas: 4}, {name: nvidia.com/mig-1g.10gb, replicas: 2}", beside)
+    assert list(result.sharing) == ["two", "mine", "mine-two"]
+    assert "the config also shares whole GPUs, 4 replicas each" in result.declarations[2].comments[-1]
+    assert advertised(result, "mine-two", gpu="a100-80gb", gpus=2) == {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 14}
+
+
+def test_a_mig_resource_that_no_layout_has_is_lost(tmp_path: Path) -> None:
+    result = both(tmp_path, "{name: nvidia.com/mig-1g.10gb, replicas: 2}, {name: nvidia.com/mig-1g.5gb, replicas: 2}")
+    assert list(result.sharing) == ["mine", "mine-two"]
+    assert [loss.path for loss in result.lost if "belongs to a layout" in loss.why] == [
+        "data.two.sharing.timeSlicing.resources[1]"
+    ]
+
+
+def test_a_mig_resource_given_twice_has_the_larger_number(tmp_path: Path) -> None:
+    result = both(tmp_path, "{name: nvidia.com/mig-3g.40gb, replicas: 4}, {name: nvidia.com/mig-3g.40gb, replicas: 2}")
+    assert result.sharing["mine-two"]["mig"]["timeSlicing"]["replicas"] == {"3g.40gb": 4}
+    assert [loss.path for loss in result.lost if "given twice" in loss.why] == ["data.two.sharing.timeSlicing.resources[1]"]
+
+
+def test_mps_of_mig_resources_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "mps.yaml").write_text(sliced("name: nvidia.com/mig-1g.10gb, replicas: 2", kind="mps"))
+    (tmp_path / "mig.yaml").write_text(HALF)
+    result = import_files([str(tmp_path / "mps.yaml"), str(tmp_path / "mig.yaml")])
+    assert list(result.sharing) == ["mine"]
+    assert [loss for loss in result.lost if "MPS shares whole GPUs only" in loss.why]
+
+
 def test_names_that_are_taken_get_a_number(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(config_map("x", a=sliced("name: gpu, replicas: 2")), encoding="utf-8")
