@@ -147,8 +147,9 @@ def device_models() -> Mapping[int, GpuModel]:
 
 
 def _normal(name: str) -> str:
-    """Product names compare without the vendor, and with dashes for blanks as in node labels."""
-    return "-".join(name.split()).removeprefix("NVIDIA-").lower()
+    """Product names compare without the vendor, with dashes for blanks and without what node labels add: MIG profile, SHARED."""
+    plain = "-".join(name.split()).lower().removeprefix("nvidia-")
+    return re.sub(r"(-mig-\d+g\.\d+gb[-.a-z]*?)?(-shared)?$", "", plain)
 
 
 @lru_cache(maxsize=1)

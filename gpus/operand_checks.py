@@ -92,7 +92,9 @@ def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems
         return
     text = overridden(settings.operator.chart.values, "driver")
     version = parse_version(text or "")
-    if text is not None and version is None:
+    # Precompiled drivers are named by their branch: 570 may be 570.133.20 or older.
+    branch = text is not None and text.isdecimal() and (int(text),) == first[:1] and len(first) > 1
+    if text is not None and (version is None or branch):
         yield f"driver.version {text} tells no version: whether it is {version_text(first)} or newer {_UNCHECKED}"
     elif version is not None and version < first:
         problems.add(

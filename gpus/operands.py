@@ -26,7 +26,7 @@ Feature = Literal[
 
 def parse_version(text: str) -> Version | None:
     """The numbers of an image tag such as ``v0.17.4`` or ``580.95.05-ubuntu24.04``; None for a digest, `latest` and the like."""
-    match = re.fullmatch(r"v?(\d{1,6}(?:\.\d{1,6}){1,3})(?:[-+].*)?", text)
+    match = re.fullmatch(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})(?:[-+].*)?", text)
     numbers = [int(part) for part in match[1].split(".")] if match else []
     # 0.20 is 0.20.0, not something before it.
     return (*numbers, *[0] * (3 - len(numbers))) if numbers else None

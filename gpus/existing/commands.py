@@ -1,7 +1,8 @@
 """The subcommands ``check`` and ``import`` of ``python -m gpus``: arguments, printing, exit codes.
 
 Printed is what the checks return; nothing is decided here. Exit codes: 0 nothing found (import: something came out), 1 findings
-(import: no declaration came out), 2 the file cannot be read or recognised, or the command line is wrong.
+(import: no declaration came out), 2 the file cannot be read or recognised, or the command line is wrong; those of every command
+are in gpus/__main__.py.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _UNREADABLE: Final = 2
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the two subcommands; each sets ``run`` to what it does with the parsed options."""
     check = commands.add_parser("check", help="say what the real software does with an existing config file")
-    check.add_argument("file", help="a device-plugin config, a ConfigMap of them, a mig-parted config, or gpu-operator values")
+    check.add_argument(
+        "file", help="a device-plugin config, a ConfigMap of them, a mig-parted config, or gpu-operator values; - for stdin"
+    )
     check.add_argument(
         "--device-plugin",
         type=_version,

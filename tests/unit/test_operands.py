@@ -36,6 +36,7 @@ def _refused(stack: str) -> dict[str, str]:
         ("0.20", (0, 20, 0)),
         ("580.95.05-ubuntu24.04", (580, 95, 5)),
         ("v0.18.0-rc.1", (0, 18, 0)),
+        ("580", (580, 0, 0)),
         ("latest", None),
         ("sha256:0123", None),
         ("", None),
@@ -136,3 +137,16 @@ def test_the_driver_of_an_image_is_not_known() -> None:
 def test_a_version_that_tells_nothing_cannot_be_checked(operand: str, gpu: str, sharing: dict[str, Any]) -> None:
     pool = pool_of(existing({"gpuModel": gpu}, sharing=sharing, operator=_operator(**{operand: "latest"})))
     assert any(f"{operand}.version latest tells no version" in warning and UNCHECKED in warning for warning in pool.warnings)
+
+
+@pytest.mark.parametrize(("branch", "checked"), [("570", False), ("580", True)])
+def test_a_driver_may_be_named_by_its_branch(branch: str, checked: bool) -> None:  # noqa: FBT001
+    sharing = {"cut": {"mig": {"layout": {"4g.96gb": 1}}}}
+    pool = pool_of(
+        existing(
+            {"gpuModel": "b200-180gb"}, sharing={"cut": {"mig": {"layout": {"1g.23gb": 7}}}}, operator=_operator(driver=branch)
+        )
+    )
+    assert any(f"driver.version {branch} tells no version" in warning for warning in pool.warnings) is not checked
+    rtx = pool_of(existing(RTX, sharing=sharing, operator=_operator(driver="575.57.08")))
+    assert not any("tells no version" in warning for warning in rtx.warnings)
