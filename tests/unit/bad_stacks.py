@@ -1187,6 +1187,37 @@ _OPERATOR_CASES = (
         "any other value",
         "gpu-pools:operator.migStrategy",
     ),
+    *(
+        Case(
+            f"operator-value-derived-{operand}-{kind}",
+            aks(
+                operator={
+                    "values": {operand: {kind: [{"name": "MIG_STRATEGY", "value": "none"}] if kind == "env" else [argument]}}
+                }
+            ),
+            f"{_OPERATOR}.values.{operand}.{kind}[0]",
+            "is derived from the pools",
+            remedy="it would win",
+        )
+        for operand, kind, argument in (
+            ("devicePlugin", "env", ""),
+            ("gfd", "env", ""),
+            ("devicePlugin", "args", "--mig-strategy=none"),
+        )
+    ),
+    Case(
+        "operator-value-no-choice",
+        aks(operator={"values": {"driver": {"kernelModuleType": "opened"}}}),
+        f"{_OPERATOR}.values.driver.kernelModuleType",
+        'refuses "opened"',
+        "auto, open, proprietary",
+    ),
+    Case(
+        "operator-value-that-the-chart-refuses",
+        aks(operator={"driver": "preinstalled", "values": {"cdi": {"nriPluginEnabled": True}}}),
+        f"{_OPERATOR}.values.cdi.nriPluginEnabled",
+        "needs toolkit.enabled",
+    ),
     Case(
         "operator-value-derived-mapping",
         aks(operator={"values": {"devicePlugin": {"config": {"default": "x"}}}}),

@@ -513,6 +513,47 @@ def test_a_strategy_that_does_not_exist_is_a_crash(tmp_path: Path) -> None:
     assert found(check_text(tmp_path, "mig: {strategy: both}\n"), "crash", "mig.strategy")
 
 
+@pytest.mark.parametrize(
+    "dotted",
+    ["daemonsets.updateStrategy", "driver.kernelModuleType", "sandboxWorkloads.defaultWorkload", "sandboxWorkloads.mode"],
+)
+def test_a_value_that_kubernetes_refuses_is_a_crash(dotted: str, tmp_path: Path) -> None:
+    section, key = dotted.split(".")
+    assert found(check_text(tmp_path, f"{section}: {{{key}: other}}\ncdi: {{}}\n"), "crash", dotted)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("devicePlugin: {env: [{name: X, value: y}, {name: MIG_STRATEGY, value: none}]}", "devicePlugin.env[1]"),
+        ("gfd: {env: [{name: MIG_STRATEGY, value: none}]}", "gfd.env[0]"),
+        ("devicePlugin: {args: [--mig-strategy=none]}", "devicePlugin.args[0]"),
+        ("devicePlugin: {args: [--mig-strategy, none]}", "devicePlugin.args[0]"),
+    ],
+)
+def test_a_strategy_in_an_operands_own_list_wins_over_everything(text: str, path: str, tmp_path: Path) -> None:
+    assert found(check_text(tmp_path, f"{text}\n"), "overridden", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cdi: {nriPluginEnabled: true, enabled: false}", "cdi.nriPluginEnabled needs cdi.enabled"),
+        ("cdi: {nriPluginEnabled: true}\ntoolkit: {enabled: false}", "cdi.nriPluginEnabled needs toolkit.enabled"),
+        (
+            "gpuCluster: {deployCR: true}\ndriver: {nvidiaDriverCRD: {enabled: true}}",
+            "gpuCluster.deployCR excludes clusterPolicy.deployCR, which is true by default",
+        ),
+        (
+            "gpuCluster: {deployCR: true}\nclusterPolicy: {deployCR: false}\ndriver: {}",
+            "gpuCluster.deployCR needs driver.nvidiaDriverCRD.enabled, which is false by default",
+        ),
+    ],
+)
+def test_what_the_chart_itself_refuses_is_a_crash(text: str, message: str, tmp_path: Path) -> None:
+    assert [each.message for each in check_text(tmp_path, f"{text}\n").findings if each.severity == "crash"] == [message]
+
+
 def test_tolerations_replace_the_default_and_nfd_needs_them_too(tmp_path: Path) -> None:
     checked = check_text(tmp_path, "daemonsets: {tolerations: [{key: sku, operator: Exists}]}\n")
     assert "nvidia.com/gpu" in found(checked, "overridden", "daemonsets.tolerations").message
