@@ -172,7 +172,8 @@ class _Importer:
         findings = Findings({}, plugin_schema().versions)
         configs = read_mig_configs(part.value, part.path, findings)
         for finding in findings.sorted():
-            self._losses.add_text(finding.path, None, f"the real software refuses it: {finding.message}")
+            if finding.severity == "crash":
+                self._losses.add_text(finding.path, None, f"the real software refuses it: {finding.message}")
         for name, entries in configs.items():
             path = (*part.path, "mig-configs", name)
             raw = part.value["mig-configs"][name] if isinstance(part.value, dict) else None

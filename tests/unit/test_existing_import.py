@@ -138,6 +138,12 @@ def test_a_layout_for_a_model_of_unknown_geometry_comes_out_unchecked(tmp_path: 
     assert advertised(result, "mine", gpu="rtx-pro-4500-blackwell") == {"nvidia.com/gpu": 1}
 
 
+def test_a_profile_that_only_older_programs_refuse_comes_out(tmp_path: Path) -> None:
+    result = imported(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {1g.24gb-me: 4}}"))
+    assert result.sharing == {"mine": {"mig": {"layout": {"1g.24gb-me": 4}}}}
+    assert not result.lost
+
+
 def test_mig_off_everywhere_is_exclusive() -> None:
     assert fixture("mig-parted-a100-h100.yaml").sharing["all-disabled"] == {"exclusive": {}}
 
