@@ -135,6 +135,8 @@ def read_existing_file(name: str) -> ExistingFile:
         found = ", ".join(dict.fromkeys(document.words for document in read.file.documents)) or "nothing"
         if any(_is_stack(document.value) for document in read.file.documents):
             raise _unreadable(name, "is a stack file", f"Ask `python -m gpus plan {name}`.")
+        if any(_lost_indentation(document.value) for document in read.file.documents):
+            raise _unreadable(name, "is a ConfigMap whose `data` is empty", "Indent what belongs below `metadata` and `data`.")
         raise _unreadable(name, f"holds nothing that is known here: {found}", f"Name one of: {_SHAPES}.")
     return read.file
 
@@ -285,6 +287,11 @@ def _listed(value: object, path: Path) -> Iterator[tuple[Path, object]]:
 def _is_stack(value: object) -> bool:
     config = value.get("config") if isinstance(value, dict) else None
     return isinstance(config, dict) and any(key.startswith("gpu-pools:") for key in config)
+
+
+def _lost_indentation(value: object) -> bool:
+    """Whether it is a ConfigMap as it comes out of a text that lost its leading blanks: everything is at the top."""
+    return isinstance(value, dict) and value.get("kind") == "ConfigMap" and "data" in value and value["data"] is None
 
 
 def _kind_of(value: Mapping[str, object]) -> Kind:

@@ -40,6 +40,7 @@ _SETTINGS: Final = {
     "devicePlugin": "names and defaults of ConfigMaps are made by the plan; other values go to gpu-pools:operator.values",
     "migManager": "names and defaults of ConfigMaps are made by the plan; other values go to gpu-pools:operator.values",
 }
+_PLUGIN_CHART: Final = "a value of the plugin's own chart: the GPU operator brings the plugin, and the plan names its configs"
 _OTHER_VALUE: Final = "a value of the chart, no sharing: write it under gpu-pools:operator.values"
 
 
@@ -210,7 +211,7 @@ class _Importer:
                 why = "the plan names and labels its own ConfigMaps" if known else "no sharing"
             else:
                 section = next((part for part in inside if part != "spec"), "")
-                why = _SETTINGS.get(str(section), _OTHER_VALUE)
+                why = _PLUGIN_CHART if document.kind == "chart-values" else _SETTINGS.get(str(section), _OTHER_VALUE)
             self._losses.add(path, value, why)
 
 

@@ -600,6 +600,7 @@ def test_every_finding_is_complete() -> None:
         ("- 1\n", "nothing that is known"),
         ("apiVersion: apps/v1\nkind: Deployment\n", "Deployment"),
         ("apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n", "ConfigMap"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata:\nname: x\ndata:\nany: |-\nversion: v1\n", "whose `data` is empty"),
         ("&a [*a]\n", "nested too deep"),
         ("[" * 20_000, "not YAML"),
         ("x: !!python/name:os.system\n", "not YAML"),

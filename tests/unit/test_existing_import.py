@@ -82,6 +82,9 @@ def test_the_openshift_overlays_come_out_under_their_names() -> None:
 def test_the_standalone_charts_map_comes_out() -> None:
     result = fixture("standalone-chart-values.yaml")
     assert list(result.sharing) == ["default", "sliced", "mps"]
+    assert {loss.why for loss in result.lost if loss.path == "config.default"} == {
+        "a value of the plugin's own chart: the GPU operator brings the plugin, and the plan names its configs"
+    }
     assert advertised(result, "mps", gpu="l40s-48gb") == {"nvidia.com/gpu": 10}
 
 
