@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _VENDOR: Final = 0x10DE
 _FIELDS: Final = ("device-filter", "devices", "mig-enabled", "mig-devices")
-_PROFILE: Final = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?P<attributes>[-+].*)?", re.DOTALL)
+_PROFILE: Final = re.compile(r"(?:[0-9]{1,18}c\.)?[0-9]{1,18}g\.[0-9]{1,18}gb(?P<attributes>[-+].*)?", re.DOTALL)
 _ATTRIBUTE: Final = re.compile(r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?")
 _REFUSES: Final = (
     "nvidia-mig-parted exits with an error, for every config of the file; the node's mig.config.state becomes failed"

@@ -119,9 +119,14 @@ def _mapping(check: _Check, value: object, name: str, path: Path) -> dict[str, o
         return None
     taken = folded(value, schema)
     used = {key for key, _ in taken.values()}
+    by_case = {field_name.lower(): field for field_name, field in schema.fields.items()}
     for key in value:
         if key not in used:
-            _unknown_key(check, (*path, key), key, name, twice=key.lower() in {written.lower() for written in used})
+            twice = key.lower() in {written.lower() for written in used}
+            _unknown_key(check, (*path, key), key, name, twice=twice)
+            if twice and not schema.exact:
+                # The decoder reads both, so the one that loses must be right too.
+                _field(check, value[key], by_case[key.lower()], (*path, key))
     known: dict[str, object] = {}
     for field_name, (key, entry) in taken.items():
         field = schema.fields[field_name]

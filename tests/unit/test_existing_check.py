@@ -108,6 +108,14 @@ def test_d07_rename_and_devices_are_ignored(setting: str, tmp_path: Path) -> Non
     assert "not yet supported" in found(checked, "ignored", f"{ENTRY}.{setting.partition(':')[0]}").really
 
 
+@pytest.mark.parametrize("second", ["Version: {}", "VERSION: 3"])
+def test_d06_of_a_field_in_two_cases_both_must_be_right(second: str, tmp_path: Path) -> None:
+    key = second.partition(":")[0]
+    checked = check_text(tmp_path, plugin(second))
+    assert {finding.severity for finding in checked.findings if finding.path == key} == {"overridden", "crash"}
+    assert not [finding for finding in check_text(tmp_path, plugin("Version: v1")).findings if finding.severity == "crash"]
+
+
 def test_d07_custom_resources_are_ignored(tmp_path: Path) -> None:
     checked = check_text(tmp_path, plugin("resources: {gpus: [{pattern: A100, name: big}]}"))
     assert "Customizing the 'resources' field" in found(checked, "ignored", "resources").really
@@ -186,6 +194,12 @@ def test_d12_single_on_an_uneven_layout_is_a_crash(strategy: str, severities: li
         ("{mig-enabled: false}", MINE, "missing required field: devices"),
         ("{devices: some, mig-enabled: false}", f"{MINE}.devices", "invalid input"),
         ('{devices: ["0"], mig-enabled: false}', f"{MINE}.devices", "invalid input"),
+        ("{devices: all, mig-enabled: true, mig-devices: {１g.5gb: 7}}", f'{MINE}.mig-devices["１g.5gb"]', "invalid format"),  # noqa: RUF001
+        (
+            "{devices: all, mig-enabled: true, mig-devices: {1g.9999999999999999999gb: 7}}",
+            f'{MINE}.mig-devices["1g.9999999999999999999gb"]',
+            "invalid format",
+        ),
     ],
 )
 def test_d13_a_malformed_mig_parted_file_is_a_crash(entry: str, path: str, error: str, tmp_path: Path) -> None:
