@@ -125,14 +125,23 @@ def _mapping(check: _Check, value: object, name: str, path: Path) -> dict[str, o
             twice = key.lower() in {written.lower() for written in used}
             _unknown_key(check, (*path, key), key, name, twice=twice)
             if twice and not schema.exact:
-                # The decoder reads both, so the one that loses must be right too.
-                _field(check, value[key], by_case[key.lower()], (*path, key))
+                _check_loser(check, value[key], by_case[key.lower()], (*path, key))
     known: dict[str, object] = {}
     for field_name, (key, entry) in taken.items():
         field = schema.fields[field_name]
         _check_since(check, (*path, key), key, field)
         known[field_name] = _field(check, entry, field, (*path, key))
     return known
+
+
+def _check_loser(check: _Check, value: object, field: Field, path: Path) -> None:
+    """The decoder reads a field that is given twice twice: the one that loses must have the type, but may be no allowed value."""
+    if field.of and isinstance(value, dict):
+        _mapping(check, value, field.of, path)
+    elif value is not None and (
+        isinstance(value, dict | list) if field.kind == "text" else field.of or not _fits(value, field.kind)
+    ):
+        _wrong_type(check, path, value, field.kind)
 
 
 def _unknown_key(check: _Check, path: Path, key: str, inside: str, *, twice: bool) -> None:
