@@ -86,6 +86,8 @@ def check_file(name: str, version: str | None = None, mig_parted: Version | None
     for document in file.documents:
         _check_document(document, file, findings, around)
     _check_together(file, findings)
+    if not version:
+        _check_versions(file, findings)
     documents = tuple((path_text(document.path) if document.path else "", document.words) for document in file.documents)
     return Checked(name, documents, findings.versions, version_text(parted or ()), findings.sorted())
 
@@ -94,6 +96,26 @@ def _overridden(file: ExistingFile, operand: Operand) -> str:
     """The version of an operand that the file itself names."""
     specs = [spec for document in file.documents if (spec := spec_of(document)) is not None]
     return next((text for spec in specs if (text := overridden(spec, operand))), "")
+
+
+def _check_versions(file: ExistingFile, findings: Findings) -> None:
+    """Versions of the device plugin that the file names, and that are not known here."""
+    known = plugin_schema().versions
+    for document in file.documents:
+        text = overridden(spec_of(document) or {}, "devicePlugin")
+        if text is not None and plugin_version(text) is None:
+            findings.add(
+                (*_spec_path(document), "devicePlugin", "version"),
+                "unknown",
+                f"device plugin {text} is not known here",
+                really=f"the findings are those of {known[0]} to {known[-1]}; before 0.15 there is no MPS",
+                allowed=f"{known[0]} to {known[-1]}",
+                remedy="Leave the version to the chart, or name the nearest with --device-plugin.",
+            )
+
+
+def _spec_path(document: Document) -> Path:
+    return document.path if document.kind == "operator-values" else (*document.path, "spec")
 
 
 def _check_reading(file: ExistingFile, findings: Findings) -> None:
@@ -225,7 +247,7 @@ def _check_together(file: ExistingFile, findings: Findings) -> None:
         spec = spec_of(document)
         if spec is None:
             continue
-        base: Path = document.path if document.kind == "operator-values" else (*document.path, "spec")
+        base = _spec_path(document)
         config = at(spec, "devicePlugin", "config")
         name, default = at(config, "name"), at(config, "default")
         target = maps.get(name) if isinstance(name, str) else None

@@ -385,6 +385,17 @@ def test_versions_that_the_file_itself_names_are_the_ones_that_are_asked_about(t
     assert (asked.versions, asked.mig_parted, asked.findings) == (("0.20",), "0.15.0", ())
 
 
+@pytest.mark.parametrize("version", ["v0.14.5", "latest"])
+def test_a_version_that_is_not_known_here_is_said(version: str, tmp_path: Path) -> None:
+    text = f"devicePlugin: {{version: {version}}}\n"
+    checked = check_text(tmp_path, text)
+    assert version in found(checked, "unknown", "devicePlugin.version").message
+    assert len(checked.versions) > 1
+    policy = f"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nspec: {{{text.strip()}}}\n"
+    assert found(check_text(tmp_path, policy), "unknown", "spec.devicePlugin.version")
+    assert not check_text(tmp_path, text, "0.20").findings
+
+
 @pytest.mark.parametrize("profile", ["1g.10gb.me", "1g.24gb-me", "1g.24gb.gfx", "2g.48gb.me.all"])
 def test_before_0_20_no_resource_is_called_after_a_variant(profile: str, tmp_path: Path) -> None:
     text = sliced(f"name: nvidia.com/mig-{profile}, replicas: 2", before="flags: {gfd: {sleepInterval: 60s}}\n")
