@@ -44,6 +44,8 @@ _SHAPES: Final = ", ".join(words for kind, words in WORDS.items() if kind != "ot
 _OPERATOR_KEYS: Final = frozenset(
     {"devicePlugin", "migManager", "mig", "driver", "toolkit", "operator", "dcgmExporter", "gfd", "daemonsets", "nfd", "cdi"}
 )
+#: In the operator's own ConfigMap default-gpu-clients: what mig-manager stops, a `version` beside it.
+_GPU_CLIENTS: Final = "systemd-services"
 #: Larger files are no configs.
 _LARGEST: Final = 2_000_000
 
@@ -98,7 +100,7 @@ class Document:
     def words(self) -> str:
         """What it is, for people."""
         if self.kind == "other" and isinstance(self.value, dict) and isinstance(self.value.get("kind"), str):
-            return plain(self.value["kind"])
+            return plain(f"{self.value['kind']} {self.name}".rstrip())
         return WORDS[self.kind]
 
 
@@ -304,11 +306,8 @@ def _kind_of(value: Mapping[str, object]) -> Kind:
         return "operator-values"
     if isinstance(config, dict) and {"map", "default", "name"} & set(config):
         return "chart-values"
-    if any(key.lower() in fields for key in value):
-        return "plugin"
-    if any(difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.8) for key in value):
-        return "plugin"
-    return "other"
+    near = any(difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.8) for key in value)
+    return "plugin" if near and _GPU_CLIENTS not in value else "other"
 
 
 def _kind_of_text(text: object) -> Kind:

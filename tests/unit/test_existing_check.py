@@ -698,6 +698,14 @@ def test_an_unknown_version_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "known are 0.15" in capsys.readouterr().err
 
 
+def test_the_operators_list_of_gpu_clients_is_no_config(tmp_path: Path) -> None:
+    """As ``kubectl get configmap -n gpu-operator -o yaml`` shows it beside the others."""
+    clients = config_map("default-gpu-clients", clients__yaml="version: v1\nsystemd-services: []\n")
+    checked = check_text(tmp_path, clients + "---\n" + config_map("mine", a=sliced("name: gpu, replicas: 2")))
+    assert [kind for _, kind in checked.documents] == ["ConfigMap default-gpu-clients", "ConfigMap of device-plugin configs"]
+    assert [finding.severity for finding in checked.findings] == ["unknown"]
+
+
 def test_other_documents_of_a_file_are_said_to_be_unchecked(tmp_path: Path) -> None:
     text = "apiVersion: v1\nkind: Namespace\n---\n" + config_map("x", a="version: v1\n")
     assert "Namespace is not checked" in found(check_text(tmp_path, text), "unknown", "[0]").message
