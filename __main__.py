@@ -1,6 +1,7 @@
 """GPU pools from a stack file; everything that decides something is in gpus/, everything that makes something in components/."""
 
 import gc
+import signal
 from typing import Any
 
 import pulumi
@@ -14,6 +15,8 @@ def main() -> None:
     """Build the platform that the selected stack declares."""
     # Nearly all that a program makes lives until its end, seconds later; looking for garbage was over half of its time.
     gc.disable()
+    # On Ctrl-C the engine cancels the update and then interrupts this program: it ends there, and nobody needs its traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     settings: Any = read_stack_config()
     try:
         platform = GpuPlatform("gpu", settings, secret_sections=tuple(secret_sections()))

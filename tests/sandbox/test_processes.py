@@ -29,12 +29,15 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def is_alive(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it ends while it is looked at
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def wait_for_output(folder: Path, name: str) -> None:
-    processes.wait_until(lambda: processes.log_tail(folder, name) != "", timeout=5, what="Output")
+    processes.wait_until(lambda: processes.log_tail(folder, name) != "", timeout=60, what="Output")
 
 
 def test_what_is_spawned_runs_until_it_is_stopped(folder: Path) -> None:
@@ -57,7 +60,7 @@ def test_another_process_finds_what_this_one_started(folder: Path) -> None:
 
 def test_output_goes_to_a_private_log(folder: Path) -> None:
     processes.spawn(folder, "talker", ["/bin/sh", "-c", "echo out; echo err >&2; exec sleep 60"])
-    processes.wait_until(lambda: processes.log_tail(folder, "talker").count("\n") == 1, timeout=5, what="The output")
+    processes.wait_until(lambda: processes.log_tail(folder, "talker").count("\n") == 1, timeout=60, what="The output")
     assert processes.log_tail(folder, "talker") == "out\nerr"
     assert processes.log_tail(folder, "talker", 1) == "err"
     assert (folder / "logs" / "talker.log").stat().st_mode & 0o777 == 0o600
@@ -65,7 +68,7 @@ def test_output_goes_to_a_private_log(folder: Path) -> None:
 
 def test_what_died_by_itself_does_not_run(folder: Path) -> None:
     processes.spawn(folder, "short", ["/bin/true"])
-    processes.wait_until(lambda: not processes.running(folder), timeout=5, what="The end")
+    processes.wait_until(lambda: not processes.running(folder), timeout=60, what="The end")
 
 
 def test_children_are_stopped_too(folder: Path) -> None:
@@ -73,8 +76,7 @@ def test_children_are_stopped_too(folder: Path) -> None:
     wait_for_output(folder, "parent")
     child = int(processes.log_tail(folder, "parent"))
     processes.stop(folder)
-    status = Path(f"/proc/{child}/stat")
-    assert not status.exists() or status.read_text().split()[2] == "Z"
+    assert not is_alive(child)
 
 
 def test_who_ignores_the_request_is_killed_after_the_grace(folder: Path) -> None:
@@ -83,7 +85,7 @@ def test_who_ignores_the_request_is_killed_after_the_grace(folder: Path) -> None
     start = time.monotonic()
     processes.stop(folder, grace=0.2)
     assert processes.running(folder) == {}
-    assert 0.2 <= time.monotonic() - start < 3
+    assert 0.2 <= time.monotonic() - start < 4.5  # well below the usual grace
 
 
 def test_no_grace_kills_at_once(folder: Path) -> None:
@@ -137,7 +139,7 @@ def test_what_could_not_be_recorded_is_found_by_its_mark(folder: Path, end: str)
         assert processes.spawn(folder, "one", SLEEP).pid != lost.pid
     else:
         processes.stop(folder, ["one"] if end == "stop by name" else None)
-    processes.wait_until(lambda: not is_alive(lost.pid), timeout=5, what="The end of what was lost")
+    processes.wait_until(lambda: not is_alive(lost.pid), timeout=60, what="The end of what was lost")
     assert is_alive(kept.pid)
     processes.stop(folder / "inner", grace=0.0)
 
