@@ -119,15 +119,29 @@ def _mapping(check: _Check, value: object, name: str, path: Path) -> dict[str, o
         return None
     taken = folded(value, schema)
     used = {key for key, _ in taken.values()}
+    by_case = {field_name.lower(): field for field_name, field in schema.fields.items()}
     for key in value:
         if key not in used:
-            _unknown_key(check, (*path, key), key, name, twice=key.lower() in {written.lower() for written in used})
+            twice = key.lower() in {written.lower() for written in used}
+            _unknown_key(check, (*path, key), key, name, twice=twice)
+            if twice and not schema.exact:
+                _check_loser(check, value[key], by_case[key.lower()], (*path, key))
     known: dict[str, object] = {}
     for field_name, (key, entry) in taken.items():
         field = schema.fields[field_name]
         _check_since(check, (*path, key), key, field)
         known[field_name] = _field(check, entry, field, (*path, key))
     return known
+
+
+def _check_loser(check: _Check, value: object, field: Field, path: Path) -> None:
+    """The decoder reads a field that is given twice twice: the one that loses must have the type, but may be no allowed value."""
+    if field.of and isinstance(value, dict):
+        _mapping(check, value, field.of, path)
+    elif value is not None and (
+        isinstance(value, dict | list) if field.kind == "text" else field.of or not _fits(value, field.kind)
+    ):
+        _wrong_type(check, path, value, field.kind)
 
 
 def _unknown_key(check: _Check, path: Path, key: str, inside: str, *, twice: bool) -> None:
@@ -614,6 +628,21 @@ def _check_resource(check: _Check, name: str, kind: str, path: Path, strategy: s
         )
     elif strategy in {"none", "single"}:
         _no_resource(check, path, name, f"under MIG strategy {strategy} every device is called nvidia.com/gpu", "nvidia.com/gpu")
+    elif plain := re.match(r"\d+g\.\d+gb(?=[.-])", profile):
+        _plain_name(check, path, name, f"{_PREFIX}mig-{plain[0]}")
+
+
+def _plain_name(check: _Check, path: Path, name: str, plain: str) -> None:
+    first = plugin_schema().own_names_since
+    check.findings.add(
+        (*path, "name"),
+        "ignored",
+        f"{name} matches nothing before version {first}",
+        really=f"the entry is skipped without a word: older plugins advertise such instances as {plain}, with the plain ones",
+        allowed=plain,
+        remedy=f"Use device plugin {first} or newer.",
+        versions=plugin_schema().before(first),
+    )
 
 
 def _no_resource(check: _Check, path: Path, name: str, why: str, allowed: str) -> None:
