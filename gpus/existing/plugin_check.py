@@ -721,6 +721,21 @@ def _check_resource(check: _Check, name: str, kind: str, path: Path, strategy: s
         )
     elif strategy in {"none", "single"}:
         _no_resource(check, path, name, f"under MIG strategy {strategy} every device is called nvidia.com/gpu", "nvidia.com/gpu")
+    elif plain := re.match(r"\d+g\.\d+gb(?=[.-])", profile):
+        _plain_name(check, path, name, f"{_PREFIX}mig-{plain[0]}")
+
+
+def _plain_name(check: _Check, path: Path, name: str, plain: str) -> None:
+    first = plugin_schema().own_names_since
+    check.findings.add(
+        (*path, "name"),
+        "ignored",
+        f"{name} matches nothing before version {first}",
+        really=f"the entry is skipped without a word: older plugins advertise such instances as {plain}, with the plain ones",
+        allowed=plain,
+        remedy=f"Use device plugin {first} or newer.",
+        versions=plugin_schema().before(first),
+    )
 
 
 def _no_resource(check: _Check, path: Path, name: str, why: str, allowed: str) -> None:

@@ -73,11 +73,11 @@ def config_map(name: str, **texts: str) -> str:
     return head + "".join(f"  {key.replace('__', '.')}: |\n{textwrap.indent(text, '    ')}" for key, text in texts.items())
 
 
-def check_text(folder: Path, text: str, version: str | None = None) -> Checked:
+def check_text(folder: Path, text: str, version: str | None = None, mig_parted: tuple[int, ...] | None = None) -> Checked:
     """The result of checking a text."""
     path = folder / "existing.yaml"
     path.write_text(text, encoding="utf-8")
-    return check_file(str(path), version)
+    return check_file(str(path), version, mig_parted)
 
 
 def found(checked: Checked, severity: str, path: str) -> Finding:
