@@ -45,9 +45,9 @@ _CONFIG_BYTES: Final = 256
 _GPU_INSTANCES: Final = 15
 _COMPUTE_INSTANCES: Final = 8
 
-#: Names of PCI devices, in the first place where NVIDIA's programs look for them. Where they find none they parse a list of their
-#: own, some 30,000 lines, anew for each GPU: that takes far longer than what they are run for. The names are used for nothing.
-_PCI_NAMES: Final = "10de  NVIDIA Corporation\n"
+#: Names of PCI devices, for the first place where NVIDIA's programs look for them. Where they find none they parse a list of
+#: their own, some 30,000 lines, anew for each GPU: that takes far longer than what they are run for. The names serve nothing.
+_PCI_NAMES: Final = "10de  NVIDIA Corporation\n{devices}C 03  Display controller\n\t02  3D controller\n"
 
 # $1: the folder. A covered folder keeps its entries as links to what is mounted under it, so that others can be put beside
 # them. The keeper's number outside is read before /proc is exchanged: inside it is 1.
@@ -111,7 +111,6 @@ class GpuHost:
         self._library = library
         for name in ("stage", "pci", "bin"):
             make_folder(self.folder / name)
-        write_atomic(self.folder / "pci.ids", _PCI_NAMES)
         write_atomic(self.folder / "modules", "nvidia 62914560 0 - Live 0x0000000000000000 (POE)\n")
         write_atomic(self.folder / "mig-minors", mig_minors())
         self._put_reset()
@@ -300,19 +299,26 @@ def _keep(folder: Path) -> subprocess.Popen[str]:
 
 
 def _put_pci(bus: Path, gpus: Iterable[Gpu]) -> None:
-    """Write the PCI devices of GPUs below a folder, which keeps its identity: it is mounted."""
+    """Write the PCI devices of GPUs below a folder, which keeps its identity: it is mounted. Their names lie beside it."""
     wanted = {f"{gpu.pci[0]:04x}:{gpu.pci[1]:02x}:{gpu.pci[2]:02x}.0": gpu for gpu in gpus}
     with explained(bus, "change"):
         for entry in bus.iterdir():
             if entry.name not in wanted:
                 shutil.rmtree(entry)
+    devices = sorted({_pci_ids(gpu)[0] for gpu in wanted.values()})
+    names = "".join(f"\t{device:04x}  GPU\n" for device in devices)
+    write_atomic(bus.parent / "pci.ids", _PCI_NAMES.format(devices=names))
     for address, gpu in wanted.items():
         _put_device(make_folder(bus / address), gpu)
 
 
+def _pci_ids(gpu: Gpu) -> tuple[int, int]:
+    """Device and vendor; an unknown device has an id that none has."""
+    return divmod(gpu.pci_device if gpu.pci_device is not None else 0xFFFF10DE, 1 << 16)
+
+
 def _put_device(folder: Path, gpu: Gpu) -> None:
-    # The unknown id is one that no device has.
-    device, vendor = divmod(gpu.pci_device if gpu.pci_device is not None else 0xFFFF10DE, 1 << 16)
+    device, vendor = _pci_ids(gpu)
     config = bytearray(_CONFIG_BYTES)
     config[0:4] = vendor.to_bytes(2, "little") + device.to_bytes(2, "little")
     config[9:12] = _CLASS.to_bytes(3, "little")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,11 +42,18 @@ def host(library: Path, tmp_path: Path) -> Iterator[GpuHost]:
 
 
 @pytest.fixture(scope="session")
-def plugins() -> dict[str, Path]:
+def plugins(library: Path, pytestconfig: pytest.Config) -> dict[str, Path]:  # noqa: ARG001 nothing is built where nothing can run
     """Version -> folder with gpu-feature-discovery and nvidia-device-plugin."""
-    return {version: toolchain.find_built(f"device-plugin-v{version}", Progress()) for version in ("0.19", "0.17")}
+    return {version: built(f"device-plugin-v{version}", pytestconfig) for version in ("0.19", "0.17")}
 
 
 @pytest.fixture(scope="session")
-def mig_parted() -> Path:
-    return toolchain.find_built("mig-parted", Progress()) / "nvidia-mig-parted"
+def mig_parted(library: Path, pytestconfig: pytest.Config) -> Path:  # noqa: ARG001
+    return built("mig-parted", pytestconfig) / "nvidia-mig-parted"
+
+
+def built(program: str, config: pytest.Config) -> Path:
+    """The folder with a program. A first build takes minutes, so that its progress is shown and not kept for the report."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        return toolchain.find_built(program, Progress())

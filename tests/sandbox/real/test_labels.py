@@ -21,10 +21,10 @@ from gpus.pools import Hardware
 from gpus.render import device_plugin_config
 from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import state
+from tests.sandbox.real.feature_discovery import discover
 from tests.sandbox.real.partitioned import partitioned
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 GPUS: Final = 2
-_SECONDS: Final = 60
 _LONGEST_LABEL_VALUE: Final = 63
-_MACHINE: Final = "Simulated Machine"
 #: What the plan leaves out, since it follows from the driver and the machine, not from the declaration.
 UNPREDICTED: Final = frozenset(
     {
@@ -142,29 +140,9 @@ def combinations() -> Iterator[Case]:
 
 
 CASES: Final = list(combinations())
-#: Of the older version every eleventh: eleven has no factor in common with the patterns above.
-OLDER: Final = CASES[::11]
 
 
 # --- the program ------------------------------------------------------------------------------------------
-
-
-def discover(host: GpuHost, program: Path, config: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
-    """Run gpu-feature-discovery once: what it said, and the labels that it wrote."""
-    files = {name: host.folder / name for name in ("config.yaml", "machine-type", "labels")}
-    files["config.yaml"].write_text(config)
-    files["machine-type"].write_text(f"{_MACHINE}\n")
-    files["labels"].unlink(missing_ok=True)
-    done = host.run(
-        [
-            *(program, "--oneshot", "--use-node-feature-api=false", "--no-timestamp"),
-            *("--config-file", files["config.yaml"], "--machine-type-file", files["machine-type"]),
-            *("--output-file", files["labels"]),
-        ],
-        seconds=_SECONDS,
-    )
-    lines = files["labels"].read_text().split() if files["labels"].exists() else []
-    return done, dict(line.split("=", 1) for line in lines)
 
 
 def check(host: GpuHost, program: Path, case: Case) -> None:
@@ -180,21 +158,16 @@ def check(host: GpuHost, program: Path, case: Case) -> None:
     assert all(key.endswith(".product") for key in refused)
 
 
+@pytest.mark.parametrize("version", ["0.19", "0.17"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.product or case.key}-{case.name}")
-def test_labels_are_predicted(case: Case, shared_host: GpuHost, plugins: Mapping[str, Path]) -> None:
-    check(shared_host, plugins["0.19"] / "gpu-feature-discovery", case)
-
-
-@pytest.mark.parametrize("case", OLDER, ids=lambda case: f"{case.product or case.key}-{case.name}")
-def test_an_older_version_writes_the_same(case: Case, shared_host: GpuHost, plugins: Mapping[str, Path]) -> None:
-    check(shared_host, plugins["0.17"] / "gpu-feature-discovery", case)
+def test_labels_are_predicted(case: Case, version: str, shared_host: GpuHost, plugins: Mapping[str, Path]) -> None:
+    check(shared_host, plugins[version] / "gpu-feature-discovery", case)
 
 
 def test_there_are_enough_combinations() -> None:
     assert len(CASES) >= 300
-    assert len(OLDER) >= 50
-    assert {case.key for case in OLDER} >= {"a100-80gb", "h100-80gb", "a30-24gb"}
-    assert {re.sub(r"[-\d].*", "", case.name) for case in OLDER} >= {"exclusive", "time", "mps", "uniform", "mixed", "part"}
+    assert {case.key for case in CASES} >= {"a100-80gb", "h100-80gb", "a30-24gb", "t4-16gb"}
+    assert {re.sub(r"[-\d].*", "", case.name) for case in CASES} >= {"exclusive", "time", "mps", "uniform", "mixed", "part"}
 
 
 # --- what the real program does where the plan refuses -----------------------------------------------------
