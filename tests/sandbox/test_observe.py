@@ -1,0 +1,54 @@
+"""What the nodes show is compared with the plan to the unit, however the API writes it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from gpus.plan import plan_config
+from sandbox.observe import observe
+
+#: The API server writes a whole number of thousands with a suffix: 8 GPUs x 125 replicas are 1k.
+CONFIG: Final[dict[str, object]] = {
+    "gpu-pools:cluster": {
+        "platform": "aks",
+        "name": "dev",
+        "location": "westeurope",
+        "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
+    },
+    "gpu-pools:sharing": {"many": {"timeSlicing": {"replicas": 125}}},
+    "gpu-pools:pools": [{"name": "nb", "vmSize": "Standard_ND96asr_v4", "count": 1, "sharing": "many"}],
+}
+
+
+def differences(allocatable: dict[str, str]) -> tuple[str, ...]:
+    plan = plan_config(CONFIG)
+    [planned] = plan.pools
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in planned.taints]
+    node: dict[str, Any] = {
+        "metadata": {"name": "n", "labels": {"agentpool": "nb", **planned.labels, **planned.gfd_labels}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": {"cpu": "1930m", "memory": "28Gi", **allocatable}},
+    }
+    [pool] = observe(plan, [node])
+    [seen] = pool.nodes
+    return seen.differences
+
+
+@pytest.mark.parametrize("quantity", ["1k", "1000"])
+def test_thousands_are_read(quantity: str) -> None:
+    assert differences({"nvidia.com/gpu": quantity}) == ()
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "difference"),
+    [
+        ({"nvidia.com/gpu": "999"}, "gpu 999 instead of 1000"),
+        ({"nvidia.com/gpu": "1M"}, "gpu 1000000 instead of 1000"),
+        ({"nvidia.com/gpu": "0"}, "gpu 0 instead of 1000"),
+        ({"nvidia.com/gpu": "1k", "nvidia.com/gpu.shared": "1"}, "gpu.shared 1 instead of 0"),
+    ],
+)
+def test_one_too_few_or_too_many_differs(allocatable: dict[str, str], difference: str) -> None:
+    assert differences(allocatable) == (difference,)
