@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from sandbox.errors import SandboxError
 from sandbox.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
@@ -53,11 +54,13 @@ class _Authority:
     """A certificate that may sign others, with its key."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 def make_pki(folder: Path, service_address: str) -> Pki:
     """Create all keys and certificates of a cluster, unless they are there.
+
+    An authority (ca.crt and ca.key) that lies there already is used: Magnum makes that of its clusters itself.
 
     Args:
         folder: where the files go.
@@ -75,7 +78,7 @@ def make_pki(folder: Path, service_address: str) -> Pki:
         return pki
     make_folder(folder)
     addresses = ("127.0.0.1", service_address)
-    cluster = _make_authority(pki, "ca", "gpu-pools sandbox cluster")
+    cluster = _given_authority(pki, "ca") or _make_authority(pki, "ca", "gpu-pools sandbox cluster")
     _issue(pki, cluster, "apiserver", _name("kube-apiserver"), _alternatives(_API_NAMES, addresses), client=False)
     _issue(pki, cluster, "admin", _name("admin", "system:masters"), None, client=True)
     storage = _make_authority(pki, "etcd-ca", "gpu-pools sandbox etcd")
@@ -87,6 +90,17 @@ def make_pki(folder: Path, service_address: str) -> Pki:
     )
     write_atomic(pki["sa.pub"], public.decode())
     return pki
+
+
+def _given_authority(pki: Pki, stem: str) -> _Authority | None:
+    """Read an authority that somebody put there; None when it is not there whole."""
+    if not (pki[f"{stem}.crt"].exists() and pki[f"{stem}.key"].exists()):
+        return None
+    key = serialization.load_pem_private_key(pki[f"{stem}.key"].read_bytes(), password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        message = f"{pki[f'{stem}.key']}: a {type(key).__name__} cannot sign a cluster's certificates."
+        raise SandboxError(message, "Put an RSA or EC key there, or none.")
+    return _Authority(x509.load_pem_x509_certificate(pki[f"{stem}.crt"].read_bytes()), key)
 
 
 def _make_authority(pki: Pki, stem: str, common_name: str) -> _Authority:
