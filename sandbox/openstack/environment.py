@@ -1,0 +1,64 @@
+"""The Python environment of Keystone and Magnum: made once in the cache of programs, shared by all checkouts.
+
+Apart from the project's own, since these programs bring 130 packages that the project has no use for. The versions stand in
+requirements.txt, and the folder is named after it: other versions are another folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sandbox.errors import SandboxError
+from sandbox.toolchain import cache_folder, make_once
+
+if TYPE_CHECKING:
+    from sandbox.progress import Progress
+
+REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
+_OUTPUT_LINES: Final = 15
+
+
+def find(progress: Progress) -> Path:
+    """The Python that has Keystone and Magnum; makes the environment when it is not there.
+
+    Raises:
+        SandboxError: when the packages cannot be installed.
+    """
+    digest = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    target = cache_folder() / f"openstack-{_version('keystone')}-{_version('magnum')}-{digest}"
+    text = f"Installing Keystone {_version('keystone')} and Magnum {_version('magnum')} (first time only, about 40 s, 300 MB)"
+    make_once(target, text, _make, progress, "built")
+    return target / "bin" / "python"
+
+
+def _make(folder: Path) -> None:
+    # Without a pip of its own: the project's can install into it, and the folder is renamed afterwards, which scripts would not
+    # survive but the interpreter does.
+    venv.EnvBuilder(symlinks=True, clear=True).create(folder)
+    python = folder / "bin" / "python"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]
+    done = subprocess.run([*command, "-r", str(REQUIREMENTS)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_OUTPUT_LINES:])
+        message = f"{REQUIREMENTS}: pip could not install it (exit status {done.returncode}):\n{tail}"
+        raise SandboxError(message, "Check the network and pip's settings (PIP_INDEX_URL), then try again.")
+
+
+def _version(package: str) -> str:
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    return next(line.partition("==")[2] for line in lines if line.startswith(f"{package}=="))

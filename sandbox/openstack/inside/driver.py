@@ -1,0 +1,329 @@
+"""The project's Magnum driver: a cluster is one of the sandbox's, a node group is a group of its simulated machines.
+
+Magnum loads it where it looks for drivers, the entry points `magnum.drivers`, under the names of three real drivers; which one it
+plays decides the labels that nodes get, and is the host's matter (`sandbox.openstack.host`), as is everything that touches a
+cluster. Like a real driver it answers at once and finishes when Magnum asks how things stand. What is to be done stands in
+Magnum's database alone, so whoever starts Magnum again after a kill goes on where it was.
+
+Disturbances are read from a file each time (see `Disturbances`), so that they can be switched while Magnum runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from magnum.common.x509 import operations as x509
+from magnum.conductor.handlers.common import cert_manager
+from magnum.drivers.common import driver
+from magnum.objects.fields import ClusterStatus
+from oslo_log import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Context = Any
+"""Magnum's request context."""
+Row = Any
+"""A cluster, node group or template of Magnum; its types are not where this is checked."""
+
+_LOG: Final = log.getLogger("magnum.gpu_pools")
+_ON_PURPOSE: Final = "It was switched on that this fails."
+_SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """What goes wrong on purpose.
+
+    Attributes:
+        seconds: how long an operation on a node group takes.
+        fail: names of clusters and node groups whose creation ends in CREATE_FAILED.
+        lose: names of node groups that are accepted and then forgotten: no node, no row, no word.
+    """
+
+    seconds: float = 1.0
+    fail: tuple[str, ...] = ()
+    lose: tuple[str, ...] = ()
+
+
+class _Work:
+    """Things that the host does in the background, each asked for again and again until it is done."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="host")
+        self._running: dict[tuple[str, ...], Future[dict[str, Any]]] = {}
+
+    def result(self, key: tuple[str, ...], function: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        """Start the function unless it runs; None while it does, then what it returned or raised, once."""
+        future = self._running.get(key) or self._running.setdefault(key, self._pool.submit(function))
+        if not future.done():
+            return None
+        del self._running[key]
+        return future.result()
+
+
+_WORK: Final = _Work()
+
+
+class HostError(Exception):
+    """The host could not do it; the text is what it said last."""
+
+
+class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not where this is type-checked
+    """What all three have in common."""
+
+    plays: ClassVar[str]
+    """The name that the host knows the driver by."""
+    system: ClassVar[str]
+    """The operating system of its images."""
+
+    @property
+    def provides(self) -> list[dict[str, str]]:
+        """The kind of clusters it makes."""
+        return [{"server_type": "vm", "os": self.system, "coe": "kubernetes"}]
+
+    # ---------------------------------------------------------------- what is asked for: noted, done later
+
+    def create_cluster(self, context: Context, cluster: Row, cluster_create_timeout: object) -> None:
+        """Give the cluster the id of what will be made for it."""
+        cluster.stack_id = str(uuid.uuid4())
+
+    def update_cluster(self, context: Context, cluster: Row, scale_manager: object = None, rollback: object = False) -> None:
+        """Note a changed number of default workers."""
+        _begin(cluster.default_ng_worker, ClusterStatus.UPDATE_IN_PROGRESS)
+
+    def resize_cluster(
+        self,
+        context: Context,
+        cluster: Row,
+        resize_manager: object,
+        node_count: object,
+        nodes_to_remove: object,
+        nodegroup: Row = None,
+    ) -> None:
+        """Nothing to note: Magnum has written the number and the status."""
+
+    def upgrade_cluster(
+        self,
+        context: Context,
+        cluster: Row,
+        cluster_template: Row,
+        max_batch_size: object,
+        nodegroup: Row,
+        scale_manager: object = None,
+        rollback: object = False,
+    ) -> None:
+        """Move the cluster to the template, and the group to its image."""
+        cluster.cluster_template_id = cluster_template.uuid
+        nodegroup.image_id = cluster_template.image_id
+
+    def delete_cluster(self, context: Context, cluster: Row) -> None:
+        """Nothing to note: Magnum writes the status."""
+
+    def create_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
+        """Give the group the id of what will be made for it."""
+        nodegroup.stack_id = str(uuid.uuid4())
+
+    def update_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
+        """Nothing to note: Magnum writes the limits and the status."""
+
+    def delete_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
+        """Write the status, which Magnum has set but leaves to the driver to keep."""
+        _begin(nodegroup, ClusterStatus.DELETE_IN_PROGRESS)
+
+    def create_federation(self, context: Context, federation: Row) -> None:
+        """Refuse: there is none."""
+        raise NotImplementedError
+
+    update_federation = create_federation
+    delete_federation = create_federation
+
+    # ---------------------------------------------------------------- how things stand
+
+    def update_cluster_status(self, context: Context, cluster: Row, use_admin_ctx: object = False) -> None:
+        """Do what is to be done and write what is done; Magnum asks until nothing is in progress."""
+        try:
+            if cluster.status == ClusterStatus.CREATE_IN_PROGRESS:
+                self._create(context, cluster)
+            elif cluster.status == ClusterStatus.DELETE_IN_PROGRESS:
+                self._delete(cluster)
+            else:
+                self._update(cluster)
+        except HostError as error:
+            _LOG.warning("Cluster %s: %s", cluster.uuid, error)
+            _end(cluster, _failed(cluster.status), str(error))
+
+    def _create(self, context: Context, cluster: Row) -> None:
+        if not cluster.stack_id:
+            # Magnum has written the row, and is making the certificates: what create_cluster sets is not there yet.
+            return
+        groups = list(cluster.nodegroups)
+        if cluster.name in _disturbances().fail:
+            for group in groups:
+                _end(group, ClusterStatus.CREATE_FAILED)
+            raise HostError(_ON_PURPOSE)
+        authority = cert_manager.get_cluster_ca_certificate(cluster, context=context)
+        request = {
+            **self._request("boot", cluster),
+            "groups": [self._group(group) for group in groups],
+            "ca_certificate": authority.get_certificate(),
+            # Encrypted in Magnum's database; the control plane has to sign with it.
+            "ca_key": _text(x509.decrypt_key(authority.get_private_key(), authority.get_private_key_passphrase())),
+        }
+        answer = _WORK.result((cluster.uuid, "boot"), lambda: _ask_host(request))
+        if answer is None:
+            return
+        cluster.api_address = answer["server"]
+        cluster.coe_version = answer["version"]
+        for group in groups:
+            _end(group, ClusterStatus.CREATE_COMPLETE)
+        _end(cluster, ClusterStatus.CREATE_COMPLETE)
+
+    def _delete(self, cluster: Row) -> None:
+        request = self._request("erase", cluster)
+        if _WORK.result((cluster.uuid, "erase"), lambda: _ask_host(request)) is not None:
+            _end(cluster, ClusterStatus.DELETE_COMPLETE)
+
+    def _update(self, cluster: Row) -> None:
+        for group in cluster.nodegroups:
+            if _is_in_progress(group):
+                try:
+                    self._go_on(cluster, group)
+                except HostError as error:
+                    _LOG.warning("Node group %s: %s", group.uuid, error)
+                    _end(group, _failed(group.status), str(error))
+        groups = list(cluster.nodegroups)
+        if not any(_is_in_progress(group) for group in groups):
+            failed = any((group.status or "").endswith("_FAILED") for group in groups)
+            _end(cluster, ClusterStatus.UPDATE_FAILED if failed else ClusterStatus.UPDATE_COMPLETE)
+
+    def _go_on(self, cluster: Row, group: Row) -> None:
+        """Go on with what is to be done with a group."""
+        disturbances, creating = _disturbances(), group.status == ClusterStatus.CREATE_IN_PROGRESS
+        lost = creating and group.name in disturbances.lose
+        if creating and group.name in disturbances.fail:
+            raise HostError(_ON_PURPOSE)
+        removing = lost or group.status == ClusterStatus.DELETE_IN_PROGRESS
+        request = {**self._request("remove" if removing else "put", cluster), "groups": [self._group(group)]}
+
+        def act() -> dict[str, Any]:
+            time.sleep(disturbances.seconds)
+            return _ask_host(request)
+
+        # With the number, since it may be changed again while the machines of the first change are made.
+        if _WORK.result((group.uuid, group.status, str(group.node_count)), act) is None:
+            return
+        if removing:
+            group.destroy()
+        else:
+            _end(group, group.status.replace("_IN_PROGRESS", "_COMPLETE"))
+
+    # ---------------------------------------------------------------- what the host is told
+
+    def _request(self, action: str, cluster: Row) -> dict[str, Any]:
+        settings = _settings()
+        own = {"uuid": cluster.uuid, "name": cluster.name, "stack_id": cluster.stack_id}
+        return {
+            "action": action,
+            "driver": self.plays,
+            "cluster": own,
+            "clusters": settings["clusters"],
+            "seed": settings["seed"],
+        }
+
+    def _group(self, group: Row) -> dict[str, Any]:
+        return {
+            "uuid": group.uuid,
+            "name": group.name,
+            "role": group.role,
+            "default": group.is_default,
+            "node_count": group.node_count,
+            "flavor": group.flavor_id,
+            "labels": dict(group.labels or {}),
+        }
+
+
+class Heat(SimulatedMachines):
+    """Labels nodes as the driver for Fedora CoreOS on Heat did (Magnum up to 2026.1)."""
+
+    plays = "heat"
+    system = "fedora-coreos"
+
+
+class ClusterApi(SimulatedMachines):
+    """Labels nodes as vexxhost's magnum-cluster-api does."""
+
+    plays = "magnum-cluster-api"
+    system = "ubuntu"
+
+
+class CapiHelm(SimulatedMachines):
+    """Labels nodes as magnum-capi-helm does."""
+
+    plays = "capi-helm"
+    system = "flatcar"
+
+
+def _begin(group: Row, status: str) -> None:
+    group.status = status
+    group.save()
+
+
+def _end(row: Row, status: str, reason: str | None = None) -> None:
+    row.status = status
+    row.status_reason = reason
+    row.save()
+
+
+def _is_in_progress(row: Row) -> bool:
+    return bool(row.status) and row.status.endswith("_IN_PROGRESS")
+
+
+def _failed(status: str) -> str:
+    """CREATE_FAILED for CREATE_IN_PROGRESS, and so on."""
+    return f"{status.partition('_')[0]}_FAILED"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _settings() -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(Path(os.environ[_SETTINGS]).read_text(encoding="utf-8"))
+    return settings
+
+
+def _disturbances() -> Disturbances:
+    given = _settings().get("disturbances", {})
+    return Disturbances(
+        seconds=given.get("seconds", Disturbances.seconds),
+        fail=tuple(given.get("fail", ())),
+        lose=tuple(given.get("lose", ())),
+    )
+
+
+def _ask_host(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the host in the project's own Python; what it is told goes by standard input, since there is a key in it."""
+    settings = _settings()
+    environment = {**os.environ, "PYTHONPATH": settings["project"]}
+    done = subprocess.run(
+        [settings["python"], "-m", "sandbox.openstack.host"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=settings["project"],
+        env=environment,
+    )
+    if done.returncode:
+        raise HostError(done.stderr.strip()[-2000:])
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

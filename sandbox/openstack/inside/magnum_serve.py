@@ -1,0 +1,122 @@
+"""Serves Magnum: its API application, its conductor and its status job, in one process over oslo.messaging's `fake://`.
+
+One process, since a message broker between API and conductor would be a server of its own and adds nothing to what Magnum
+decides. What differs from magnum-api and magnum-conductor, and why:
+
+- The status job is Magnum's, the clock is not: Magnum asks a driver every ten seconds, this does several times a second.
+- It looks at node groups too, not at clusters alone: Magnum writes a cluster's status before the row of a new group, and a
+  fast job in between would leave the group in progress for good.
+- The tables are made from the models: Magnum's migrations cannot run on sqlite.
+- Whoever writes to sqlite says so when he begins: two transactions that both begin by reading could never both go on.
+
+Arguments: the configuration file, the port on 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any, Final
+
+import sqlalchemy
+import waitress
+from magnum import objects
+from magnum.api import app as api
+from magnum.common import context as contexts
+from magnum.common import rpc_service, service, short_id
+from magnum.conductor.handlers import (
+    ca_conductor,
+    cluster_conductor,
+    conductor_listener,
+    credential_conductor,
+    federation_conductor,
+    indirection_api,
+    nodegroup_conductor,
+)
+from magnum.conf import CONF
+from magnum.db.sqlalchemy import models
+from magnum.service import periodic
+from oslo_db.sqlalchemy import enginefacade
+from oslo_log import log
+from oslo_service import loopingcall
+
+Context = Any
+"""Magnum's request context."""
+Row = Any
+"""A cluster of Magnum; its types are not where this is checked."""
+
+_LOG: Final = log.getLogger("magnum.gpu_pools")
+_SECONDS_BETWEEN_LOOKS: Final = 0.3
+
+
+def main(config_file: str, port: str) -> None:
+    """Serve until killed; fails at once when the port is taken."""
+    service.prepare_service(["magnum", "--config-file", config_file])
+    _prepare_database()
+    _start_conductor()
+    threading.Thread(target=_watch, name="status", daemon=True).start()
+    waitress.serve(api.load_app(), host="127.0.0.1", port=int(port), threads=8, ident=None)
+
+
+def _prepare_database() -> None:
+    engine = enginefacade.writer.get_engine()
+
+    def begin(connection: sqlalchemy.Connection) -> None:
+        # oslo.db begins what is not marked so. Readers have an engine of their own.
+        if "in_transaction" not in connection.info:
+            connection.info["in_transaction"] = True
+            connection.connection.dbapi_connection.execute("BEGIN IMMEDIATE")
+
+    sqlalchemy.event.listen(engine, "begin", begin, insert=True)
+
+    with engine.connect() as connection:
+        connection.connection.dbapi_connection.execute("PRAGMA journal_mode=WAL")
+    models.Base.metadata.create_all(engine)
+
+
+def _start_conductor() -> None:
+    handlers = (
+        indirection_api,
+        cluster_conductor,
+        conductor_listener,
+        credential_conductor,
+        ca_conductor,
+        federation_conductor,
+        nodegroup_conductor,
+    )
+    endpoints = [module.Handler() for module in handlers]
+    conductor = rpc_service.Service.create(CONF.conductor.topic, short_id.generate_id(), endpoints, binary="magnum-conductor")
+    conductor.start()
+
+
+def _watch() -> None:
+    """Let Magnum's status job run for every cluster that is in progress or has a group that is."""
+    while True:
+        context = contexts.make_admin_context(all_tenants=True)
+        contexts.set_ctx(context)
+        try:
+            for cluster in objects.Cluster.list(context):
+                if _in_progress(context, cluster):
+                    _look_at(context, cluster)
+        except Exception:  # noqa: BLE001 as Magnum's own job: whatever is wrong with one look, the next one comes
+            _LOG.exception("The status of clusters could not be read.")
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _in_progress(context: Context, cluster: Row) -> bool:
+    groups = objects.NodeGroup.list(context, cluster.uuid)
+    return any((row.status or "").endswith("_IN_PROGRESS") for row in (cluster, *groups))
+
+
+def _look_at(context: Context, cluster: Row) -> None:
+    try:
+        periodic.ClusterUpdateJob(context, cluster).update_status()
+    except loopingcall.LoopingCallDone:
+        return  # the job's way to end
+    except Exception:  # noqa: BLE001 as above
+        _LOG.exception("Cluster %s: its status could not be updated.", cluster.uuid)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

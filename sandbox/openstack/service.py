@@ -1,0 +1,256 @@
+"""Keystone and Magnum of a sandbox: brought up, found again, stopped.
+
+Everything lies in one folder; three processes belong to it: `keystone`, `magnum`, `catalogue`. They listen on 127.0.0.1 only.
+`start` may be called at any time: what runs is kept, what died is started again with its database. Machines and clusters are not
+this module's: Magnum's driver asks for them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import secrets
+import subprocess
+import sys
+import urllib.request
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox import processes
+from sandbox.errors import SandboxError
+from sandbox.files import locked, make_folder, read_json, write_atomic, write_json
+from sandbox.openstack import catalogue, environment, identity, settings
+from sandbox.openstack.identity import DOMAIN, REGION, USER, Passwords
+from sandbox.openstack.settings import Paths
+from sandbox.state import PROJECT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sandbox.progress import Progress
+
+_RECORD: Final = "openstack.json"
+_KEYSTONE, _MAGNUM, _CATALOGUE = "keystone", "magnum", "catalogue"
+_PARTS: Final = (_KEYSTONE, _MAGNUM, _CATALOGUE)
+_INSIDE: Final = "sandbox.openstack.inside"
+_READY_SECONDS: Final = 120.0
+_PREPARE_SECONDS: Final = 300.0
+_ANSWER_SECONDS: Final = 5.0
+_DRIVER_SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
+
+
+@dataclass(frozen=True)
+class OpenStack:
+    """How to reach a running OpenStack as the user that stacks log in as.
+
+    Attributes:
+        folder: its folder.
+        keystone_url: Keystone's address, ending in /v3.
+        magnum_url: Magnum's address, ending in /v1.
+        password: the user's password.
+    """
+
+    folder: Path
+    keystone_url: str
+    magnum_url: str
+    password: str = field(repr=False)
+
+    def login(self) -> dict[str, str]:
+        """The environment variables that clients and the Pulumi plugin log in with."""
+        return {
+            "OS_AUTH_URL": self.keystone_url,
+            "OS_USERNAME": USER,
+            "OS_PASSWORD": self.password,
+            "OS_PROJECT_NAME": USER,
+            "OS_USER_DOMAIN_ID": DOMAIN,
+            "OS_PROJECT_DOMAIN_ID": DOMAIN,
+            "OS_REGION_NAME": REGION,
+            "OS_IDENTITY_API_VERSION": "3",
+        }
+
+
+def start(folder: Path, *, seed: Path, clusters: Path, driver: str, progress: Progress) -> OpenStack:
+    """Make Keystone, Magnum and the catalogue run.
+
+    Args:
+        folder: where their state is; created when missing.
+        seed: the file that says what else the cloud has (sandbox.clouds.magnum_rules.read_seed).
+        clusters: the folder in which Magnum's driver makes clusters.
+        driver: which real driver ours plays: one of settings.DRIVERS.
+        progress: told about a first installation.
+
+    Raises:
+        SandboxError: a part cannot be installed, or does not come up.
+    """
+    python = environment.find(progress)
+    paths = Paths(make_folder(folder).resolve())
+    with locked(paths.folder / _RECORD):
+        passwords = _passwords(paths)
+        openstack = _write(paths, seed.resolve(), clusters.resolve(), driver, passwords)
+        _prepare_keystone(paths, python)
+        _spawn(paths, python, seed.resolve())
+        ports = _ports(paths)
+        _await(paths, _KEYSTONE, openstack.keystone_url, "identity-v3")
+        identity.fill(openstack.keystone_url, passwords, _services(ports))
+        _await(paths, _CATALOGUE, f"{_local(ports[_CATALOGUE])}{catalogue.IMAGE}", catalogue.IMAGE)
+        _await(paths, _MAGNUM, _local(ports[_MAGNUM]), "OpenStack Magnum API")
+    return openstack
+
+
+def load(folder: Path) -> OpenStack:
+    """Return the OpenStack of a folder, whether it runs or not.
+
+    Raises:
+        SandboxError: when the folder holds none.
+    """
+    paths = Paths(folder.resolve())
+    ports, passwords = _ports(paths), read_json(paths.passwords)
+    if not ports or not passwords:
+        message = f"{folder}: holds no OpenStack (no {_RECORD} or no passwords)."
+        raise SandboxError(message, "Start the sandbox: make up STACK=<stack>.")
+    return _openstack(paths, ports, Passwords(**passwords))
+
+
+def stop(folder: Path) -> None:
+    """Stop the three processes; their data stays, and start brings them back."""
+    processes.stop(folder, _PARTS)
+
+
+# --- what lies in the folder ------------------------------------------------------------------------------
+
+
+def _passwords(paths: Paths) -> Passwords:
+    stored = read_json(paths.passwords)
+    if stored:
+        return Passwords(**stored)
+    made = Passwords(*(secrets.token_urlsafe(24) for _ in range(3)))
+    write_json(paths.passwords, asdict(made))
+    return made
+
+
+def _write(paths: Paths, seed: Path, clusters: Path, driver: str, passwords: Passwords) -> OpenStack:
+    """Write all files; what runs with other ones is stopped, so that it is started with these."""
+    ports = _ports(paths)
+    if not _ports_usable(paths, ports):
+        processes.stop(paths.folder, _PARTS)
+        ports = dict(zip(_PARTS, processes.free_ports(len(_PARTS)), strict=True))
+    record: dict[str, Any] = {"ports": ports, "driver": driver, "seed": str(seed)}
+    if record != read_json(paths.folder / _RECORD):
+        processes.stop(paths.folder, _PARTS)
+        write_json(paths.folder / _RECORD, record)
+    openstack = _openstack(paths, ports, passwords)
+    texts = {
+        paths.keystone_config: settings.keystone_conf(paths),
+        paths.magnum_config: settings.magnum_conf(
+            paths, keystone_url=openstack.keystone_url, password=passwords.magnum, driver=driver
+        ),
+        paths.paste: settings.api_paste(),
+        **{paths.drivers / name: text for name, text in settings.driver_distribution().items()},
+    }
+    for path, text in texts.items():
+        write_atomic(path, text)
+    known = read_json(paths.driver_settings)
+    own = {"python": sys.executable, "project": str(PROJECT), "clusters": str(clusters), "seed": str(seed)}
+    write_json(paths.driver_settings, {**known, **own})
+    return openstack
+
+
+def _ports(paths: Paths) -> dict[str, int]:
+    return dict(read_json(paths.folder / _RECORD).get("ports", {}))
+
+
+def _ports_usable(paths: Paths, ports: dict[str, int]) -> bool:
+    """Say whether each port is used by its own process or by nobody."""
+    alive = processes.running(paths.folder)
+    return bool(ports) and all(name in alive or processes.port_is_free(port) for name, port in ports.items())
+
+
+def _openstack(paths: Paths, ports: dict[str, int], passwords: Passwords) -> OpenStack:
+    return OpenStack(
+        folder=paths.folder,
+        keystone_url=f"{_local(ports[_KEYSTONE])}/v3",
+        magnum_url=f"{_local(ports[_MAGNUM])}/v1",
+        password=passwords.user,
+    )
+
+
+def _services(ports: dict[str, int]) -> dict[str, tuple[str, str]]:
+    others = _local(ports[_CATALOGUE])
+    return {
+        "identity": ("keystone", f"{_local(ports[_KEYSTONE])}/v3"),
+        "container-infra": ("magnum", f"{_local(ports[_MAGNUM])}/v1"),
+        "image": ("glance", others + catalogue.IMAGE),
+        "compute": ("nova", others + catalogue.COMPUTE),
+        "network": ("neutron", others + catalogue.NETWORK),
+    }
+
+
+def _local(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+# --- what runs --------------------------------------------------------------------------------------------
+
+
+def _environment(*paths: Path) -> dict[str, str]:
+    """An environment in which the programs find this project and the entry points of its drivers, and no one's login."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
+    return {**own, "PYTHONPATH": os.pathsep.join(map(str, (*paths, PROJECT))), "PYTHONWARNINGS": "ignore"}
+
+
+def _prepare_keystone(paths: Paths, python: Path) -> None:
+    if paths.prepared.exists():
+        return
+    # What a killed run left is begun anew.
+    paths.keystone_database.unlink(missing_ok=True)
+    make_folder(paths.folder / "fernet")
+    module = f"{_INSIDE}.keystone_prepare"
+    done = subprocess.run(
+        [str(python), "-m", module, str(paths.keystone_config), str(paths.passwords)],
+        env=_environment(),
+        cwd=paths.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PREPARE_SECONDS,
+    )
+    if done.returncode:
+        tail = "\n".join(done.stderr.strip().splitlines()[-15:])
+        message = f"{paths.folder}: Keystone's database could not be made:\n{tail}"
+        raise SandboxError(message, "Remove the sandbox and start again: make clean, then make up.")
+    write_atomic(paths.prepared, "")
+
+
+def _spawn(paths: Paths, python: Path, seed: Path) -> None:
+    alive, ports = processes.running(paths.folder), _ports(paths)
+    commands = {
+        _KEYSTONE: [str(python), "-m", f"{_INSIDE}.keystone_serve", str(paths.keystone_config), str(ports[_KEYSTONE])],
+        _MAGNUM: [str(python), "-m", f"{_INSIDE}.magnum_serve", str(paths.magnum_config), str(ports[_MAGNUM])],
+        _CATALOGUE: [sys.executable, "-m", "sandbox.openstack.catalogue", str(seed), str(ports[_CATALOGUE])],
+    }
+    environment_ = {**_environment(paths.drivers), _DRIVER_SETTINGS: str(paths.driver_settings)}
+    for name, command in commands.items():
+        if name not in alive:
+            processes.spawn(paths.folder, name, command, env=environment_, cwd=paths.folder)
+
+
+def _await(paths: Paths, name: str, url: str, says: str) -> None:
+    """Wait until a part answers; what it says tells it from a program that took its port first."""
+
+    def answers() -> bool:
+        if name not in processes.running(paths.folder):
+            tail = processes.log_tail(paths.folder, name)
+            message = f"{paths.folder}: {name} ended while it was starting. Its last output:\n{tail}"
+            raise SandboxError(message, f"The whole output is in {paths.folder / 'logs' / name}.log. Run the command again.")
+        return says in _answer(url)
+
+    processes.wait_until(answers, timeout=_READY_SECONDS, what=f"{name} at {url} answers")
+
+
+def _answer(url: str) -> str:
+    """What a server says there; empty when there is none."""
+    try:
+        with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as response:  # noqa: S310 the address is ours
+            return str(response.read(), encoding="utf-8", errors="replace")
+    except (OSError, http.client.HTTPException):
+        return ""

@@ -1,0 +1,224 @@
+"""A real Keystone and a real Magnum on loopback, asked by the real client: clusters and node groups come, change and go."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sandbox import cluster as clusters
+from sandbox import processes
+from sandbox.files import read_json, write_json
+from sandbox.machines.api import Api
+from sandbox.openstack import environment, service
+from sandbox.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CPU = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}
+GPU = {"vcpus": 16, "ramMiB": 131072, "gpuModel": "a100-40gb", "gpuProduct": "NVIDIA A100-PCIE-40GB", "gpus": 1}
+SEED = {
+    "flavors": {"m2.large": CPU, "g2.5xlarge": GPU},
+    "images": ["fcos-40", {"name": "bare", "osDistro": ""}],
+    "keypairs": ["admin"],
+    "networks": ["public"],
+}
+TEMPLATE = {
+    "coe": "kubernetes",
+    "image_id": "fcos-40",
+    "external_network_id": "public",
+    "flavor_id": "m2.large",
+    "master_flavor_id": "m2.large",
+}
+CLIENT = Path(__file__).with_name("magnum_client.py")
+PATIENCE = 180.0
+
+pytestmark = pytest.mark.programs
+
+
+@dataclass(frozen=True)
+class Cloud:
+    base: Path
+
+    @property
+    def openstack(self) -> service.OpenStack:
+        return service.load(self.base / "openstack")
+
+    def calls(self, *calls: tuple[str, str, list[Any], dict[str, Any]]) -> list[Any]:
+        done = self.run(str(CLIENT), given=json.dumps(calls))
+        return list(json.loads(done))
+
+    def call(self, manager: str, method: str, *positional: Any, **keywords: Any) -> Any:
+        return self.calls((manager, method, list(positional), keywords))[0]
+
+    def run(self, *arguments: str, given: str = "") -> str:
+        python = environment.find(Progress())
+        login = {**os.environ, **self.openstack.login(), "PYTHONWARNINGS": "ignore"}
+        done = subprocess.run([python, *arguments], input=given, env=login, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def disturb(self, **what: Any) -> None:
+        path = self.openstack.folder / "driver.json"
+        write_json(path, {**read_json(path), "disturbances": what})
+
+    def status(self, manager: str, *names: str) -> str:
+        """The status; "gone" when there is none."""
+        found = self.call(manager, "get", *names)
+        return "gone" if "error" in found else found["status"]
+
+    def await_status(self, wanted: str, manager: str, *names: str) -> None:
+        what = f"{manager} {names} is {wanted}"
+        processes.wait_until(lambda: self.status(manager, *names) == wanted, timeout=PATIENCE, what=what)
+
+    def cluster_folder(self, name: str) -> Path:
+        (folder,) = (self.base / "clusters").glob(f"{name}-*")
+        return folder
+
+
+def start(base: Path) -> None:
+    seed = base / "seed.json"
+    write_json(seed, SEED)
+    service.start(base / "openstack", seed=seed, clusters=base / "clusters", driver="heat", progress=Progress())
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    base = tmp_path_factory.mktemp("cloud")
+    try:
+        start(base)
+        yield Cloud(base)
+    finally:
+        service.stop(base / "openstack")
+        for folder in (base / "clusters").glob("*"):
+            clusters.erase(folder)
+
+
+@pytest.fixture(scope="module")
+def template(cloud: Cloud) -> Iterator[str]:
+    uuid = cloud.call("cluster_templates", "create", name="gpu", **TEMPLATE)["uuid"]
+    yield uuid
+    assert cloud.call("cluster_templates", "delete", uuid) is None
+
+
+@pytest.fixture(scope="module")
+def cluster(cloud: Cloud, template: str) -> Iterator[str]:
+    asked = {"cluster_template_id": template, "keypair": "admin", "node_count": 1, "master_count": 1}
+    uuid = cloud.call("clusters", "create", name="one", **asked)["uuid"]
+    cloud.await_status("CREATE_COMPLETE", "clusters", uuid)
+    yield uuid
+    folder = cloud.cluster_folder("one")
+    assert cloud.call("clusters", "delete", uuid) is None
+    cloud.await_status("gone", "clusters", uuid)
+    assert not folder.exists()
+
+
+def nodes(cloud: Cloud, group: str) -> list[dict[str, Any]]:
+    selector = f"magnum.openstack.org%2Fnodegroup%3D{group}"
+    api = Api(cloud.cluster_folder("one") / "kubeconfig")
+    return list(api.list(f"/api/v1/nodes?labelSelector={selector}")["items"])
+
+
+def await_nodes(cloud: Cloud, group: str, count: int) -> None:
+    what = f"{group} has {count} nodes"
+    processes.wait_until(lambda: len(nodes(cloud, group)) == count, timeout=PATIENCE, what=what)
+
+
+def test_only_loopback_listens_and_no_command_line_has_a_password(cloud: Cloud) -> None:
+    running = processes.running(cloud.openstack.folder)
+    passwords = read_json(cloud.openstack.folder / "passwords.json").values()
+    assert set(running) == {"keystone", "magnum", "catalogue"}
+    for process in running.values():
+        line = Path(f"/proc/{process.pid}/cmdline").read_text()
+        log = (cloud.openstack.folder / "logs" / f"{process.name}.log").read_text()
+        assert not [password for password in passwords if password in line or password in log]
+    ports = {f"{port:04X}" for port in read_json(cloud.openstack.folder / "openstack.json")["ports"].values()}
+    rows = [row.split() for table in ("tcp", "tcp6") for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
+    listening = {row[1] for row in rows if row[3] == "0A" and row[1].rpartition(":")[2] in ports}
+    assert listening == {f"0100007F:{port}" for port in ports}
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "text"),
+    [
+        ({"image_id": "none"}, 400, "Image none could not be found"),
+        ({"image_id": "bare"}, 400, "os_distro"),
+        ({"flavor_id": "none"}, 400, "Unable to find flavor none"),
+        ({"external_network_id": "none"}, 400, "Unable to find external network none"),
+        ({"network_driver": "weave"}, 400, "weave"),
+        ({"public": True}, 403, ""),
+    ],
+)
+def test_magnum_itself_refuses_a_template(cloud: Cloud, changed: dict[str, Any], status: int, text: str) -> None:
+    answer = cloud.call("cluster_templates", "create", name="bad", **{**TEMPLATE, **changed})
+    assert answer["error"][0] == status
+    assert text in answer["error"][1]
+
+
+def test_a_cluster_without_its_keypair_is_refused(cloud: Cloud, template: str) -> None:
+    answer = cloud.call("clusters", "create", name="two", cluster_template_id=template, keypair="none")
+    assert answer["error"][0] == 404
+    assert "Unable to find keypair none" in answer["error"][1]
+
+
+def test_magnums_certificates_open_the_cluster(cloud: Cloud, cluster: str, tmp_path: Path) -> None:
+    cloud.run("-m", "openstackclient.shell", "coe", "cluster", "config", cluster, "--dir", str(tmp_path), "--force")
+    spaces = Api(tmp_path / "config").list("/api/v1/namespaces")["items"]
+    assert "kube-system" in {space["metadata"]["name"] for space in spaces}
+
+
+def test_a_node_group_joins_is_resized_and_goes(cloud: Cloud, cluster: str) -> None:
+    asked = {"name": "gpus", "flavor_id": "g2.5xlarge", "node_count": 1, "max_node_count": 3}
+    assert "error" not in cloud.call("nodegroups", "create", cluster, **asked)
+    cloud.await_status("CREATE_COMPLETE", "nodegroups", cluster, "gpus")
+    await_nodes(cloud, "gpus", 1)
+
+    shown = cloud.run("-m", "openstackclient.shell", "coe", "nodegroup", "list", cluster, "-f", "json")
+    assert {one["name"] for one in json.loads(shown)} == {"default-master", "default-worker", "gpus"}
+
+    cloud.call("clusters", "resize", cluster, 2, nodegroup="gpus")
+    await_nodes(cloud, "gpus", 2)
+    refused = cloud.call("clusters", "resize", cluster, 4, nodegroup="gpus")
+    assert refused["error"][0] == 400
+
+    cloud.call("nodegroups", "delete", cluster, "gpus")
+    cloud.await_status("gone", "nodegroups", cluster, "gpus")
+    await_nodes(cloud, "gpus", 0)
+
+
+def test_a_group_can_be_made_to_fail_and_to_be_lost(cloud: Cloud, cluster: str) -> None:
+    cloud.disturb(seconds=0, fail=["broken"], lose=["lost"])
+    try:
+        for name in ("broken", "lost"):
+            assert "error" not in cloud.call("nodegroups", "create", cluster, name=name, flavor_id="g2.5xlarge")
+        cloud.await_status("CREATE_FAILED", "nodegroups", cluster, "broken")
+        cloud.await_status("gone", "nodegroups", cluster, "lost")
+        cloud.await_status("UPDATE_FAILED", "clusters", cluster)
+        assert not nodes(cloud, "broken")
+        assert not nodes(cloud, "lost")
+        cloud.call("nodegroups", "delete", cluster, "broken")
+        cloud.await_status("gone", "nodegroups", cluster, "broken")
+        cloud.await_status("UPDATE_COMPLETE", "clusters", cluster)
+    finally:
+        cloud.disturb(seconds=0)
+
+
+def test_what_was_made_outlives_a_stop_and_what_was_being_made_is_finished(cloud: Cloud, cluster: str) -> None:
+    cloud.disturb(seconds=2)
+    assert "error" not in cloud.call("nodegroups", "create", cluster, name="late", flavor_id="m2.large")
+    processes.wait_until(
+        lambda: cloud.status("nodegroups", cluster, "late") != "gone", timeout=PATIENCE, what="the group is noted"
+    )
+    service.stop(cloud.openstack.folder)
+    assert not processes.running(cloud.openstack.folder)
+
+    start(cloud.base)
+    cloud.await_status("CREATE_COMPLETE", "nodegroups", cluster, "late")
+    cloud.await_status("UPDATE_COMPLETE", "clusters", cluster)
+    await_nodes(cloud, "late", 1)
