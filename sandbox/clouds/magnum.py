@@ -173,7 +173,7 @@ class MagnumCloud:
 
     # ---------------------------------------------------------------- clusters
 
-    def create_cluster(self, values: Values) -> str:
+    def create_cluster(self, values: Values) -> Outcome:
         """Create a cluster with its two default node groups; returns when it is CREATE_COMPLETE."""
         id_ = str(uuid.uuid4())
         with self._records.change() as data:
@@ -202,7 +202,7 @@ class MagnumCloud:
             data["clusters"][id_].update(status="CREATE_COMPLETE", apiAddress=running.server)
             for key in self._group_keys(data, id_):
                 data["groups"][key]["status"] = "CREATE_COMPLETE"
-        return id_
+        return Outcome(id_, "CREATE_COMPLETE")
 
     def update_cluster(self, id_: str, *, node_count: int | None = None, template_id: str | None = None) -> Outcome:
         """Resize the default workers, or move to another template (upgrade); dropped while the cluster is busy."""
@@ -222,13 +222,14 @@ class MagnumCloud:
             self._put_machines(id_)
         return Outcome(id_, "UPDATE_COMPLETE")
 
-    def delete_cluster(self, id_: str) -> None:
+    def delete_cluster(self, id_: str) -> Outcome:
         """Delete a cluster with everything in it; one that is gone is no error."""
         with self._records.change() as data:
             if id_ not in data["clusters"]:
-                return
+                return Outcome(id_, "DELETE_COMPLETE")
             data["clusters"][id_]["status"] = "DELETE_IN_PROGRESS"
         self._drop_cluster(id_)
+        return Outcome(id_, "DELETE_COMPLETE")
 
     def _drop_cluster(self, id_: str) -> None:
         self._host.erase(self._folder(id_))

@@ -52,12 +52,13 @@ class MagnumError(Refusal):
         body: the JSON document of the answer.
     """
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, body: str | None = None) -> None:
+        """Keep the answer; a body is made up where there was no service to give one."""
         super().__init__(detail)
         self.status = status
         self.detail = detail
         error = {"request_id": "", "code": "client", "status": status, "title": detail, "detail": detail, "links": []}
-        self.body = json.dumps({"errors": [error]})
+        self.body = json.dumps({"errors": [error]}) if body is None else body
 
 
 @dataclass(frozen=True)

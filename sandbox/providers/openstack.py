@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sandbox.clouds.magnum import MagnumCloud, Outcome
+    from sandbox.openstack.magnum_api import MagnumApi
 
 _TEMPLATE: Final = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 _CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
@@ -78,11 +79,11 @@ class OpenStackStandIn(StandIn):
     package: ClassVar[str] = "openstack"
     version: ClassVar[str] = "5.5.3"
 
-    def __init__(self, cloud: MagnumCloud, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, cloud: MagnumCloud | MagnumApi, environment: Mapping[str, str] | None = None) -> None:
         """Stand before a cloud.
 
         Args:
-            cloud: the service.
+            cloud: the service, its stand-in or a real one.
             environment: where OS_AUTH_URL and OS_CLOUD are looked up; the process's own unless given.
         """
         super().__init__()
@@ -142,17 +143,16 @@ class OpenStackStandIn(StandIn):
             if type_ == _TEMPLATE:
                 id_ = self._cloud.create_template(inputs)
             elif type_ == _CLUSTER:
-                id_ = self._cloud.create_cluster(inputs)
+                id_ = self._ready(kind, self._cloud.create_cluster(inputs), inputs)
             else:
-                id_ = self._create_group(kind, inputs)
+                values = {key: value for key, value in inputs.items() if key != "clusterId"}
+                id_ = self._ready(kind, self._cloud.create_group(inputs["clusterId"], values), inputs)
         except MagnumError as error:
             message = f"Error creating {kind.resource}: {_answer('POST', _url(kind, inputs), error)}"
             raise ServiceError(message) from error
         return id_, self._outputs(type_, id_, inputs)
 
-    def _create_group(self, kind: _Kind, inputs: dict[str, Value]) -> str:
-        values = {key: value for key, value in inputs.items() if key != "clusterId"}
-        outcome = self._cloud.create_group(inputs["clusterId"], values)
+    def _ready(self, kind: _Kind, outcome: Outcome, inputs: dict[str, Value]) -> str:
         self._expect(kind, outcome, "CREATE_COMPLETE", "ready", inputs)
         return outcome.id
 
@@ -188,7 +188,7 @@ class OpenStackStandIn(StandIn):
             url = f"{_url(kind, news)}/{id_.rpartition('/')[2]}"
             reason = f"Error updating {kind.resource} {id_}: {_answer('PATCH', url, error)}"
             raise PartialFailure(id_, {**old_outputs, **news}, [reason]) from error
-        return self._outputs(type_, id_, news)
+        return self._outputs(type_, id_, news, old_outputs)
 
     def _send(self, type_: str, id_: str, changed: set[str], news: dict[str, Value]) -> None:
         if not changed:
@@ -223,7 +223,7 @@ class OpenStackStandIn(StandIn):
         """The resource as it is; inputs that were given before show what they are now."""
         if self._found(type_, id_) is None:
             return None
-        seen = self._outputs(type_, id_, {**outputs, **inputs})
+        seen = self._outputs(type_, id_, {**outputs, **inputs}, outputs)
         wanted = inputs or dict.fromkeys((*_kind(type_).required, "name"))
         return id_, {key: seen.get(key, value) for key, value in wanted.items()}, seen
 
@@ -240,19 +240,18 @@ class OpenStackStandIn(StandIn):
             if type_ == _TEMPLATE:
                 self._cloud.delete_template(id_)
             elif type_ == _CLUSTER:
-                self._cloud.delete_cluster(id_)
+                self._gone(kind, self._cloud.delete_cluster(id_))
             else:
-                self._delete_group(kind, id_)
+                self._gone(kind, self._cloud.delete_group(id_))
         except MagnumError as error:
             url = f"{_url(kind, inputs)}/{id_.rpartition('/')[2]}"
             message = f"Error deleting {kind.resource} {id_}: {_answer('DELETE', url, error)}"
             raise ServiceError(message) from error
 
-    def _delete_group(self, kind: _Kind, id_: str) -> None:
-        outcome = self._cloud.delete_group(id_)
+    def _gone(self, kind: _Kind, outcome: Outcome) -> None:
         if outcome.status != "DELETE_COMPLETE":
             message = (
-                f"Error waiting for {kind.resource} {id_} to become deleted: unexpected state '{outcome.status}', "
+                f"Error waiting for {kind.resource} {outcome.id} to become deleted: unexpected state '{outcome.status}', "
                 "wanted target 'DELETE_COMPLETE'. last error: %!s(<nil>)"
             )
             raise ServiceError(message)
@@ -281,22 +280,34 @@ class OpenStackStandIn(StandIn):
             return self._cloud.template(id_)
         return self._cloud.cluster(id_) if type_ == _CLUSTER else self._cloud.group(id_)
 
-    def _outputs(self, type_: str, id_: str, inputs: Mapping[str, Value]) -> dict[str, Value]:
+    def _outputs(
+        self,
+        type_: str,
+        id_: str,
+        inputs: Mapping[str, Value],
+        before: Mapping[str, Value] | None = None,
+    ) -> dict[str, Value]:
         found = self._found(type_, id_) or {}
         if "mergeLabels" in inputs:
             # With merged labels the plugin shows those that were asked for: the service shows all.
             found = {**found, "mergeLabels": inputs["mergeLabels"], "labels": inputs.get("labels", {})}
         if type_ != _CLUSTER:
             return found
+        kept = (before or {}).get("kubeconfig") or {}
+        if kept.get("host") == found.get("apiAddress"):
+            # Each has a key of its own, so a new one would show as a change.
+            return {**found, "kubeconfig": Secret(kept)}
+        return {**found, "kubeconfig": Secret(self._access(id_))}
+
+    def _access(self, id_: str) -> dict[str, str]:
         running, kubeconfig = self._cloud.kubeconfig(id_)
-        access = {
+        return {
             "raw_config": kubeconfig,
             "host": running.server,
             "cluster_ca_certificate": running.ca_pem,
             "client_certificate": running.client_cert_pem,
             "client_key": running.client_key_pem,
         }
-        return {**found, "kubeconfig": Secret(access)}
 
 
 def _kind(type_: str) -> _Kind:

@@ -101,7 +101,7 @@ def cloud(make: Callable[..., MagnumCloud]) -> MagnumCloud:
 
 def new_cluster(cloud: MagnumCloud, **values: Any) -> str:
     template = cloud.create_template(TEMPLATE)
-    return cloud.create_cluster({"name": "gpu", "clusterTemplateId": template, **values})
+    return cloud.create_cluster({"name": "gpu", "clusterTemplateId": template, **values}).id
 
 
 def new_group(cloud: MagnumCloud, cluster: str, name: str = "nb", **values: Any) -> Outcome:
@@ -153,7 +153,7 @@ class TestTemplates:
     def test_given_templates(self, cloud: MagnumCloud) -> None:
         id_, values = cloud.find_template("given")
         assert values["image"] == "fcos-40"
-        assert cloud.create_cluster({"name": "gpu", "clusterTemplateId": id_})
+        assert cloud.create_cluster({"name": "gpu", "clusterTemplateId": id_}).status == "CREATE_COMPLETE"
 
 
 class TestClusters:
@@ -209,7 +209,7 @@ class TestClusters:
 
 
 def new_cluster_again(cloud: MagnumCloud) -> str:
-    return cloud.create_cluster({"name": "gpu", "clusterTemplateId": cloud.find_template("gpu")[0]})
+    return cloud.create_cluster({"name": "gpu", "clusterTemplateId": cloud.find_template("gpu")[0]}).id
 
 
 class TestGroups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,11 @@ from sandbox import processes
 from sandbox.files import read_json, write_json
 from sandbox.machines.api import Api
 from sandbox.openstack import environment, service
+from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.progress import Progress
+from sandbox.providers.base import PartialFailure, ServiceError
+from sandbox.providers.openstack import OpenStackStandIn
+from sandbox.providers.values import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +43,9 @@ TEMPLATE = {
 }
 CLIENT = Path(__file__).with_name("magnum_client.py")
 PATIENCE = 180.0
+TEMPLATE_TYPE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
+GROUP_TYPE = "openstack:containerinfra/nodeGroup:NodeGroup"
+CLUSTER_TYPE = "openstack:containerinfra/cluster:Cluster"
 
 pytestmark = pytest.mark.programs
 
@@ -218,7 +226,98 @@ def test_what_was_made_outlives_a_stop_and_what_was_being_made_is_finished(cloud
     service.stop(cloud.openstack.folder)
     assert not processes.running(cloud.openstack.folder)
 
-    start(cloud.base)
+    before = cloud.openstack.magnum_url
+    with socket.socket() as taken:
+        # Who comes back finds the way by Keystone's catalogue.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", int(before.rpartition(":")[2].partition("/")[0])))
+        taken.listen()
+        start(cloud.base)
+    assert cloud.openstack.magnum_url != before
     cloud.await_status("CREATE_COMPLETE", "nodegroups", cluster, "late")
     cloud.await_status("UPDATE_COMPLETE", "clusters", cluster)
     await_nodes(cloud, "late", 1)
+
+
+@pytest.fixture
+def plugin(cloud: Cloud, tmp_path: Path) -> OpenStackStandIn:
+    return OpenStackStandIn(MagnumApi(cloud.openstack.login(), tmp_path))
+
+
+class TestPluginOverTheRealApi:
+    def test_a_template_is_made_read_looked_up_changed_and_deleted(self, plugin: OpenStackStandIn) -> None:
+        inputs = {
+            "name": "plugin",
+            "coe": "kubernetes",
+            "image": "fcos-40",
+            "flavor": "m2.large",
+            "masterFlavor": "m2.large",
+            "externalNetworkId": "public",
+            "labels": {"kube_tag": "v1"},
+            "dockerVolumeSize": 20,
+            "keypairId": "admin",
+        }
+        id_, outputs = plugin.create(TEMPLATE_TYPE, "t", inputs, 0, preview=False)
+        found = plugin.read(TEMPLATE_TYPE, id_, inputs, outputs)
+        assert found is not None
+        assert found[1] == inputs
+        looked_up = plugin.invoke("openstack:containerinfra/getClusterTemplate:getClusterTemplate", {"name": "plugin"})[0]
+        assert looked_up["id"] == id_
+        wanted = {**inputs, "image": "bare-not"}
+        with pytest.raises(PartialFailure, match="Image bare-not could not be found"):
+            plugin.update(TEMPLATE_TYPE, id_, inputs, outputs, wanted, preview=False)
+        assert plugin.update(TEMPLATE_TYPE, id_, inputs, outputs, {**inputs, "name": "other"}, preview=False)["name"] == "other"
+        plugin.delete(TEMPLATE_TYPE, id_, inputs, outputs)
+        assert plugin.read(TEMPLATE_TYPE, id_, inputs, outputs) is None
+
+    def test_a_refusal_is_magnums_own(self, plugin: OpenStackStandIn) -> None:
+        inputs = {"name": "bad", "coe": "kubernetes", "image": "none"}
+        with pytest.raises(ServiceError, match=r"but got 400 instead: .*Image none could not be found"):
+            plugin.create(TEMPLATE_TYPE, "t", inputs, 0, preview=False)
+
+    def test_a_token_that_is_not_valid_any_more_is_renewed(self, cloud: Cloud, template: str, tmp_path: Path) -> None:
+        api = MagnumApi(cloud.openstack.login(), tmp_path)
+        assert api.template(template) is not None
+        api._token = "expired"  # noqa: S105
+        assert api.template(template) is not None
+
+    def test_a_cluster_is_read_and_its_kubeconfig_works(self, plugin: OpenStackStandIn, cluster: str, tmp_path: Path) -> None:
+        found = plugin.read(CLUSTER_TYPE, cluster, {"name": "one", "nodeCount": 1, "keypair": "admin"}, {})
+        assert found is not None
+        assert found[1] == {"name": "one", "nodeCount": 1, "keypair": "admin"}
+        access = found[2]["kubeconfig"]
+        assert isinstance(access, Secret)
+        path = tmp_path / "config"
+        path.write_text(access.value["raw_config"])
+        assert Api(path).list("/api/v1/nodes")["items"]
+        again = plugin.read(CLUSTER_TYPE, cluster, found[1], {**found[2], "kubeconfig": access.value})
+        assert again is not None
+        assert again[2]["kubeconfig"] == access
+
+    def test_a_group_is_made_resized_limited_and_deleted(self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str) -> None:
+        cloud.disturb(seconds=0)
+        inputs = {"clusterId": cluster, "name": "nb", "flavorId": "m2.large", "nodeCount": 1, "maxNodeCount": 3}
+        id_, outputs = plugin.create(GROUP_TYPE, "nb", inputs, 0, preview=False)
+        found = plugin.read(GROUP_TYPE, id_, inputs, outputs)
+        assert found is not None
+        assert found[1] == inputs
+        more = {**inputs, "nodeCount": 2, "maxNodeCount": 2}
+        changed = plugin.update(GROUP_TYPE, id_, inputs, outputs, more, preview=False)
+        assert (changed["nodeCount"], changed["maxNodeCount"]) == (2, 2)
+        with pytest.raises(PartialFailure, match="outside the allowed range"):
+            plugin.update(GROUP_TYPE, id_, more, changed, {**more, "nodeCount": 9}, preview=False)
+        plugin.delete(GROUP_TYPE, id_, more, changed)
+        assert plugin.read(GROUP_TYPE, id_, more, changed) is None
+
+    def test_a_group_that_fails_is_kept_with_the_plugins_sentence(
+        self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str
+    ) -> None:
+        cloud.disturb(seconds=0, fail=["broken"])
+        try:
+            inputs = {"clusterId": cluster, "name": "broken", "flavorId": "m2.large"}
+            with pytest.raises(PartialFailure) as failure:
+                plugin.create(GROUP_TYPE, "broken", inputs, 0, preview=False)
+            assert "unexpected state 'CREATE_FAILED', wanted target 'CREATE_COMPLETE'" in failure.value.reasons[0]
+            plugin.delete(GROUP_TYPE, failure.value.resource_id, inputs, {})
+        finally:
+            cloud.disturb(seconds=0)

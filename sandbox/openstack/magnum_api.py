@@ -1,0 +1,362 @@
+"""Cluster templates, clusters and node groups of a real Magnum, as the openstack plugin names and awaits them.
+
+Translates and waits, nothing else: what is allowed, and what becomes of an operation, is Magnum's affair, and its refusals are
+passed on as they are. Keystone gives the token and says where Magnum is. Two things differ from the plugin: it polls every 20
+seconds, this several times a second; and it takes a row that is not there yet for a deleted one, this waits a few seconds for it,
+since at this pace it would run into that at every creation. `make up` does not use it yet.
+
+Sources: Magnum's API reference; the containerinfra resources of terraform-provider-openstack (which request for which change).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from sandbox.clouds.magnum import Outcome, Values
+from sandbox.clouds.magnum_rules import MagnumError
+from sandbox.files import make_folder, write_atomic
+from sandbox.openstack.identity import REGION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from http.client import HTTPMessage
+    from pathlib import Path
+
+_MICROVERSION: Final = "1.10"
+"""The newest that the plugin asks for: groups of no nodes."""
+_POLL_SECONDS: Final = 0.3
+_APPEARS_SECONDS: Final = 10.0
+_REQUEST_SECONDS: Final = 60.0
+_KEY_BITS: Final = 2048
+_NOT_FOUND, _UNAUTHORIZED = 404, 401
+_NAMES: Final = {"image": "image_id", "flavor": "flavor_id", "masterFlavor": "master_flavor_id"}
+"""Properties whose name in the API is not the same in another spelling."""
+_NOT_SENT: Final = frozenset({"region", "clusterId", "kubeconfig"})
+
+
+@dataclass(frozen=True)
+class ReachedCluster:
+    """What the plugin knows of a cluster besides its properties.
+
+    Attributes:
+        server: address of its API.
+        kubeconfig: a file for its administrator.
+        ca_pem: certificate of its authority.
+        client_cert_pem: the administrator's certificate, signed by Magnum.
+        client_key_pem: its key, made here.
+    """
+
+    server: str
+    kubeconfig: Path
+    ca_pem: str
+    client_cert_pem: str
+    client_key_pem: str = field(repr=False)
+
+
+class MagnumApi:
+    """The service. Every method may raise MagnumError, and OSError where nobody answers."""
+
+    def __init__(self, login: Mapping[str, str], folder: Path) -> None:
+        """Log in when the first request is made.
+
+        Args:
+            login: the variables OS_AUTH_URL, OS_USERNAME, OS_PASSWORD, OS_PROJECT_NAME, OS_USER_DOMAIN_ID, OS_PROJECT_DOMAIN_ID.
+            folder: where kubeconfigs are kept.
+        """
+        self._login = login
+        self._folder = folder
+        self._token = ""
+        self._url = ""
+
+    # ---------------------------------------------------------------- cluster templates
+
+    def create_template(self, values: Values) -> str:
+        """Create a cluster template and return its id."""
+        return str(self._call("POST", "clustertemplates", _request(values))["uuid"])
+
+    def update_template(self, id_: str, values: Values) -> None:
+        """Change what differs."""
+        self._patch(f"clustertemplates/{id_}", _request(values))
+
+    def delete_template(self, id_: str) -> None:
+        """Delete a template; one that is gone is no error."""
+        self._delete(f"clustertemplates/{id_}")
+
+    def template(self, id_: str) -> Values | None:
+        """A template as the plugin shows it."""
+        found = self._find(f"clustertemplates/{id_}")
+        return None if found is None else _template(found)
+
+    def find_template(self, name: str) -> tuple[str, Values]:
+        """The one template of that name or id."""
+        found = self._call("GET", f"clustertemplates/{name}")
+        return found["uuid"], _template(found)
+
+    # ---------------------------------------------------------------- clusters
+
+    def create_cluster(self, values: Values) -> Outcome:
+        """Create a cluster; the outcome says where it ended."""
+        id_ = self._call("POST", "clusters", _request(values))["uuid"]
+        return Outcome(id_, self._settled(f"clusters/{id_}"))
+
+    def update_cluster(self, id_: str, *, node_count: int | None = None, template_id: str | None = None) -> Outcome:
+        """Resize the default workers, or move to another template (upgrade)."""
+        path = f"clusters/{id_}"
+        if template_id is not None:
+            body = {"cluster_template": template_id, "max_batch_size": 1, "nodegroup": "default-worker"}
+            self._call("POST", f"{path}/actions/upgrade", body)
+        if node_count is not None:
+            self._call("PATCH", path, [{"op": "replace", "path": "/node_count", "value": node_count}])
+            # A dropped change never shows there; the cluster's status then says what it was before.
+            self._settled(f"{path}/nodegroups/default-worker", node_count=node_count)
+        return Outcome(id_, self._settled(path, **({} if template_id is None else {"cluster_template_id": template_id})))
+
+    def delete_cluster(self, id_: str) -> Outcome:
+        """Delete a cluster with everything in it; one that is gone is no error."""
+        return Outcome(id_, self._deleted(f"clusters/{id_}"))
+
+    def cluster(self, id_: str) -> Values | None:
+        """A cluster as the plugin shows it, without its kubeconfig."""
+        found = self._find(f"clusters/{id_}")
+        if found is None:
+            return None
+        shown = _shown(found, {"flavor_id": "flavor", "master_flavor_id": "masterFlavor"})
+        return {**shown, "nodeCount": self._default_workers(id_), "region": REGION}
+
+    def _default_workers(self, id_: str) -> int:
+        # The cluster's own number counts the workers of all groups.
+        return int(self._call("GET", f"clusters/{id_}/nodegroups/default-worker")["node_count"])
+
+    def kubeconfig(self, id_: str) -> tuple[ReachedCluster, str]:
+        """Make a key, have Magnum sign it, and write a kubeconfig with it, as the plugin does."""
+        cluster = self._call("GET", f"clusters/{id_}")
+        key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
+        names = [
+            x509.NameAttribute(NameOID.COMMON_NAME, "admin"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
+        ]
+        request = x509.CertificateSigningRequestBuilder(x509.Name(names)).sign(key, hashes.SHA256())
+        pem = request.public_bytes(serialization.Encoding.PEM).decode()
+        form, secret = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        reached = ReachedCluster(
+            server=cluster["api_address"],
+            kubeconfig=make_folder(self._folder) / f"{id_}.kubeconfig",
+            ca_pem=self._call("GET", f"certificates/{id_}")["pem"],
+            client_cert_pem=self._call("POST", "certificates", {"cluster_uuid": id_, "csr": pem})["pem"],
+            client_key_pem=key.private_bytes(serialization.Encoding.PEM, form, secret).decode(),
+        )
+        text = _kubeconfig(cluster["name"], reached)
+        write_atomic(reached.kubeconfig, text)
+        return reached, text
+
+    # ---------------------------------------------------------------- node groups
+
+    def create_group(self, cluster_id: str, values: Values) -> Outcome:
+        """Create a node group; the outcome says where it ended once the API had accepted it."""
+        id_ = self._call("POST", f"clusters/{cluster_id}/nodegroups", _request(values, same=("flavorId", "imageId")))["uuid"]
+        return Outcome(f"{cluster_id}/{id_}", self._settled(_group_path(f"{cluster_id}/{id_}")))
+
+    def update_group(self, id_: str, *, limits: Mapping[str, int | None], node_count: int | None) -> Outcome:
+        """Change a group's limits (PATCH), then its size (resize).
+
+        Args:
+            id_: `<cluster>/<group>`.
+            limits: minNodeCount, maxNodeCount as far as they change.
+            node_count: the new size, None to leave it.
+        """
+        cluster_id, _, group_id = id_.partition("/")
+        path = _group_path(id_)
+        if limits:
+            changes = [
+                {"op": "remove", "path": f"/{_snake(key)}"}
+                if value is None
+                else {"op": "replace", "path": f"/{_snake(key)}", "value": value}
+                for key, value in limits.items()
+            ]
+            self._call("PATCH", path, changes)
+            self._settled(path, **{_snake(key): value for key, value in limits.items()})
+        if node_count is not None:
+            self._call("POST", f"clusters/{cluster_id}/actions/resize", {"node_count": node_count, "nodegroup": group_id})
+        return Outcome(id_, self._settled(path, **({} if node_count is None else {"node_count": node_count})))
+
+    def upgrade_group_image(self, id_: str, image: str) -> None:
+        """Ask for another image."""
+        self._call("PATCH", _group_path(id_), [{"op": "replace", "path": "/image_id", "value": image}])
+
+    def delete_group(self, id_: str) -> Outcome:
+        """Delete a node group; one that is gone is DELETE_COMPLETE."""
+        return Outcome(id_, self._deleted(_group_path(id_)))
+
+    def group(self, id_: str) -> Values | None:
+        """A node group as the plugin shows it."""
+        found = self._find(_group_path(id_)) if "/" in id_ else None
+        if found is None:
+            return None
+        return {**_shown(found, {}), "clusterId": id_.partition("/")[0], "region": REGION}
+
+    # ---------------------------------------------------------------- waiting
+
+    def _settled(self, path: str, **wanted: str | int | None) -> str:
+        """Wait until nothing is in progress; DELETE_COMPLETE for what cannot be found.
+
+        Args:
+            path: what to look at.
+            wanted: what it shows once the conductor has taken the operation up; some operations it never takes up.
+        """
+        patience = time.monotonic() + _APPEARS_SECONDS
+        while True:
+            found = self._find(path)
+            status = "DELETE_COMPLETE" if found is None else str(found["status"])
+            begun = found is not None and all(found.get(key) == value for key, value in wanted.items())
+            if not status.endswith("_IN_PROGRESS") and (begun or time.monotonic() > patience):
+                return status
+            time.sleep(_POLL_SECONDS)
+
+    def _deleted(self, path: str) -> str:
+        """Delete something and wait until it is gone; its status if it stays."""
+        if not self._delete(path):
+            return "DELETE_COMPLETE"
+        patience = time.monotonic() + _APPEARS_SECONDS
+        while (found := self._find(path)) is not None:
+            status = str(found["status"])
+            begun = status.startswith("DELETE")
+            if status.endswith("_FAILED") and (begun or time.monotonic() > patience):
+                return status
+            time.sleep(_POLL_SECONDS)
+        return "DELETE_COMPLETE"
+
+    # ---------------------------------------------------------------- requests
+
+    def _find(self, path: str) -> dict[str, Any] | None:
+        try:
+            return self._call("GET", path)
+        except MagnumError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
+
+    def _delete(self, path: str) -> bool:
+        """Ask for a deletion; False when there is nothing to delete."""
+        try:
+            self._call("DELETE", path)
+        except MagnumError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def _patch(self, path: str, wanted: Mapping[str, Any]) -> None:
+        """Send what differs from what is there."""
+        current = self._call("GET", path)
+        changed = {key: value for key, value in wanted.items() if current.get(key) != value}
+        if changed:
+            self._call("PATCH", path, [{"op": "replace", "path": f"/{key}", "value": value} for key, value in changed.items()])
+
+    def _call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Send a request; a token that has expired meanwhile is renewed once."""
+        if not self._token:
+            self._log_in()
+        try:
+            return self._send(method, f"{self._url}/{path}", body)[0]
+        except MagnumError as error:
+            if error.status != _UNAUTHORIZED:
+                raise
+        self._log_in()
+        return self._send(method, f"{self._url}/{path}", body)[0]
+
+    def _log_in(self) -> None:
+        """Get a token; the catalogue in it says where Magnum is."""
+        login = self._login
+        user = {"name": login["OS_USERNAME"], "domain": {"id": login["OS_USER_DOMAIN_ID"]}, "password": login["OS_PASSWORD"]}
+        scope = {"project": {"name": login["OS_PROJECT_NAME"], "domain": {"id": login["OS_PROJECT_DOMAIN_ID"]}}}
+        body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}}
+        self._token = ""
+        answer, headers = self._send("POST", f"{login['OS_AUTH_URL']}/auth/tokens", body)
+        self._token = headers["X-Subject-Token"]
+        (magnum,) = (service for service in answer["token"]["catalog"] if service["type"] == "container-infra")
+        self._url = next(endpoint["url"] for endpoint in magnum["endpoints"] if endpoint["interface"] == "public")
+
+    def _send(self, method: str, url: str, body: object) -> tuple[dict[str, Any], HTTPMessage]:
+        headers = {"Content-Type": "application/json", "OpenStack-API-Version": f"container-infra {_MICROVERSION}"}
+        if self._token:
+            headers["X-Auth-Token"] = self._token
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 the address is the login's
+        try:
+            with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as response:  # noqa: S310 as above
+                content = response.read()
+                return (json.loads(content) if content else {}), response.headers
+        except urllib.error.HTTPError as error:
+            text = error.read().decode(errors="replace")
+            raise MagnumError(error.code, _detail(text), text) from error
+
+
+def _group_path(id_: str) -> str:
+    cluster_id, _, group_id = id_.partition("/")
+    return f"clusters/{cluster_id}/nodegroups/{group_id}"
+
+
+def _request(values: Values, same: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Properties as the API names them; `same` are those that only differ in spelling although others of the name do not."""
+    names = {key: _NAMES.get(key) or _snake(key) for key in values if key not in same} | {key: _snake(key) for key in same}
+    return {names[key]: value for key, value in values.items() if value is not None and key not in _NOT_SENT}
+
+
+def _template(found: Mapping[str, Any]) -> Values:
+    names = {api: plugin for plugin, api in _NAMES.items()}
+    return {**_shown(found, names), "region": REGION}
+
+
+def _shown(found: Mapping[str, Any], names: Mapping[str, str]) -> Values:
+    """An object of the API as the plugin shows it: its names, nothing that is not set, nothing of the API's own."""
+    hidden = {"uuid", "links", "status", "merge_labels", "stack_id"}
+    values = {names.get(key) or _camel(key): value for key, value in found.items() if value is not None and key not in hidden}
+    return values | ({"stackId": found["stack_id"]} if found.get("stack_id") and "api_address" in found else {})
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _detail(text: str) -> str:
+    """Magnum's own sentence out of an answer; the whole answer where there is none."""
+    try:
+        return str(json.loads(text)["errors"][0]["detail"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return text
+
+
+def _kubeconfig(name: str, cluster: ReachedCluster) -> str:
+    def encoded(pem: str) -> str:
+        return base64.b64encode(pem.encode()).decode()
+
+    user = {"client-certificate-data": encoded(cluster.client_cert_pem), "client-key-data": encoded(cluster.client_key_pem)}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "default",
+            "clusters": [
+                {"name": name, "cluster": {"server": cluster.server, "certificate-authority-data": encoded(cluster.ca_pem)}}
+            ],
+            "contexts": [{"name": "default", "context": {"cluster": name, "user": "admin"}}],
+            "users": [{"name": "admin", "user": user}],
+        },
+        indent=2,
+    )
