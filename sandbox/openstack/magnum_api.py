@@ -29,7 +29,7 @@ from sandbox.files import make_folder, write_atomic
 from sandbox.openstack.identity import REGION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from http.client import HTTPMessage
     from pathlib import Path
 
@@ -78,6 +78,7 @@ class MagnumApi:
         self._folder = folder
         self._token = ""
         self._url = ""
+        self._project = ""
 
     # ---------------------------------------------------------------- cluster templates
 
@@ -205,6 +206,58 @@ class MagnumApi:
             return None
         return {**_shown(found, {}), "clusterId": id_.partition("/")[0], "region": REGION}
 
+    def scale(self, cluster: str, group: str, count: int) -> None:
+        """Set the size of a node group, as the cluster autoscaler does through the resize API.
+
+        Args:
+            cluster: name or id of the cluster.
+            group: name of the node group.
+            count: nodes wanted, within the group's limits.
+        """
+        cluster_id = self._call("GET", f"clusters/{cluster}")["uuid"]
+        group_id = self._call("GET", f"clusters/{cluster_id}/nodegroups/{group}")["uuid"]
+        self.update_group(f"{cluster_id}/{group_id}", limits={}, node_count=count)
+
+    # ---------------------------------------------------------------- after a kill
+
+    def everything(self) -> set[str]:
+        """The ids of what the project has, the default groups of clusters apart: they come and go with these."""
+        return {id_ for id_, _ in self._all()}
+
+    def made(self) -> set[str]:
+        """The ids of what was asked for and is whole."""
+        return {id_ for id_, status in self._all() if status != "CREATE_FAILED"}
+
+    def remove_unknown(self, known: Collection[str]) -> None:
+        """Delete what no stack knows, made for an engine that never heard of it; and what failed to be made.
+
+        Args:
+            known: the ids in the engine's state.
+        """
+        kept = self.made().intersection(known)
+        unknown = [id_ for id_, _ in self._all() if id_ not in kept]
+        templates = self._own("clustertemplates")
+        for id_ in (id_ for id_ in unknown if "/" in id_):
+            self.delete_group(id_)
+        for id_ in (id_ for id_ in unknown if "/" not in id_ and id_ not in templates):
+            self.delete_cluster(id_)
+        for id_ in (id_ for id_ in unknown if id_ in templates):
+            self.delete_template(id_)
+
+    def _all(self) -> Iterator[tuple[str, str]]:
+        """Ids and statuses; a template has none."""
+        yield from ((id_, "") for id_ in self._own("clustertemplates"))
+        for cluster in self._call("GET", "clusters")["clusters"]:
+            id_ = cluster["uuid"]
+            yield id_, cluster["status"]
+            groups = self._call("GET", f"clusters/{id_}/nodegroups")["nodegroups"]
+            yield from ((f"{id_}/{group['uuid']}", group["status"]) for group in groups if not group["is_default"])
+
+    def _own(self, collection: str) -> set[str]:
+        """The ids of what is the project's; public ones of others are listed, too."""
+        found = self._call("GET", f"{collection}/detail")[collection]
+        return {one["uuid"] for one in found if one["project_id"] == self._project}
+
     # ---------------------------------------------------------------- waiting
 
     def _settled(self, path: str, **wanted: str | int | None) -> str:
@@ -284,6 +337,7 @@ class MagnumApi:
         self._token = ""
         answer, headers = self._send("POST", f"{login['OS_AUTH_URL']}/auth/tokens", body)
         self._token = headers["X-Subject-Token"]
+        self._project = answer["token"]["project"]["id"]
         (magnum,) = (service for service in answer["token"]["catalog"] if service["type"] == "container-infra")
         self._url = next(endpoint["url"] for endpoint in magnum["endpoints"] if endpoint["interface"] == "public")
 

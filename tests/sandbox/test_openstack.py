@@ -321,3 +321,23 @@ class TestPluginOverTheRealApi:
             plugin.delete(GROUP_TYPE, failure.value.resource_id, inputs, {})
         finally:
             cloud.disturb(seconds=0)
+
+
+def test_what_no_stack_knows_and_what_failed_is_found_and_removed(
+    cloud: Cloud, cluster: str, template: str, tmp_path: Path
+) -> None:
+    api = MagnumApi(cloud.openstack.login(), tmp_path)
+    cloud.disturb(seconds=0, fail=["failed"])
+    try:
+        names = ("kept", "unknown", "failed")
+        kept, unknown, failed = (api.create_group(cluster, {"name": name, "flavorId": "m2.large"}).id for name in names)
+        more = api.create_template({"name": "unknown", "coe": "kubernetes", "image": "fcos-40"})
+        assert {template, cluster, kept, unknown, failed, more} <= api.everything()
+        assert failed not in api.made()
+        known = api.everything() - {unknown, more}
+        api.remove_unknown(known)
+        assert api.everything() == known - {failed}
+        api.scale("one", "kept", 2)
+        await_nodes(cloud, "kept", 2)
+    finally:
+        cloud.disturb(seconds=0)
