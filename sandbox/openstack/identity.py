@@ -20,6 +20,8 @@ REGION: Final = "RegionOne"
 DOMAIN: Final = "default"
 USER: Final = "sandbox"
 """The name of the user that stacks log in as, and of his project."""
+ADMIN: Final = "admin"
+"""Keystone's administrator and his project, as keystone-manage names them."""
 SERVICE_USER: Final = "magnum"
 SERVICE_PROJECT: Final = "service"
 #: Clients look for the first, services among themselves for the second.
@@ -87,8 +89,8 @@ class _Keystone:
     def __init__(self, url: str, password: str) -> None:
         self._url = url
         self._token = ""
-        user = {"name": "admin", "domain": {"id": DOMAIN}, "password": password}
-        scope = {"project": {"name": "admin", "domain": {"id": DOMAIN}}}
+        user = {"name": ADMIN, "domain": {"id": DOMAIN}, "password": password}
+        scope = {"project": {"name": ADMIN, "domain": {"id": DOMAIN}}}
         body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}}
         _, headers = self._call("POST", "auth/tokens", body)
         self._token = headers["X-Subject-Token"]

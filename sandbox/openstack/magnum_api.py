@@ -104,6 +104,10 @@ class MagnumApi:
         found = self._call("GET", f"clustertemplates/{name}")
         return found["uuid"], _template(found)
 
+    def has_template(self, name: str) -> bool:
+        """Whether there is a template of that name or id."""
+        return self._find(f"clustertemplates/{name}") is not None
+
     # ---------------------------------------------------------------- clusters
 
     def create_cluster(self, values: Values) -> Outcome:

@@ -17,10 +17,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox import processes
+from sandbox.clouds.magnum_rules import MagnumError, read_seed
 from sandbox.errors import SandboxError
 from sandbox.files import locked, make_folder, read_json, write_atomic, write_json
 from sandbox.openstack import catalogue, environment, identity, settings
 from sandbox.openstack.identity import DOMAIN, REGION, USER, Passwords
+from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.openstack.settings import Paths
 from sandbox.state import PROJECT
 
@@ -57,16 +59,7 @@ class OpenStack:
 
     def login(self) -> dict[str, str]:
         """The environment variables that clients and the Pulumi plugin log in with."""
-        return {
-            "OS_AUTH_URL": self.keystone_url,
-            "OS_USERNAME": USER,
-            "OS_PASSWORD": self.password,
-            "OS_PROJECT_NAME": USER,
-            "OS_USER_DOMAIN_ID": DOMAIN,
-            "OS_PROJECT_DOMAIN_ID": DOMAIN,
-            "OS_REGION_NAME": REGION,
-            "OS_IDENTITY_API_VERSION": "3",
-        }
+        return _login(self.keystone_url, USER, self.password)
 
 
 def start(folder: Path, *, seed: Path, clusters: Path, driver: str, progress: Progress) -> OpenStack:
@@ -94,6 +87,7 @@ def start(folder: Path, *, seed: Path, clusters: Path, driver: str, progress: Pr
         identity.fill(openstack.keystone_url, passwords, _services(ports))
         _await(paths, _CATALOGUE, f"{_local(ports[_CATALOGUE])}{catalogue.IMAGE}", catalogue.IMAGE)
         _await(paths, _MAGNUM, _local(ports[_MAGNUM]), "OpenStack Magnum API")
+        _fill_templates(openstack, seed, passwords)
     return openstack
 
 
@@ -183,6 +177,32 @@ def _services(ports: dict[str, int]) -> dict[str, tuple[str, str]]:
         "compute": ("nova", others + catalogue.COMPUTE),
         "network": ("neutron", others + catalogue.NETWORK),
     }
+
+
+def _login(keystone_url: str, name: str, password: str) -> dict[str, str]:
+    """The login of a user whose project has his name."""
+    return {
+        "OS_AUTH_URL": keystone_url,
+        "OS_USERNAME": name,
+        "OS_PASSWORD": password,
+        "OS_PROJECT_NAME": name,
+        "OS_USER_DOMAIN_ID": DOMAIN,
+        "OS_PROJECT_DOMAIN_ID": DOMAIN,
+        "OS_REGION_NAME": REGION,
+        "OS_IDENTITY_API_VERSION": "3",
+    }
+
+
+def _fill_templates(openstack: OpenStack, seed: Path, passwords: Passwords) -> None:
+    """Make the public templates that the cloud's operators have made, unless they are there."""
+    operators = MagnumApi(_login(openstack.keystone_url, identity.ADMIN, passwords.admin), openstack.folder)
+    for name, values in read_seed(seed).templates.items():
+        try:
+            if not operators.has_template(name):
+                operators.create_template({"coe": "kubernetes", **values, "name": name, "public": True})
+        except MagnumError as error:
+            message = f"{seed}: template {name}: {error}"
+            raise SandboxError(message, "Give it an image, flavors and networks that the file has, too.") from error
 
 
 def _local(port: int) -> str:

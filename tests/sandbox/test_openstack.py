@@ -33,6 +33,7 @@ SEED = {
     "images": ["fcos-40", {"name": "bare", "osDistro": ""}],
     "keypairs": ["admin"],
     "networks": ["public"],
+    "templates": {"given": {"image": "fcos-40", "flavor": "m2.large", "masterLbEnabled": True}},
 }
 TEMPLATE = {
     "coe": "kubernetes",
@@ -269,6 +270,13 @@ class TestPluginOverTheRealApi:
         assert plugin.update(TEMPLATE_TYPE, id_, inputs, outputs, {**inputs, "name": "other"}, preview=False)["name"] == "other"
         plugin.delete(TEMPLATE_TYPE, id_, inputs, outputs)
         assert plugin.read(TEMPLATE_TYPE, id_, inputs, outputs) is None
+
+    def test_the_operators_template_is_found_and_is_not_the_projects(self, plugin: OpenStackStandIn, cloud: Cloud) -> None:
+        found = plugin.invoke("openstack:containerinfra/getClusterTemplate:getClusterTemplate", {"name": "given"})[0]
+        assert (found["public"], found["image"]) == (True, "fcos-40")
+        assert cloud.call("cluster_templates", "delete", found["id"])["error"][0] == 403
+        with pytest.raises(ServiceError, match="ClusterTemplate none could not be found"):
+            plugin.invoke("openstack:containerinfra/getClusterTemplate:getClusterTemplate", {"name": "none"})
 
     def test_a_refusal_is_magnums_own(self, plugin: OpenStackStandIn) -> None:
         inputs = {"name": "bad", "coe": "kubernetes", "image": "none"}
