@@ -12,10 +12,11 @@ import difflib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from gpus.errors import show
 from gpus.nested import at
+from gpus.operands import Operand
 from gpus.section import Section
 from gpus.stack_file import load_yaml
 
@@ -257,6 +258,15 @@ def _check_operator_values(values: Mapping[str, Any], path: str, problems: Probl
             allowed="anything else",
             remedy="Remove it: there it would win over what the operator sets, and nodes would show something else.",
         )
+    for operand in get_args(Operand):
+        version = at(values, operand, "version")
+        if isinstance(version, bool | list | dict):
+            problems.add(
+                f"{path}.{operand}.version",
+                f"{show(version)} is no version",
+                allowed="the tag or the digest of an image, as a text",
+                remedy="Leave it out, or write a tag in quotes.",
+            )
     for dotted, value in refused_choices(values):
         problems.add(
             f"{path}.{dotted}",
