@@ -21,6 +21,7 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt
 
 tools: venv ## find, download or build the programs
 	@$(VENV)/bin/python -m sandbox.toolchain
+	@$(VENV)/bin/python -m sandbox.openstack.environment
 
 up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 	@$(RUN) up $(STACK)
@@ -50,8 +51,7 @@ lint: venv ## style, types and the borders between packages
 unit: venv ## the fast tests
 	@$(VENV)/bin/pytest tests/unit
 
-test: lint ## everything: style, types, borders, and all tests
-	@$(VENV)/bin/python -m sandbox.toolchain
+test: lint tools ## everything: style, types, borders, and all tests
 	@$(VENV)/bin/pytest
 
 bench: venv ## the ratios of benchmarks/

@@ -254,7 +254,7 @@ def bench_preview(folder: Path, pools: int) -> None:
     os.environ |= {"GPU_POOLS_SANDBOX_DIR": str(folder / "state"), "GPU_POOLS_STACKS_DIR": str(folder)}
     sandbox, tools = find_sandbox(name), find_tools(Progress(), only={"pulumi", "helm"})
     prepare(sandbox)
-    engine = Engine(sandbox, tools, stand_ins.start(sandbox, tools, magnum_driver=None))
+    engine = Engine(sandbox, tools, stand_ins.start(sandbox, tools, {}))
     try:
         engine.select_stack()
         recorded = json.loads(engine.output("preview", "--json"))

@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from urllib3.exceptions import HTTPError
 
@@ -26,6 +26,7 @@ from sandbox.files import explained, make_folder, read_json
 from sandbox.machines.api import Api, ApiError
 from sandbox.node_tools import find_platform_tools, recorded
 from sandbox.observe import PoolObservation, is_rolled_out, observe
+from sandbox.openstack import service
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
 from sandbox.toolchain import find_tools
@@ -65,7 +66,7 @@ def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True)
         with progress.step("Looking at the state of the last run"):
             recovery.take_over(engine)
-            engine = recovery.recover(engine, plan)
+            engine = recovery.recover(engine)
         progress.note(f"pulumi up --stack {stack}")
         if engine.run("up", *_QUIETLY, watch=lambda: _see_that_clusters_live(sandbox)) != 0:
             message = f"pulumi up of {stack} failed; its messages stand above."
@@ -136,7 +137,7 @@ def down(stack: str, progress: Progress) -> None:
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, keep_stack_file=True)
         with progress.step("Looking at the state of the last run"):
             recovery.take_over(engine)
-            engine = recovery.recover(engine, plan)
+            engine = recovery.recover(engine)
         if recovery.unprotect(engine):
             progress.note("protected resources: the protection is taken off, in the sandbox only")
         progress.note(f"pulumi destroy --stack {stack}")
@@ -202,7 +203,9 @@ def _engine(
 ) -> Engine:
     if not (keep_stack_file and sandbox.config_file.exists()):
         prepare(sandbox)
+    recovery.end_engines(sandbox, progress)
     seed_openstack(sandbox, plan)
+    login = _start_openstack(sandbox, plan, progress)
     if needs_cluster:
         with progress.step("Starting the clusters of the sandbox"):
             boot_existing_cluster(sandbox, plan, tools)
@@ -210,8 +213,15 @@ def _engine(
                 # By the record alone: whoever was killed while making a cluster may have left no more than that.
                 clusters.boot(folder, read_json(folder / "cluster.json")["name"], tools)
     with progress.step("Attaching the stand-ins of the clouds"):
-        ports = stand_ins.start(sandbox, tools, magnum_driver=getattr(plan.settings.cluster, "driver", None))
-    return Engine(sandbox, tools, ports)
+        attached = stand_ins.start(sandbox, tools, login)
+    return Engine(sandbox, tools, attached)
+
+
+def _start_openstack(sandbox: Sandbox, plan: Plan, progress: Progress) -> dict[str, str]:
+    if plan.platform != "magnum":
+        return {}
+    with progress.step("Starting Keystone and Magnum"):
+        return stand_ins.start_openstack(sandbox, plan, progress)
 
 
 def _plan_for_destroy(sandbox: Sandbox) -> Plan:
@@ -229,12 +239,19 @@ def _cluster_folders(sandbox: Sandbox) -> Iterator[Path]:
 
 
 def _see_that_clusters_live(sandbox: Sandbox) -> None:
-    """Say what has died instead of waiting for it: nothing of a cluster would ever be ready again."""
+    """Say what has died instead of waiting for it: nothing of a cluster, or in OpenStack, would ever be ready again."""
     for folder in _cluster_folders(sandbox):
         dead = clusters.died(folder)
         if dead:
-            message = f"{folder}: not running any more: {', '.join(dead)}."
-            raise SandboxError(message, f"Start it again: make up STACK={sandbox.stack}. Its logs are in {folder / 'logs'}.")
+            _refuse_dead(sandbox, folder, dead)
+    dead = service.died(sandbox.openstack)
+    if dead:
+        _refuse_dead(sandbox, sandbox.openstack, dead)
+
+
+def _refuse_dead(sandbox: Sandbox, folder: Path, dead: list[str]) -> NoReturn:
+    message = f"{folder}: not running any more: {', '.join(dead)}."
+    raise SandboxError(message, f"Start it again: make up STACK={sandbox.stack}. Its logs are in {folder / 'logs'}.")
 
 
 def _listed(sandbox: Sandbox, path: str) -> list[dict[str, Any]]:
@@ -248,6 +265,8 @@ def _listed(sandbox: Sandbox, path: str) -> list[dict[str, Any]]:
 
 def _stop_everything(sandbox: Sandbox) -> None:
     stand_ins.stop(sandbox)
+    # Before the clusters: Magnum would make again what it is in the middle of making.
+    service.stop(sandbox.openstack)
     if sandbox.clusters.is_dir():
         for folder in sorted(sandbox.clusters.iterdir()):
             clusters.erase(folder)

@@ -21,8 +21,9 @@ from sandbox.files import explained, make_folder, write_atomic
 from sandbox.state import PROJECT, adopt_salt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from sandbox.stand_ins import Attached
     from sandbox.state import Sandbox
     from sandbox.toolchain import Tools
 
@@ -39,21 +40,22 @@ class Engine:
     Attributes:
         sandbox: whose state it works on.
         tools: where the programs are.
-        ports: provider name -> port of its stand-in.
+        attached: what stands in for the clouds' providers, and the login to the stack's OpenStack.
         run_program: whether refresh and destroy run the program too, which knows where the clusters are by now.
     """
 
     sandbox: Sandbox
     tools: Tools
-    ports: Mapping[str, int]
+    attached: Attached
     run_program: bool = False
 
     def environment(self) -> dict[str, str]:
         """The whole environment of the engine."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-        attached = ",".join(f"{name}:{port}" for name, port in sorted(self.ports.items()))
+        ports = ",".join(f"{name}:{port}" for name, port in sorted(self.attached.ports.items()))
         return {
             **kept,
+            **self.attached.login,
             "PATH": os.pathsep.join([*self._programs(), kept.get("PATH", os.defpath)]),
             "KUBECONFIG": str(self.sandbox.existing_cluster / "kubeconfig"),
             "PULUMI_BACKEND_URL": f"file://{self.sandbox.backend}",
@@ -61,7 +63,7 @@ class Engine:
             "PULUMI_CONFIG_PASSPHRASE_FILE": str(self.sandbox.passphrase),
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-            "PULUMI_DEBUG_PROVIDERS": attached,
+            "PULUMI_DEBUG_PROVIDERS": ports,
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 

@@ -21,7 +21,6 @@ from gpus.clusters import AksSettings, MagnumSettings
 from sandbox import cluster as clusters
 from sandbox import inventory, machine_groups, processes, stand_ins
 from sandbox.clouds import azure, lookup
-from sandbox.clouds.magnum import scale_node_group
 from sandbox.clouds.refusal import Refusal
 from sandbox.errors import SandboxError
 from sandbox.providers.kube_api import Api, ApiError, UnreachableError, read_kubeconfig
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from gpus.plan import Plan
     from sandbox.engine import Engine
+    from sandbox.progress import Progress
     from sandbox.state import Sandbox
 
     Resource = Mapping[str, Any]
@@ -44,37 +44,37 @@ _SERVER: Final = re.compile(r"https://127\.0\.0\.1:\d+")
 
 
 def take_over(engine: Engine) -> None:
-    """Make the state this run's own: no other engine works on it, its lock is open, the stack exists.
+    """Make the state this run's own: its lock is open, the stack exists.
 
     Raises:
         SandboxError: if the engine refuses.
     """
-    _end_engines(engine.sandbox)
     engine.release_locks()
     engine.select_stack()
 
 
-def recover(engine: Engine, plan: Plan) -> Engine:
+def recover(engine: Engine) -> Engine:
     """Take away what an earlier run left unfinished; returns the engine to go on with.
 
     Raises:
         SandboxError: if the engine cannot be helped.
     """
     sandbox, state = engine.sandbox, engine.exported(show_secrets=True)
+    magnum = stand_ins.magnum(sandbox)
     resources, pending = state.get("resources") or [], state.get("pending_operations") or []
     engine = replace(engine, run_program=_has_moved(sandbox, resources))
     known = lookup.known_ids(resources)
-    if not pending and lookup.agree(sandbox.folder, known):
-        return engine
-    # A stand-in may still be at work for the engine that died.
-    stand_ins.stop(sandbox)
-    lookup.remove_unknown(sandbox.folder, known)
+    with _magnums_refusals():
+        if not pending and lookup.agree(sandbox.folder, magnum, known):
+            return engine
+        # A stand-in may still be at work for the engine that died.
+        stand_ins.stop(sandbox)
+        lookup.remove_unknown(sandbox.folder, magnum, known)
     for operation in pending:
         if operation["resource"]["type"].startswith("kubernetes:") and operation["type"] in {"creating", "deleting"}:
             for folder in _clusters(sandbox):
                 _remove_object(engine, folder / "kubeconfig", operation["resource"], operation["type"])
-    driver = getattr(plan.settings.cluster, "driver", None)
-    engine = replace(engine, ports=stand_ins.start(sandbox, engine.tools, magnum_driver=driver))
+    engine = replace(engine, attached=stand_ins.start(sandbox, engine.tools, engine.attached.login))
     engine.output("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs")
     return engine
 
@@ -89,12 +89,12 @@ def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
     if pool not in known:
         message = f'{sandbox.stack} has no pool "{pool}".'
         raise SandboxError(message, f"Choose one of {', '.join(known)}.")
-    cluster = plan.settings.cluster
+    cluster, magnum = plan.settings.cluster, stand_ins.magnum(sandbox)
     try:
         if isinstance(cluster, AksSettings):
             azure.scale_node_pool(sandbox.folder, cluster.name, pool, count)
-        elif isinstance(cluster, MagnumSettings):
-            scale_node_group(sandbox.folder, cluster.name, pool, count)
+        elif isinstance(cluster, MagnumSettings) and magnum:
+            magnum.scale(cluster.name, pool, count)
         else:
             machine_groups.scale(sandbox.existing_cluster, pool, count)
     except Refusal as error:
@@ -120,7 +120,8 @@ def check_nothing_left(engine: Engine) -> None:
     """
     sandbox = engine.sandbox
     left = [entry["urn"] for entry in engine.exported().get("resources") or []]
-    left += lookup.everything(sandbox.folder)
+    with _magnums_refusals():
+        left += lookup.everything(sandbox.folder, stand_ins.magnum(sandbox))
     if (sandbox.existing_cluster / "cluster.json").exists():
         left += inventory.left_behind(sandbox.existing_cluster)
     if left:
@@ -128,18 +129,29 @@ def check_nothing_left(engine: Engine) -> None:
         raise SandboxError(message, "Run `make down` again; `make clean` throws the sandbox away.")
 
 
+@contextlib.contextmanager
+def _magnums_refusals() -> Iterator[None]:
+    """Turn what Magnum refuses into what a command fails with."""
+    try:
+        yield
+    except Refusal as error:
+        message = f"What an interrupted run left cannot be mended: {error}"
+        raise SandboxError(message, "Run the command again; `make clean` starts over.") from error
+
+
 # --- engines whose command was killed ---------------------------------------------------------------------
 
 
-def _end_engines(sandbox: Sandbox) -> None:
+def end_engines(sandbox: Sandbox, progress: Progress) -> None:
     """End what still runs of an earlier engine; the caller holds the sandbox, so nobody waits for it."""
     engines = [pid for pid, program in _engine_processes(sandbox).items() if program.endswith("/pulumi")]
     for pid in engines:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGINT)
-    with contextlib.suppress(SandboxError):
+    if engines:
         what = "The end of an engine that was left running"
-        processes.wait_until(lambda: not {*engines} & {*_engine_processes(sandbox)}, timeout=_ENGINE_SECONDS, what=what)
+        with progress.step("Ending an engine that was left running"), contextlib.suppress(SandboxError):
+            processes.wait_until(lambda: not {*engines} & {*_engine_processes(sandbox)}, timeout=_ENGINE_SECONDS, what=what)
     for pid in _engine_processes(sandbox):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -1,54 +1,113 @@
-"""Starts and stops the provider stand-ins of a sandbox: one background process that serves them all.
+"""Starts and stops what the engine talks to: the provider stand-ins, one background process, and for Magnum a real OpenStack.
 
-The Kubernetes stand-in is left out where the real plugin is on this machine.
+Stand-ins are left out where they are not needed: that of Kubernetes where the real plugin is on this machine, that of OpenStack
+where the stack is not on Magnum. What runs is kept, unless it was started for something else.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from gpus.clusters import MagnumSettings
 from sandbox import processes
 from sandbox.errors import SandboxError
 from sandbox.files import read_json
+from sandbox.openstack import service
+from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.state import PROJECT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpus.plan import Plan
+    from sandbox.progress import Progress
     from sandbox.state import Sandbox
     from sandbox.toolchain import Tools
 
 NAME: Final = "providers"
-#: The stand-in has no users, but like the plugin it demands an address even for a preview.
-OPENSTACK_LOGIN: Final = {
-    "OS_AUTH_URL": "http://127.0.0.1/identity/v3",
-    "OS_USERNAME": "sandbox",
-    "OS_PASSWORD": "sandbox",
-    "OS_PROJECT_NAME": "sandbox",
-    "OS_USER_DOMAIN_NAME": "Default",
-    "OS_PROJECT_DOMAIN_NAME": "Default",
-}
 _START_SECONDS: Final = 60.0
 
 
-def start(sandbox: Sandbox, tools: Tools, *, magnum_driver: str | None) -> dict[str, int]:
-    """Make the stand-ins run; returns provider name -> port.
+@dataclass(frozen=True)
+class Attached:
+    """What the engine is given.
+
+    Attributes:
+        ports: provider name -> port of its stand-in.
+        login: variables with which a plugin logs in to OpenStack; none where there is none.
+    """
+
+    ports: Mapping[str, int]
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def start_openstack(sandbox: Sandbox, plan: Plan, progress: Progress) -> dict[str, str]:
+    """Make a real Keystone and Magnum run where the stack is on Magnum, and let Magnum finish what it was asked for.
+
+    Before the clusters are started: it may be about to delete one.
+
+    Returns:
+        The variables with which its clients log in; none where the stack is elsewhere.
+
+    Raises:
+        SandboxError: if it does not come up, or what it was asked for does not end.
+    """
+    cluster = plan.settings.cluster
+    if not isinstance(cluster, MagnumSettings):
+        return {}
+    login = service.start(
+        sandbox.openstack, seed=sandbox.openstack_seed, clusters=sandbox.clusters, driver=cluster.driver, progress=progress
+    ).login()
+    try:
+        MagnumApi(login).settle()
+    except MagnumError as error:
+        raise SandboxError(f"Magnum: {error}", f"Read {sandbox.openstack}/logs/magnum.log; `make clean` starts over.") from error
+    return login
+
+
+def start(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -> Attached:
+    """Make the provider stand-ins run.
+
+    Args:
+        sandbox: whose they are; its clusters run.
+        tools: where the programs are.
+        login: what start_openstack has returned.
 
     Raises:
         SandboxError: if they do not come up.
     """
+    if login:
+        _await_addresses(sandbox, MagnumApi(login))
+    return Attached(_start_providers(sandbox, tools, login), login)
+
+
+def stop(sandbox: Sandbox) -> None:
+    """Stop the provider stand-ins; what they recorded stays, and so does OpenStack."""
+    processes.stop(sandbox.folder, [NAME])
+    sandbox.providers_record.unlink(missing_ok=True)
+
+
+def magnum(sandbox: Sandbox) -> MagnumApi | None:
+    """The Magnum of a sandbox; None where it has none."""
+    return MagnumApi(service.load(sandbox.openstack).login()) if service.exists(sandbox.openstack) else None
+
+
+def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -> dict[str, int]:
     alive = processes.running(sandbox.folder).get(NAME)
     record = read_json(sandbox.providers_record)
-    if alive and record.get("pid") == alive.pid:
+    if alive and record.get("pid") == alive.pid and record.get("openstack") == login.get("OS_AUTH_URL"):
         return dict(record["ports"])
     processes.stop(sandbox.folder, [NAME])
     sandbox.providers_record.unlink(missing_ok=True)
     command = [sys.executable, "-m", "sandbox.providers", "--state", str(sandbox.folder)]
     if tools.kubernetes_plugin:
         command += ["--without", "kubernetes"]
-    environment = {**os.environ, **OPENSTACK_LOGIN, "PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm)}
-    if magnum_driver:
-        environment["GPU_POOLS_MAGNUM_DRIVER"] = magnum_driver
+    if not login:
+        command += ["--without", "openstack"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm)}
     processes.spawn(sandbox.folder, NAME, command, env=environment, cwd=PROJECT)
     processes.wait_until(lambda: _settled(sandbox), timeout=_START_SECONDS, what="the provider stand-ins")
     if not sandbox.providers_record.exists():
@@ -57,11 +116,16 @@ def start(sandbox: Sandbox, tools: Tools, *, magnum_driver: str | None) -> dict[
     return dict(read_json(sandbox.providers_record)["ports"])
 
 
-def stop(sandbox: Sandbox) -> None:
-    """Stop the stand-ins; what they recorded stays."""
-    processes.stop(sandbox.folder, [NAME])
-    sandbox.providers_record.unlink(missing_ok=True)
-
-
 def _settled(sandbox: Sandbox) -> bool:
     return sandbox.providers_record.exists() or NAME not in processes.running(sandbox.folder)
+
+
+def _await_addresses(sandbox: Sandbox, api: MagnumApi) -> None:
+    """Wait until Magnum knows where clusters are that were started again on other ports."""
+
+    def known() -> bool:
+        addresses = {id_[:6]: address for id_, address in api.addresses().items()}
+        records = {path.parent.name.rpartition("-")[2]: read_json(path) for path in sandbox.clusters.glob("*/cluster.json")}
+        return all(addresses[id_].endswith(f":{records[id_]['ports']['api']}") for id_ in addresses.keys() & records.keys())
+
+    processes.wait_until(known, timeout=_START_SECONDS, what="Magnum knows the addresses of its clusters")

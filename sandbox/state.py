@@ -57,6 +57,16 @@ class Sandbox:
         return self.folder / "providers.json"
 
     @property
+    def openstack(self) -> Path:
+        """Keystone, Magnum and what they know, where the stack is on Magnum."""
+        return self.folder / "openstack"
+
+    @property
+    def openstack_seed(self) -> Path:
+        """What else that OpenStack has."""
+        return self.folder / "cloud" / "openstack-seed.json"
+
+    @property
     def clusters(self) -> Path:
         """One folder per simulated cluster."""
         return self.folder / "clusters"

@@ -1,7 +1,7 @@
 """What a stack finds in place before its deploy: the cloud's catalogue, or a cluster with nodes that exists already.
 
 Derived from the stack file, so that any stack runs here unchanged: the flavors, images, key pairs and networks that it names
-exist in the stand-in OpenStack; the nodes that its selectors describe exist in the "existing" cluster.
+exist in the sandbox's OpenStack; the nodes that its selectors describe exist in the "existing" cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GPU_NODE: Final = Hardware(cpus=32, memory_gib=256)
 
 
 def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
-    """Write the catalogue of the stand-in OpenStack."""
+    """Write what the sandbox's OpenStack has besides Magnum."""
     cluster = plan.settings.cluster
     if not isinstance(cluster, MagnumSettings):
         return
@@ -42,7 +42,7 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
     image = template.image if template else _GIVEN_TEMPLATE["image"]
     images = [p.pool.placement.image for p in plan.pools if isinstance(p.pool.placement, MagnumPlacement)]
     write_json(
-        sandbox.folder / "cloud" / "openstack-seed.json",
+        sandbox.openstack_seed,
         {
             "flavors": flavors,
             "images": sorted({str(name) for name in [*images, image] if name}),

@@ -1,7 +1,7 @@
-"""What exists in the stand-in clouds, compared with what a stack knows of.
+"""What exists in the sandbox's clouds, compared with what a stack knows of.
 
-For mending what an interrupted run left, and for checking that nothing is left. Works on the clouds' records, so nobody
-need serve them; and nobody should while something is removed.
+For mending what an interrupted run left, and for checking that nothing is left. Works on the records of the stand-in Azure, so
+that nobody need serve them, and nobody should while something is removed; and on the API of Magnum, where there is one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandbox.clouds.azure import AzureCloud
-from sandbox.clouds.magnum import MagnumCloud
 from sandbox.clouds.records import Records
 
 if TYPE_CHECKING:
@@ -17,14 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-_FILES = {"azure": ("groups", "clusters", "pools"), "magnum": ("templates", "clusters", "groups")}
+    from sandbox.openstack.magnum_api import MagnumApi
+
+_TABLES = ("groups", "clusters", "pools")
 _AZURE, _OPENSTACK = "azure-native:", "openstack:"
 
 
-def everything(state: Path) -> list[str]:
+def everything(state: Path, magnum: MagnumApi | None) -> list[str]:
     """The ids of all that exists in both clouds."""
-    data = [Records(state / "cloud" / f"{cloud}.json", tables).read() for cloud, tables in _FILES.items()]
-    return sorted(id_ for tables in data for table in tables.values() for id_ in table)
+    tables = Records(state / "cloud" / "azure.json", _TABLES).read()
+    return sorted({id_ for table in tables.values() for id_ in table} | (magnum.everything() if magnum else set()))
 
 
 def known_ids(resources: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -34,12 +35,14 @@ def known_ids(resources: Iterable[Mapping[str, Any]]) -> set[str]:
     return azure | {entry["id"] for entry in own if entry["type"].startswith(_OPENSTACK)}
 
 
-def agree(state: Path, known: Collection[str]) -> bool:
+def agree(state: Path, magnum: MagnumApi | None, known: Collection[str]) -> bool:
     """Whether the clouds have what a stack knows, whole, and nothing besides."""
-    return AzureCloud(state).made() | MagnumCloud(state).made() == set(known)
+    return AzureCloud(state).made() | (magnum.made() if magnum else set()) == set(known)
 
 
-def remove_unknown(state: Path, known: Collection[str]) -> None:
-    """Delete what exists in the clouds and no stack knows."""
+def remove_unknown(state: Path, magnum: MagnumApi | None, known: Collection[str]) -> None:
+    """Delete what exists in the clouds and no stack knows, once what is in progress has ended."""
     AzureCloud(state).remove_unknown(known)
-    MagnumCloud(state).remove_unknown(known)
+    if magnum:
+        magnum.settle()
+        magnum.remove_unknown(known)

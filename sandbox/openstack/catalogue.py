@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from sandbox.clouds.magnum_rules import read_seed
+from sandbox.openstack.seed import read_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox.clouds.magnum_rules import Seed
+    from sandbox.openstack.seed import Seed
 
 IMAGE, COMPUTE, NETWORK = "/image", "/compute/v2.1", "/network"
 """Where the three services are; their addresses in Keystone's catalogue end in these."""

@@ -2,6 +2,8 @@
 
 Apart from the project's own, since these programs bring 130 packages that the project has no use for. The versions stand in
 requirements.txt, and the folder is named after it: other versions are another folder.
+
+`python -m sandbox.openstack.environment` makes it and prints where it is.
 """
 
 from __future__ import annotations
@@ -11,13 +13,11 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sandbox.errors import SandboxError
+from sandbox.progress import Progress
 from sandbox.toolchain import cache_folder, make_once
-
-if TYPE_CHECKING:
-    from sandbox.progress import Progress
 
 REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
 _OUTPUT_LINES: Final = 15
@@ -62,3 +62,18 @@ def _make(folder: Path) -> None:
 def _version(package: str) -> str:
     lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     return next(line.partition("==")[2] for line in lines if line.startswith(f"{package}=="))
+
+
+def main() -> int:
+    """Make the environment and print its Python; returns the exit status."""
+    try:
+        python = find(Progress())
+    except SandboxError as error:
+        sys.stderr.write(f"error: {error.message}\n{error.remedy}\n")
+        return 1
+    sys.stdout.write(f"Keystone {_version('keystone')} and Magnum {_version('magnum')}  {python}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox import cluster as clusters
 from sandbox import machine_groups
-from sandbox.clouds.magnum_rules import CAPI_HELM, CLUSTER_API, node_marks, read_seed
 from sandbox.errors import SandboxError
 from sandbox.files import make_folder, write_atomic
 from sandbox.machine_groups import MachineGroup
 from sandbox.node_tools import find_platform_tools
+from sandbox.openstack.marks import CAPI_HELM, CLUSTER_API, node_marks
+from sandbox.openstack.seed import read_seed
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:

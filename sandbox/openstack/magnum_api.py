@@ -3,7 +3,7 @@
 Translates and waits, nothing else: what is allowed, and what becomes of an operation, is Magnum's affair, and its refusals are
 passed on as they are. Keystone gives the token and says where Magnum is. Two things differ from the plugin: it polls every 20
 seconds, this several times a second; and it takes a row that is not there yet for a deleted one, this waits a few seconds for it,
-since at this pace it would run into that at every creation. `make up` does not use it yet.
+since at this pace it would run into that at every creation.
 
 Sources: Magnum's API reference; the containerinfra resources of terraform-provider-openstack (which request for which change).
 """
@@ -11,11 +11,12 @@ Sources: Magnum's API reference; the containerinfra resources of terraform-provi
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cryptography import x509
@@ -23,59 +24,88 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from sandbox.clouds.magnum import Outcome, Values
-from sandbox.clouds.magnum_rules import MagnumError
-from sandbox.files import make_folder, write_atomic
+from sandbox.clouds.refusal import Refusal
 from sandbox.openstack.identity import REGION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from http.client import HTTPMessage
-    from pathlib import Path
+
+Values = dict[str, Any]
+"""Properties as the plugin names them: plain, camelCase."""
 
 _MICROVERSION: Final = "1.10"
 """The newest that the plugin asks for: groups of no nodes."""
 _POLL_SECONDS: Final = 0.3
 _APPEARS_SECONDS: Final = 10.0
+_SETTLE_SECONDS: Final = 300.0
 _REQUEST_SECONDS: Final = 60.0
 _KEY_BITS: Final = 2048
-_NOT_FOUND, _UNAUTHORIZED = 404, 401
+_BAD_REQUEST, _UNAUTHORIZED, _NOT_FOUND = 400, 401, 404
+_LOOKS: Final = 10
 _NAMES: Final = {"image": "image_id", "flavor": "flavor_id", "masterFlavor": "master_flavor_id"}
 """Properties whose name in the API is not the same in another spelling."""
 _NOT_SENT: Final = frozenset({"region", "clusterId", "kubeconfig"})
 
 
+class MagnumError(Refusal):
+    """What Magnum's API answers.
+
+    Attributes:
+        status: the HTTP status; 0 where nobody answered.
+        detail: Magnum's own sentence.
+        body: the JSON document of the answer.
+    """
+
+    def __init__(self, status: int, detail: str, body: str) -> None:
+        """Keep the answer."""
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.body = body
+
+
 @dataclass(frozen=True)
-class ReachedCluster:
-    """What the plugin knows of a cluster besides its properties.
+class Outcome:
+    """Where an accepted operation ended.
+
+    Attributes:
+        id: what it was about.
+        status: Magnum's status; DELETE_COMPLETE for what cannot be found.
+    """
+
+    id: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a cluster as its administrator.
 
     Attributes:
         server: address of its API.
-        kubeconfig: a file for its administrator.
         ca_pem: certificate of its authority.
         client_cert_pem: the administrator's certificate, signed by Magnum.
         client_key_pem: its key, made here.
+        kubeconfig: all of it as the text of a kubeconfig.
     """
 
     server: str
-    kubeconfig: Path
     ca_pem: str
     client_cert_pem: str
     client_key_pem: str = field(repr=False)
+    kubeconfig: str = field(repr=False)
 
 
 class MagnumApi:
-    """The service. Every method may raise MagnumError, and OSError where nobody answers."""
+    """The service. Every method may raise MagnumError."""
 
-    def __init__(self, login: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, login: Mapping[str, str]) -> None:
         """Log in when the first request is made.
 
         Args:
             login: the variables OS_AUTH_URL, OS_USERNAME, OS_PASSWORD, OS_PROJECT_NAME, OS_USER_DOMAIN_ID, OS_PROJECT_DOMAIN_ID.
-            folder: where kubeconfigs are kept.
         """
         self._login = login
-        self._folder = folder
         self._token = ""
         self._url = ""
         self._project = ""
@@ -143,8 +173,8 @@ class MagnumApi:
         # The cluster's own number counts the workers of all groups.
         return int(self._call("GET", f"clusters/{id_}/nodegroups/default-worker")["node_count"])
 
-    def kubeconfig(self, id_: str) -> tuple[ReachedCluster, str]:
-        """Make a key, have Magnum sign it, and write a kubeconfig with it, as the plugin does."""
+    def access(self, id_: str) -> Access:
+        """Make a key and have Magnum sign it, as the plugin does."""
         cluster = self._call("GET", f"clusters/{id_}")
         key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
         names = [
@@ -154,16 +184,19 @@ class MagnumApi:
         request = x509.CertificateSigningRequestBuilder(x509.Name(names)).sign(key, hashes.SHA256())
         pem = request.public_bytes(serialization.Encoding.PEM).decode()
         form, secret = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-        reached = ReachedCluster(
+        access = Access(
             server=cluster["api_address"],
-            kubeconfig=make_folder(self._folder) / f"{id_}.kubeconfig",
             ca_pem=self._call("GET", f"certificates/{id_}")["pem"],
             client_cert_pem=self._call("POST", "certificates", {"cluster_uuid": id_, "csr": pem})["pem"],
             client_key_pem=key.private_bytes(serialization.Encoding.PEM, form, secret).decode(),
+            kubeconfig="",
         )
-        text = _kubeconfig(cluster["name"], reached)
-        write_atomic(reached.kubeconfig, text)
-        return reached, text
+        return replace(access, kubeconfig=_kubeconfig(cluster["name"], access))
+
+    def addresses(self) -> dict[str, str]:
+        """Where the API servers of clusters are that have one: the cluster's id -> its address."""
+        clusters = self._call("GET", "clusters/detail")["clusters"]
+        return {cluster["uuid"]: cluster["api_address"] for cluster in clusters if cluster["api_address"]}
 
     # ---------------------------------------------------------------- node groups
 
@@ -232,6 +265,18 @@ class MagnumApi:
         """The ids of what was asked for and is whole."""
         return {id_ for id_, status in self._all() if status != "CREATE_FAILED"}
 
+    def settle(self) -> None:
+        """Wait until nothing is in progress: what an engine asked for before it was killed, Magnum still does.
+
+        Raises:
+            MagnumError: when something is in progress for minutes.
+        """
+        end = time.monotonic() + _SETTLE_SECONDS
+        while busy := [id_ for id_, status in self._all() if status.endswith("_IN_PROGRESS")]:
+            if time.monotonic() > end:
+                raise MagnumError(0, f"in progress for more than {_SETTLE_SECONDS:g} s: {', '.join(busy)}", "")
+            time.sleep(_POLL_SECONDS)
+
     def remove_unknown(self, known: Collection[str]) -> None:
         """Delete what no stack knows, made for an engine that never heard of it; and what failed to be made.
 
@@ -254,7 +299,8 @@ class MagnumApi:
         for cluster in self._call("GET", "clusters")["clusters"]:
             id_ = cluster["uuid"]
             yield id_, cluster["status"]
-            groups = self._call("GET", f"clusters/{id_}/nodegroups")["nodegroups"]
+            # It may go between the two requests.
+            groups = (self._find(f"clusters/{id_}/nodegroups") or {"nodegroups": []})["nodegroups"]
             yield from ((f"{id_}/{group['uuid']}", group["status"]) for group in groups if not group["is_default"])
 
     def _own(self, collection: str) -> set[str]:
@@ -321,6 +367,21 @@ class MagnumApi:
             self._call("PATCH", path, [{"op": "replace", "path": f"/{key}", "value": value} for key, value in changed.items()])
 
     def _call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Send a request; look again where a cluster is half gone.
+
+        Magnum takes the groups of a deleted cluster away before the cluster, and its own answer about a cluster without masters
+        is then invalid to it: 400.
+        """
+        for _ in range(_LOOKS):
+            try:
+                return self._ask(method, path, body)
+            except MagnumError as error:
+                if method != "GET" or error.status != _BAD_REQUEST:
+                    raise
+            time.sleep(_POLL_SECONDS)
+        return self._ask(method, path, body)
+
+    def _ask(self, method: str, path: str, body: object) -> dict[str, Any]:
         """Send a request; a token that has expired meanwhile is renewed once."""
         if not self._token:
             self._log_in()
@@ -345,7 +406,7 @@ class MagnumApi:
         (magnum,) = (service for service in answer["token"]["catalog"] if service["type"] == "container-infra")
         self._url = next(endpoint["url"] for endpoint in magnum["endpoints"] if endpoint["interface"] == "public")
 
-    def _send(self, method: str, url: str, body: object) -> tuple[dict[str, Any], HTTPMessage]:
+    def _send(self, method: str, url: str, body: object) -> tuple[dict[str, Any], http.client.HTTPMessage]:
         headers = {"Content-Type": "application/json", "OpenStack-API-Version": f"container-infra {_MICROVERSION}"}
         if self._token:
             headers["X-Auth-Token"] = self._token
@@ -358,6 +419,8 @@ class MagnumApi:
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace")
             raise MagnumError(error.code, _detail(text), text) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise MagnumError(0, f"{url}: no answer: {error}", "") from error
 
 
 def _group_path(id_: str) -> str:
@@ -400,7 +463,7 @@ def _detail(text: str) -> str:
         return text
 
 
-def _kubeconfig(name: str, cluster: ReachedCluster) -> str:
+def _kubeconfig(name: str, cluster: Access) -> str:
     def encoded(pem: str) -> str:
         return base64.b64encode(pem.encode()).decode()
 

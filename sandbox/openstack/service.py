@@ -10,20 +10,19 @@ from __future__ import annotations
 import http.client
 import os
 import secrets
-import subprocess
 import sys
 import urllib.request
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox import processes
-from sandbox.clouds.magnum_rules import MagnumError, read_seed
 from sandbox.errors import SandboxError
 from sandbox.files import locked, make_folder, read_json, write_atomic, write_json
 from sandbox.openstack import catalogue, environment, identity, settings
 from sandbox.openstack.identity import DOMAIN, REGION, USER, Passwords
-from sandbox.openstack.magnum_api import MagnumApi
-from sandbox.openstack.settings import Paths
+from sandbox.openstack.magnum_api import MagnumApi, MagnumError
+from sandbox.openstack.seed import read_seed
+from sandbox.openstack.settings import DRIVERS, Paths
 from sandbox.state import PROJECT
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from sandbox.progress import Progress
 
 _RECORD: Final = "openstack.json"
+_PREPARE = "keystone-prepare"
 _KEYSTONE, _MAGNUM, _CATALOGUE = "keystone", "magnum", "catalogue"
 _PARTS: Final = (_KEYSTONE, _MAGNUM, _CATALOGUE)
 _INSIDE: Final = "sandbox.openstack.inside"
@@ -62,14 +62,14 @@ class OpenStack:
         return _login(self.keystone_url, USER, self.password)
 
 
-def start(folder: Path, *, seed: Path, clusters: Path, driver: str, progress: Progress) -> OpenStack:
+def start(folder: Path, *, seed: Path, clusters: Path, driver: str | None, progress: Progress) -> OpenStack:
     """Make Keystone, Magnum and the catalogue run.
 
     Args:
         folder: where their state is; created when missing.
-        seed: the file that says what else the cloud has (sandbox.clouds.magnum_rules.read_seed).
+        seed: the file that says what else the cloud has (sandbox.openstack.seed).
         clusters: the folder in which Magnum's driver makes clusters.
-        driver: which real driver ours plays: one of settings.DRIVERS.
+        driver: which real driver ours plays: one of settings.DRIVERS; None takes the first.
         progress: told about a first installation.
 
     Raises:
@@ -79,7 +79,7 @@ def start(folder: Path, *, seed: Path, clusters: Path, driver: str, progress: Pr
     paths = Paths(make_folder(folder).resolve())
     with locked(paths.folder / _RECORD):
         passwords = _passwords(paths)
-        openstack = _write(paths, seed.resolve(), clusters.resolve(), driver, passwords)
+        openstack = _write(paths, seed.resolve(), clusters.resolve(), driver or next(iter(DRIVERS)), passwords)
         _prepare_keystone(paths, python)
         _spawn(paths, python, seed.resolve())
         ports = _ports(paths)
@@ -105,9 +105,19 @@ def load(folder: Path) -> OpenStack:
     return _openstack(paths, ports, Passwords(**passwords))
 
 
+def exists(folder: Path) -> bool:
+    """Whether an OpenStack was ever started in a folder."""
+    return (folder / _RECORD).exists()
+
+
+def died(folder: Path) -> list[str]:
+    """The names of the parts that ended by themselves."""
+    return [name for name in processes.died(folder) if name in _PARTS]
+
+
 def stop(folder: Path) -> None:
-    """Stop the three processes; their data stays, and start brings them back."""
-    processes.stop(folder, _PARTS)
+    """Stop everything that runs of it; its data stays, and start brings it back."""
+    processes.stop(folder)
 
 
 # --- what lies in the folder ------------------------------------------------------------------------------
@@ -195,7 +205,7 @@ def _login(keystone_url: str, name: str, password: str) -> dict[str, str]:
 
 def _fill_templates(openstack: OpenStack, seed: Path, passwords: Passwords) -> None:
     """Make the public templates that the cloud's operators have made, unless they are there."""
-    operators = MagnumApi(_login(openstack.keystone_url, identity.ADMIN, passwords.admin), openstack.folder)
+    operators = MagnumApi(_login(openstack.keystone_url, identity.ADMIN, passwords.admin))
     for name, values in read_seed(seed).templates.items():
         try:
             if not operators.has_template(name):
@@ -221,24 +231,23 @@ def _environment(*paths: Path) -> dict[str, str]:
 def _prepare_keystone(paths: Paths, python: Path) -> None:
     if paths.prepared.exists():
         return
-    # What a killed run left is begun anew.
+    # What a killed run left, or still does, is begun anew.
+    processes.stop(paths.folder, [_PREPARE])
     paths.keystone_database.unlink(missing_ok=True)
     make_folder(paths.folder / "fernet")
-    module = f"{_INSIDE}.keystone_prepare"
-    done = subprocess.run(
-        [str(python), "-m", module, str(paths.keystone_config), str(paths.passwords)],
-        env=_environment(),
-        cwd=paths.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_PREPARE_SECONDS,
+    command = [
+        str(python),
+        "-m",
+        f"{_INSIDE}.keystone_prepare",
+        *map(str, (paths.keystone_config, paths.passwords, paths.prepared)),
+    ]
+    processes.spawn(paths.folder, _PREPARE, command, env=_environment(), cwd=paths.folder)
+    processes.wait_until(
+        lambda: _PREPARE not in processes.running(paths.folder), timeout=_PREPARE_SECONDS, what="Keystone's database is made"
     )
-    if done.returncode:
-        tail = "\n".join(done.stderr.strip().splitlines()[-15:])
-        message = f"{paths.folder}: Keystone's database could not be made:\n{tail}"
+    if not paths.prepared.exists():
+        message = f"{paths.folder}: Keystone's database could not be made:\n{processes.log_tail(paths.folder, _PREPARE)}"
         raise SandboxError(message, "Remove the sandbox and start again: make clean, then make up.")
-    write_atomic(paths.prepared, "")
 
 
 def _spawn(paths: Paths, python: Path, seed: Path) -> None:

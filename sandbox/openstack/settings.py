@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sandbox.clouds.magnum_rules import CAPI_HELM, CLUSTER_API, HEAT
 from sandbox.openstack.identity import DOMAIN, REGION, SERVICE_PROJECT, SERVICE_USER
+from sandbox.openstack.marks import CAPI_HELM, CLUSTER_API, HEAT
 
 if TYPE_CHECKING:
     from pathlib import Path

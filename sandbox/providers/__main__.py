@@ -1,8 +1,8 @@
 """Serve the provider stand-ins of one sandbox: `python -m sandbox.providers --state .sandbox/<stack>`.
 
 All of them in one process, each on a free loopback port. When they answer, `<state>/providers.json` tells
-the process id and the ports; it is removed at the end. Runs until TERM or INT. Before it serves, the clouds
-finish or undo what a kill interrupted.
+the process id, the ports, and the Keystone that they log in to; it is removed at the end. Runs until TERM or INT. Before it
+serves, the stand-in of Azure finishes or undoes what a kill interrupted; that of OpenStack has a real Magnum behind it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox import files
-from sandbox.clouds import magnum_rules
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.host import simulated_host
-from sandbox.clouds.magnum import MagnumCloud
 from sandbox.errors import SandboxError
+from sandbox.openstack import service
+from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import StandIn, serve
 from sandbox.providers.openstack import OpenStackStandIn
@@ -33,26 +33,16 @@ _PACKAGES = ("azure-native", "openstack", "kubernetes")
 _GRACE_SECONDS = 5.0
 
 
-def _driver() -> str:
-    driver = os.environ.get("GPU_POOLS_MAGNUM_DRIVER") or magnum_rules.HEAT
-    if driver not in magnum_rules.DRIVERS:
-        message = f"GPU_POOLS_MAGNUM_DRIVER is {driver!r}."
-        raise SandboxError(message, f"Set it to one of {', '.join(magnum_rules.DRIVERS)}, or leave it unset.")
-    return driver
-
-
 def _stand_ins(state: Path, packages: Sequence[str]) -> list[StandIn]:
     """The stand-ins wanted, their clouds in order."""
-    host = simulated_host()
     made: list[StandIn] = []
     if "azure-native" in packages:
-        azure = AzureCloud(state, host)
+        azure = AzureCloud(state, simulated_host())
         azure.recover()
         made.append(AzureNativeStandIn(azure))
     if "openstack" in packages:
-        magnum = MagnumCloud(state, host, driver=_driver())
-        magnum.recover()
-        made.append(OpenStackStandIn(magnum))
+        login = service.load(state / "openstack").login()
+        made.append(OpenStackStandIn(MagnumApi(login), login))
     if "kubernetes" in packages:
         # Imported here: where the real plugin is used, its stand-in is not needed, nor what that imports.
         from sandbox.providers.kubernetes import KubernetesStandIn  # noqa: PLC0415
@@ -86,7 +76,8 @@ def _run(state: Path, packages: Sequence[str]) -> int:
     for stand_in in stand_ins:
         server, ports[stand_in.package] = serve(stand_in)
         servers.append(server)
-    files.write_json(record, {"pid": os.getpid(), "ports": ports})
+    keystone = service.load(state / "openstack").keystone_url if "openstack" in packages else None
+    files.write_json(record, {"pid": os.getpid(), "ports": ports, "openstack": keystone})
     stopping.wait()
     record.unlink(missing_ok=True)
     # Whatever still waits for a cluster gives up now, and takes its helm process with it.

@@ -3,7 +3,7 @@
 Does what the plugin does on its own side: automatic names, which properties force a replacement (deleting
 first), waiting for a status and failing with its own sentence when another comes, and its habits: a refused
 update is kept in the state as if it had been applied, and an update that changes nothing asks for nothing.
-Everything else is asked of the service (sandbox.clouds.magnum). The plugin polls every 20 s; this does not.
+Everything else is asked of a real Magnum (sandbox.openstack.magnum_api). The plugin polls every 20 s; this does not.
 
 Sources: terraform-provider-openstack's containerinfra resources (texts, update rules), gophercloud (the
 frame around an answer), and the SDK package of that version (tokens and properties).
@@ -11,11 +11,10 @@ frame around an answer), and the SDK package of that version (tokens and propert
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from sandbox.clouds.magnum_rules import MagnumError
+from sandbox.openstack.magnum_api import MagnumError
 from sandbox.providers.base import Diff, Failure, PartialFailure, ServiceError, StandIn
 from sandbox.providers.differences import compare
 from sandbox.providers.values import Secret, Value, known
@@ -23,8 +22,7 @@ from sandbox.providers.values import Secret, Value, known
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox.clouds.magnum import MagnumCloud, Outcome
-    from sandbox.openstack.magnum_api import MagnumApi
+    from sandbox.openstack.magnum_api import MagnumApi, Outcome
 
 _TEMPLATE: Final = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 _CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
@@ -79,16 +77,16 @@ class OpenStackStandIn(StandIn):
     package: ClassVar[str] = "openstack"
     version: ClassVar[str] = "5.5.3"
 
-    def __init__(self, cloud: MagnumCloud | MagnumApi, environment: Mapping[str, str] | None = None) -> None:
-        """Stand before a cloud.
+    def __init__(self, magnum: MagnumApi, environment: Mapping[str, str]) -> None:
+        """Stand before a Magnum.
 
         Args:
-            cloud: the service, its stand-in or a real one.
-            environment: where OS_AUTH_URL and OS_CLOUD are looked up; the process's own unless given.
+            magnum: the service.
+            environment: where OS_AUTH_URL and OS_CLOUD are looked up.
         """
         super().__init__()
-        self._cloud = cloud
-        self._environment = os.environ if environment is None else environment
+        self._cloud = magnum
+        self._environment = environment
 
     def configure(self, variables: dict[str, str], args: dict[str, Value]) -> None:
         """Demand an address or a cloud, as the plugin does even for a preview; nothing is sent there."""
@@ -300,13 +298,13 @@ class OpenStackStandIn(StandIn):
         return {**found, "kubeconfig": Secret(self._access(id_))}
 
     def _access(self, id_: str) -> dict[str, str]:
-        running, kubeconfig = self._cloud.kubeconfig(id_)
+        access = self._cloud.access(id_)
         return {
-            "raw_config": kubeconfig,
-            "host": running.server,
-            "cluster_ca_certificate": running.ca_pem,
-            "client_certificate": running.client_cert_pem,
-            "client_key": running.client_key_pem,
+            "raw_config": access.kubeconfig,
+            "host": access.server,
+            "cluster_ca_certificate": access.ca_pem,
+            "client_certificate": access.client_cert_pem,
+            "client_key": access.client_key_pem,
         }
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from sandbox.files import read_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -35,7 +37,7 @@ class Needle:
 
 
 def needles(trial: Trial) -> list[Needle]:
-    """Pieces of the passphrase, of every private key and of every kubeconfig's credentials."""
+    """Pieces of the passphrase, of OpenStack's passwords, of every private key and of every kubeconfig's credentials."""
     # Lines of certificates that only name the authority are everybody's.
     public = b"".join((folder / "pki/ca.crt").read_bytes() for folder in trial.clusters)
     known = {(what, secret) for what, secret in _secrets(trial) if _middle(secret) not in public}
@@ -64,11 +66,13 @@ def contents(path: Path) -> bytes:
 def keepers(trial: Trial) -> set[Path]:
     """The files whose purpose is to hold a secret."""
     keys = {path for folder in trial.clusters for path in (folder / "pki").iterdir()}
-    return {trial.sandbox.passphrase, *keys, *(folder / "kubeconfig" for folder in trial.clusters)}
+    openstack = {path for name in ("passwords.json", "magnum.conf") if (path := trial.sandbox.openstack / name).exists()}
+    return {trial.sandbox.passphrase, *keys, *(folder / "kubeconfig" for folder in trial.clusters), *openstack}
 
 
 def _secrets(trial: Trial) -> Iterator[tuple[str, str]]:
     yield "passphrase", trial.sandbox.passphrase.read_text().strip()
+    yield from ((f"password {who}", password) for who, password in read_json(trial.sandbox.openstack / "passwords.json").items())
     for folder in trial.clusters:
         for key in (folder / "pki").glob("*.key"):
             lines = [line for line in key.read_text().splitlines() if not line.startswith("-") and len(line) > _SHORTEST_LINE]

@@ -22,7 +22,10 @@ import yaml
 from sandbox.engine import Engine
 from sandbox.machines.api import Api, ApiError
 from sandbox.observe import observe
+from sandbox.openstack import service
+from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.progress import Progress
+from sandbox.stand_ins import Attached
 from sandbox.state import Sandbox, prepare
 from sandbox.toolchain import find_tools
 
@@ -146,7 +149,7 @@ class Trial:
         prepare(self.sandbox)
         tools = find_tools(Progress(), only={"pulumi", "helm"})
         ports = json.loads(self.sandbox.providers_record.read_text())["ports"]
-        engine = Engine(self.sandbox, tools, ports)
+        engine = Engine(self.sandbox, tools, Attached(ports, self.login()))
         begun = time.monotonic()
         done = subprocess.run(
             engine._command(arguments),
@@ -170,6 +173,17 @@ class Trial:
         """The deployment in the state."""
         state: dict[str, Any] = self.engine("stack", "export").ok().json()
         return state.get("deployment") or {}
+
+    def login(self) -> dict[str, str]:
+        """The login to the stack's OpenStack; none where it has none."""
+        return service.load(self.sandbox.openstack).login() if service.exists(self.sandbox.openstack) else {}
+
+    def magnum(self) -> dict[str, list[dict[str, Any]]]:
+        """What the real Magnum shows to the stack's user: templates, clusters, node groups."""
+        api = MagnumApi(self.login())
+        clusters = api._call("GET", "clusters")["clusters"]
+        groups = [group for one in clusters for group in api._call("GET", f"clusters/{one['uuid']}/nodegroups")["nodegroups"]]
+        return {"templates": api._call("GET", "clustertemplates")["clustertemplates"], "clusters": clusters, "groups": groups}
 
     # ------------------------------------------------------------------ the cluster's side
 
@@ -235,7 +249,8 @@ class Trial:
         """The ends of all logs, for a failed test."""
         parts = [f"$ {run.command}  -> {run.code}, {run.seconds:.1f} s" for run in self.runs]
         # The engine's own logs are left out: they are no text, and what it said is in what its command printed.
-        paths = {*self.folder.glob("logs/*.log"), *self.folder.glob("clusters/*/logs/*.log")}
+        places = (self.folder, self.sandbox.openstack, *self.folder.glob("clusters/*"))
+        paths = {path for place in places for path in place.glob("logs/*.log")}
         for path in sorted(paths):
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
             if lines:

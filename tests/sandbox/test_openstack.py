@@ -241,8 +241,8 @@ def test_what_was_made_outlives_a_stop_and_what_was_being_made_is_finished(cloud
 
 
 @pytest.fixture
-def plugin(cloud: Cloud, tmp_path: Path) -> OpenStackStandIn:
-    return OpenStackStandIn(MagnumApi(cloud.openstack.login(), tmp_path))
+def plugin(cloud: Cloud) -> OpenStackStandIn:
+    return OpenStackStandIn(MagnumApi(cloud.openstack.login()), {})
 
 
 class TestPluginOverTheRealApi:
@@ -283,8 +283,8 @@ class TestPluginOverTheRealApi:
         with pytest.raises(ServiceError, match=r"but got 400 instead: .*Image none could not be found"):
             plugin.create(TEMPLATE_TYPE, "t", inputs, 0, preview=False)
 
-    def test_a_token_that_is_not_valid_any_more_is_renewed(self, cloud: Cloud, template: str, tmp_path: Path) -> None:
-        api = MagnumApi(cloud.openstack.login(), tmp_path)
+    def test_a_token_that_is_not_valid_any_more_is_renewed(self, cloud: Cloud, template: str) -> None:
+        api = MagnumApi(cloud.openstack.login())
         assert api.template(template) is not None
         api._token = "expired"  # noqa: S105
         assert api.template(template) is not None
@@ -331,10 +331,8 @@ class TestPluginOverTheRealApi:
             cloud.disturb(seconds=0)
 
 
-def test_what_no_stack_knows_and_what_failed_is_found_and_removed(
-    cloud: Cloud, cluster: str, template: str, tmp_path: Path
-) -> None:
-    api = MagnumApi(cloud.openstack.login(), tmp_path)
+def test_what_no_stack_knows_and_what_failed_is_found_and_removed(cloud: Cloud, cluster: str, template: str) -> None:
+    api = MagnumApi(cloud.openstack.login())
     cloud.disturb(seconds=0, fail=["failed"])
     try:
         names = ("kept", "unknown", "failed")

@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from sandbox.clouds.magnum_rules import read_seed
 from sandbox.errors import SandboxError
 from sandbox.files import write_json
-from sandbox.openstack import catalogue, host
+from sandbox.openstack import catalogue, host, marks
+from sandbox.openstack.marks import node_marks
+from sandbox.openstack.seed import read_seed
 from sandbox.pki import make_pki
 
 if TYPE_CHECKING:
@@ -139,3 +140,31 @@ def test_a_clusters_certificates_are_signed_by_the_authority_that_lies_there(tmp
     assert x509.load_pem_x509_certificate(pki["ca.crt"].read_bytes()) == authority
     for stem in ("apiserver", "admin"):
         x509.load_pem_x509_certificate(pki[f"{stem}.crt"].read_bytes()).verify_directly_issued_by(authority)
+
+
+@pytest.mark.parametrize(
+    ("driver", "labels"),
+    [
+        (marks.HEAT, {"magnum.openstack.org/role": "worker", "magnum.openstack.org/nodegroup": "nb"}),
+        (marks.CLUSTER_API, {"node-role.kubernetes.io/worker": "", "node.cluster.x-k8s.io/nodegroup": "nb"}),
+        (marks.CAPI_HELM, {"capi.stackhpc.com/node-group": "nb"}),
+    ],
+)
+def test_only_the_drivers_labels_reach_nodes(driver: str, labels: dict[str, str]) -> None:
+    asked = {"nvidia_gpu_enabled": "true", "kubelet_options": "--node-labels=x=y"}
+    put = node_marks(driver, "nb", "worker", asked)
+    assert put.labels == ({**labels, "x": "y"} if driver == marks.HEAT else labels)
+
+
+def test_heat_passes_the_kubelets_options_on() -> None:
+    options = "--register-with-taints=node-role.kubernetes.io/gpu=true:NoSchedule,b:NoExecute --node-labels=x=y,z="
+    put = node_marks(marks.HEAT, "nb", "worker", {"kubelet_options": options})
+    assert [taint["effect"] for taint in put.taints] == ["NoSchedule", "NoExecute"]
+    assert put.labels["x"] == "y"
+    assert put.labels["z"] == ""
+    assert put.joins
+
+
+@pytest.mark.parametrize("options", ["--register-with-taints=a=b:Never", "--node-labels=kubernetes.io/x=y"])
+def test_a_kubelet_that_does_not_start_does_not_join(seed: Path, options: str) -> None:
+    assert host.machines_of(request(seed), {**GROUP, "labels": {"kubelet_options": options}}).count == 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +28,7 @@ from magnum.objects.fields import ClusterStatus
 from oslo_log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 Context = Any
 """Magnum's request context."""
@@ -36,6 +37,7 @@ Row = Any
 
 _LOG: Final = log.getLogger("magnum.gpu_pools")
 _ON_PURPOSE: Final = "It was switched on that this fails."
+_BUSY: Final = "The stack has an action in progress."
 _SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
 
 
@@ -61,9 +63,26 @@ class _Work:
         self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="host")
         self._running: dict[tuple[str, ...], Future[dict[str, Any]]] = {}
 
-    def result(self, key: tuple[str, ...], function: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-        """Start the function unless it runs; None while it does, then what it returned or raised, once."""
-        future = self._running.get(key) or self._running.setdefault(key, self._pool.submit(function))
+    def result(
+        self, key: tuple[str, ...], function: Callable[[], dict[str, Any]], also: Collection[str] = ()
+    ) -> dict[str, Any] | None:
+        """Start the function unless it runs; None while it does, then what it returned or raised, once.
+
+        Args:
+            key: what it is about, and what is to be done with that. Of one thing one is done at a time: who deletes what is
+                being made waits until it is made.
+            function: does it.
+            also: other things that must be at rest.
+        """
+        if key not in self._running:
+            others = [other for other in self._running if other[0] in {key[0], *also}]
+            if not all(self._running[other].done() for other in others):
+                return None
+            for other in others:
+                # Nobody will ask for it any more.
+                del self._running[other]
+            self._running[key] = self._pool.submit(function)
+        future = self._running[key]
         if not future.done():
             return None
         del self._running[key]
@@ -71,6 +90,7 @@ class _Work:
 
 
 _WORK: Final = _Work()
+_TAKING_UP: Final = threading.Lock()
 
 
 class HostError(Exception):
@@ -84,6 +104,8 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
     """The name that the host knows the driver by."""
     system: ClassVar[str]
     """The operating system of its images."""
+    one_at_a_time: ClassVar[bool] = False
+    """Whether a node group that is asked for while another is being changed fails."""
 
     @property
     def provides(self) -> list[dict[str, str]]:
@@ -129,8 +151,19 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         """Nothing to note: Magnum writes the status."""
 
     def create_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
-        """Give the group the id of what will be made for it."""
-        nodegroup.stack_id = str(uuid.uuid4())
+        """Give the group the id of what will be made for it.
+
+        Raises:
+            HostError: another group is being changed and the driver cannot do two things at once; the group becomes
+                CREATE_FAILED.
+        """
+        with _TAKING_UP:
+            # One that was asked for and is not taken up yet has no id, but for those that come with the cluster.
+            busy = [group for group in cluster.nodegroups if _is_in_progress(group) and (group.stack_id or group.is_default)]
+            if self.one_at_a_time and busy:
+                raise HostError(_BUSY)
+            nodegroup.stack_id = str(uuid.uuid4())
+            nodegroup.save()
 
     def update_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
         """Nothing to note: Magnum writes the limits and the status."""
@@ -189,7 +222,8 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
 
     def _delete(self, cluster: Row) -> None:
         request = self._request("erase", cluster)
-        if _WORK.result((cluster.uuid, "erase"), lambda: _ask_host(request)) is not None:
+        groups = [group.uuid for group in cluster.nodegroups]
+        if _WORK.result((cluster.uuid, "erase"), lambda: _ask_host(request), also=groups) is not None:
             _end(cluster, ClusterStatus.DELETE_COMPLETE)
 
     def _update(self, cluster: Row) -> None:
@@ -226,6 +260,16 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         else:
             _end(group, group.status.replace("_IN_PROGRESS", "_COMPLETE"))
 
+    def correct_address(self, cluster: Row) -> None:
+        """Write where the cluster's API is, if it has moved: whoever starts it again may find its port taken."""
+        record = next(Path(_settings()["clusters"]).glob(f"*-{cluster.uuid[:6]}/cluster.json"), None)
+        if record is None or not cluster.api_address:
+            return
+        address = f"https://127.0.0.1:{json.loads(record.read_text(encoding='utf-8'))['ports']['api']}"
+        if address != cluster.api_address:
+            cluster.api_address = address
+            cluster.save()
+
     # ---------------------------------------------------------------- what the host is told
 
     def _request(self, action: str, cluster: Row) -> dict[str, Any]:
@@ -252,10 +296,14 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
 
 
 class Heat(SimulatedMachines):
-    """Labels nodes as the driver for Fedora CoreOS on Heat did (Magnum up to 2026.1)."""
+    """Labels nodes as the driver for Fedora CoreOS on Heat did (Magnum up to 2026.1).
+
+    There, node groups that are made at the same time fail (2i2c-org/infrastructure#5455).
+    """
 
     plays = "heat"
     system = "fedora-coreos"
+    one_at_a_time = True
 
 
 class ClusterApi(SimulatedMachines):

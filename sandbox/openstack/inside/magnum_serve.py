@@ -6,6 +6,7 @@ decides. What differs from magnum-api and magnum-conductor, and why:
 - The status job is Magnum's, the clock is not: Magnum asks a driver every ten seconds, this does several times a second.
 - It looks at node groups too, not at clusters alone: Magnum writes a cluster's status before the row of a new group, and a
   fast job in between would leave the group in progress for good.
+- It has the driver see whether a cluster that is at rest has moved: the sandbox may have started it again on another port.
 - The tables are made from the models: Magnum's migrations cannot run on sqlite.
 - Whoever writes to sqlite says so when he begins: two transactions that both begin by reading could never both go on.
 
@@ -36,6 +37,7 @@ from magnum.conductor.handlers import (
 )
 from magnum.conf import CONF
 from magnum.db.sqlalchemy import models
+from magnum.drivers.common import driver
 from magnum.service import periodic
 from oslo_db.sqlalchemy import enginefacade
 from oslo_log import log
@@ -60,15 +62,16 @@ def main(config_file: str, port: str) -> None:
 
 
 def _prepare_database() -> None:
+    # Else readers would use the writers' engine, in spite of the slave_connection that is configured.
+    enginefacade.configure(synchronous_reader=False)
     engine = enginefacade.writer.get_engine()
 
-    def begin(connection: sqlalchemy.Connection) -> None:
-        # oslo.db begins what is not marked so. Readers have an engine of their own.
-        if "in_transaction" not in connection.info:
-            connection.info["in_transaction"] = True
-            connection.connection.dbapi_connection.execute("BEGIN IMMEDIATE")
+    def begin_as_writer(*given: Any) -> tuple[str, Any]:  # noqa: ANN401 SQLAlchemy decides what it is given
+        _, _, statement, parameters, *_ = given
+        # oslo.db begins all transactions itself, and cannot be told how.
+        return ("BEGIN IMMEDIATE" if statement == "BEGIN" else statement), parameters
 
-    sqlalchemy.event.listen(engine, "begin", begin, insert=True)
+    sqlalchemy.event.listen(engine, "before_cursor_execute", begin_as_writer, retval=True)
 
     with engine.connect() as connection:
         connection.connection.dbapi_connection.execute("PRAGMA journal_mode=WAL")
@@ -91,7 +94,7 @@ def _start_conductor() -> None:
 
 
 def _watch() -> None:
-    """Let Magnum's status job run for every cluster that is in progress or has a group that is."""
+    """Let Magnum's status job run for every cluster that is in progress or has a group that is; see to the others' addresses."""
     while True:
         context = contexts.make_admin_context(all_tenants=True)
         contexts.set_ctx(context)
@@ -99,6 +102,8 @@ def _watch() -> None:
             for cluster in objects.Cluster.list(context):
                 if _in_progress(context, cluster):
                     _look_at(context, cluster)
+                else:
+                    driver.Driver.get_driver_for_cluster(context, cluster).correct_address(cluster)
         except Exception:  # noqa: BLE001 as Magnum's own job: whatever is wrong with one look, the next one comes
             _LOG.exception("The status of clusters could not be read.")
         time.sleep(_SECONDS_BETWEEN_LOOKS)

@@ -1,0 +1,64 @@
+"""What the cloud has besides Magnum: flavors, images, key pairs, networks, the operators' cluster templates; from a JSON file.
+
+OpenStack cannot say which GPU a flavor has, so the file does, for whoever makes its machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox.files import read_json
+from sandbox.machine_groups import Hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_MIB: Final = 1024
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What the other services of the cloud know: flavors of nova, images of glance, keypairs, networks.
+
+    Attributes:
+        flavors: name -> hardware.
+        images: name -> os_distro ("" when the image lacks the property).
+        keypairs: names.
+        networks: names or ids of networks and subnets.
+        templates: name -> properties of cluster templates that exist already.
+    """
+
+    flavors: Mapping[str, Hardware]
+    images: Mapping[str, str]
+    keypairs: frozenset[str]
+    networks: frozenset[str]
+    templates: Mapping[str, dict[str, Any]]
+
+
+def read_seed(path: Path) -> Seed:
+    """Read the seed file; a missing one is a cloud with nothing in it.
+
+    Raises:
+        SandboxError: the file is no JSON object.
+    """
+    raw = read_json(path)
+    images = [item if isinstance(item, dict) else {"name": item} for item in raw.get("images", [])]
+    return Seed(
+        flavors={name: _hardware(flavor) for name, flavor in raw.get("flavors", {}).items()},
+        images={image["name"]: image.get("osDistro", "fedora-coreos") for image in images},
+        keypairs=frozenset(raw.get("keypairs", [])),
+        networks=frozenset(raw.get("networks", [])),
+        templates=raw.get("templates", {}),
+    )
+
+
+def _hardware(flavor: Mapping[str, Any]) -> Hardware:
+    return Hardware(
+        cpus=flavor["vcpus"],
+        memory_gib=flavor["ramMiB"] / _MIB,
+        gpu_model=flavor.get("gpuModel"),
+        gpu_product=flavor.get("gpuProduct"),
+        gpus=flavor.get("gpus") or 0,
+    )
