@@ -272,6 +272,9 @@ def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
 def _group_inputs(planned: PoolPlan, driver: str) -> dict[str, Any]:
     pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
     labels = node_group_labels(planned, driver)
+    # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of before
+    # does not fit, so that no such group could ever be resized.
+    limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if pool.autoscaled else {}
     return {
         "name": planned.name,
         "role": "gpu",
@@ -279,8 +282,7 @@ def _group_inputs(planned: PoolPlan, driver: str) -> dict[str, Any]:
         "image_id": placement.image,
         "docker_volume_size": placement.docker_volume_size,
         "node_count": pool.min_nodes,
-        "min_node_count": pool.min_nodes,
-        "max_node_count": pool.max_nodes,
+        **limits,
         "labels": labels or None,
         "merge_labels": True if labels else None,
     }

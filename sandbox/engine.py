@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder, write_atomic
+from sandbox.files import explained, make_folder, read_json, write_atomic
 from sandbox.state import PROJECT, adopt_salt
 
 if TYPE_CHECKING:
@@ -135,6 +135,13 @@ class Engine:
 
     def _state_file(self) -> Path:
         return self.sandbox.backend / ".pulumi" / "stacks" / "gpu-pools" / f"{self.sandbox.stack}.json"
+
+    def failed_last(self) -> bool:
+        """Whether the last update ended with an error; False where there was none."""
+        folder = self.sandbox.backend / ".pulumi" / "history" / "gpu-pools" / self.sandbox.stack
+        # Their names end in the time, in nanoseconds.
+        last = max(folder.glob("*.history.json"), default=None)
+        return last is not None and read_json(last).get("result") == "failed"
 
     def release_locks(self) -> None:
         """Remove the lock of an engine that was killed; the caller holds the sandbox, so none is alive."""

@@ -66,6 +66,8 @@ def recover(engine: Engine) -> Engine:
     known = lookup.known_ids(resources)
     with _magnums_refusals():
         if not pending and lookup.agree(sandbox.folder, magnum, known):
+            if engine.failed_last():
+                _refresh(engine)
             return engine
         # A stand-in may still be at work for the engine that died.
         stand_ins.stop(sandbox)
@@ -75,8 +77,17 @@ def recover(engine: Engine) -> Engine:
             for folder in _clusters(sandbox):
                 _remove_object(engine, folder / "kubeconfig", operation["resource"], operation["type"])
     engine = replace(engine, attached=stand_ins.start(sandbox, engine.tools, engine.attached.login))
-    engine.output("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs")
+    _refresh(engine)
     return engine
+
+
+def _refresh(engine: Engine) -> None:
+    """Have the engine look at what there is.
+
+    Also after an update that only failed: a plugin may have kept in the state what was refused, and the next update would find
+    nothing to do (the openstack plugin does, as plugins bridged from Terraform do).
+    """
+    engine.output("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs")
 
 
 def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:

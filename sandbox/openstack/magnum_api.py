@@ -103,7 +103,8 @@ class MagnumApi:
         """Log in when the first request is made.
 
         Args:
-            login: the variables OS_AUTH_URL, OS_USERNAME, OS_PASSWORD, OS_PROJECT_NAME, OS_USER_DOMAIN_ID, OS_PROJECT_DOMAIN_ID.
+            login: the variables OS_AUTH_URL, and OS_APPLICATION_CREDENTIAL_ID, OS_APPLICATION_CREDENTIAL_SECRET, or OS_USERNAME,
+                OS_PASSWORD, OS_PROJECT_NAME, OS_USER_DOMAIN_ID, OS_PROJECT_DOMAIN_ID.
         """
         self._login = login
         self._token = ""
@@ -395,12 +396,8 @@ class MagnumApi:
 
     def _log_in(self) -> None:
         """Get a token; the catalogue in it says where Magnum is."""
-        login = self._login
-        user = {"name": login["OS_USERNAME"], "domain": {"id": login["OS_USER_DOMAIN_ID"]}, "password": login["OS_PASSWORD"]}
-        scope = {"project": {"name": login["OS_PROJECT_NAME"], "domain": {"id": login["OS_PROJECT_DOMAIN_ID"]}}}
-        body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}}
         self._token = ""
-        answer, headers = self._send("POST", f"{login['OS_AUTH_URL']}/auth/tokens", body)
+        answer, headers = self._send("POST", f"{self._login['OS_AUTH_URL']}/auth/tokens", {"auth": _identity(self._login)})
         self._token = headers["X-Subject-Token"]
         self._project = answer["token"]["project"]["id"]
         (magnum,) = (service for service in answer["token"]["catalog"] if service["type"] == "container-infra")
@@ -421,6 +418,16 @@ class MagnumApi:
             raise MagnumError(error.code, _detail(text), text) from error
         except (OSError, http.client.HTTPException) as error:
             raise MagnumError(0, f"{url}: no answer: {error}", "") from error
+
+
+def _identity(login: Mapping[str, str]) -> dict[str, Any]:
+    """What Keystone is told of who asks, and for which project; an application credential is for one already."""
+    if "OS_APPLICATION_CREDENTIAL_ID" in login:
+        credential = {"id": login["OS_APPLICATION_CREDENTIAL_ID"], "secret": login["OS_APPLICATION_CREDENTIAL_SECRET"]}
+        return {"identity": {"methods": ["application_credential"], "application_credential": credential}}
+    user = {"name": login["OS_USERNAME"], "domain": {"id": login["OS_USER_DOMAIN_ID"]}, "password": login["OS_PASSWORD"]}
+    project = {"name": login["OS_PROJECT_NAME"], "domain": {"id": login["OS_PROJECT_DOMAIN_ID"]}}
+    return {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}
 
 
 def _group_path(id_: str) -> str:

@@ -19,7 +19,11 @@ DRIVERS: Final = {
     CLUSTER_API: ("k8s_cluster_api_ubuntu", "ClusterApi"),
     CAPI_HELM: ("k8s_capi_helm_v1", "CapiHelm"),
 }
-"""Driver of a stack -> the name that the real driver has in Magnum, our class that plays it."""
+"""Driver of a stack -> the name that the real driver has in Magnum, our class that plays it.
+
+The names are the drivers' entry points: openstack/magnum stable/2025.1, vexxhost/magnum-cluster-api 0.38.1,
+openstack/magnum-capi-helm 1.4.0.
+"""
 _DRIVER_MODULE: Final = "sandbox.openstack.inside.driver"
 
 

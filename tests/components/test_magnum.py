@@ -100,6 +100,11 @@ class TestNodeGroup:
         assert (inputs["nodeCount"], inputs["minNodeCount"], inputs["maxNodeCount"]) == (0, 0, 3)
         assert list(recorded.options("a-group").ignoreChanges) == ["nodeCount"]
 
+    def test_a_fixed_group_has_no_limits_that_would_stand_in_the_way_of_its_next_size(self, run: Run) -> None:
+        inputs = run(lambda: MagnumGpuNodePool("a", group_args())).one("NodeGroup").inputs
+        assert inputs["nodeCount"] == 1
+        assert not {"minNodeCount", "maxNodeCount"} & inputs.keys()
+
     def test_a_group_waits_for_the_groups_that_it_depends_on(self, run: Run) -> None:
         def program() -> None:
             first = MagnumGpuNodePool("a", group_args())

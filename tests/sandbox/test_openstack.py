@@ -289,6 +289,18 @@ class TestPluginOverTheRealApi:
         api._token = "expired"  # noqa: S105
         assert api.template(template) is not None
 
+    def test_an_application_credential_is_enough(self, cloud: Cloud, template: str) -> None:
+        shown = cloud.run("-m", "openstackclient.shell", "application", "credential", "create", "deploy", "-f", "json")
+        made = {key.lower(): value for key, value in json.loads(shown).items()}
+        login = {
+            "OS_AUTH_URL": cloud.openstack.keystone_url,
+            "OS_APPLICATION_CREDENTIAL_ID": made["id"],
+            "OS_APPLICATION_CREDENTIAL_SECRET": made["secret"],
+        }
+        api = MagnumApi(login)
+        assert template in api.everything()
+        api.delete_template(api.create_template({"name": "by-credential", "coe": "kubernetes", "image": "fcos-40"}))
+
     def test_a_cluster_is_read_and_its_kubeconfig_works(self, plugin: OpenStackStandIn, cluster: str, tmp_path: Path) -> None:
         found = plugin.read(CLUSTER_TYPE, cluster, {"name": "one", "nodeCount": 1, "keypair": "admin"}, {})
         assert found is not None
