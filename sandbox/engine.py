@@ -69,8 +69,8 @@ class Engine:
 
     def _programs(self) -> list[str]:
         folders = [Path(sys.prefix) / "bin", self.tools.language_host_dir, self.tools.pulumi.parent]
-        if self.tools.kubernetes_plugin:
-            folders.append(self.tools.kubernetes_plugin.parent)
+        plugins = (self.tools.kubernetes_plugin, self.tools.openstack_plugin)
+        folders += [plugin.parent for plugin in plugins if plugin]
         return [str(folder) for folder in folders if folder]
 
     def run(self, *arguments: str, watch: Callable[[], None] = lambda: None) -> int:

@@ -1,7 +1,7 @@
 """Starts and stops what the engine talks to: the provider stand-ins, one background process, and for Magnum a real OpenStack.
 
-Stand-ins are left out where they are not needed: that of Kubernetes where the real plugin is on this machine, that of OpenStack
-where the stack is not on Magnum. What runs is kept, unless it was started for something else.
+Stand-ins are left out where they are not needed: those of Kubernetes and OpenStack where the real plugin is on this machine, that
+of OpenStack where the stack is not on Magnum. What runs is kept, unless it was started for something else.
 """
 
 from __future__ import annotations
@@ -98,14 +98,15 @@ def magnum(sandbox: Sandbox) -> MagnumApi | None:
 def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -> dict[str, int]:
     alive = processes.running(sandbox.folder).get(NAME)
     record = read_json(sandbox.providers_record)
-    if alive and record.get("pid") == alive.pid and record.get("openstack") == login.get("OS_AUTH_URL"):
+    keystone = None if tools.openstack_plugin else login.get("OS_AUTH_URL")
+    if alive and record.get("pid") == alive.pid and record.get("openstack") == keystone:
         return dict(record["ports"])
     processes.stop(sandbox.folder, [NAME])
     sandbox.providers_record.unlink(missing_ok=True)
     command = [sys.executable, "-m", "sandbox.providers", "--state", str(sandbox.folder)]
     if tools.kubernetes_plugin:
         command += ["--without", "kubernetes"]
-    if not login:
+    if not keystone:
         command += ["--without", "openstack"]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm)}
     processes.spawn(sandbox.folder, NAME, command, env=environment, cwd=PROJECT)

@@ -123,6 +123,7 @@ class Tools:
     Attributes:
         language_host_dir: a folder to put first on PATH when pulumi runs; None when pulumi brings its own.
         kubernetes_plugin: the real Kubernetes provider when this machine has it.
+        openstack_plugin: the real OpenStack provider when this machine has it.
         nvml: the simulated libnvidia-ml.so.1; None where the nodes are not to run the programs of GPU nodes.
         origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "download", "built" or "cache".
     """
@@ -139,6 +140,7 @@ class Tools:
     nvidia_mig_parted: Path = Path("nvidia-mig-parted")
     language_host_dir: Path | None = None
     kubernetes_plugin: Path | None = None
+    openstack_plugin: Path | None = None
     nvml: Path | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
@@ -296,7 +298,8 @@ def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> To
     return Tools(
         **{tool: one.path for tool, one in found.items()},
         language_host_dir=language_host_dir,
-        kubernetes_plugin=_kubernetes_plugin(),
+        kubernetes_plugin=_plugin("kubernetes", major=4),
+        openstack_plugin=_plugin("openstack", major=5),
         origin={tool: one.origin for tool, one in found.items()},
     )
 
@@ -412,14 +415,14 @@ def _parse(text: str) -> Version | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3] or 0))
 
 
-def _kubernetes_plugin() -> Path | None:
-    """Find the real Kubernetes provider, of the major version that the program's SDK has."""
-    name = "pulumi-resource-kubernetes"
+def _plugin(provider: str, *, major: int) -> Path | None:
+    """Find a real provider, of the major version that the program's SDK has."""
+    name = f"pulumi-resource-{provider}"
     on_path = shutil.which(name)
     if on_path is not None:
         return Path(on_path)
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
-    installed = [p for p in home.glob(f"plugins/resource-kubernetes-v4*/{name}") if p.is_file()]
+    installed = [p for p in home.glob(f"plugins/resource-{provider}-v{major}.*/{name}") if p.is_file()]
     return max(installed, key=lambda p: _parse(p.parent.name) or (0, 0, 0), default=None)
 
 
@@ -646,8 +649,8 @@ def table(tools: Tools, only: Collection[str] = TOOLS) -> str:
     rows += [(tool, tools.origin[tool], str(getattr(tools, tool))) for tool in only if tool in tools.origin]
     host = tools.language_host_dir
     rows.append(("language host", "built" if host else "with pulumi", str(host or tools.pulumi.parent)))
-    plugin = tools.kubernetes_plugin
-    rows.append(("kubernetes plugin", "installed" if plugin else "stand-in", str(plugin or "-")))
+    for name, plugin in (("kubernetes", tools.kubernetes_plugin), ("openstack", tools.openstack_plugin)):
+        rows.append((f"{name} plugin", "installed" if plugin else "stand-in", str(plugin or "-")))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows)
 

@@ -51,7 +51,7 @@ class Machine:
 
     def put(self, name: str, script: str, folder: Path | None = None) -> Path:
         path = (folder or self.bin) / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
         return path
@@ -278,6 +278,14 @@ def test_a_download_with_a_wrong_checksum_is_refused(machine: Machine, releases:
     assert [path for path in machine.cache.iterdir() if path.is_dir()] == []
 
 
+def test_an_openstack_plugin_of_the_sdks_major_version_is_found(machine: Machine, tmp_path: Path) -> None:
+    for version in ("v4.1.0", "v50.0.0"):
+        machine.put("pulumi-resource-openstack", "", tmp_path / "pulumi-home" / "plugins" / f"resource-openstack-{version}")
+    assert machine.find().openstack_plugin is None
+    fits = machine.put("pulumi-resource-openstack", "", tmp_path / "pulumi-home" / "plugins" / "resource-openstack-v5.4.0")
+    assert machine.find().openstack_plugin == fits
+
+
 def test_the_newest_installed_kubernetes_plugin_is_found(machine: Machine, tmp_path: Path) -> None:
     assert machine.find().kubernetes_plugin is None
     for version in ("v4.9.1", "v4.30.0", "v3.99.0"):
@@ -320,7 +328,7 @@ def test_the_command_prints_a_table(machine: Machine, capsys: pytest.CaptureFixt
     assert toolchain.main() == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["TOOL", "ORIGIN", "PATH"]
-    assert len(lines) == 1 + len(toolchain.TOOLS) + 2
+    assert len(lines) == 1 + len(toolchain.TOOLS) + 3
 
 
 def test_the_command_fails_with_the_remedy(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
