@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sandbox import processes
 from sandbox.files import read_json, write_json
 from sandbox.openstack import environment
 from sandbox.openstack.identity import ADMIN
@@ -208,6 +210,17 @@ def test_an_operation_that_the_conductor_drops_is_shown_by_the_next_preview(tria
     trial.up().ok()
     assert _groups(trial)["default-worker"]["node_count"] == 2
     assert "outside" not in _groups(trial), "what no stack knows is taken away in the sandbox"
+
+
+def test_a_part_of_openstack_that_died_is_named_and_started_again(trial: Trial) -> None:
+    os.killpg(processes.running(trial.sandbox.openstack)["magnum"].pid, signal.SIGKILL)
+    trial.wait_until(lambda: "magnum" not in processes.running(trial.sandbox.openstack), "the end of Magnum")
+    seen = trial.status()
+    assert seen.code == 1
+    assert "not running any more: magnum" in seen.err
+    trial.preview().ok()
+    trial.status().ok()
+    assert set(_groups(trial)) == POOLS | DEFAULT | {"late"}
 
 
 def test_a_changed_label_of_a_protected_cluster_is_refused_by_the_preview(trial: Trial) -> None:
