@@ -40,7 +40,7 @@ class Attached:
         login: variables with which a plugin logs in to OpenStack; none where there is none.
     """
 
-    ports: Mapping[str, int]
+    ports: Mapping[str, int] = field(default_factory=dict)
     login: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
