@@ -1,5 +1,7 @@
 """``python -m gpus plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
 
+``expect STACKFILE [POOL]`` prints what the verifier of a pool compares nodes with, so that it can be run by hand.
+
 ``layouts`` and ``change`` are in gpus/mig_commands.py; ``check`` and ``import``, which read files that exist already, in
 gpus/existing/commands.py.
 
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 from gpus import mig_commands
 from gpus.errors import InvalidStackError
 from gpus.existing import commands as existing_commands
+from gpus.node_expectation import node_expectation
 from gpus.plan import plan_config, problems_json
 from gpus.stack_file import read_stack_file
 from gpus.tables import plan_table
@@ -37,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml")
     plan.add_argument("--json", action="store_true", help="print JSON for machines")
     plan.set_defaults(run=_plan)
+    expect = commands.add_parser("expect", help="print the expectation document of a pool, for the verifier")
+    expect.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml")
+    expect.add_argument("pool", nargs="?", help="the pool; may be left out where there is only one")
+    expect.set_defaults(run=_expect)
     mig_commands.add_commands(commands)
     existing_commands.add_commands(commands)
     options = parser.parse_args(arguments)
@@ -54,6 +61,22 @@ def _plan(options: argparse.Namespace) -> int:
             print(error, file=sys.stderr)
         return _INVALID
     print(json.dumps(planned.as_json(), indent=2) if options.json else plan_table(planned))
+    return 0
+
+
+def _expect(options: argparse.Namespace) -> int:
+    try:
+        planned = plan_config(read_stack_file(options.stackfile), complete=False)
+    except InvalidStackError as error:
+        print(error, file=sys.stderr)
+        return _INVALID
+    pools = {pool.name: pool for pool in planned.pools}
+    name = options.pool or (next(iter(pools)) if len(pools) == 1 else None)
+    if name not in pools:
+        said = f'there is no pool "{name}"' if name else "name one of the pools"
+        print(f"error: {said}; the stack has {', '.join(pools)}.", file=sys.stderr)
+        return _INVALID
+    print(json.dumps(node_expectation(planned, pools[name]), indent=2))
     return 0
 
 

@@ -34,6 +34,7 @@ class MigProfile:
         memory_mib: MiB as NVML reports it, None if unknown.
         memory_gib: GiB as `nvidia-smi mig -lgip` prints it (it differs a little by driver), None if unknown.
         engines: NVDEC, NVENC, JPEG and OFA engines that it takes, None if unknown.
+        min_driver: the first driver that has it, e.g. ``525``; None if no source gives one.
     """
 
     name: str
@@ -47,6 +48,7 @@ class MigProfile:
     memory_mib: int | None
     memory_gib: float | None
     engines: tuple[int, ...] | None
+    min_driver: str | None = None
 
     @property
     def resource(self) -> str:
@@ -72,6 +74,7 @@ class GpuModel:
         profiles: by name; None where the GPU has MIG but no source gives its geometry.
         other_names: the name that other drivers or cards of this model give a profile -> its name in `profiles`.
         listed_names: where the geometry is unknown, the profile names that any source lists.
+        min_driver: the first driver that has the model's MIG, e.g. ``570.133.20``; None if no source gives one.
     """
 
     key: str
@@ -87,6 +90,7 @@ class GpuModel:
     profiles: Mapping[str, MigProfile] | None
     other_names: Mapping[str, str]
     listed_names: frozenset[str]
+    min_driver: str | None = None
 
     @property
     def mig_capable(self) -> bool:
@@ -188,6 +192,7 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
         ),
         other_names=entry.get("otherNames", {}),
         listed_names=frozenset(name for listed in entry.get("profileNames", ()) for name in listed["names"]),
+        min_driver=_driver(entry),
     )
 
 
@@ -206,4 +211,11 @@ def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile
         memory_mib=None if of_twin else data["memoryMiB"],
         memory_gib=None if of_twin else data["memoryGiB"],
         engines=None if of_twin or engines is None else tuple(engines),
+        min_driver=None if of_twin else _driver(data),
     )
+
+
+def _driver(entry: Mapping[str, Any]) -> str | None:
+    """A version in numbers; the data also has branches, e.g. R525."""
+    version = entry.get("minDriver")
+    return None if version is None else str(version).removeprefix("R")
