@@ -1,6 +1,7 @@
 """``verifier export | assert --expect FILE | watch --expect FILE``: what a GPU node is, and whether that is what was declared.
 
-Exit codes: 0 the node is as declared, 1 it differs, 2 that cannot be told (or the command line is wrong), 130 interrupted.
+Exit codes: 0 the node is as declared, 1 it differs, 2 that cannot be told (or the command line is wrong), 130
+interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import logging
 import os
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +27,7 @@ from verifier.findings import Verdict
 from verifier.node import NodeReader
 from verifier.observation import DEFAULT_PAUSE_SECONDS, Observer
 from verifier.reading import Reading
+from verifier.watch import DEFAULT_INTERVAL_SECONDS, DEFAULT_PORT, Watcher, follow, server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +35,19 @@ if TYPE_CHECKING:
     from verifier.observation import Assertion
 
 _INTERRUPTED: Final = 130
+_SIGNALLED: Final = 128
 _CANNOT_TELL: Final = Verdict.CANNOT_TELL.value
 
 
 class _UsageError(Exception):
     """Something that the caller has to change; its text says what."""
+
+
+def run() -> int:
+    """`main` as a program of its own: it ends when it is told to; returns the exit code."""
+    # The first process of a container gets no signal that it does not handle.
+    signal.signal(signal.SIGTERM, _end)
+    return main()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _end(number: int, frame: object) -> None:
+    del frame
+    sys.exit(_SIGNALLED + number)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,7 +85,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     holds.add_argument("--termination-log", type=Path, metavar="FILE", help="write a line about what does not hold there")
     holds.set_defaults(run=_assert)
-    for command in (export, holds):
+    watches = commands.add_parser("watch", help="assert again and again, and serve the result over HTTP")
+    _add_expectation(watches)
+    watches.add_argument(
+        "--interval", type=_seconds, default=DEFAULT_INTERVAL_SECONDS, metavar="SECONDS", help="between two assertions (300)"
+    )
+    watches.add_argument(
+        "--listen", type=_address, default=("", DEFAULT_PORT), metavar="[ADDRESS:]PORT", help=f"where to serve ({DEFAULT_PORT})"
+    )
+    watches.set_defaults(run=_watch)
+    for command in (export, holds, watches):
         _add_surroundings(command)
     return parser
 
@@ -97,12 +124,18 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def _observer(options: argparse.Namespace) -> Observer:
-    node = None if options.only else _node_reader(options)
-    return Observer(node, options.nvml_seconds, options.pause)
+    return Observer(_node_reader(options), options.nvml_seconds, options.pause)
 
 
-def _node_reader(options: argparse.Namespace) -> NodeReader:
+def _node_reader(options: argparse.Namespace) -> NodeReader | None:
+    if options.only:
+        return None
     api = in_cluster(os.environ, options.account)
     if api is None or not options.node:
         missing = "NODE_NAME is not set" if api else "this is no pod: KUBERNETES_SERVICE_HOST is not set"
@@ -147,6 +180,22 @@ def _assert(options: argparse.Namespace) -> int:
     return _finish(options, expected, assertion)
 
 
+def _watch(options: argparse.Namespace) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    expected, node = _expectation(options), _node_reader(options)
+    watcher = Watcher(expected, Observer(node, options.nvml_seconds, options.pause), options.interval, options.nvml_seconds)
+    try:
+        http = server(watcher, options.listen)
+    except OSError as error:
+        message = f"cannot listen on {options.listen[0] or '*'}:{options.listen[1]}: {error.strerror}"
+        raise _UsageError(message) from None
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    if node is not None:
+        threading.Thread(target=follow, args=(node, watcher.wake), daemon=True).start()
+    watcher.run()
+    return 0
+
+
 def _finish(options: argparse.Namespace, expected: Expectation, assertion: Assertion) -> int:
     verdict = assertion.findings.verdict
     if verdict is not Verdict.HOLDS:
@@ -165,4 +214,4 @@ def _now() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

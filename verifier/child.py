@@ -1,7 +1,8 @@
 """Reads NVML in a child process with a time limit: a driver that hangs must not hang the verifier.
 
-The child ends after each reading, so nothing holds the GPU between two of them. A process that waits inside the kernel
-cannot be killed; it is then left alone, and no other one is started beside it.
+One child serves the looks of one assertion, opens NVML for each reading anew, and ends with the assertion: nothing holds the
+GPU between two assertions, where it would stand in the way of a reset. A process that waits inside the kernel cannot be
+killed; it is then left alone, and no other one is started beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from verifier.documents import DocumentError, as_json, read
 from verifier.reading import Hung, Reading, Unreadable
@@ -25,7 +26,9 @@ _CHUNK: Final = 65536
 _STDERR_SHOWN: Final = 400
 #: The archive, or the folder of the sources: where Python finds this package again.
 _ROOT: Final = str(Path(__file__).resolve().parents[1])
-_PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.child import tell; tell()"
+_PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.child import serve; serve()"
+#: What a reading begins with; the lines before it name calls.
+_READING: Final = b"{"
 
 
 class Reader:
@@ -37,93 +40,123 @@ class Reader:
 
     def __init__(self, seconds: float = DEFAULT_SECONDS) -> None:
         self._seconds = seconds
-        self._stuck: subprocess.Popen[bytes] | None = None
-        self._stuck_in: str | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stuck: Hung | None = None
 
     def read(self) -> Reading | Hung | Unreadable:
         """What NVML says now."""
-        if self._stuck is not None and self._stuck.poll() is None:
-            return Hung(self._stuck_in, self._seconds, killable=False)
-        self._stuck = None
-        # -I: nothing in the container's environment or working directory decides what is imported.
-        command = [sys.executable, "-I", "-c", _PROGRAM, _ROOT]
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            lines, complaint, ended = _listen(child, time.monotonic() + self._seconds)
-        finally:
-            gone = _end(child)
-        if not ended:
-            function = _last_call(lines)
-            if not gone:
-                self._stuck, self._stuck_in = child, function
-            return Hung(function, self._seconds, killable=gone)
-        return _result(lines, complaint, child.returncode)
+        if self._stuck is not None:
+            if self._child is not None and self._child.poll() is None:
+                return self._stuck
+            self._stuck, self._child = None, None
+        if self._child is None:
+            self._child = _start()
+        child = self._child
+        # A child that has died does not read; what it left says why.
+        with contextlib.suppress(OSError):
+            _file(child.stdin).write(b"\n")
+            _file(child.stdin).flush()
+        lines, in_time = _listen(child, time.monotonic() + self._seconds)
+        if not in_time:
+            return self._hung(child, lines)
+        answer = _answer(lines)
+        if answer is not None:
+            return answer
+        self._child = None
+        return _unreadable(child, lines)
+
+    def release(self) -> None:
+        """End the child, so that nothing of this process holds a GPU."""
+        child = self._child
+        if child is None or self._stuck is not None:
+            return
+        _file(child.stdin).close()
+        if _has_ended(child, self._seconds):
+            _close(child)
+            self._child = None
+        else:
+            self._hung(child, ["the end of the process that read NVML"])
+
+    def _hung(self, child: subprocess.Popen[bytes], lines: list[str]) -> Hung:
+        child.kill()
+        gone = _has_ended(child, _KILL_SECONDS)
+        hung = Hung(lines[-1] if lines else None, self._seconds, killable=gone)
+        if gone:
+            _close(child)
+            self._child = None
+        else:
+            self._stuck = hung
+        return hung
 
 
-def tell() -> None:
-    """The child: read NVML and write the reading as JSON; before each call its name on a line of its own."""
+def serve() -> None:
+    """The child: for each line read NVML, and write the reading as a line of JSON; before each call its name on a line."""
     from verifier.nvml import read_nvml  # noqa: PLC0415 - the parent never loads NVML
 
     def announce(call: str) -> None:
         os.write(1, f"{call}\n".encode())
 
-    reading = read_nvml(announce)
-    sys.stdout.write(json.dumps(as_json(reading)) + "\n")
-    sys.stdout.flush()
+    for _ in sys.stdin:
+        sys.stdout.write(json.dumps(as_json(read_nvml(announce))) + "\n")
+        sys.stdout.flush()
 
 
-def _listen(child: subprocess.Popen[bytes], deadline: float) -> tuple[list[str], str, bool]:
-    """(what it wrote, what it complained of, whether it ended in time)."""
-    assert child.stdout is not None  # noqa: S101 - for the type checker
-    assert child.stderr is not None  # noqa: S101
-    texts = {child.stdout.fileno(): b"", child.stderr.fileno(): b""}
-    out, err = texts
-    open_ends = set(texts)
-    while open_ends and (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select(sorted(open_ends), [], [], left)
-        for end in ready:
-            chunk = os.read(end, _CHUNK)
-            texts[end] += chunk
-            if not chunk:
-                open_ends.remove(end)
-    ended = not open_ends and _has_ended(child, deadline)
-    return texts[out].decode(errors="replace").splitlines(), texts[err].decode(errors="replace").strip(), ended
+def _start() -> subprocess.Popen[bytes]:
+    # -I: nothing in the container's environment or working directory decides what is imported.
+    command = [sys.executable, "-I", "-c", _PROGRAM, _ROOT]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
-def _has_ended(child: subprocess.Popen[bytes], deadline: float) -> bool:
-    """Whether it also came back from its end: closing the driver's files may hang too."""
-    try:
-        child.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+def _listen(child: subprocess.Popen[bytes], deadline: float) -> tuple[list[str], bool]:
+    """(the lines up to a reading or the child's end, whether either came in time)."""
+    end = _file(child.stdout).fileno()
+    text = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([end], [], [], left)[0]:
+            continue
+        chunk = os.read(end, _CHUNK)
+        text += chunk
+        # A reading is the last line of what is sent; its own line break ends it.
+        if not chunk or (chunk.endswith(b"\n") and text.splitlines()[-1].startswith(_READING)):
+            return text.decode(errors="replace").splitlines(), True
+    return text.decode(errors="replace").splitlines(), False
 
 
-def _end(child: subprocess.Popen[bytes]) -> bool:
-    """See that the child is gone; False where not even SIGKILL ends it."""
-    child.kill()
-    try:
-        child.wait(_KILL_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        for pipe in (child.stdout, child.stderr):
-            with contextlib.suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-    return True
-
-
-def _last_call(lines: list[str]) -> str | None:
-    return lines[-1] if lines else None
-
-
-def _result(lines: list[str], complaint: str, code: int) -> Reading | Unreadable:
-    if code == 0 and lines:
+def _answer(lines: list[str]) -> Reading | None:
+    if lines and lines[-1].startswith(_READING.decode()):
         with contextlib.suppress(ValueError, DocumentError):
             return read(Reading, json.loads(lines[-1]))
-    last = _last_call(lines)
+    return None
+
+
+def _unreadable(child: subprocess.Popen[bytes], lines: list[str]) -> Unreadable:
+    """Why the child gave no reading."""
+    if not _has_ended(child, _KILL_SECONDS):
+        child.kill()
+    said = _file(child.stderr).read().decode(errors="replace").strip()
+    code = child.wait()
+    _close(child)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    at = f" in {last}" if code < 0 and last else ""
-    said = f": {complaint[-_STDERR_SHOWN:]}" if complaint else ""
-    return Unreadable(f"the process that reads NVML ended with {how}{at}{said}")
+    at = f" in {lines[-1]}" if lines else ""
+    return Unreadable(f"the process that reads NVML ended with {how}{at}" + (f": {said[-_STDERR_SHOWN:]}" if said else ""))
+
+
+def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _close(child: subprocess.Popen[bytes]) -> None:
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        with contextlib.suppress(OSError):
+            _file(pipe).close()
+
+
+def _file(pipe: IO[bytes] | None) -> IO[bytes]:
+    """One of the pipes that the child was started with."""
+    assert pipe is not None  # noqa: S101 - for the type checker
+    return pipe

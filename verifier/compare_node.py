@@ -34,6 +34,7 @@ _MIG_STATES: Final = {"failed": "mig-config-failed", "pending": "mig-config-pend
 _UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 _GFD: Final = "gpu-feature-discovery"
 _SHARED: Final = ".shared"
+_PRODUCT: Final = "nvidia.com/gpu.product"
 _INVALID: Final = "-MIG-INVALID"
 _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
 _TIMESTAMP: Final = "nvidia.com/gfd.timestamp"
@@ -242,11 +243,13 @@ def _compare_discovery(wanted: NodeExpectation, found: NodeReading, findings: Fi
             expected = ", ".join(wanted.discovered_labels)
             findings.differs(_NODE, "labels of gpu-feature-discovery", expected, "none", "gfd-absent")
         return
+    product = found.labels.get(_PRODUCT, "")
+    if product.endswith(_INVALID):
+        findings.differs(_NODE, f"label {_PRODUCT}", wanted.discovered_labels.get(_PRODUCT, "a product"), product, "gfd-invalid")
+        return
     for key, value in wanted.discovered_labels.items():
-        observed = found.labels.get(key)
-        if observed != value:
-            why = "gfd-invalid" if any(other.endswith(_INVALID) for other in found.labels.values()) else "gfd-other"
-            findings.differs(_NODE, f"label {key}", value, "missing" if observed is None else observed, why)
+        if found.labels.get(key) != value:
+            findings.differs(_NODE, f"label {key}", value, found.labels.get(key, "missing"), "gfd-other")
     _compare_timestamp(found, findings)
 
 

@@ -84,6 +84,19 @@ class Observer:
 
     def look(self, expected: Expectation | None) -> Observation:
         """Look once; MPS is asked only where it is declared."""
+        try:
+            return self._look(expected)
+        finally:
+            self._reader.release()
+
+    def hold(self, expected: Expectation) -> Assertion:
+        """Hold the expectation against the node: look until two looks in a row are equal."""
+        try:
+            return self._hold(expected)
+        finally:
+            self._reader.release()
+
+    def _look(self, expected: Expectation | None) -> Observation:
         nvml = self._reader.read()
         asked = expected is not None and expected.mps is not None
         return Observation(
@@ -92,15 +105,14 @@ class Observer:
             node=self._node.read(expected.node if expected else None) if self._node else None,
         )
 
-    def hold(self, expected: Expectation) -> Assertion:
-        """Hold the expectation against the node: look until two looks in a row are equal."""
+    def _hold(self, expected: Expectation) -> Assertion:
         began = time.monotonic()
-        before = self.look(expected)
+        before = self._look(expected)
         looks = 1
         # A hung driver is proven by one look, and each more would take as long.
         while not isinstance(before.nvml, Hung):
             time.sleep(self._pause)
-            now = self.look(expected)
+            now = self._look(expected)
             looks += 1
             equal = _steady(now) == _steady(before)
             before = now

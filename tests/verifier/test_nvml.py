@@ -343,11 +343,11 @@ def test_a_node_that_never_settles_is_no_pass(bench: Bench, monkeypatch: pytest.
 
 def test_a_reader_that_dies_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.put(node({"exclusive": {}}).machine)
-    program = f"import os; os.write(1, b'nvmlInit\\n'); os.kill(os.getpid(), {int(signal.SIGKILL)})"
+    program = f"import os; os.write(1, b'nvmlInit\\n'); os.kill(os.getpid(), {int(signal.SIGSEGV)})"
     monkeypatch.setattr("verifier.child._PROGRAM", program)
     reading = bench.read()
     assert isinstance(reading, Unreadable)
-    assert "signal 9 in nvmlInit" in reading.reason
+    assert "signal 11 in nvmlInit" in reading.reason
 
 
 def test_the_environment_does_not_decide_what_is_imported(bench: Bench, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
