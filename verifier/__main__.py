@@ -168,16 +168,28 @@ def _export(options: argparse.Namespace) -> int:
 
 def _assert(options: argparse.Namespace) -> int:
     expected = _expectation(options)
-    observer = _observer(options)
-    deadline = time.monotonic() + options.wait
-    assertion = observer.hold(expected)
-    while assertion.findings.verdict is not Verdict.HOLDS and (left := deadline - time.monotonic()) > 0:
-        time.sleep(min(options.every, left))
-        assertion = observer.hold(expected)
+    assertion = _hold(options, expected)
     print(
         json.dumps(report.report(expected, assertion, at=_now()), indent=2) if options.json else report.text(expected, assertion)
     )
     return _finish(options, expected, assertion)
+
+
+def _hold(options: argparse.Namespace, expected: Expectation) -> Assertion:
+    """Assert once, or again and again until it holds or --wait is over; each new reason to go on is told meanwhile."""
+    observer = _observer(options)
+    deadline = time.monotonic() + options.wait
+    told = ""
+    while True:
+        assertion = observer.hold(expected)
+        left = deadline - time.monotonic()
+        if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
+            return assertion
+        reason = report.termination_message(expected, assertion)
+        if reason != told:
+            print(f"{_now()} waiting: {reason}", file=sys.stderr, flush=True)
+        told = reason
+        time.sleep(min(options.every, left))
 
 
 def _watch(options: argparse.Namespace) -> int:
