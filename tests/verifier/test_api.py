@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpus.node_expectation import node_expectation
-from sandbox import cluster, toolchain
+from sandbox import cluster, processes, toolchain
 from sandbox.pki import make_pki
 from sandbox.progress import Progress
 from tests.verifier import nodes
@@ -85,6 +85,10 @@ def _fill(admin: Admin) -> None:
     """Two healthy nodes, the operands of the first, their configuration, and the verifier's account."""
     for namespace in ("gpu-operator", "verifier"):
         admin("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    for namespace in ("gpu-operator", "kube-system"):
+        _until_account(admin, namespace)
+    # It would call nodes without a kubelet unreachable after a while.
+    processes.stop(admin.at.folder, ["kube-controller-manager"])
     texts = dict(PLAN.device_plugin_configs)
     admin("POST", "/api/v1/namespaces/gpu-operator/configmaps", {"metadata": {"name": "gpu-pools-device-plugin"}, "data": texts})
     wanted = nodes.kubernetes_of(PLAN, POOL, NODE)
@@ -106,7 +110,6 @@ def _pod(admin: Admin, namespace: str, name: str, app: str, node: str = NODE) ->
     spec = {"nodeName": node, "automountServiceAccountToken": False, "containers": [{"name": container, "image": f"{app}:v1"}]}
     body = {"metadata": {"name": name, "labels": {"app": app}}, "spec": {**spec, "serviceAccountName": "default"}}
     path = f"/api/v1/namespaces/{namespace}"
-    _until_account(admin, namespace)
     admin("POST", f"{path}/pods", body)
     running = {"name": container, "image": "x", "imageID": "", "ready": True, "restartCount": 0}
     running |= {"state": {"running": {"startedAt": nodes.STARTED}}}
