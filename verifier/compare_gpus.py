@@ -33,13 +33,12 @@ _LIBRARY_MISSING: Final = 12
 _UNKNOWN: Final = 999
 #: NO_PERMISSION, and OPERATING_SYSTEM: "the GPU control device has been blocked by the operating system/cgroups".
 _FORBIDDEN: Final = frozenset({4, 17})
-#: NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH: the driver or the GPU does not know the question.
-_UNANSWERED: Final = frozenset({3, 13, 25})
-#: Fields that a pass needs an answer to. What MIG needs is decided where MIG is compared.
-_NEEDED: Final = frozenset({"uuid", "name", "compute_mode"})
+#: NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_DATA, VGPU_ECC_NOT_SUPPORTED, ARGUMENT_VERSION_MISMATCH, DEPRECATED: the driver or the
+#: GPU does not know the question.
+_UNANSWERED: Final = frozenset({3, 13, 21, 22, 25, 26})
+_INVALID_ARGUMENT: Final = 2
 #: Fields that help to explain; that they are forbidden keeps nothing from being told.
 _HELPFUL: Final = frozenset({"pci_bus", "memory_mib", "profiles", "processes"})
-_MIG_FIELDS: Final = frozenset({"mig", "instances", "profiles"})
 #: NVML_GPU_RECOVERY_ACTION_*
 _RECOVERY: Final = (
     "none", "reset the GPU", "reboot the node", "drain peer-to-peer work", "drain and reset the GPU", "recover the IMEX domain",
@@ -146,7 +145,7 @@ def _judge_errors(where: Where, gpu: Gpu, findings: Findings) -> bool:
     errors: dict[int, tuple[str, Failed]] = {}
     for field in dataclasses.fields(Gpu):
         value = getattr(gpu, field.name)
-        if not isinstance(value, Failed) or (value.code in _UNANSWERED and field.name not in _NEEDED):
+        if not isinstance(value, Failed) or (_is_unanswered(field.name, value) and field.name not in _needed(gpu)):
             continue
         if value.code in _FORBIDDEN and field.name in _HELPFUL:
             findings.note(f"{where}: {field.name.replace('_', ' ')} may not be read ({value})")
@@ -155,6 +154,18 @@ def _judge_errors(where: Where, gpu: Gpu, findings: Findings) -> bool:
     for name, failure in errors.values():
         _judge_error(where, name.replace("_", " "), failure, findings, needed=True)
     return not any(_PROVEN.get(code) == "gpu-lost" for code in errors)
+
+
+def _needed(gpu: Gpu) -> frozenset[str]:
+    """The fields that a pass needs an answer to. What MIG needs is decided where MIG is compared."""
+    # In MIG mode there is only one compute mode, and no source says whether every driver tells it.
+    mig_on = isinstance(gpu.mig, Mode) and gpu.mig.current
+    return frozenset({"uuid", "name"} if mig_on else {"uuid", "name", "compute_mode"})
+
+
+def _is_unanswered(field: str, failure: Failed) -> bool:
+    """Older drivers call a field value that they do not know an invalid argument."""
+    return failure.code in _UNANSWERED or (field == "recovery_action" and failure.code == _INVALID_ARGUMENT)
 
 
 def _judge_error(where: Where, field: str, failure: Failed, findings: Findings, *, needed: bool) -> None:

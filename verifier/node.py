@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 NVIDIA: Final = "nvidia.com/"
 _SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2}
 _OTHER_VENDORS: Final = ("amd", "intel", "rocm", "rdma", "sriov")
+#: The container that picks an operand's configuration by the node's label.
+_HELPER: Final = "config-manager"
 #: Programs that come in the device plugin's image, or in a pod named after it.
-_NO_PLUGIN: Final = ("mps-control", "feature-discovery", "config-manager")
+_NO_PLUGIN: Final = ("mps-control", "feature-discovery", _HELPER)
 _IMAGE_REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CRASH_REASONS: Final = frozenset({"CrashLoopBackOff", "Error", "RunContainerError"})
 
@@ -240,7 +242,9 @@ def _is_device_plugin(pod: dict[str, Any]) -> bool:
 
 
 def _started(status: dict[str, Any]) -> str | None:
-    main = (status.get("containerStatuses") or [{}])[0]
+    # The kubelet sorts them by name; config-manager is the operands' helper.
+    containers = [one for one in status.get("containerStatuses") or [] if not one["name"].startswith(_HELPER)]
+    main = (containers or [{}])[0]
     started = ((main.get("state") or {}).get("running") or {}).get("startedAt")
     return str(started) if started else None
 
@@ -250,7 +254,7 @@ def _trouble(status: dict[str, Any]) -> tuple[str, str]:
     for one in _unfinished(status):
         reason, message = _reason(one)
         words = f"container {one['name']}: {reason}" + (f": {message}" if message else "")
-        if one["name"].startswith("config-manager") and reason not in _IMAGE_REASONS:
+        if one["name"].startswith(_HELPER) and reason not in _IMAGE_REASONS:
             return "config", words
         if reason in _IMAGE_REASONS:
             return "image", words

@@ -132,6 +132,7 @@ def follow(node: NodeReader, changed: Callable[[], None]) -> None:
                     if known is not None:
                         changed()
                     known = now
+            time.sleep(_LEAST_GAP_SECONDS)
         except ApiError as error:
             LOG.warning("the node's changes cannot be followed: %s", error)
             time.sleep(_RETRY_SECONDS)

@@ -264,7 +264,7 @@ def test_the_processes_that_block_a_change_are_named(bench: Bench) -> None:
         ("nvmlInit*", 17, "nvml-permission"),
         ("nvmlInit*", 12, "library-missing"),
         ("nvmlDeviceGetGpuInstances", 4, "nvml-permission"),
-        ("nvmlDeviceGetComputeMode", 3, "not-answered"),
+        ("nvmlDeviceGetUUID", 3, "not-answered"),
     ],
 )
 def test_what_the_pod_may_not_ask_is_no_difference_and_no_pass(bench: Bench, function: str, code: int, cause: str) -> None:
@@ -280,6 +280,19 @@ def test_what_only_explains_may_be_forbidden(bench: Bench, function: str) -> Non
     found = bench.hold(healthy, fault(healthy.machine, function, error=4)).findings
     assert found.verdict is Verdict.HOLDS
     assert "NO_PERMISSION" in found.notes[0]
+
+
+def test_a_compute_mode_that_is_not_told_matters_only_without_mig(bench: Bench) -> None:
+    for sharing, verdict in ((SEVEN, Verdict.HOLDS), ({"exclusive": {}}, Verdict.CANNOT_TELL)):
+        healthy = node(sharing)
+        silent = fault(healthy.machine, "nvmlDeviceGetComputeMode", error=3)
+        assert bench.hold(healthy, silent).findings.verdict is verdict
+
+
+@pytest.mark.parametrize(("function", "code"), [("nvmlDeviceGetFieldValues", 2), ("nvmlDeviceGet*Ecc*", 22)])
+def test_an_older_driver_s_way_to_say_no_is_no_difference(bench: Bench, function: str, code: int) -> None:
+    healthy = node({"exclusive": {}})
+    assert bench.hold(healthy, fault(healthy.machine, function, error=code)).findings.verdict is Verdict.HOLDS
 
 
 def test_a_hang_is_a_difference_that_names_the_call(bench: Bench) -> None:
