@@ -172,18 +172,13 @@ def _compare_resources(
             why = _why_other(expected, wanted, found, nvml, name)
             findings.differs(Where(name), "allocatable", count, offered.get(name, 0), why)
     for name in sorted({*found.allocatable, *found.capacity} - {*wanted.allocatable}):
-        allocatable, capacity = found.allocatable.get(name, 0), found.capacity.get(name, 0)
-        if allocatable or capacity:
-            observed = f"{allocatable} allocatable, {capacity} capacity"
-            findings.differs(
-                Where(name),
-                "resource",
-                "not offered",
-                observed,
-                "two-plugins" if "two-plugins" in findings.whys() else "left-over",
-            )
+        if offered.get(name):
+            why = "two-plugins" if "two-plugins" in findings.whys() else "left-over"
+            findings.differs(Where(name), "allocatable", 0, offered[name], why)
         else:
-            findings.note(f"{name}: the kubelet still lists the name, with 0 of it, until it is restarted")
+            # Nothing can be placed on it. The kubelet keeps the name after each change of strategy, on healthy nodes too.
+            capacity = found.capacity.get(name, 0)
+            findings.note(f"{name}: none is allocatable; the kubelet still lists the name, with a capacity of {capacity}")
 
 
 def _why_other(

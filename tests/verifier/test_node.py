@@ -109,17 +109,6 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         lambda found: offering(found, mig_3g__40gb=2, mig_1g__10gb=6, gpu=2),
         ["left-over"],
     ),
-    "a whole GPU is left over in capacity": (
-        UNLIKE,
-        lambda found: offering(
-            found,
-            capacity={"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 6, "nvidia.com/gpu": 2},
-            mig_3g__40gb=2,
-            mig_1g__10gb=6,
-            gpu=0,
-        ),
-        ["left-over"],
-    ),
     "the plugin did not see the MIG devices": (SEVEN, lambda found: offering(found, gpu=2), ["plugin-outdated"]),
     "two device plugins": (SLICED, lambda found: replace(found, foreign_pods=(FOREIGN,)), ["two-plugins"]),
     "two device plugins in the operator's namespace": (
@@ -213,11 +202,15 @@ def test_where_the_image_brings_the_driver_the_operator_s_must_not_run() -> None
     assert [finding.cause.key for finding in compared(healthy, found).differences] == ["operand-excluded"]
 
 
-def test_a_name_of_the_past_with_nothing_behind_it_is_a_note() -> None:
+@pytest.mark.parametrize("capacity", [0, 2])
+def test_a_name_of_the_past_of_which_nothing_can_be_had_is_a_note(capacity: int) -> None:
     healthy = node(UNLIKE)
-    findings = compared(healthy, offering(healthy.kubernetes, mig_3g__40gb=2, mig_1g__10gb=6, gpu=0))
+    before = {**healthy.kubernetes.capacity, "nvidia.com/gpu": capacity}
+    findings = compared(healthy, offering(healthy.kubernetes, before, mig_3g__40gb=2, mig_1g__10gb=6, gpu=0))
     assert findings.verdict is Verdict.HOLDS
-    assert "nvidia.com/gpu" in findings.notes[0]
+    assert (
+        f"nvidia.com/gpu: none is allocatable; the kubelet still lists the name, with a capacity of {capacity}" in findings.notes
+    )
 
 
 def test_labels_without_a_time_are_a_note() -> None:

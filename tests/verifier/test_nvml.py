@@ -361,6 +361,8 @@ def test_a_reader_that_dies_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatc
     reading = bench.read()
     assert isinstance(reading, Unreadable)
     assert "signal 11 in nvmlInit" in reading.reason
+    found = bench.hold(node({"exclusive": {}}), node({"exclusive": {}}).machine).findings
+    assert [finding.cause.key for finding in found.unknown] == ["reader-crashed"]
 
 
 def test_the_environment_does_not_decide_what_is_imported(bench: Bench, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
