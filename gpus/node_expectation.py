@@ -22,7 +22,7 @@ KIND: Final = "NodeExpectation"
 #: Where the GPU operator and its operands live.
 OPERATOR_NAMESPACE: Final = "gpu-operator"
 #: Where clouds and static manifests put device plugins of their own.
-_FOREIGN_NAMESPACES: Final = ("kube-system",)
+SEARCHED_NAMESPACES: Final = ("kube-system",)
 _DRIVER: Final = "nvidia-driver-daemonset"
 #: DaemonSets of the GPU operator v26.7.0 (gpu-operator assets/).
 _ALWAYS: Final = ("nvidia-device-plugin-daemonset", "gpu-feature-discovery")
@@ -71,7 +71,7 @@ def _node(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         # Nobody here puts taints on the nodes of an existing cluster.
         "taints": [] if plan.platform == "existing" else [str(taint) for taint in planned.taints],
         "namespace": OPERATOR_NAMESPACE,
-        "searchedNamespaces": list(_FOREIGN_NAMESPACES),
+        "searchedNamespaces": list(SEARCHED_NAMESPACES),
         "devicePluginConfig": {
             "name": DEVICE_PLUGIN_CONFIG_MAP,
             "key": planned.config_key,
