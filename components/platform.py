@@ -1,9 +1,10 @@
 """GPU pools on one cluster, from a stack's settings: the whole flow in one component.
 
 The settings are planned before anything is registered, so that whatever is wrong with them is reported at once and nothing
-is half made. Then, in this order: the cluster; NFD; the sharing ConfigMaps and the GPU operator; the pools. Pools come last,
-so that a node never carries a label whose config is not there yet, and go first when the stack is destroyed. What lies inside
-a cluster of ours is deleted with it: no uninstall can then hang on a cluster that is going away.
+is half made. Then, in this order: the cluster; NFD; the sharing ConfigMaps and the GPU operator; the pools; where declared,
+their verification. Pools come after the operator, so that a node never carries a label whose config is not there yet, and go
+before it when the stack is destroyed. What lies inside a cluster of ours is deleted with it: no uninstall can then hang on a
+cluster that is going away.
 
 Nothing here depends on an output, so a preview shows every resource, also before the cluster exists.
 """
@@ -43,6 +44,8 @@ class GpuPlatformArgs(TypedDict):
     """The GPU operator."""
     node_feature_discovery: NotRequired[dict[str, Any]]
     """Node Feature Discovery."""
+    verification: NotRequired[dict[str, Any]]
+    """Verification of the nodes."""
 
 
 class GpuPlatform(pulumi.ComponentResource):
@@ -83,7 +86,9 @@ class GpuPlatform(pulumi.ComponentResource):
         cluster = self._cluster(name, planned, args["cluster"])
         inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
-        self._pools(name, planned, cluster, operator, inside)
+        pools = self._pools(name, planned, cluster, operator, inside)
+        if planned.settings.verification.enabled:
+            self._verification(name, planned, _after(inside, [operator]), pools)
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
         self.plan = pulumi.Output.from_input(planned.as_json())
@@ -129,22 +134,43 @@ class GpuPlatform(pulumi.ComponentResource):
         cluster: "AksCluster | MagnumCluster | ExistingCluster",
         operator: GpuOperator,
         inside: pulumi.ResourceOptions,
-    ) -> None:
+    ) -> Mapping[str, list[pulumi.Resource]]:
+        """Pool -> what makes its nodes what they are."""
         after_operator = _after(inside, [operator])
+        made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
-            self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator)
-            return
+            self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator, made)
+            return made
         if isinstance(planned.settings.cluster, MagnumSettings):
-            self._node_groups(name, planned, cast("MagnumCluster", cluster), after_operator)
+            self._node_groups(name, planned, cast("MagnumCluster", cluster), after_operator, made)
         for pool in planned.pools:
-            self._pool_labels(name, planned, pool, after_operator)
+            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator))
+        return made
 
-    def _aks_pools(self, name: str, planned: Plan, cluster: "AksCluster", opts: pulumi.ResourceOptions) -> None:
+    def _verification(
+        self, name: str, planned: Plan, opts: pulumi.ResourceOptions, pools: Mapping[str, list[pulumi.Resource]]
+    ) -> None:
+        # Loaded only where it is used, as the clouds are.
+        from components.verification import Verification, Verifier  # noqa: PLC0415
+
+        verifier = Verifier(f"{name}-verifier", {}, opts)
+        for pool, made in pools.items():
+            args: Any = {"pool": pool, "planned": planned, "program": verifier.program}
+            Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
+
+    def _aks_pools(
+        self,
+        name: str,
+        planned: Plan,
+        cluster: "AksCluster",
+        opts: pulumi.ResourceOptions,
+        made: Mapping[str, list[pulumi.Resource]],
+    ) -> None:
         from components.aks import AksGpuNodePool  # noqa: PLC0415
 
         tags = dict(cast("AksSettings", planned.settings.cluster).tags)
         for pool in planned.pools:
-            AksGpuNodePool(
+            group = AksGpuNodePool(
                 f"{name}-{pool.name}",
                 {
                     "cluster_name": cluster.cluster_name,
@@ -154,8 +180,16 @@ class GpuPlatform(pulumi.ComponentResource):
                 },
                 opts,
             )
+            made[pool.name].append(group)
 
-    def _node_groups(self, name: str, planned: Plan, cluster: "MagnumCluster", opts: pulumi.ResourceOptions) -> None:
+    def _node_groups(
+        self,
+        name: str,
+        planned: Plan,
+        cluster: "MagnumCluster",
+        opts: pulumi.ResourceOptions,
+        made: Mapping[str, list[pulumi.Resource]],
+    ) -> None:
         from components.magnum import MagnumGpuNodePool  # noqa: PLC0415
 
         driver = str(cast("MagnumSettings", planned.settings.cluster).driver)
@@ -167,8 +201,9 @@ class GpuPlatform(pulumi.ComponentResource):
                 _after(opts, groups),
             )
             groups.append(group)
+            made[pool.name].append(group)
 
-    def _pool_labels(self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions) -> None:
+    def _pool_labels(self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions) -> PoolLabels:
         settings = planned.settings.cluster
         args: PoolLabelsArgs = {
             "namespace": OPERATOR_NAMESPACE,
@@ -179,7 +214,7 @@ class GpuPlatform(pulumi.ComponentResource):
         }
         if image := planned.settings.nfd.marker_image:
             args["image"] = image
-        PoolLabels(f"{name}-{pool.name}-labels", args, opts)
+        return PoolLabels(f"{name}-{pool.name}-labels", args, opts)
 
 
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpus.clusters import NODE_GROUP_LABELS, MagnumSettings
 from gpus.kubernetes_names import POOL_LABEL
-from gpus.pools import ExistingPlacement, MagnumPlacement
+from gpus.pools import AksPlacement, ExistingPlacement, MagnumPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,6 +50,17 @@ def marker_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, st
         return {NODE_GROUP_LABELS[cluster.driver]: planned.name}
     message = f"pool {planned.name} on {planned.platform} needs no marker, or its Magnum driver is not known"
     raise ValueError(message)
+
+
+def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+    """The node labels that tell the pool's nodes apart from their birth on, on every platform.
+
+    Raises:
+        ValueError: for a Magnum section without driver.
+    """
+    # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
+    aks = isinstance(planned.pool.placement, AksPlacement)
+    return {"kubernetes.azure.com/agentpool": planned.name} if aks else marker_selector(cluster, planned)
 
 
 def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.placing import marker_selector
+from gpus.placing import pool_selector
 from gpus.plan import sharing_words
 from gpus.tables import resources_text, table
 
@@ -74,7 +74,7 @@ def is_rolled_out(daemon_set: Mapping[str, Any]) -> bool:
 
 
 def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
-    selector = {"agentpool": planned.name} if plan.platform == "aks" else marker_selector(plan.settings.cluster, planned)
+    selector = pool_selector(plan.settings.cluster, planned)
     mine = [node for node in nodes if selector.items() <= _labels(node).items()]
     return PoolObservation(planned, tuple(sorted((_observe_node(planned, node) for node in mine), key=lambda node: node.name)))
 
