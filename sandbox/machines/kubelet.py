@@ -3,8 +3,8 @@
 A pod starts as soon as what it mounts exists and its runtime class is known on the machine; known programs then decide for
 themselves (programs), others run; a Job's pod succeeds after a moment. Crashing containers are tried again after a
 back-off of 1 to 10 s (really 10 s to 5 min), so that a repaired mistake shows quickly. A deleted pod is gone at once,
-without its grace period. There are no images to pull, no probes, no logs, no exec, and no network: a pod's address is
-made up.
+without its grace period. There are no images to pull, no logs, no exec, and no network: a pod's address is made up. Only the
+verifier's containers really run (containers.py), and only they are probed.
 """
 
 from __future__ import annotations
