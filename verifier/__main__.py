@@ -27,7 +27,7 @@ from verifier.findings import Verdict
 from verifier.node import NodeReader
 from verifier.observation import DEFAULT_PAUSE_SECONDS, Observer
 from verifier.reading import Reading
-from verifier.watch import DEFAULT_INTERVAL_SECONDS, DEFAULT_PORT, Watcher, follow, server
+from verifier.watch import DEFAULT_INTERVAL_SECONDS, DEFAULT_PORT, LOG, Watcher, follow, server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,11 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         "--account", type=Path, default=ACCOUNT_FOLDER, metavar="FOLDER", help="token and ca.crt of a service account"
     )
     command.add_argument(
-        "--nvml-seconds", type=_seconds, default=DEFAULT_SECONDS, metavar="SECONDS", help="how long NVML may take (30)"
+        "--nvml-seconds",
+        type=_seconds,
+        default=DEFAULT_SECONDS,
+        metavar="SECONDS",
+        help="how long one call of NVML may take (30)",
     )
     command.add_argument(
         "--pause", type=_seconds, default=DEFAULT_PAUSE_SECONDS, metavar="SECONDS", help="between two readings (1)"
@@ -201,6 +205,7 @@ def _watch(options: argparse.Namespace) -> int:
     except OSError as error:
         message = f"cannot listen on {options.listen[0] or '*'}:{options.listen[1]}: {error.strerror}"
         raise _UsageError(message) from None
+    LOG.info("listening on port %s", http.server_address[1])
     threading.Thread(target=http.serve_forever, daemon=True).start()
     if node is not None:
         threading.Thread(target=follow, args=(node, watcher.wake), daemon=True).start()

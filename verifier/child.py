@@ -13,7 +13,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO, Final
 
@@ -24,8 +23,9 @@ DEFAULT_SECONDS: Final = 30.0
 _KILL_SECONDS: Final = 2.0
 _CHUNK: Final = 65536
 _STDERR_SHOWN: Final = 400
-#: The archive, or the folder of the sources: where Python finds this package again.
-_ROOT: Final = str(Path(__file__).resolve().parents[1])
+#: The archive, or the folder of the sources: where Python finds this package again. Symbolic links stay, since those of a
+#: ConfigMap's volume move.
+_ROOT: Final = str(Path(__file__).absolute().parents[1])
 _PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.child import serve; serve()"
 #: What a reading begins with; the lines before it name calls.
 _READING: Final = b"{"
@@ -35,7 +35,7 @@ class Reader:
     """Reads NVML, one child at a time.
 
     Args:
-        seconds: how long a reading may take.
+        seconds: how long one call into the driver may take, and the child's start.
     """
 
     def __init__(self, seconds: float = DEFAULT_SECONDS) -> None:
@@ -56,7 +56,7 @@ class Reader:
         with contextlib.suppress(OSError):
             _file(child.stdin).write(b"\n")
             _file(child.stdin).flush()
-        lines, in_time = _listen(child, time.monotonic() + self._seconds)
+        lines, in_time = _listen(child, self._seconds)
         if not in_time:
             return self._hung(child, lines)
         answer = _answer(lines)
@@ -108,13 +108,11 @@ def _start() -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
-def _listen(child: subprocess.Popen[bytes], deadline: float) -> tuple[list[str], bool]:
-    """(the lines up to a reading or the child's end, whether either came in time)."""
+def _listen(child: subprocess.Popen[bytes], seconds: float) -> tuple[list[str], bool]:
+    """(the lines up to a reading or the child's end, whether each came in time)."""
     end = _file(child.stdout).fileno()
     text = b""
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([end], [], [], left)[0]:
-            continue
+    while select.select([end], [], [], seconds)[0]:
         chunk = os.read(end, _CHUNK)
         text += chunk
         # A reading is the last line of what is sent; its own line break ends it.

@@ -68,7 +68,7 @@ class Observer:
 
     Args:
         node: reads the node's objects; None leaves Kubernetes out.
-        nvml_seconds: how long NVML may take.
+        nvml_seconds: how long one call of NVML may take.
         pause_seconds: between two looks.
     """
 

@@ -59,7 +59,7 @@ class Watcher:
         expected: what the node must be.
         observer: looks at the node.
         interval: seconds between two assertions.
-        nvml_seconds: how long NVML may take; decides when a result is too old.
+        nvml_seconds: how long one call of NVML may take; decides when a result is too old.
     """
 
     def __init__(self, expected: Expectation, observer: Observer, interval: float, nvml_seconds: float) -> None:
