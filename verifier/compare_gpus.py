@@ -94,6 +94,7 @@ def _compare(expected: Expectation, reading: Reading, findings: Findings) -> Non
     right = {
         gpu.index: _layout(gpu, expected) == Counter(wanted.instances)
         for gpu, wanted in zip(reading.gpus, expected.gpus, strict=False)
+        if wanted.instances
     }
     for gpu in reading.gpus:
         wanted = expected.gpus[min(gpu.index, expected.count - 1)]

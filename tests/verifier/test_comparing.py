@@ -67,6 +67,9 @@ def test_contradictions_are_refused() -> None:
     fewer = document({"exclusive": {}}, count=2)
     fewer["gpus"].pop()
     assert "count says 2" in problems(fewer)[0]
+    branch = document({"exclusive": {}})
+    branch["minimum"] = {"driver": "R525", "cuda": ""}
+    assert len(problems(branch)) == 2
     mode = document({"exclusive": {}})
     mode["gpus"][0]["migMode"] = "on"
     assert "'on'" in problems(mode)[0]

@@ -264,6 +264,8 @@ def test_the_processes_that_block_a_change_are_named(bench: Bench) -> None:
         ("nvmlInit*", 17, "nvml-permission"),
         ("nvmlInit*", 12, "library-missing"),
         ("nvmlDeviceGetGpuInstances", 4, "nvml-permission"),
+        ("nvmlDeviceGetGpuInstanceProfileInfo*", 4, "nvml-permission"),
+        ("nvmlDeviceGetGpuInstanceProfileInfo*", 3, "not-answered"),
         ("nvmlDeviceGetUUID", 3, "not-answered"),
     ],
 )
