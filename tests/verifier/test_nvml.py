@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sandbox.nvml import state
 from tests.verifier import nodes
+from verifier import nvml
 from verifier.child import Reader
-from verifier.findings import Verdict
+from verifier.compare_gpus import compare_gpus
+from verifier.findings import Findings, Verdict
 from verifier.reading import Failed, Hung, Reading, Unreadable
 
 if TYPE_CHECKING:
@@ -282,6 +286,35 @@ def test_what_only_explains_may_be_forbidden(bench: Bench, function: str) -> Non
     found = bench.hold(healthy, fault(healthy.machine, function, error=4)).findings
     assert found.verdict is Verdict.HOLDS
     assert "NO_PERMISSION" in found.notes[0]
+
+
+#: Every function that a reading calls.
+CALLED = sorted(set(re.findall(r'"(nvml[A-Z]\w+?)(?:_v\d)?"', Path(nvml.__file__).read_text())))
+#: What they say decides nothing: the library's own version, names of processes, the end of a reading.
+UNJUDGED = {"nvmlSystemGetNVMLVersion", "nvmlSystemGetProcessName", "nvmlShutdown"}
+HELPFUL = {"nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetPciInfo"}
+HELPFUL |= {"nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"}
+#: With MIG on, its placements confirm what the instances say.
+HELPFUL |= {"nvmlDeviceGetGpuInstancePossiblePlacements"}
+
+
+def test_no_error_of_any_call_makes_a_pass_and_no_missing_right_makes_a_difference(bench: Bench) -> None:
+    healthy = node(SEVEN, 1)
+    machine = gpu(healthy.machine, 0, processes=(JOB,))
+    reader = Reader()
+    for function in CALLED:
+        for code, name in ((15, "lost"), (999, "unknown"), (4, "forbidden")):
+            bench.put(fault(machine, f"{function}*", error=code))
+            findings = Findings()
+            compare_gpus(healthy.expected, reader.read(), findings)
+            verdict = findings.verdict
+            if function in UNJUDGED or (code == 4 and function in HELPFUL):
+                assert verdict is Verdict.HOLDS, (function, name)
+            elif code == 4:
+                assert verdict is Verdict.CANNOT_TELL, (function, name)
+            else:
+                assert verdict is Verdict.DIFFERS, (function, name)
+    reader.release()
 
 
 def test_a_compute_mode_that_is_not_told_matters_only_without_mig(bench: Bench) -> None:
