@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +48,11 @@ def run() -> int:
     """`main` as a program of its own: it ends when it is told to; returns the exit code."""
     # The first process of a container gets no signal that it does not handle.
     signal.signal(signal.SIGTERM, _end)
-    return main()
+    try:
+        return main()
+    except Exception:  # noqa: BLE001 - Python would end with 1, which says that the node differs
+        traceback.print_exc()
+        return _CANNOT_TELL
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -222,8 +227,12 @@ def _finish(options: argparse.Namespace, expected: Expectation, assertion: Asser
 
 def _terminate(path: Path | None, message: str) -> None:
     """Where the kubelet looks for the reason of a pod's end."""
-    if path is not None:
+    if path is None:
+        return
+    try:
         path.write_text(message, encoding="utf-8")
+    except OSError as error:
+        print(f"{path}: cannot be written: {error.strerror}", file=sys.stderr)
 
 
 def _now() -> str:

@@ -24,7 +24,20 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 300 * 1024
 _SOURCES: Final = Path(__file__).parent
 _LEFT_OUT: Final = (Path(__file__).name,)
-_MAIN: Final = '"""Runs the verifier."""\n\nimport sys\n\nfrom verifier.__main__ import run\n\nsys.exit(run())\n'
+#: Exit code 1 would say that the node differs.
+_MAIN: Final = '''\
+"""Runs the verifier."""
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.stderr.write("cannot tell: the verifier needs Python 3.11 or newer\\n")
+    sys.exit(2)
+
+from verifier.__main__ import run
+
+sys.exit(run())
+'''
 #: The earliest that a zip can say.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _READABLE: Final = 0o644 << 16

@@ -62,6 +62,8 @@ class Reader:
         answer = _answer(lines)
         if answer is not None:
             return answer
+        if not _has_ended(child, _KILL_SECONDS):
+            return self._hung(child, lines)
         self._child = None
         return _unreadable(child, lines)
 
@@ -71,7 +73,7 @@ class Reader:
         if child is None or self._stuck is not None:
             return
         _file(child.stdin).close()
-        if _has_ended(child, self._seconds):
+        if _has_ended(child, _KILL_SECONDS):
             _close(child)
             self._child = None
         else:
@@ -129,11 +131,9 @@ def _answer(lines: list[str]) -> Reading | None:
 
 
 def _unreadable(child: subprocess.Popen[bytes], lines: list[str]) -> Unreadable:
-    """Why the child gave no reading."""
-    if not _has_ended(child, _KILL_SECONDS):
-        child.kill()
+    """Why the child ended without a reading."""
     said = _file(child.stderr).read().decode(errors="replace").strip()
-    code = child.wait()
+    code = child.returncode
     _close(child)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     at = f" in {lines[-1]}" if lines else ""

@@ -22,6 +22,7 @@ from gpus.node_expectation import node_expectation
 from sandbox.nvml import state
 from tests.unit.stacks import aks
 from tests.verifier import nodes
+from verifier import __main__ as program
 from verifier import archive
 from verifier.causes import CAUSES
 from verifier.findings import Findings, Where
@@ -115,6 +116,28 @@ def test_a_node_that_differs_exits_with_1_and_says_what_why_and_what_to_do(
         assert CAUSES["mig-empty"].text in where
         assert CAUSES["mig-empty"].remedy in where
     assert "\n" not in log.read_text()
+
+
+@programs
+def test_the_verdict_is_kept_where_the_termination_log_cannot_be_written(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(broken(healthy().machine))
+    done = run(pyz, "assert", "--only", "nvml", "--expect", expect, "--pause", 0, "--termination-log", "/nonexistent/log")
+    assert done.returncode == 1
+    assert done.stderr == "/nonexistent/log: cannot be written: No such file or directory\n"
+
+
+def test_a_defect_of_the_verifier_is_no_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken_main() -> int:
+        message = "a defect"
+        raise KeyError(message)
+
+    monkeypatch.setattr(program, "main", broken_main)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert program.run() == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "a defect" in capsys.readouterr().err
 
 
 @programs
@@ -273,13 +296,13 @@ def watching(pyz: Path, expect: Path, *options: str) -> Iterator[tuple[int, subp
     """(port, program)."""
     command = [sys.executable, str(pyz), "watch", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
     command += ["--interval", "0.2", "--listen", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as watch:
         try:
-            assert program.stderr
-            yield int(program.stderr.readline().removeprefix("listening on port ")), program
+            assert watch.stderr
+            yield int(watch.stderr.readline().removeprefix("listening on port ")), watch
         finally:
-            program.terminate()
-            program.communicate(timeout=LONGEST_WAIT)
+            watch.terminate()
+            watch.communicate(timeout=LONGEST_WAIT)
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -307,7 +330,7 @@ def until(port: int, path: str, status: int) -> str:
 @programs
 def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Bench, expect: Path) -> None:
     bench.put(broken(healthy().machine))
-    with watching(pyz, expect) as (port, program):
+    with watching(pyz, expect) as (port, watch):
         until(port, "/report", 200)
         assert "MIG instances" in until(port, "/readyz", 503)
         assert get(port, "/healthz") == (200, "ok\n")
@@ -316,9 +339,9 @@ def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Ben
         assert json.loads(get(port, "/report?x=1")[1])["verdict"] == "holds"
         assert 'gpu_pools_verified{pool="gpu"} 1' in get(port, "/metrics")[1]
         assert get(port, "/other")[0] == 404
-        program.terminate()
-        _, said = program.communicate(timeout=LONGEST_WAIT)
-        assert program.returncode == 143
+        watch.terminate()
+        _, said = watch.communicate(timeout=LONGEST_WAIT)
+        assert watch.returncode == 143
         assert [line for line in said.splitlines() if "MIG instances" in line or "as declared" in line] == said.splitlines()
 
 
