@@ -1,4 +1,4 @@
-"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|preview|up]`, all of them without an argument.
+"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|up]`, all of them without an argument.
 
 Each figure is a ratio to a floor that is measured in the same run, pair by pair, so that a slow or busy machine does not
 change it much. Absolute times are printed for orientation only.
@@ -6,6 +6,8 @@ change it much. Absolute times are printed for orientation only.
 - plan: planning 1,000 pools against merely parsing the same YAML file.
 - mig: whether 10,000 random MIG layouts are legal, against a general constraint solver that is given the same task (a variable
   per instance, its starts as domain, no overlap, counts and compute slices as constraints); the listing of the largest model.
+- labels: predicting the labels of nodes against the real gpu-feature-discovery that finds them out on simulated GPUs; both must
+  agree. As root and on Linux only, and it says so where it cannot run.
 - preview: `pulumi preview` of our program against a bare program that registers the very same resources with literal inputs
   (recorded from our preview) through the same SDKs, with nothing planned or checked, at 3, 30 and 300 pools.
 - up: a second, unchanged `make up` of aks-dev, in seconds.
@@ -31,14 +33,18 @@ sys.path.insert(0, str(ROOT))
 import yaml  # noqa: E402
 
 from gpus import mig, mig_layouts  # noqa: E402
+from gpus.expectation import gfd_labels  # noqa: E402
 from gpus.models import model, model_keys  # noqa: E402
 from gpus.plan import plan_config  # noqa: E402
+from gpus.render import device_plugin_config  # noqa: E402
 from gpus.stack_file import load_yaml, read_stack_file  # noqa: E402
 from sandbox import commands, stand_ins  # noqa: E402
 from sandbox.engine import Engine  # noqa: E402
+from sandbox.gpu_host import GpuHost, obstacle  # noqa: E402
+from sandbox.nvml.library import find_library  # noqa: E402
 from sandbox.progress import Progress  # noqa: E402
 from sandbox.state import find_sandbox, prepare  # noqa: E402
-from sandbox.toolchain import find_tools  # noqa: E402
+from sandbox.toolchain import find_built, find_tools  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
     from gpus.models import GpuModel
 
 PAIRS = 5
+NODES = 40
 SHARING = {
     "ts": {"timeSlicing": {"replicas": 4}},
     "mig": {"mig": {"layout": {"1g.10gb": 7}}},
@@ -204,6 +211,42 @@ def _solver_places(gpu: GpuModel, layout: dict[str, int]) -> bool:
     return problem.getSolution() is not None
 
 
+def bench_labels(folder: Path) -> None:
+    """Labels predicted against labels found out."""
+    refused = obstacle()
+    if refused is not None:
+        print(f"labels of nodes: NOT MEASURED, since the real program cannot be run here: {refused}", flush=True)
+        return
+    from tests.sandbox.real.feature_discovery import discover  # noqa: PLC0415 - needs what only tests need
+    from tests.sandbox.real.test_labels import CASES  # noqa: PLC0415
+
+    cases = CASES[:: len(CASES) // NODES][:NODES]
+    program = find_built("device-plugin-v0.19", Progress()) / "gpu-feature-discovery"
+
+    def predict() -> list[dict[str, str]]:
+        return [gfd_labels(case.hardware, case.sharing, case.strategy) for case in cases]
+
+    predict()  # warm caches and byte code
+    pairs = []
+    with GpuHost(folder / "node", find_library(Progress()), cases[0].machine()) as host:
+        for _ in range(PAIRS):
+            mine, theirs = seconds(predict), 0.0
+            for case, predicted in zip(cases, predict(), strict=True):
+                host.show(case.machine())
+                text, found = device_plugin_config(case.sharing, case.strategy)[1], {}
+                theirs += seconds(lambda: found.update(discover(host, program, text)[1]))  # noqa: B023 - called at once
+                assert predicted.items() <= found.items(), f"{case}: the labels differ"
+            pairs.append((mine, theirs))
+    ratios = sorted(real / mine for mine, real in pairs)
+    mine, real = (statistics.median(column) / NODES for column in zip(*pairs, strict=True))
+    print(
+        f"labels of {NODES} nodes           {statistics.median(ratios):.0f} times faster "
+        f"(min {ratios[0]:.0f}, max {ratios[-1]:.0f}), "
+        f"all agree   {mine * 1e6:.0f} µs against {real * 1000:.1f} ms a node",
+        flush=True,
+    )
+
+
 def bench_preview(folder: Path, pools: int) -> None:
     """Preview our program against the bare one."""
     name = f"bench{pools}"
@@ -273,6 +316,8 @@ def main(what: str) -> None:
             bench_plan(folder)
         if "mig".startswith(what):
             bench_mig()
+        if "labels".startswith(what):
+            bench_labels(folder)
         if "preview".startswith(what):
             for pools in (3, 30, 300):
                 bench_preview(folder, pools)

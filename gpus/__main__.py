@@ -5,15 +5,18 @@
 ``layouts`` and ``change`` are in gpus/mig_commands.py; ``check`` and ``import``, which read files that exist already, in
 gpus/existing/commands.py.
 
-Exit codes: 0 the stack can be planned, 2 it cannot (or the command line is wrong), 141 the reader of the output went away.
+Where a command takes a file, ``-`` is the standard input. Exit codes: 0 the stack can be planned, 2 it cannot (or the command
+line is wrong), 74 the output cannot be written, 130 interrupted, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpus import mig_commands
@@ -27,9 +30,14 @@ from gpus.tables import plan_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpus.plan import Plan
+
 _INVALID = 2
 #: As a program that SIGPIPE ended would answer in a shell.
 _READER_GONE = 141
+_INTERRUPTED = 130
+#: EX_IOERR of sysexits.h.
+_UNWRITABLE = 74
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,12 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpus", description="Plan GPU sharing without any cloud.")
     commands = parser.add_subparsers(dest="command", required=True)
     plan = commands.add_parser("plan", help="show what every node of a stack will advertise")
-    plan.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml")
+    plan.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     plan.add_argument("--json", action="store_true", help="print JSON for machines")
     plan.set_defaults(run=_plan)
     expect = commands.add_parser("expect", help="print the expectation document of a pool, for the verifier")
-    expect.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml")
+    expect.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     expect.add_argument("pool", nargs="?", help="the pool; may be left out where there is only one")
+    expect.add_argument("--json", action="store_true", help="print problems as JSON too; the document always is")
     expect.set_defaults(run=_expect)
     mig_commands.add_commands(commands)
     existing_commands.add_commands(commands)
@@ -51,24 +60,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _plan(options: argparse.Namespace) -> int:
+def _planned(options: argparse.Namespace) -> Plan | None:
+    """The plan of the stack file; None, and its problems printed, where it cannot be planned."""
     try:
-        planned = plan_config(read_stack_file(options.stackfile), complete=False)
+        return plan_config(read_stack_file(options.stackfile), complete=False)
     except InvalidStackError as error:
         if options.json:
             print(json.dumps(problems_json(error.problems), indent=2))
         else:
             print(error, file=sys.stderr)
+        return None
+
+
+def _plan(options: argparse.Namespace) -> int:
+    planned = _planned(options)
+    if planned is None:
         return _INVALID
     print(json.dumps(planned.as_json(), indent=2) if options.json else plan_table(planned))
     return 0
 
 
 def _expect(options: argparse.Namespace) -> int:
-    try:
-        planned = plan_config(read_stack_file(options.stackfile), complete=False)
-    except InvalidStackError as error:
-        print(error, file=sys.stderr)
+    planned = _planned(options)
+    if planned is None:
         return _INVALID
     pools = {pool.name: pool for pool in planned.pools}
     name = options.pool or (next(iter(pools)) if len(pools) == 1 else None)
@@ -81,15 +95,30 @@ def _expect(options: argparse.Namespace) -> int:
 
 
 def _run() -> int:
-    """`main`, quiet where the reader of a pipe has gone (``… | head``)."""
+    """`main`, whatever the output is: quiet where the reader of a pipe has gone (``… | head``), short where a disk is full."""
+    _make_writable()
     try:
         code = main()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except OSError as error:
         # The interpreter flushes once more at its end; give it somewhere to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _READER_GONE
+        if isinstance(error, BrokenPipeError):
+            return _READER_GONE
+        print(f"the output cannot be written: {error}", file=sys.stderr)
+        return _UNWRITABLE
     return code
+
+
+def _make_writable() -> None:
+    """Streams that are closed swallow what is printed; letters that a terminal's encoding lacks are escaped."""
+    nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

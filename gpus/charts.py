@@ -67,6 +67,21 @@ _DERIVED: Final[Mapping[str, str]] = {
     "clusterPolicy.deployCR": "nothing: the plan needs the ClusterPolicy",
     "gpuCluster.deployCR": "nothing: this project does not use DRA",
 }
+#: Environment variables of operands that the plan decides; an operand's own list wins over what the operator sets.
+DERIVED_ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "devicePlugin": ("MIG_STRATEGY", "CONFIG_FILE"),
+    "gfd": ("MIG_STRATEGY", "CONFIG_FILE"),
+    "migManager": ("CONFIG_FILE", "GPU_POOLS_CONFIG_HASH"),
+}
+#: Operator values of which Kubernetes accepts only these in the ClusterPolicy (api/nvidia/v1/clusterpolicy_types.go); the chart
+#: leaves out empty ones.
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "mig.strategy": ("none", "single", "mixed"),
+    "daemonsets.updateStrategy": ("RollingUpdate", "OnDelete"),
+    "driver.kernelModuleType": ("auto", "open", "proprietary"),
+    "sandboxWorkloads.defaultWorkload": ("container", "vm-passthrough", "vm-vgpu"),
+    "sandboxWorkloads.mode": ("kubevirt", "kata"),
+}
 _NFD_DERIVED: Final[Mapping[str, str]] = {
     "worker.tolerations": "taints of the pools",
     "master.enableTaints": "taints of the pools",
@@ -144,6 +159,7 @@ def parse_operator(value: object, path: str, problems: Problems) -> OperatorSett
     strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
     chart = _parse_chart(section, "gpu-operator", _DERIVED)
     section.finish()
+    _check_operator_values(chart.values, section.at("values"), problems, toolkit=driver != "preinstalled")
     return OperatorSettings(chart, driver or "operator", strategy)  # type: ignore[arg-type]
 
 
@@ -229,6 +245,71 @@ def check_values(
                 allowed="any other value of the chart",
                 remedy=f"It is decided by {setting}.",
             )
+
+
+def _check_operator_values(values: Mapping[str, Any], path: str, problems: Problems, *, toolkit: bool) -> None:
+    """Report overrides by which an operand would not do as the plan says, and those that chart or cluster would refuse."""
+    for (operand, key, index), name in overridden_environment(values):
+        problems.add(
+            f"{path}.{operand}.{key}[{index}]",
+            f"{name} is derived from the pools",
+            allowed="anything else",
+            remedy="Remove it: there it would win over what the operator sets, and nodes would show something else.",
+        )
+    for dotted, value in refused_choices(values):
+        problems.add(
+            f"{path}.{dotted}",
+            f"Kubernetes refuses {show(value)} in the ClusterPolicy",
+            allowed=", ".join(CHOICES[dotted]),
+            remedy="Choose one.",
+        )
+    for dotted, why in refused_combinations({**values, "toolkit": {"enabled": toolkit}}):
+        problems.add(
+            f"{path}.{dotted}", f"`{dotted}` {why}", allowed="one that goes with the others", remedy="Change one of the two."
+        )
+
+
+def overridden_environment(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, int], str]]:
+    """(place, name) of each variable or argument of an operand by which it would not do as its config files say."""
+    for operand, names in DERIVED_ENVIRONMENT.items():
+        section = values.get(operand)
+        given = section if isinstance(section, dict) else {}
+        env, args = given.get("env"), given.get("args")
+        for index, entry in enumerate(env if isinstance(env, list) else []):
+            if isinstance(entry, dict) and entry.get("name") in names:
+                yield (operand, "env", index), str(entry["name"])
+        for index, argument in enumerate(args if isinstance(args, list) else []):
+            option = str(argument).partition("=")[0]
+            if option.lstrip("-").replace("-", "_").upper() in names:
+                yield (operand, "args", index), option
+
+
+def refused_choices(values: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """(dotted path, value) of each value that Kubernetes refuses in the ClusterPolicy."""
+    for dotted, choices in CHOICES.items():
+        value = _value_at(values, dotted)
+        if value not in (None, "") and value not in choices:
+            yield dotted, value
+
+
+def refused_combinations(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(dotted path, why) of each value that the chart's own validations refuse, with its defaults where nothing is written."""
+    if _value_at(values, "cdi.nriPluginEnabled") is True:
+        for needed in ("cdi.enabled", "toolkit.enabled"):
+            if _value_at(values, needed) is False:
+                yield "cdi.nriPluginEnabled", f"needs {needed}"
+    if _value_at(values, "gpuCluster.deployCR") is True:
+        if _value_at(values, "clusterPolicy.deployCR") is not False:
+            yield "gpuCluster.deployCR", "excludes clusterPolicy.deployCR, which is true by default"
+        if _value_at(values, "driver.enabled") is not False and _value_at(values, "driver.nvidiaDriverCRD.enabled") is not True:
+            yield "gpuCluster.deployCR", "needs driver.nvidiaDriverCRD.enabled, which is false by default"
+
+
+def _value_at(values: Mapping[str, Any], dotted: str) -> object:
+    found: object = values
+    for part in dotted.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
 
 
 def unknown_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, str, Sequence[str]]]:

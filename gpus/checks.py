@@ -237,7 +237,7 @@ def _own_names(model: GpuModel, entry: GpuLayout) -> dict[str, int]:
     """The layout under the names that this project's data has for the profiles."""
     layout: Counter[str] = Counter()
     for profile, count in entry.layout:
-        layout[model.other_names.get(profile, profile)] += count
+        layout[model.own_name(profile)] += count
     return dict(sorted(layout.items()))
 
 

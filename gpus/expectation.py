@@ -3,6 +3,10 @@
 One expectation, three readers: the preview prints it, the policies judge it, the verifier compares it with NVML and the node
 object. Resource names and counts follow the device plugin's rules, labels those of gpu-feature-discovery 0.19
 (NVIDIA/k8s-device-plugin internal/lm). A value that no source gives is left out, never guessed.
+
+The verifier needs both, for neither is enough: mig-parted says success where it made no MIG device, gpu-feature-discovery labels
+where the plugin refuses its config, and the plugin calls one replica of four unhealthy when their GPU fails.
+docs/reference/rules.md lists these traps, each with who catches it.
 """
 
 from __future__ import annotations
@@ -105,12 +109,12 @@ def advertised(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrate
 
 def _advertised_mig(hardware: Hardware, sharing: Mig, mig_strategy: FlagMigStrategy) -> dict[str, int]:
     instances, whole = _instances(hardware, sharing)
-    sliced = sharing.time_slicing
-    times = sliced.replicas if sliced else 1
     if mig_strategy == "single":
-        return {_renamed(WHOLE_GPU, sliced): sum(instances.values()) * times}
-    names = {profile: _renamed(f"nvidia.com/mig-{profile.replace('+', '.')}", sliced) for profile in instances}
-    advertised = {names[profile]: count * times for profile, count in sorted(instances.items())}
+        sliced = sharing.time_slicing
+        return {_renamed(WHOLE_GPU, sliced): sum(instances.values()) * _times(sliced)}
+    shared = {profile: sharing.slicing_of(profile) for profile in instances}
+    names = {profile: _renamed(f"nvidia.com/mig-{profile.replace('+', '.')}", shared[profile]) for profile in instances}
+    advertised = {names[profile]: count * _times(shared[profile]) for profile, count in sorted(instances.items())}
     return {WHOLE_GPU: whole, **advertised} if whole else advertised
 
 
@@ -123,6 +127,10 @@ def _instances(hardware: Hardware, sharing: Mig) -> tuple[Counter[str], int]:
         instances.update(layout)
         whole += not layout
     return instances, whole
+
+
+def _times(shared: TimeSlicing | None) -> int:
+    return shared.replicas if shared else 1
 
 
 def _renamed(resource: str, shared: TimeSlicing | Mps | None) -> str:
@@ -189,7 +197,7 @@ def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrate
         labels["nvidia.com/gpu.replicas"] = "0"
     for profile, count in sorted(instances.items()):
         resource = f"nvidia.com/mig-{profile.replace('+', '.')}"
-        labels.update(_base(resource, _mig_product(hardware, profile), count, sharing.time_slicing))
+        labels.update(_base(resource, _mig_product(hardware, profile), count, sharing.slicing_of(profile)))
     return labels
 
 

@@ -83,18 +83,18 @@ def _shares(hardware: Hardware, sharing: Sharing) -> Iterator[_Share]:
 
 
 def _mig_shares(model: GpuModel, gpus: int, sharing: Mig) -> Iterator[_Share]:
-    replicas = sharing.time_slicing.replicas if sharing.time_slicing else 1
     for index in range(gpus):
         layout = sharing.of_gpu(index)
         if not layout:
             yield _Share(model.key, model.memory_mib, 1)
         for profile in layout:
-            yield _Share(f"{profile} of {model.key}", _instance_memory(model, profile), replicas)
+            sliced = sharing.slicing_of(profile)
+            yield _Share(f"{profile} of {model.key}", _instance_memory(model, profile), sliced.replicas if sliced else 1)
 
 
 def _instance_memory(model: GpuModel, name: str) -> int | None:
     """MiB of an instance: as NVML says, else as `nvidia-smi mig -lgip` prints it in GiB."""
-    profile = (model.profiles or {}).get(model.other_names.get(name, name))
+    profile = (model.profiles or {}).get(model.own_name(name))
     if profile is None:
         return None
     if profile.memory_mib is None and profile.memory_gib is not None:

@@ -104,7 +104,7 @@ def parse_layout(gpu: GpuModel, text: str, path: str, problems: Problems) -> dic
                 path, f'"{part}" is not PROFILE:COUNT', allowed="e.g. 3g.40gb:1,2g.20gb:2, or none", remedy="Write both, from 1."
             )
             continue
-        name = gpu.other_names.get(match[1], match[1])
+        name = gpu.own_name(match[1])
         if name not in (gpu.profiles or {}):
             near = difflib.get_close_matches(name, gpu.profiles or {}, n=1, cutoff=0.3)
             problems.add(

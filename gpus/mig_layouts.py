@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpus.mig import legal_layouts, maximal_layouts
+from gpus.operands import version_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,9 @@ def doubts(gpu: GpuModel) -> tuple[str, ...]:
     if gpu.other_names:
         names = ", ".join(f"{name} as {other}" for other, name in gpu.other_names.items())
         found.append(f"other drivers or cards name {names}")
+    drivers = {gpu.key: gpu.min_driver, **{name: profile.min_driver for name, profile in gpu.profiles.items()}}
+    if needed := ", ".join(f"{what} {version_text(first)}" for what, first in drivers.items() if first):
+        found.append(f"some need a driver at least as new: {needed}")
     if any(profile.engines for profile in gpu.profiles.values()):
         found.append("media engines are not counted: beside +me.all the driver may allow -me profiles only")
     return tuple(found)

@@ -7,6 +7,7 @@ from the geometry (which layouts fit) is gpus/mig.py.
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
@@ -16,6 +17,9 @@ from gpus.stack_file import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+#: The numbers of a version from the left, e.g. (570, 133, 20).
+Version = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class MigProfile:
         memory_mib: MiB as NVML reports it, None if unknown.
         memory_gib: GiB as `nvidia-smi mig -lgip` prints it (it differs a little by driver), None if unknown.
         engines: NVDEC, NVENC, JPEG and OFA engines that it takes, None if unknown.
-        min_driver: the first driver that has it, e.g. ``525``; None if no source gives one.
+        min_driver: the first NVIDIA driver that has it; empty if no source gives one.
     """
 
     name: str
@@ -48,7 +52,7 @@ class MigProfile:
     memory_mib: int | None
     memory_gib: float | None
     engines: tuple[int, ...] | None
-    min_driver: str | None = None
+    min_driver: Version
 
     @property
     def resource(self) -> str:
@@ -74,7 +78,7 @@ class GpuModel:
         profiles: by name; None where the GPU has MIG but no source gives its geometry.
         other_names: the name that other drivers or cards of this model give a profile -> its name in `profiles`.
         listed_names: where the geometry is unknown, the profile names that any source lists.
-        min_driver: the first driver that has the model's MIG, e.g. ``570.133.20``; None if no source gives one.
+        min_driver: the first NVIDIA driver that has its MIG; empty if no source gives one.
     """
 
     key: str
@@ -90,12 +94,21 @@ class GpuModel:
     profiles: Mapping[str, MigProfile] | None
     other_names: Mapping[str, str]
     listed_names: frozenset[str]
-    min_driver: str | None = None
+    min_driver: Version
+
+    def own_name(self, profile: str) -> str:
+        """The name that `profiles` has for a profile that may be given by another one."""
+        return self.other_names.get(profile, profile)
 
     @property
     def mig_capable(self) -> bool:
         """Whether the hardware has MIG at all."""
         return self.profiles is None or bool(self.profiles)
+
+
+def variant_of(profile: str) -> str:
+    """What a profile's name says beyond its size, e.g. ``+me`` or ``-me``; empty for a plain one."""
+    return re.sub(r"^[^+-]*", "", profile)
 
 
 def model(key: str) -> GpuModel:
@@ -129,13 +142,14 @@ def nearest_model(name: str) -> str | None:
 
 
 def device_models() -> Mapping[int, GpuModel]:
-    """The models by PCI device id, e.g. 0x20B2, for those products whose id a source gives."""
+    """The models by PCI device id, e.g. 0x20B2, for those products and variants whose id a source gives."""
     return _devices()
 
 
 def _normal(name: str) -> str:
-    """Product names compare without the vendor, and with dashes for blanks as in node labels."""
-    return "-".join(name.split()).removeprefix("NVIDIA-").lower()
+    """Product names compare without the vendor, with dashes for blanks and without what node labels add: MIG profile, SHARED."""
+    plain = "-".join(name.split()).lower().removeprefix("nvidia-")
+    return re.sub(r"(-mig-\d+g\.\d+gb[-.a-z]*?)?(-shared)?$", "", plain)
 
 
 @lru_cache(maxsize=1)
@@ -151,7 +165,8 @@ def _models() -> Mapping[str, GpuModel]:
 
 @lru_cache(maxsize=1)
 def _devices() -> Mapping[int, GpuModel]:
-    return {int(pci, 16): model(key) for key, entry in _raw().items() for pci in entry["products"].values() if pci}
+    ids = {key: (*entry["products"].values(), *entry.get("pciNames", {})) for key, entry in _raw().items()}
+    return {int(pci, 16): model(key) for key, mine in ids.items() for pci in mine if pci}
 
 
 @lru_cache(maxsize=1)
@@ -192,7 +207,7 @@ def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
         ),
         other_names=entry.get("otherNames", {}),
         listed_names=frozenset(name for listed in entry.get("profileNames", ()) for name in listed["names"]),
-        min_driver=_driver(entry),
+        min_driver=_driver(entry.get("minDriver")),
     )
 
 
@@ -211,11 +226,10 @@ def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile
         memory_mib=None if of_twin else data["memoryMiB"],
         memory_gib=None if of_twin else data["memoryGiB"],
         engines=None if of_twin or engines is None else tuple(engines),
-        min_driver=None if of_twin else _driver(data),
+        min_driver=_driver(data.get("minDriver")),
     )
 
 
-def _driver(entry: Mapping[str, Any]) -> str | None:
-    """A version in numbers; the data also has branches, e.g. R525."""
-    version = entry.get("minDriver")
-    return None if version is None else str(version).removeprefix("R")
+def _driver(text: str | None) -> Version:
+    """``R525`` names a branch, ``570.133.20`` a driver."""
+    return tuple(int(part) for part in text.removeprefix("R").split(".")) if text else ()

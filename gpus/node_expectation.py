@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
+from gpus.operands import version_text
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP
 from gpus.sharing import Mig, Mps
 
@@ -112,5 +113,5 @@ def _minimum_driver(planned: PoolPlan) -> str | None:
         return None
     model = planned.hardware.model
     profiles = (_known(model, name) for name in _declared(planned))
-    known = [version for version in (model.min_driver, *(profile and profile.min_driver for profile in profiles)) if version]
-    return max(known, key=lambda version: [int(part) for part in version.split(".")], default=None)
+    newest = max((model.min_driver, *(profile.min_driver for profile in profiles if profile)))
+    return version_text(newest) if newest else None

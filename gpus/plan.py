@@ -34,6 +34,7 @@ from gpus.kubernetes_names import (
 from gpus.mig_advice import words
 from gpus.mig_change import mode_change_needs
 from gpus.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpus.operand_checks import check_operands, refuses_two
 from gpus.pod_requests import PodRequest, pod_requests
 from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
@@ -81,6 +82,7 @@ class PoolPlan:
         gfd_labels: what gpu-feature-discovery will write, as far as it can be known.
         nvml: what NVML must say.
         other_strategy: (the other MIG strategy, resource now -> resource then); None where it would rename nothing here.
+        refuses_two: whether the device plugin refuses requests for two although the declaration allows them.
         warnings: what works, but with a catch.
     """
 
@@ -99,12 +101,13 @@ class PoolPlan:
     gfd_labels: Mapping[str, str]
     nvml: NvmlExpectation
     other_strategy: tuple[MigStrategy, Mapping[str, str]] | None
+    refuses_two: bool
     warnings: tuple[str, ...]
 
     @property
     def pod_requests(self) -> tuple[PodRequest, ...]:
         """What pods write to get a share of this pool."""
-        return pod_requests(self.sharing, self.advertises)
+        return pod_requests(self.sharing, self.advertises, refuses_two=self.refuses_two)
 
     @property
     def name(self) -> str:
@@ -229,7 +232,7 @@ class _Strategies:
 def _plan(settings: Settings, problems: Problems) -> Plan:
     strategy = derived_mig_strategy(settings)
     checked = [
-        (pool, sharing, check_pool(pool, sharing, problems))
+        (pool, sharing, [*check_pool(pool, sharing, problems), *_check_operands(pool, sharing, settings, strategy, problems)])
         for pool in settings.pools
         if (sharing := settings.sharing.get(pool.sharing)) is not None
     ]
@@ -263,6 +266,10 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         ),
         nfd_values=merge_values(_nfd_values(pools, tolerations), settings.nfd.chart.values),
     )
+
+
+def _check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: MigStrategy, problems: Problems) -> list[str]:
+    return check_operands(pool, sharing, settings, strategy, mig_owner(pool), problems)
 
 
 def _node_strategy(sharing: Sharing, strategies: _Strategies) -> FlagMigStrategy:
@@ -301,6 +308,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         gfd_labels=dict(sorted(expectation.gfd_labels(hardware, sharing, node_strategy).items())),
         nvml=expectation.nvml(hardware, sharing),
         other_strategy=other_strategy(hardware, sharing, strategies.chosen),
+        refuses_two=refuses_two(sharing, settings),
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
 
@@ -405,6 +413,8 @@ def _mig_json(sharing: Mig) -> dict[str, Any]:
         document["gpus"] = [{"index": list(entry.index or ()), "layout": dict(entry.layout)} for entry in sharing.gpus]
     if sharing.time_slicing:
         document["timeSlicing"] = _shared_json(sharing.time_slicing)
+        if sharing.replicas_of:
+            document["timeSlicing"]["replicas"] = dict(sharing.replicas_of)
     return document
 
 
@@ -427,5 +437,10 @@ def sharing_words(sharing: Sharing) -> str:
         words(dict(entry.layout)) + ("" if entry.index is None else f" on GPU {','.join(map(str, entry.index))}")
         for entry in sharing.gpus
     ]
-    sliced = f", each time-sliced {sharing.time_slicing.replicas}" if sharing.time_slicing else ""
-    return f"MIG {'; '.join(parts)}{sliced}"
+    return f"MIG {'; '.join(parts)}{_sliced_words(sharing)}"
+
+
+def _sliced_words(sharing: Mig) -> str:
+    if sharing.replicas_of:
+        return "".join(f", {profile} time-sliced {replicas}" for profile, replicas in sharing.replicas_of)
+    return f", each time-sliced {sharing.time_slicing.replicas}" if sharing.time_slicing else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpus.render import WHOLE_GPU
 from gpus.sharing import Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
@@ -39,8 +40,23 @@ class PodRequest:
         return {"resource": self.resource, "mostPerPod": self.most, "quota": self.quota}
 
 
-def pod_requests(sharing: Sharing, advertises: Mapping[str, int]) -> tuple[PodRequest, ...]:
-    """What pods can ask for on a node that advertises these resources (name -> count)."""
-    shared = sharing.time_slicing if isinstance(sharing, Mig) else sharing
-    one_only = isinstance(shared, TimeSlicing | Mps) and shared.fail_requests_greater_than_one
-    return tuple(PodRequest(name, 1 if one_only else count) for name, count in advertises.items())
+def pod_requests(sharing: Sharing, advertises: Mapping[str, int], *, refuses_two: bool = False) -> tuple[PodRequest, ...]:
+    """What pods can ask for on a node that advertises these resources (name -> count).
+
+    `refuses_two`: the device plugin refuses requests for two or more whatever the declaration says.
+    """
+    return tuple(PodRequest(name, 1 if refuses_two or _one_only(sharing, name) else count) for name, count in advertises.items())
+
+
+def _one_only(sharing: Sharing, resource: str) -> bool:
+    """Whether a resource is shared and a request for two is refused; what is not shared is never refused."""
+    shared = _shared_by(sharing, resource.removesuffix(".shared")) if isinstance(sharing, Mig) else sharing
+    return isinstance(shared, TimeSlicing | Mps) and shared.fail_requests_greater_than_one
+
+
+def _shared_by(sharing: Mig, resource: str) -> TimeSlicing | None:
+    """How the instances of a resource are shared; under MIG strategy single all are nvidia.com/gpu, else whole GPUs are."""
+    if resource == WHOLE_GPU:
+        return sharing.time_slicing if sharing.uniform else None
+    names = {profile.replace("+", "."): profile for layout in sharing.layouts for profile, _ in layout}
+    return sharing.slicing_of(names[resource.removeprefix("nvidia.com/mig-")])

@@ -70,27 +70,29 @@ def digest(text: str) -> str:
 
 def _replicated(sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, Any]:
     if isinstance(sharing, Mps):
-        return {"mps": _resources(sharing, [WHOLE_GPU])}
+        return {"mps": _resources(sharing, {WHOLE_GPU: sharing.replicas})}
     if isinstance(sharing, TimeSlicing):
-        return {"timeSlicing": _resources(sharing, [WHOLE_GPU])}
+        return {"timeSlicing": _resources(sharing, {WHOLE_GPU: sharing.replicas})}
     if isinstance(sharing, Mig) and sharing.time_slicing:
-        names = [WHOLE_GPU] if mig_strategy == "single" else _mig_resources(sharing)
-        return {"timeSlicing": _resources(sharing.time_slicing, names)}
+        alone = {WHOLE_GPU: sharing.time_slicing.replicas}
+        return {"timeSlicing": _resources(sharing.time_slicing, alone if mig_strategy == "single" else _mig_resources(sharing))}
     return {}
 
 
-def _resources(shared: TimeSlicing | Mps, names: list[str]) -> dict[str, Any]:
+def _resources(shared: TimeSlicing | Mps, replicas: dict[str, int]) -> dict[str, Any]:
     # Both switches are always written out: their defaults differ by strategy and by device-plugin version.
     return {
         "renameByDefault": shared.rename_by_default,
         "failRequestsGreaterThanOne": shared.fail_requests_greater_than_one,
-        "resources": [{"name": name, "replicas": shared.replicas} for name in names],
+        "resources": [{"name": name, "replicas": count} for name, count in replicas.items()],
     }
 
 
-def _mig_resources(sharing: Mig) -> list[str]:
+def _mig_resources(sharing: Mig) -> dict[str, int]:
+    """Resource name -> replicas, of the profiles that are shared."""
     profiles = sorted({profile for layout in sharing.layouts for profile, _ in layout})
-    return [f"nvidia.com/mig-{profile.replace('+', '.')}" for profile in profiles]
+    sliced = {profile: sharing.slicing_of(profile) for profile in profiles}
+    return {f"nvidia.com/mig-{name.replace('+', '.')}": shared.replicas for name, shared in sliced.items() if shared}
 
 
 def _mig_specs(sharing: Mig) -> list[dict[str, Any]]:

@@ -111,17 +111,27 @@ class Mig:
     Attributes:
         gpus: one entry for all GPUs, or one per group of GPU indexes.
         time_slicing: how pods take turns on each instance; None: one pod per instance.
+        replicas_of: (profile, replicas), sorted, where instances are shared differently: those of other profiles are not shared,
+            and `time_slicing.replicas` is the largest; empty: all alike.
         needs: what each pod needs, None if not said.
     """
 
     gpus: tuple[GpuLayout, ...]
     time_slicing: TimeSlicing | None = None
+    replicas_of: tuple[tuple[str, int], ...] = ()
     needs: Needs | None = None
 
     @property
     def strategy(self) -> Strategy:
         """The key that selects this strategy."""
         return "mig"
+
+    def slicing_of(self, profile: str) -> TimeSlicing | None:
+        """How pods take turns on the instances of one profile; None: one pod has one."""
+        if self.time_slicing is None or not self.replicas_of:
+            return self.time_slicing
+        replicas = dict(self.replicas_of).get(profile)
+        return replace(self.time_slicing, replicas=replicas) if replicas else None
 
     @property
     def layouts(self) -> frozenset[tuple[tuple[str, int], ...]]:
@@ -224,7 +234,7 @@ def _parse_mig(value: object, path: str, problems: Problems) -> Mig | None:
     sliced = section.raw("timeSlicing")
     # Written without a value is a mistake, not an absence: the instances would silently not be shared.
     written = "timeSlicing" in section.written()
-    time_slicing = _parse_time_slicing(sliced, section.at("timeSlicing"), problems) if written else None
+    time_slicing, replicas_of = _parse_slicing(sliced, section.at("timeSlicing"), gpus, problems) if written else (None, ())
     if "mps" in section.written():
         section.raw("mps")
         problems.add(
@@ -234,7 +244,35 @@ def _parse_mig(value: object, path: str, problems: Problems) -> Mig | None:
             remedy="Use timeSlicing on the instances; the device plugin exits with an error on MPS with MIG.",
         )
     section.finish()
-    return Mig(gpus, time_slicing) if len(problems) == before else None
+    return Mig(gpus, time_slicing, replicas_of) if len(problems) == before else None
+
+
+def _parse_slicing(
+    value: object, path: str, gpus: tuple[GpuLayout, ...], problems: Problems
+) -> tuple[TimeSlicing | None, tuple[tuple[str, int], ...]]:
+    """Time-slicing of MIG instances: `replicas` is one number for all, or a mapping of profile to number."""
+    replicas = value.get("replicas") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(replicas, dict):
+        return _parse_time_slicing(value, path, problems), ()
+    profiles = sorted({profile for group in gpus for profile, _ in group.layout})
+    each = Section(replicas, f"{path}.replicas", problems, what="a mapping of MIG profile to replicas")
+    counts = {
+        profile: each.integer(
+            profile,
+            minimum=FEWEST_REPLICAS,
+            maximum=TIME_SLICING_MOST_REPLICAS,
+            required=profile in each.written(),
+            remedy="Write at least 2, or leave out profiles that are not shared.",
+        )
+        for profile in profiles
+    }
+    each.finish()
+    if not replicas:
+        problems.add(each.path, "no profile is named", allowed=f"some of {', '.join(profiles)}", remedy="Remove timeSlicing.")
+    numbers = {profile: count for profile, count in counts.items() if count}
+    sliced = _parse_time_slicing({**value, "replicas": max(numbers.values(), default=FEWEST_REPLICAS)}, path, problems)
+    alike = len(numbers) == len(profiles) and len(set(numbers.values())) == 1
+    return sliced, () if alike else tuple(numbers.items())
 
 
 def _parse_whole_layout(section: Section) -> tuple[GpuLayout, ...]:

@@ -8,6 +8,7 @@ duplicate is a problem with its line. Only the ``config:`` mapping is returned: 
 from __future__ import annotations
 
 import re
+import sys
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SHAPE = "a YAML file with `config:` and under it `gpu-pools:cluster`, `gpu-pools:sharing` and `gpu-pools:pools`"
+#: Stands for the standard input where a file is named.
+STANDARD_INPUT: Final = "-"
 #: PyYAML's C parser ends the whole process on some tens of thousands of levels.
 _DEEPEST: Final = 1000
 _STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -75,7 +78,7 @@ def _depth_bound(text: str) -> int:
 
 
 def read_stack_file(path: Path | str) -> Mapping[str, object]:
-    """The ``config`` mapping of a stack file.
+    """The ``config`` mapping of a stack file; ``-`` is the standard input.
 
     Raises:
         InvalidStackError: if the file cannot be read, is empty, is not YAML, or has no ``config`` mapping.
@@ -95,7 +98,7 @@ def read_stack_file(path: Path | str) -> Mapping[str, object]:
 
 def _read(name: str) -> str:
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return (sys.stdin.buffer.read() if name == STANDARD_INPUT and sys.stdin else Path(name).read_bytes()).decode("utf-8-sig")
     except FileNotFoundError:
         raise _refusal(name, "there is no such file", "Name an existing stack file, e.g. stacks/Pulumi.aks-dev.yaml.") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from sandbox.observe import PoolObservation
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
-_STAND_INS = (
-    "Clouds, kubelets and GPUs are stand-ins; the engine, the control plane, helm and nfd-master are real (docs/what-is-real.md)."
-)
+_STAND_INS = "Clouds, kubelets and GPUs are stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
+_MASTER = " and nfd-master"
+_NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"
+_RULES = "Rules stand in for NVIDIA's programs on the nodes: {}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,9 +69,11 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     from sandbox import commands  # noqa: PLC0415
 
     if options.command == "up":
-        return _report(commands.up(options.stack, progress), as_json=options.json)
+        pools = commands.up(options.stack, progress)
+        return _report(pools, commands.rules_because(options.stack), as_json=options.json)
     if options.command == "status":
-        return _report(commands.status(options.stack), as_json=options.json)
+        pools = commands.status(options.stack)
+        return _report(pools, commands.rules_because(options.stack), as_json=options.json)
     if options.command == "preview":
         commands.preview(options.stack, progress)
     elif options.command == "scale":
@@ -82,14 +85,17 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     return 0
 
 
-def _report(pools: Iterable[PoolObservation], *, as_json: bool) -> int:
+def _report(pools: Iterable[PoolObservation], rules_because: str, *, as_json: bool) -> int:
     from sandbox.observe import report_json, report_table  # noqa: PLC0415 as above
 
     pools = tuple(pools)
     if as_json:
         print(json.dumps(report_json(pools), indent=2))
     else:
-        print(f"\n{report_table(pools)}\n\n{_STAND_INS}")
+        real = _MASTER if rules_because else _NODE_PROGRAMS
+        print(f"\n{report_table(pools)}\n\n{_STAND_INS.format(real)}")
+    if rules_because:
+        print(_RULES.format(rules_because), file=sys.stderr if as_json else sys.stdout)
     return 0 if all(pool.holds for pool in pools) else _DIFFERS
 
 

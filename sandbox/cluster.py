@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox import processes
+from sandbox import node_tools, processes
 from sandbox.errors import SandboxError
 from sandbox.files import explained, locked, make_folder, read_json, write_atomic, write_json
 from sandbox.pki import Pki, make_pki
@@ -198,11 +198,15 @@ def _prepare(folder: Path, name: str, tools: Tools) -> dict[str, Any]:
         "kube_system_uid": record.get("kube_system_uid"),
         # For sandbox.machines, which stands in for nodes and for what runs on them.
         "tools": {"helm": str(tools.helm), "nfd_master": str(tools.nfd_master), "etcd": str(tools.etcd)},
+        node_tools.RECORD: node_tools.as_json(tools),
     }
     if not _ports_usable(folder, record["ports"]):
         _stop_all(folder, _GRACE_SECONDS)
         record["ports"] = dict(zip(_PORT_NAMES, processes.free_ports(len(_PORT_NAMES)), strict=True))
     if record != before:
+        if record[node_tools.RECORD] != before.get(node_tools.RECORD):
+            # The nodes read it when they start.
+            processes.stop(folder, [_MACHINES])
         write_json(folder / _RECORD, record)
     return record
 

@@ -24,6 +24,7 @@ from sandbox.engine import Engine
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, read_json
 from sandbox.machines.api import Api, ApiError
+from sandbox.node_tools import find_platform_tools, recorded
 from sandbox.observe import PoolObservation, is_rolled_out, observe
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
@@ -59,7 +60,7 @@ def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
     """
     sandbox = find_sandbox(stack)
     plan = plan_of(sandbox)
-    tools = find_tools(progress)
+    tools = find_platform_tools(progress)
     with _held(sandbox):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True)
         with progress.step("Looking at the state of the last run"):
@@ -84,7 +85,7 @@ def preview(stack: str, progress: Progress) -> None:
     plan = plan_of(sandbox)
     # A stack for an existing cluster looks at that cluster in a preview; the others only at what the engine recorded.
     needs_cluster = plan.platform == "existing" or any(_cluster_folders(sandbox))
-    tools = find_tools(progress, only=None if needs_cluster else _ENGINE_ONLY)
+    tools = find_platform_tools(progress) if needs_cluster else find_tools(progress, only=_ENGINE_ONLY)
     with _held(sandbox):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
         recovery.take_over(engine)
@@ -101,6 +102,12 @@ def status(stack: str) -> tuple[PoolObservation, ...]:
     """
     sandbox = _find_running(stack)
     return observe(plan_of(sandbox), _listed(sandbox, "/api/v1/nodes"))
+
+
+def rules_because(stack: str) -> str:
+    """Why rules stand in for NVIDIA's programs on the nodes of a stack; empty where the programs run, or nothing does."""
+    found = (recorded(folder) for folder in _cluster_folders(find_sandbox(stack)))
+    return next((reason for reason in found if isinstance(reason, str)), "")
 
 
 def scale(stack: str, pool: str, count: int) -> None:
@@ -124,7 +131,7 @@ def down(stack: str, progress: Progress) -> None:
         progress.note(f"{stack} is not up; nothing to do")
         return
     plan = _plan_for_destroy(sandbox)
-    tools = find_tools(progress)
+    tools = find_platform_tools(progress)
     with _held(sandbox):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, keep_stack_file=True)
         with progress.step("Looking at the state of the last run"):

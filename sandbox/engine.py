@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.errors import SandboxError
-from sandbox.files import make_folder, write_atomic
+from sandbox.files import explained, make_folder, write_atomic
 from sandbox.state import PROJECT, adopt_salt
 
 if TYPE_CHECKING:
@@ -136,8 +137,14 @@ class Engine:
     def release_locks(self) -> None:
         """Remove the lock of an engine that was killed; the caller holds the sandbox, so none is alive."""
         locks = self.sandbox.backend / ".pulumi" / "locks"
-        if any(path.is_file() for path in locks.rglob("*")):
+        if not any(path.is_file() for path in locks.rglob("*")):
+            return
+        if self._state_file().exists():
             self.output("cancel", "--yes")
+        else:
+            # Of a `stack init` that was killed before it had made the stack: `cancel` knows only stacks.
+            with explained(locks, "remove"):
+                shutil.rmtree(locks)
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         command = [str(self.tools.pulumi), *arguments, "--stack", self.sandbox.stack, "--non-interactive"]

@@ -106,6 +106,14 @@ def spawn(
     return process
 
 
+def own_mark() -> dict[str, str]:
+    """The environment variable by which what this process starts is found and ended, whoever lives to record it.
+
+    Children inherit it; those that are given another environment need it in that one, too.
+    """
+    return {_MARK: os.environ[_MARK]} if _MARK in os.environ else {}
+
+
 def running(folder: Path) -> dict[str, Process]:
     """Return the processes of a folder that are really alive, by name, in the order they were started."""
     return _alive(folder)

@@ -81,6 +81,7 @@ class Program:
         version_symbol: the Go variable that the version is linked into; None when the program knows it.
         minutes: about how long a first build takes on two cores.
         copies: files to put beside the programs.
+        cgo: whether it needs a C compiler: NVIDIA's programs load libnvidia-ml.so.1 by way of C.
     """
 
     folder: str
@@ -89,6 +90,7 @@ class Program:
     version_symbol: str | None
     minutes: float
     copies: tuple[ModuleFile, ...] = ()
+    cgo: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Tools:
     Attributes:
         language_host_dir: a folder to put first on PATH when pulumi runs; None when pulumi brings its own.
         kubernetes_plugin: the real Kubernetes provider when this machine has it.
+        nvml: the simulated libnvidia-ml.so.1; None where the nodes are not to run the programs of GPU nodes.
         origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "download", "built" or "cache".
     """
 
@@ -131,8 +134,12 @@ class Tools:
     kube_scheduler: Path = Path("kube-scheduler")
     helm: Path = Path("helm")
     nfd_master: Path = Path("nfd-master")
+    gpu_feature_discovery: Path = Path("gpu-feature-discovery")
+    nvidia_device_plugin: Path = Path("nvidia-device-plugin")
+    nvidia_mig_parted: Path = Path("nvidia-mig-parted")
     language_host_dir: Path | None = None
     kubernetes_plugin: Path | None = None
+    nvml: Path | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -145,6 +152,20 @@ class _Found:
 
 
 _LANGUAGE_HOST = "pulumi-language-python"
+
+
+def _device_plugin(minor: str) -> Program:
+    """GPU feature discovery and the device plugin, which come from one module."""
+    commands = "github.com/NVIDIA/k8s-device-plugin/cmd"
+    return Program(
+        folder=f"device-plugin-{minor}",
+        module="github.com/NVIDIA/k8s-device-plugin",
+        packages={name: f"{commands}/{name}" for name in ("gpu-feature-discovery", "nvidia-device-plugin")},
+        version_symbol="github.com/NVIDIA/k8s-device-plugin/internal/info.version",
+        minutes=2,
+        cgo=True,
+    )
+
 
 PROGRAMS: tuple[Program, ...] = (
     Program(
@@ -202,6 +223,17 @@ PROGRAMS: tuple[Program, ...] = (
         version_symbol="sigs.k8s.io/node-feature-discovery/pkg/version.version",
         minutes=1,
     ),
+    _device_plugin("v0.19"),
+    # For comparing with an older one only.
+    _device_plugin("v0.17"),
+    Program(
+        folder="mig-parted",
+        module="github.com/NVIDIA/mig-parted",
+        packages={"nvidia-mig-parted": "github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted"},
+        version_symbol="github.com/NVIDIA/mig-parted/internal/info.version",
+        minutes=0.3,
+        cgo=True,
+    ),
 )
 
 
@@ -215,6 +247,7 @@ def _same_major_from(minor: int) -> Callable[[Version, Version], bool]:
 
 _VERSION_FLAG = ("--version",)
 _SAME_MINOR = "the minor version in programs/kubernetes/go.mod"
+_SAME_PLUGIN = "the minor version in programs/device-plugin-v0.19/go.mod"
 _SEARCHES: tuple[_Search, ...] = (
     _Search("pulumi", "pulumi", "pulumi", ("version",), _same_major_from(200), "3.200 or newer, below 4"),
     _Search("etcd", "etcd", "etcd", _VERSION_FLAG, _same_major_from(5), "3.5 or newer, below 4", assets=True),
@@ -230,11 +263,18 @@ _SEARCHES: tuple[_Search, ...] = (
     _Search("kube_scheduler", "kube-scheduler", "kubernetes", _VERSION_FLAG, _same_minor, _SAME_MINOR),
     _Search("helm", "helm", "helm", ("version", "--short"), _same_major_from(8), "3.8 or newer, below 4"),
     _Search("nfd_master", "nfd-master", "nfd-master", ("-version",), _same_major_from(17), "0.17 or newer"),
+    _Search("gpu_feature_discovery", "gpu-feature-discovery", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
+    _Search("nvidia_device_plugin", "nvidia-device-plugin", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
+    _Search("nvidia_mig_parted", "nvidia-mig-parted", "mig-parted", _VERSION_FLAG, _same_major_from(10), "0.10 or newer"),
 )
 TOOLS: tuple[str, ...] = tuple(search.tool for search in _SEARCHES)
+GPU_TOOLS: frozenset[str] = frozenset({"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted"})
+"""What runs on a GPU node; sandbox.node_tools says where they can."""
+PLATFORM_TOOLS: frozenset[str] = frozenset(TOOLS) - GPU_TOOLS
+"""What bringing a stack up needs in any case."""
 
 
-def find_tools(progress: Progress, *, only: set[str] | None = None) -> Tools:
+def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> Tools:
     """Find every program that the sandbox runs; download or build what is missing.
 
     Args:
@@ -245,7 +285,7 @@ def find_tools(progress: Progress, *, only: set[str] | None = None) -> Tools:
         SandboxError: when a program is neither there nor can be built.
         ValueError: when `only` names something else.
     """
-    wanted = set(TOOLS) if only is None else only
+    wanted = set(TOOLS if only is None else only)
     if not wanted <= set(TOOLS):
         message = f"unknown tools: {sorted(wanted - set(TOOLS))}; known are {list(TOOLS)}"
         raise ValueError(message)
@@ -259,6 +299,22 @@ def find_tools(progress: Progress, *, only: set[str] | None = None) -> Tools:
         kubernetes_plugin=_kubernetes_plugin(),
         origin={tool: one.origin for tool, one in found.items()},
     )
+
+
+def find_built(folder: str, progress: Progress) -> Path:
+    """Find the programs of one Go module in exactly the version that it pins, whatever is on this machine; build them if need be.
+
+    Args:
+        folder: the module's folder below programs/.
+        progress: told about the build.
+
+    Returns:
+        The folder with the programs.
+
+    Raises:
+        SandboxError: when they cannot be built.
+    """
+    return _built(_program(folder), progress)[0]
 
 
 def go_build(program: Program, folder: Path) -> None:
@@ -275,7 +331,7 @@ def go_build(program: Program, folder: Path) -> None:
     go = _go(program)
     # One at a time, so that each gets its own name: Go would name etcd after its module's folder.
     for name, package in program.packages.items():
-        _run_go([go, "build", *_build_flags(program), "-o", str(folder / name), package], module)
+        _run_go([go, "build", *_build_flags(program), "-o", str(folder / name), package], module, cgo=program.cgo)
     for copy in program.copies:
         _copy_module_file(go, copy, folder)
 
@@ -426,6 +482,9 @@ def _build_flags(program: Program) -> list[str]:
     link = ["-s", "-w"]
     if program.version_symbol is not None:
         link += ["-X", f"{program.version_symbol}={pinned_version(program)}"]
+    if program.cgo:
+        # Symbols are looked for when they are called: the library that has them is loaded by the program itself.
+        link.append("-extldflags=-Wl,-z,lazy")
     return ["-trimpath", "-ldflags", " ".join(link)]
 
 
@@ -469,9 +528,9 @@ def _pin_of_go(folder: str) -> str:
     return match[1] if match else "1.21"
 
 
-def _run_go(command: list[str], module: Path) -> str:
+def _run_go(command: list[str], module: Path, *, cgo: bool = False) -> str:
     """Run a Go command in a module's folder and return its output."""
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    environment = {**os.environ, "CGO_ENABLED": "1" if cgo else "0", "GOWORK": "off"}
     done = subprocess.run(command, cwd=module, capture_output=True, text=True, check=False, env=environment)
     if done.returncode == 0:
         return done.stdout

@@ -21,8 +21,9 @@ from gpus.existing.operator_check import (
     strategy_of,
 )
 from gpus.existing.plugin_check import check_plugin_config
-from gpus.existing.plugin_schema import plugin_schema
+from gpus.existing.plugin_schema import plugin_schema, plugin_version
 from gpus.existing.surroundings import Surroundings
+from gpus.operands import overridden, parse_version, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from gpus.existing.documents import Document, ExistingFile
     from gpus.existing.findings import Finding
     from gpus.existing.yaml_tree import Path
+    from gpus.models import Version
+    from gpus.operands import Operand
 
 #: Namespaces in which NVIDIA's own documents put the operator or the plugin.
 _USUAL_NAMESPACES: Final = ("gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "gpu-operator-resources")
@@ -44,12 +47,14 @@ class Checked:
         file: as it was given.
         documents: (place, what it is) of each document; the place is ``""`` where the file is one document.
         versions: device-plugin versions that were asked about.
+        mig_parted: the mig-parted version that was asked about; empty: all.
         findings: in the order of the file.
     """
 
     file: str
     documents: tuple[tuple[str, str], ...]
     versions: tuple[str, ...]
+    mig_parted: str
     findings: tuple[Finding, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -58,26 +63,59 @@ class Checked:
             "file": self.file,
             "documents": [{"path": path, "kind": kind} for path, kind in self.documents],
             "devicePluginVersions": list(self.versions),
+            "migPartedVersion": self.mig_parted or None,
             "findings": [finding.as_json() for finding in self.findings],
             "errors": [],
         }
 
 
-def check_file(name: str, version: str | None = None) -> Checked:
-    """Check a file against one device-plugin version (``0.19``), or against all known ones.
+def check_file(name: str, version: str | None = None, mig_parted: Version | None = None) -> Checked:
+    """Check a file against one device-plugin version (``0.19``) and one of mig-parted, or against all known ones.
+
+    Where none is given, that of chart values or a ClusterPolicy in the file counts.
 
     Raises:
         UnreadableFileError: if it cannot be read, or nothing in it is recognised.
     """
     file = read_existing_file(name)
-    findings = Findings(file.lines, (version,) if version else plugin_schema().versions)
+    mine = version or plugin_version(_overridden(file, "devicePlugin"))
+    parted = mig_parted or parse_version(_overridden(file, "migManager"))
+    findings = Findings(file.lines, (mine,) if mine else plugin_schema().versions, parted)
     _check_reading(file, findings)
     around = _surroundings(file)
     for document in file.documents:
         _check_document(document, file, findings, around)
     _check_together(file, findings)
+    if not version:
+        _check_versions(file, findings)
     documents = tuple((path_text(document.path) if document.path else "", document.words) for document in file.documents)
-    return Checked(name, documents, findings.versions, findings.sorted())
+    return Checked(name, documents, findings.versions, version_text(parted or ()), findings.sorted())
+
+
+def _overridden(file: ExistingFile, operand: Operand) -> str:
+    """The version of an operand that the file itself names."""
+    specs = [spec for document in file.documents if (spec := spec_of(document)) is not None]
+    return next((text for spec in specs if (text := overridden(spec, operand))), "")
+
+
+def _check_versions(file: ExistingFile, findings: Findings) -> None:
+    """Versions of the device plugin that the file names, and that are not known here."""
+    known = plugin_schema().versions
+    for document in file.documents:
+        text = overridden(spec_of(document) or {}, "devicePlugin")
+        if text is not None and plugin_version(text) is None:
+            findings.add(
+                (*_spec_path(document), "devicePlugin", "version"),
+                "unknown",
+                f"device plugin {text} is not known here",
+                really=f"the findings are those of {known[0]} to {known[-1]}; before 0.15 there is no MPS",
+                allowed=f"{known[0]} to {known[-1]}",
+                remedy="Leave the version to the chart, or name the nearest with --device-plugin.",
+            )
+
+
+def _spec_path(document: Document) -> Path:
+    return document.path if document.kind == "operator-values" else (*document.path, "spec")
 
 
 def _check_reading(file: ExistingFile, findings: Findings) -> None:
@@ -209,7 +247,7 @@ def _check_together(file: ExistingFile, findings: Findings) -> None:
         spec = spec_of(document)
         if spec is None:
             continue
-        base: Path = document.path if document.kind == "operator-values" else (*document.path, "spec")
+        base = _spec_path(document)
         config = at(spec, "devicePlugin", "config")
         name, default = at(config, "name"), at(config, "default")
         target = maps.get(name) if isinstance(name, str) else None

@@ -1,7 +1,8 @@
 """The subcommands ``check`` and ``import`` of ``python -m gpus``: arguments, printing, exit codes.
 
 Printed is what the checks return; nothing is decided here. Exit codes: 0 nothing found (import: something came out), 1 findings
-(import: no declaration came out), 2 the file cannot be read or recognised, or the command line is wrong.
+(import: no declaration came out), 2 the file cannot be read or recognised, or the command line is wrong; those of every command
+are in gpus/__main__.py.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from gpus.existing.documents import UnreadableFileError
 from gpus.existing.findings import plain
 from gpus.existing.imported import import_files
 from gpus.existing.plugin_schema import plugin_schema, plugin_version, versions_text
+from gpus.operands import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpus.existing.check import Checked
     from gpus.existing.findings import Finding
+    from gpus.models import Version
 
 _FOUND: Final = 1
 _UNREADABLE: Final = 2
@@ -30,12 +33,20 @@ _UNREADABLE: Final = 2
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the two subcommands; each sets ``run`` to what it does with the parsed options."""
     check = commands.add_parser("check", help="say what the real software does with an existing config file")
-    check.add_argument("file", help="a device-plugin config, a ConfigMap of them, a mig-parted config, or gpu-operator values")
+    check.add_argument(
+        "file", help="a device-plugin config, a ConfigMap of them, a mig-parted config, or gpu-operator values; - for stdin"
+    )
     check.add_argument(
         "--device-plugin",
         type=_version,
         metavar="VERSION",
         help=f"look at this version only ({versions_text(plugin_schema().versions)}; default: all of them)",
+    )
+    check.add_argument(
+        "--mig-parted",
+        type=_mig_parted,
+        metavar="VERSION",
+        help="look at this version of nvidia-mig-parted (mig-manager) only, e.g. 0.12.3 (default: all of them)",
     )
     check.add_argument("--json", action="store_true", help="print JSON for machines")
     check.set_defaults(run=_check)
@@ -53,9 +64,16 @@ def _version(text: str) -> str:
     return version
 
 
+def _mig_parted(text: str) -> Version:
+    version = parse_version(text)
+    if version is None:
+        raise argparse.ArgumentTypeError(f"{plain(text)!r} is no version such as 0.12.3")
+    return version
+
+
 def _check(options: argparse.Namespace) -> int:
     def run() -> int:
-        checked = check_file(options.file, options.device_plugin)
+        checked = check_file(options.file, options.device_plugin, options.mig_parted)
         print(json.dumps(checked.as_json(), indent=2) if options.json else _text(checked))  # noqa: T201
         return _FOUND if checked.findings else 0
 
@@ -93,7 +111,10 @@ def _text(checked: Checked) -> str:
     versions = versions_text(checked.versions)
     kinds = "; ".join(f"{place}: {kind}" if place else kind for place, kind in checked.documents)
     count = len(checked.findings)
-    head = f"{plain(checked.file)}: {kinds} (device plugin {versions}); {count or 'no'} finding{'' if count == 1 else 's'}"
+    parted = f"; mig-parted {checked.mig_parted}" if checked.mig_parted else ""
+    head = (
+        f"{plain(checked.file)}: {kinds} (device plugin {versions}{parted}); {count or 'no'} finding{'' if count == 1 else 's'}"
+    )
     return "\n".join([head, *(_finding(finding, checked) for finding in checked.findings)])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Final, Literal
@@ -18,6 +19,7 @@ from gpus.errors import Problem, show
 from gpus.existing.findings import plain
 from gpus.existing.plugin_schema import plugin_schema
 from gpus.existing.yaml_tree import Tree, parse_documents
+from gpus.stack_file import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +44,8 @@ _SHAPES: Final = ", ".join(words for kind, words in WORDS.items() if kind != "ot
 _OPERATOR_KEYS: Final = frozenset(
     {"devicePlugin", "migManager", "mig", "driver", "toolkit", "operator", "dcgmExporter", "gfd", "daemonsets", "nfd", "cdi"}
 )
+#: In the operator's own ConfigMap default-gpu-clients: what mig-manager stops, a `version` beside it.
+_GPU_CLIENTS: Final = "systemd-services"
 #: Larger files are no configs.
 _LARGEST: Final = 2_000_000
 
@@ -96,7 +100,7 @@ class Document:
     def words(self) -> str:
         """What it is, for people."""
         if self.kind == "other" and isinstance(self.value, dict) and isinstance(self.value.get("kind"), str):
-            return plain(self.value["kind"])
+            return plain(f"{self.value['kind']} {self.name}".rstrip())
         return WORDS[self.kind]
 
 
@@ -120,7 +124,7 @@ class ExistingFile:
 
 
 def read_existing_file(name: str) -> ExistingFile:
-    """Read a file and recognise what is in it.
+    """Read a file and recognise what is in it; ``-`` is the standard input.
 
     Raises:
         UnreadableFileError: if it cannot be read, is not YAML, or nothing in it is recognised.
@@ -131,14 +135,17 @@ def read_existing_file(name: str) -> ExistingFile:
         read.document(tree, (index,) if len(trees) > 1 else ())
     if all(document.kind == "other" for document in read.file.documents):
         found = ", ".join(dict.fromkeys(document.words for document in read.file.documents)) or "nothing"
+        if any(_is_stack(document.value) for document in read.file.documents):
+            raise _unreadable(name, "is a stack file", f"Ask `python -m gpus plan {name}`.")
+        if any(_lost_indentation(document.value) for document in read.file.documents):
+            raise _unreadable(name, "is a ConfigMap whose `data` is empty", "Indent what belongs below `metadata` and `data`.")
         raise _unreadable(name, f"holds nothing that is known here: {found}", f"Name one of: {_SHAPES}.")
     return read.file
 
 
 def _read(name: str) -> str:
     try:
-        with FilePath(name).open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
+        data = _read_bytes(name)
         if len(data) > _LARGEST:
             raise _unreadable(name, f"is larger than {_LARGEST} bytes", "Name a config file.")
         return data.decode("utf-8-sig")
@@ -146,6 +153,14 @@ def _read(name: str) -> str:
         raise _unreadable(name, "there is no such file", "Name an existing file.") from None
     except (OSError, ValueError) as error:
         raise _unreadable(name, f"cannot be read: {error}", "Name a readable UTF-8 text file.") from error
+
+
+def _read_bytes(name: str) -> bytes:
+    """The file, or one byte more than is accepted."""
+    if name == STANDARD_INPUT and sys.stdin:
+        return sys.stdin.buffer.read(_LARGEST + 1)
+    with FilePath(name).open("rb") as stream:
+        return stream.read(_LARGEST + 1)
 
 
 def _parse(name: str, text: str) -> list[Tree]:
@@ -271,6 +286,16 @@ def _listed(value: object, path: Path) -> Iterator[tuple[Path, object]]:
         yield path, value
 
 
+def _is_stack(value: object) -> bool:
+    config = value.get("config") if isinstance(value, dict) else None
+    return isinstance(config, dict) and any(key.startswith("gpu-pools:") for key in config)
+
+
+def _lost_indentation(value: object) -> bool:
+    """Whether it is a ConfigMap as it comes out of a text that lost its leading blanks: everything is at the top."""
+    return isinstance(value, dict) and value.get("kind") == "ConfigMap" and "data" in value and value["data"] is None
+
+
 def _kind_of(value: Mapping[str, object]) -> Kind:
     """What a mapping without apiVersion and kind is, by its keys."""
     fields = {name.lower() for name in plugin_schema().mappings[""].fields}
@@ -281,11 +306,8 @@ def _kind_of(value: Mapping[str, object]) -> Kind:
         return "operator-values"
     if isinstance(config, dict) and {"map", "default", "name"} & set(config):
         return "chart-values"
-    if any(key.lower() in fields for key in value):
-        return "plugin"
-    if any(difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.8) for key in value):
-        return "plugin"
-    return "other"
+    near = any(difflib.get_close_matches(key.lower(), fields, n=1, cutoff=0.8) for key in value)
+    return "plugin" if near and _GPU_CLIENTS not in value else "other"
 
 
 def _kind_of_text(text: object) -> Kind:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpus.existing.yaml_tree import Path
+    from gpus.models import Version
 
 Severity = Literal["crash", "ignored", "overridden", "changed", "unknown"]
 #: What each severity means; the worst first.
@@ -67,10 +68,11 @@ class Finding:
 class Findings:
     """A growing list of findings of one file."""
 
-    def __init__(self, lines: Mapping[Path, int], versions: tuple[str, ...]) -> None:
-        """`lines`: the file's; `versions`: the device-plugin versions that were asked about."""
+    def __init__(self, lines: Mapping[Path, int], versions: tuple[str, ...], mig_parted: Version | None = None) -> None:
+        """`lines`: the file's; `versions` of the device plugin and of mig-parted: what was asked about; None: any mig-parted."""
         self._lines = lines
         self.versions = versions
+        self.mig_parted = mig_parted
         self._found: list[Finding] = []
 
     def add(

@@ -19,6 +19,7 @@ from gpus.existing.findings import Findings, path_text, plain
 from gpus.existing.losses import Loss, Losses
 from gpus.existing.mig_parted_check import read_mig_configs
 from gpus.existing.mig_parted_import import mig_declarations
+from gpus.existing.mig_targets import MigTargets, mig_targets, used_profiles
 from gpus.existing.plugin_import import plugin_declaration
 from gpus.existing.plugin_schema import plugin_schema
 from gpus.sharing import parse_sharing
@@ -39,6 +40,7 @@ _SETTINGS: Final = {
     "devicePlugin": "names and defaults of ConfigMaps are made by the plan; other values go to gpu-pools:operator.values",
     "migManager": "names and defaults of ConfigMaps are made by the plan; other values go to gpu-pools:operator.values",
 }
+_PLUGIN_CHART: Final = "a value of the plugin's own chart: the GPU operator brings the plugin, and the plan names its configs"
 _OTHER_VALUE: Final = "a value of the chart, no sharing: write it under gpu-pools:operator.values"
 
 
@@ -107,8 +109,12 @@ def import_files(names: Sequence[str]) -> Imported:
         UnreadableFileError: if one of them cannot be read, or nothing in it is recognised.
     """
     imported = Imported()
-    for file in [read_existing_file(name) for name in names]:
-        _Importer(file, imported).run()
+    importers = [_Importer(file, imported) for file in [read_existing_file(name) for name in names]]
+    for importer in importers:
+        importer.run()
+    layouts = [declaration for declaration in imported.declarations if "mig" in declaration.sharing]
+    for importer in importers:
+        importer.join(layouts)
     return imported
 
 
@@ -119,6 +125,7 @@ class _Importer:
         self._file = file
         self._imported = imported
         self._losses = Losses(file.name, imported.lost)
+        self._targets: list[MigTargets] = []
 
     def run(self) -> None:
         for path in self._file.duplicates:
@@ -127,6 +134,20 @@ class _Importer:
             self._losses.add(fault.path, None, f"{fault.message}: {fault.really}")
         for document in self._file.documents:
             self._document(document)
+
+    def join(self, layouts: Sequence[Declaration]) -> None:
+        """Add the layouts once more that have MIG resources which a config of this file time-slices."""
+        for targets in self._targets:
+            used: set[str] = set()
+            for layout in layouts:
+                joined = targets.joined(layout.sharing)
+                if joined is not None:
+                    sharing, comments = joined
+                    used |= used_profiles(layout.sharing)
+                    self._add(
+                        f"{layout.name}-{targets.name}", sharing, targets.path, (*layout.comments, *comments), layout.source
+                    )
+            targets.lose(used, self._losses)
 
     def _document(self, document: Document) -> None:
         for part in document.parts:
@@ -140,15 +161,20 @@ class _Importer:
             self._rest(document)
 
     def _plugin(self, part: Part) -> None:
+        name = _name(part.path, "imported")
         sharing, comments = plugin_declaration(part.value, part.path, self._losses)
         if sharing is not None:
-            self._add(_name(part.path, "imported"), sharing, part.path, comments)
+            self._add(name, sharing, part.path, comments)
+        targets = mig_targets(part.value, name, part.path)
+        if targets is not None:
+            self._targets.append(targets)
 
     def _mig(self, part: Part) -> None:
         findings = Findings({}, plugin_schema().versions)
         configs = read_mig_configs(part.value, part.path, findings)
         for finding in findings.sorted():
-            self._losses.add_text(finding.path, None, f"the real software refuses it: {finding.message}")
+            if finding.severity == "crash":
+                self._losses.add_text(finding.path, None, f"the real software refuses it: {finding.message}")
         for name, entries in configs.items():
             path = (*part.path, "mig-configs", name)
             raw = part.value["mig-configs"][name] if isinstance(part.value, dict) else None
@@ -159,7 +185,7 @@ class _Importer:
             for suffix, sharing, comments in mig_declarations(entries, path, self._losses):
                 self._add(_name(path, "imported") + suffix, sharing, path, comments)
 
-    def _add(self, name: str, sharing: dict[str, Any], path: Path, comments: tuple[str, ...]) -> None:
+    def _add(self, name: str, sharing: dict[str, Any], path: Path, comments: tuple[str, ...], beside: str = "") -> None:
         problems = Problems()
         parse_sharing(sharing, path_text(path), problems)
         if problems.found:
@@ -169,7 +195,8 @@ class _Importer:
         unique, number = name, 2
         while unique in taken:
             unique, number = f"{name}-{number}", number + 1
-        source = plain(f"{self._file.name}: {path_text(path)}")
+        here = plain(f"{self._file.name}: {path_text(path)}")
+        source = f"{beside} and {here}" if beside else here
         self._imported.declarations.append(Declaration(unique, sharing, source, comments))
 
     def _rest(self, document: Document) -> None:
@@ -184,7 +211,7 @@ class _Importer:
                 why = "the plan names and labels its own ConfigMaps" if known else "no sharing"
             else:
                 section = next((part for part in inside if part != "spec"), "")
-                why = _SETTINGS.get(str(section), _OTHER_VALUE)
+                why = _PLUGIN_CHART if document.kind == "chart-values" else _SETTINGS.get(str(section), _OTHER_VALUE)
             self._losses.add(path, value, why)
 
 

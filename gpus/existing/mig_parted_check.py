@@ -1,8 +1,8 @@
 """What nvidia-mig-parted does with a config file: refuse it, or report success and partition nothing.
 
 The rules follow its own decoder (api/spec/v1/spec.go and pkg/types at bd7160f4, v0.15.0: exact types, unknown fields are
-errors). A file does not say on which cards it is used, so layouts are held against every model whose profiles are known, or
-against the models that a device filter names.
+errors); what older versions lack is gpus/data/operands.yaml. A file does not say on which cards it is used, so layouts are held
+against every model whose profiles are known, or against the models that a device filter names.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from gpus.errors import show
-from gpus.existing.profiles import fits, fitting_models, models_with, nearest_profiles
+from gpus.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
 from gpus.existing.surroundings import Surroundings
 from gpus.existing.values import is_whole
 from gpus.models import device_models, model
+from gpus.operands import charts_with, since, version_text
 from gpus.render import MIG_DISABLED_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpus.existing.findings import Findings
+    from gpus.existing.findings import Findings, Severity
     from gpus.existing.yaml_tree import Path
+    from gpus.operands import Feature
 
 _VENDOR: Final = 0x10DE
 _FIELDS: Final = ("device-filter", "devices", "mig-enabled", "mig-devices")
-_PROFILE: Final = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?P<attributes>[-+].*)?", re.DOTALL)
+_PROFILE: Final = re.compile(r"(?:[0-9]{1,18}c\.)?[0-9]{1,18}g\.[0-9]{1,18}gb(?P<attributes>[-+].*)?", re.DOTALL)
 _ATTRIBUTE: Final = re.compile(r"[a-zA-Z]([a-zA-Z0-9.]*[a-zA-Z0-9])?")
 _REFUSES: Final = (
     "nvidia-mig-parted exits with an error, for every config of the file; the node's mig.config.state becomes failed"
@@ -49,6 +51,7 @@ class MigEntry:
         devices: GPU indexes; None: all.
         enabled: MIG mode.
         layout: profile -> count, without zeros.
+        subsystems: the filters that name a subsystem too.
     """
 
     path: Path
@@ -56,6 +59,7 @@ class MigEntry:
     devices: tuple[int, ...] | None
     enabled: bool
     layout: Mapping[str, int]
+    subsystems: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[str, ...] | None:
@@ -129,7 +133,14 @@ def _check_version(value: Mapping[str, object], base: Path, findings: Findings) 
         _crash(findings, base, "no `version`", "unable to parse with missing 'version' field", "v1", "Add `version: v1`.")
     elif value.get("version") != "v1":
         shown = show(value.get("version"))
-        _crash(findings, (*base, "version"), f"version {shown}", f"unknown version: {shown}", "v1", "Write `version: v1`.")
+        _crash(
+            findings,
+            (*base, "version"),
+            f"version {shown}",
+            f"unknown version: {value.get('version')}",
+            "v1",
+            "Write `version: v1`.",
+        )
 
 
 def _entries(entries: object, path: Path, findings: Findings) -> Iterator[MigEntry]:
@@ -174,9 +185,8 @@ def _check_types(entry: Mapping[str, object], path: Path, findings: Findings) ->
     good = True
     if devices != "all" and not (isinstance(devices, list) and all(item is None or is_whole(item) for item in devices)):
         allowed = "all, or a list of GPU indexes without quotes"
-        good = _crash(
-            findings, (*path, "devices"), f"{show(devices)} names no GPUs", "invalid input", allowed, "Write e.g. [0, 1]."
-        )
+        error = "invalid string input for 'devices'" if isinstance(devices, str) else "cannot unmarshal"
+        good = _crash(findings, (*path, "devices"), f"{show(devices)} names no GPUs", error, allowed, "Write e.g. [0, 1].")
     if enabled is not None and not isinstance(enabled, bool):
         good = _crash(
             findings,
@@ -257,12 +267,23 @@ def _check_count(profile: str, count: object, path: Path, findings: Findings) ->
             "e.g. 1g.10gb, 1g.10gb+me",
             "Write the name as `nvidia-smi mig -lgip` does.",
         )
+    elif re.search(r"-|\+.*\.", profile):
+        _too_new(
+            findings,
+            path,
+            "crash",
+            "migManager.variants",
+            f"the profile {profile}",
+            really=f"{_REFUSES}: `invalid format for '{profile}'`",
+        )
+    elif "gfx" in profile.partition("+")[2].split(","):
+        _too_new(findings, path, "ignored", "migManager.variants", f"the profile {profile}", really=_NOTHING)
     if count is not None and (not is_whole(count) or float(count) < 0):  # type: ignore[arg-type]
         good = _crash(
             findings,
             path,
             f"{show(count)} is no count",
-            "invalid count",
+            "invalid count" if is_whole(count) else "cannot unmarshal",
             "a whole number from 0, without quotes",
             "Write the number.",
         )
@@ -291,7 +312,12 @@ def _read_entry(entry: Mapping[str, object], path: Path) -> MigEntry:
         devices=tuple(int(index or 0) for index in devices) if isinstance(devices, list) else None,
         enabled=entry.get("mig-enabled") is True,
         layout={profile: int(count) for profile, count in counts if count},
+        subsystems=tuple(text for text in _texts(entry.get("device-filter")) if device_id(text) is not None and ":" in text),
     )
+
+
+def _texts(value: object) -> list[str]:
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
 
 
 def _filters(value: object) -> tuple[int, ...] | None:
@@ -319,6 +345,15 @@ def _check_entry(entry: MigEntry, findings: Findings) -> None:
             really="the entry is never applied, without a word",
             allowed='PCI device and vendor in one number, e.g. "0x20B210DE"',
             remedy="Write the id that `nvidia-smi --query-gpu=pci.device_id` prints.",
+        )
+    for text in entry.subsystems:
+        _too_new(
+            findings,
+            (*entry.path, "device-filter"),
+            "ignored",
+            "migManager.subsystems",
+            f'the subsystem in "{text}"',
+            really="such a filter matches no card, without a word",
         )
     if entry.devices == () or any(index < 0 for index in entry.devices or ()):
         findings.add(
@@ -365,10 +400,37 @@ def _check_layout(entry: MigEntry, findings: Findings) -> None:
         )
     if entry.filters is None and not fitting_models(entry.layout):
         _check_anywhere(entry, findings)
+    for name, other in doubtful_names(entry.layout).items():
+        _doubtful_name(name, other, (*here, name), findings)
+
+
+def _doubtful_name(name: str, other: str, path: Path, findings: Findings) -> None:
+    findings.add(
+        path,
+        "unknown",
+        f"{name} is called {other} by other drivers or on other cards of {_words(models_with(name))}",
+        really=f"where the node has the other name: {_NOTHING}",
+        allowed="the name that the node itself has",
+        remedy="Compare with `nvidia-smi mig -lgip` on such a node.",
+    )
+
+
+def _unknown_geometry(entry: MigEntry, models: str, findings: Findings) -> None:
+    findings.add(
+        (*entry.path, "mig-devices"),
+        "unknown",
+        f"no source gives the MIG geometry of {models}",
+        really="whether the layout fits shows on the node only",
+        allowed="a layout that the card has",
+        remedy="Compare with `nvidia-smi mig -lgip` and `-lgipp` on such a node.",
+    )
 
 
 def _check_anywhere(entry: MigEntry, findings: Findings) -> None:
     """A layout that fits on no model: because no model has all its profiles, or because it is too large."""
+    if unknown := unknown_geometry(entry.layout):
+        _unknown_geometry(entry, _words(unknown), findings)
+        return
     homes = [set(models_with(name)) for name in entry.layout]
     if set.intersection(*homes):
         _too_large(entry, _words(tuple(sorted(set.intersection(*homes)))), findings)
@@ -387,8 +449,9 @@ def _check_anywhere(entry: MigEntry, findings: Findings) -> None:
 def _check_on_model(entry: MigEntry, key: str, findings: Findings) -> None:
     gpu = model(key)
     if gpu.profiles is None:
+        _unknown_geometry(entry, key, findings)
         return
-    missing = [name for name in entry.layout if name not in gpu.profiles]
+    missing = [name for name in entry.layout if not has(gpu, name)]
     if missing:
         findings.add(
             (*entry.path, "mig-devices"),
@@ -415,13 +478,15 @@ def _too_large(entry: MigEntry, models: str, findings: Findings) -> None:
 
 
 def _compute_instances(name: str, path: Path, findings: Findings) -> None:
+    whole = name.partition(".")[2]
     findings.add(
         path,
-        "ignored",
+        "changed",
         f"{name} divides a GPU instance into compute instances",
-        really="mig-parted makes it, but the device plugin advertises only devices that are a whole GPU instance",
+        really=f"mig-parted makes it; device plugins before 0.20 advertise each as nvidia.com/mig-{whole}, as if it were a whole "
+        "one, though they share its memory; newer ones match names as a whole, so that no resource takes it",
         allowed="profiles without `c.`",
-        remedy=f"Use {name.partition('.')[2]}.",
+        remedy=f"Use {whole}.",
     )
 
 
@@ -435,7 +500,7 @@ def _check_overlaps(entries: list[MigEntry], findings: Findings) -> None:
                 (*second.path, "devices"),
                 "overridden",
                 f"overlaps with entry [{first.path[-1]}]",
-                really="the entries are applied one after the other, so the later wins; assert then fails on the earlier",
+                really="the entries are applied one after the other, so the later wins; assert, too, looks at the later only",
                 allowed="each GPU in one entry of a config",
                 remedy="Give each GPU index, or each device-filter, one entry.",
             )
@@ -489,6 +554,21 @@ def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, aro
             allowed="mig.strategy single or mixed",
             remedy="Set mig.strategy.",
         )
+
+
+def _too_new(findings: Findings, path: Path, severity: Severity, feature: Feature, what: str, *, really: str) -> None:
+    """Report what only newer versions know; `changed` where no version was asked about."""
+    if findings.mig_parted is not None and findings.mig_parted >= since(feature):
+        return
+    first = version_text(since(feature))
+    findings.add(
+        path,
+        severity if findings.mig_parted else "changed",
+        f"{what} came with mig-parted {first}",
+        really=f"before: {really}",
+        allowed="what the running mig-manager knows",
+        remedy=f"Use mig-manager {first} or newer: {charts_with('migManager')}.",
+    )
 
 
 def _crash(findings: Findings, path: Path, message: str, error: str, allowed: str, remedy: str) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.existing.profiles import fitting_models
+from gpus.existing.profiles import doubtful_names, fitting_models, unknown_geometry
 from gpus.models import device_models
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpus.existing.losses import Losses
     from gpus.existing.mig_parted_check import MigEntry
@@ -76,7 +76,7 @@ def _obstacle(entries: Sequence[MigEntry]) -> str | None:
     if any(entry.enabled and not entry.layout for entry in entries):
         return "MIG on, without any MIG device: nothing would be advertised"
     for entry in entries:
-        if entry.layout and not fitting_models(entry.layout):
+        if entry.layout and not fitting_models(entry.layout) and not unknown_geometry(entry.layout):
             return "the layout fits on no GPU model that is known here"
     return None
 
@@ -95,5 +95,16 @@ def _named(sharing: dict[str, Any], cards: list[int], *, several: bool) -> _Outc
     layouts = [mig["layout"]] if "layout" in mig else [group["layout"] for group in mig.get("gpus", ()) if group["layout"]]
     if layouts:
         fit = [key for key in fitting_models(layouts[0]) if all(key in fitting_models(layout) for layout in layouts)]
-        comments += (f"fits on {', '.join(fit)}",) if fit else ("fits on no single known model",)
+        comments += (_fitting(fit, layouts),)
+        for name, other in {name: other for layout in layouts for name, other in doubtful_names(layout).items()}.items():
+            comments += (f"{name} is called {other} by other drivers or on other cards: ask `nvidia-smi mig -lgip` on a node",)
     return suffix, sharing, comments
+
+
+def _fitting(fit: Sequence[str], layouts: Sequence[Mapping[str, int]]) -> str:
+    if fit:
+        return f"fits on {', '.join(fit)}"
+    listed = [key for key in unknown_geometry(layouts[0]) if all(key in unknown_geometry(layout) for layout in layouts)]
+    if listed:
+        return f"listed for {', '.join(listed)}, whose MIG geometry is unknown: it cannot be checked before the deploy"
+    return "fits on no single known model"

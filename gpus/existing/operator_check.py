@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpus.charts import VERSIONS, flattened_values, unknown_values
+from gpus.charts import (
+    CHOICES,
+    VERSIONS,
+    flattened_values,
+    overridden_environment,
+    refused_choices,
+    refused_combinations,
+    unknown_values,
+)
 from gpus.errors import show
 from gpus.existing.documents import MIG_FILE
 
@@ -19,7 +27,6 @@ if TYPE_CHECKING:
     from gpus.existing.yaml_tree import Path
 
 _CHART: Final = "gpu-operator"
-_STRATEGIES: Final = ("none", "single", "mixed")
 _CONFIG_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "devicePlugin": ("create", "name", "default", "data"),
     "migManager": ("create", "name", "default", "data"),
@@ -70,15 +77,24 @@ def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, 
         findings: are added to.
         created: whether ConfigMaps may be given inline (chart values only).
     """
-    strategy = at(spec, "mig", "strategy")
-    if strategy is not None and strategy != "" and strategy not in _STRATEGIES:
+    for dotted, value in refused_choices(spec):
         findings.add(
-            (*base, "mig", "strategy"),
+            (*base, *dotted.split(".")),
             "crash",
-            f"{show(strategy)} is no MIG strategy",
+            f"{show(value)} is no value of {dotted}",
             really="Kubernetes refuses the ClusterPolicy: unsupported value",
-            allowed=", ".join(_STRATEGIES),
+            allowed=", ".join(CHOICES[dotted]),
             remedy="Choose one.",
+        )
+    plugins = {operand: spec.get(operand) for operand in ("devicePlugin", "gfd")}
+    for place, name in overridden_environment(plugins):
+        findings.add(
+            (*base, *place),
+            "overridden",
+            f"{name} is set by hand",
+            really="it wins over mig.strategy and over every config file, on all nodes alike",
+            allowed="mig.strategy, and devicePlugin.config",
+            remedy="Remove it, and say it there.",
         )
     _check_plugin_config(spec, base, findings, inline=created)
     _check_mig_config(spec, base, findings, inline=created)
@@ -237,28 +253,15 @@ def _check_created(values: Mapping[str, object], operand: str, base: Path, findi
 
 
 def _check_validations(values: Mapping[str, object], base: Path, findings: Findings) -> None:
-    """The chart's own `fail`s, with its defaults where nothing is written."""
-    nri = at(values, "cdi", "nriPluginEnabled") is True
-    both = at(values, "gpuCluster", "deployCR") is True
-    wrong = (
-        (nri and at(values, "cdi", "enabled") is False, ("cdi", "nriPluginEnabled"), "needs cdi.enabled"),
-        (nri and at(values, "toolkit", "enabled") is False, ("cdi", "nriPluginEnabled"), "needs toolkit.enabled"),
-        (
-            both and at(values, "clusterPolicy", "deployCR") is not False,
-            ("gpuCluster", "deployCR"),
-            "excludes clusterPolicy.deployCR, which is true by default",
-        ),
-    )
-    for holds, keys, why in wrong:
-        if holds:
-            findings.add(
-                (*base, *keys),
-                "crash",
-                f"{'.'.join(keys)} {why}",
-                really="the chart refuses to render",
-                allowed="one that goes with the others",
-                remedy="Change one of the two.",
-            )
+    for dotted, why in refused_combinations(values):
+        findings.add(
+            (*base, *dotted.split(".")),
+            "crash",
+            f"{dotted} {why}",
+            really="the chart refuses to render",
+            allowed="one that goes with the others",
+            remedy="Change one of the two.",
+        )
 
 
 def _check_tolerations(values: Mapping[str, object], base: Path, findings: Findings) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gpus.errors import show
@@ -42,7 +42,12 @@ _TYPES: Final = {
     "mapping": "a mapping",
     "list": "a list",
 }
+#: Mappings inside `flags` in which a key of `flags` itself does harm: see _check_misplaced_flags.
+_INNER_FLAGS: Final = ("flags.plugin", "flags.gfd")
+#: Flag -> the words with which its empty value is refused; gpu-feature-discovery and the plugin have these in common.
+_EMPTIED: Final = {"migStrategy": "strategy: ", "deviceDiscoveryStrategy": "invalid --device-discovery-strategy option "}
 _REFUSES: Final = "the plugin and gpu-feature-discovery exit with an error and restart for ever"
+_PLUGIN_REFUSES: Final = "the plugin exits with an error and restarts for ever, while gpu-feature-discovery goes on labelling"
 
 
 @dataclass(frozen=True)
@@ -52,18 +57,20 @@ class _Check:
     findings: Findings
     base: Path
     around: Surroundings
+    all_versions: tuple[str, ...]
 
-    @property
-    def all_versions(self) -> tuple[str, ...]:
-        return plugin_schema().versions
+    def of(self, field: Field) -> _Check:
+        """The check of a field: versions before it do not read it, so that nothing in it can be wrong for them."""
+        older = plugin_schema().before(field.since)
+        return replace(self, all_versions=tuple(version for version in self.all_versions if version not in older))
 
-    def crash(self, path: Path, message: str, *, error: str, allowed: str, remedy: str) -> None:
+    def crash(self, path: Path, message: str, *, error: str, allowed: str, remedy: str, refuses: str = _REFUSES) -> None:
         """The config does not load, in any version."""
         self.findings.add(
             path,
             "crash",
             message,
-            really=f"{_REFUSES}: `{error}`" if error else _REFUSES,
+            really=f"{refuses}: `{error}`" if error else refuses,
             allowed=allowed,
             remedy=remedy,
             versions=self.all_versions,
@@ -79,7 +86,8 @@ def check_plugin_config(value: object, base: Path, findings: Findings, around: S
         findings: are added to.
         around: how it is run; None: the file does not say.
     """
-    check = _Check(findings, base, around or Surroundings())
+    schema = plugin_schema()
+    check = _Check(findings, base, around or Surroundings(), schema.versions)
     if value is None:
         return
     known = _mapping(check, value, "", base)
@@ -89,8 +97,9 @@ def check_plugin_config(value: object, base: Path, findings: Findings, around: S
     _check_changed_defaults(check, known)
     resources = _dict(known, "resources")
     _check_resources(check, resources, (*base, "resources"))
-    _check_imex(check, _dict(known, "imex"))
+    _check_imex(check.of(schema.mappings[""].fields["imex"]), _dict(known, "imex"))
     _check_sharing(check, known)
+    _check_misplaced_flags(check, value)
 
 
 def folded(value: Mapping[str, object], schema: MappingSchema) -> dict[str, tuple[str, object]]:
@@ -102,6 +111,15 @@ def folded(value: Mapping[str, object], schema: MappingSchema) -> dict[str, tupl
         if name in schema.fields:
             taken[name] = (key, value[key])
     return taken
+
+
+def _name_error(name: object) -> str:
+    """The plugin's words about a resource name that it refuses."""
+    full = name if isinstance(name, str) and name.startswith(_PREFIX) else f"{_PREFIX}{name or ''}"
+    longest = plugin_schema().longest_resource_name
+    if len(full) > longest:
+        return f"fully-qualified resource name must be {longest} characters or less"
+    return "incorrect format for resource name"
 
 
 def resource_name(name: str) -> str | None:
@@ -119,30 +137,42 @@ def _mapping(check: _Check, value: object, name: str, path: Path) -> dict[str, o
         return None
     taken = folded(value, schema)
     used = {key for key, _ in taken.values()}
+    by_case = {} if schema.exact else {written.lower(): schema.fields[field] for field, (written, _) in taken.items()}
     for key in value:
-        if key not in used:
-            _unknown_key(check, (*path, key), key, name, twice=key.lower() in {written.lower() for written in used})
+        if key not in used and key.lower() in by_case:
+            _given_twice(check, value[key], by_case[key.lower()], (*path, key))
+        elif key not in used and not (name in _INNER_FLAGS and _flag_named(key)):
+            _unknown_key(check, (*path, key), key, name)
     known: dict[str, object] = {}
     for field_name, (key, entry) in taken.items():
         field = schema.fields[field_name]
         _check_since(check, (*path, key), key, field)
-        known[field_name] = _field(check, entry, field, (*path, key))
+        known[field_name] = _field(check.of(field), entry, field, (*path, key))
     return known
 
 
-def _unknown_key(check: _Check, path: Path, key: str, inside: str, *, twice: bool) -> None:
-    schema = plugin_schema()
-    if twice and not schema.mappings[inside].exact:
-        check.findings.add(
-            path,
-            "overridden",
-            f"`{key}` is given twice, in two cases",
-            really="the decoder takes both as the same field; one of them wins",
-            allowed="each field once",
-            remedy="Keep one.",
-            versions=schema.versions,
-        )
+def _given_twice(check: _Check, value: object, field: Field, path: Path) -> None:
+    """A field that another key gives too, in another case: both are decoded, and the later in the alphabet wins."""
+    check.findings.add(
+        path,
+        "overridden",
+        f"`{path[-1]}` is given twice, in two cases",
+        really="the decoder takes both as the same field; one of them wins",
+        allowed="each field once",
+        remedy="Keep one.",
+        versions=plugin_schema().versions,
+    )
+    if field.of and value is not None:
+        _mapping(check, value, field.of, path)
         return
+    # Of all texts the version alone is decoded from any scalar.
+    scalar = str(path[-1]).lower() == "version" and not isinstance(value, dict | list)
+    if value is not None and not scalar and not _fits(value, field.kind):
+        _wrong_type(check, path, value, field.kind)
+
+
+def _unknown_key(check: _Check, path: Path, key: str, inside: str) -> None:
+    schema = plugin_schema()
     siblings = tuple(schema.mappings[inside].fields)
     near = difflib.get_close_matches(key, siblings, n=1)
     homes = [home for home in schema.homes(key) if home != inside]
@@ -162,6 +192,60 @@ def _unknown_key(check: _Check, path: Path, key: str, inside: str, *, twice: boo
         allowed=", ".join(siblings),
         remedy=remedy,
         versions=schema.versions,
+    )
+
+
+def _flag_named(key: str) -> str | None:
+    """The field of `flags` that the decoder takes a key for; None for one that is a mapping."""
+    by_case = {name.lower(): name for name, field in plugin_schema().mappings["flags"].fields.items() if not field.of}
+    return by_case.get(key.lower())
+
+
+def _check_misplaced_flags(check: _Check, value: object) -> None:
+    """Keys of `flags` inside `flags.plugin` or `flags.gfd`.
+
+    While sigs.k8s.io/yaml turns YAML into JSON it takes these two mappings for `flags`, since that is an embedded struct, and
+    makes each flag that it finds there exist: empty or false. The default, which is for missing flags only, is not put any more.
+    """
+    schema = plugin_schema()
+    top = folded(value, schema.mappings[""]) if isinstance(value, dict) else {}
+    written, flags = top.get("flags", ("", None))
+    taken = folded(flags, schema.mappings["flags"]) if isinstance(flags, dict) else {}
+    for home in _INNER_FLAGS:
+        key, inner = taken.get(home.rpartition(".")[2], ("", None))
+        own = folded(inner, schema.mappings[home]).values() if isinstance(inner, dict) else ()
+        for stray in inner if isinstance(inner, dict) else ():
+            flag = _flag_named(stray)
+            if flag is not None and stray not in {used for used, _ in own}:
+                path = (*check.base, written, key, stray)
+                if flag in taken:
+                    _unknown_key(check, path, stray, home)
+                else:
+                    _emptied(check.of(schema.mappings["flags"].fields[flag]), path, flag)
+
+
+def _emptied(check: _Check, path: Path, flag: str) -> None:
+    """A flag that exists without a value, unless the environment gives it one."""
+    field = plugin_schema().mappings["flags"].fields[flag]
+    runner = check.around.runner
+    given = runner is not None and f"flags.{flag}" in plugin_schema().environment[runner]
+    if flag == "migStrategy":
+        given = given and bool(check.around.strategy)
+    message, remedy = f"`{path[-1]}` in {path[-2]}", f"Move it: `{path[-1]}` belongs to flags."
+    if field.allowed and not given:
+        check.crash(path, message, error=_EMPTIED[flag], allowed=f"flags.{flag}", remedy=remedy)
+        return
+    empty = "false" if field.kind == "flag" else "empty"
+    check.findings.add(
+        path,
+        "ignored" if given else "overridden",
+        message,
+        really="the plugin drops it, and the environment says what holds"
+        if given
+        else f"whatever is written, {flag} is then {empty}, and not its default",
+        allowed=f"flags.{flag}",
+        remedy=remedy,
+        versions=check.all_versions,
     )
 
 
@@ -205,6 +289,7 @@ def _check_allowed(check: _Check, value: object, field: Field, path: Path) -> bo
             error="",
             allowed=", ".join(choice for choice in field.allowed if choice),
             remedy=f"Did you mean `{near[0]}`?" if near and near[0] else "Choose one of those.",
+            refuses=_PLUGIN_REFUSES if "plugin" in (str(part).lower() for part in path[len(check.base) :]) else _REFUSES,
         )
     return not wrong
 
@@ -335,17 +420,27 @@ def _check_resources(check: _Check, resources: Mapping[str, object], path: Path)
 
 
 def _check_pattern(check: _Check, entry: object, path: Path) -> None:
-    texts = [entry.get(key) for key in ("pattern", "name")] if isinstance(entry, dict) else [None]
-    named = isinstance(texts[-1], str) and resource_name(texts[-1]) is not None
-    pattern = isinstance(entry, dict) and "pattern" in entry and (texts[0] is None or isinstance(texts[0], str))
-    if not named or not pattern:
+    error = _pattern_error({} if entry is None else entry)
+    if error:
         check.crash(
             path,
             f"{show(entry)} is no resource",
-            error="resources must have a 'pattern' field set, and a 'name' field",
+            error=error,
             allowed="{pattern, name}, the name a lower-case DNS subdomain",
             remedy="Remove the section; it is ignored even where it is right.",
         )
+
+
+def _pattern_error(entry: object) -> str:
+    """The plugin's words about a custom resource that it refuses; empty where it does not."""
+    if not isinstance(entry, dict):
+        return "cannot unmarshal"
+    missing = [key for key in ("pattern", "name") if key not in entry]
+    if missing:
+        return f"resources must have a '{missing[0]}' field set"
+    if not all(entry[key] is None or isinstance(entry[key], str) for key in ("pattern", "name")):
+        return "cannot unmarshal"
+    return "" if entry["name"] is not None and resource_name(entry["name"]) else _name_error(entry["name"])
 
 
 def _check_imex(check: _Check, imex: Mapping[str, object]) -> None:
@@ -357,6 +452,17 @@ def _check_imex(check: _Check, imex: Mapping[str, object]) -> None:
             error="invalid IMEX channel IDs",
             allowed="[] or [0]",
             remedy="Write [0].",
+            refuses=_PLUGIN_REFUSES,
+        )
+    elif channels and imex.get("required") is True:
+        check.findings.add(
+            (*check.base, "imex", "required"),
+            "unknown",
+            "IMEX channel 0 is required",
+            really="on a node that lacks it the plugin exits: `requested IMEX channel channel0 does not exist`",
+            allowed="false, where a node may lack it",
+            remedy="Make sure that every node with this config has the channel.",
+            versions=check.all_versions,
         )
 
 
@@ -400,6 +506,7 @@ def _check_mps(check: _Check, strategy: str | None, path: Path) -> None:
             error="using --mig-strategy=mixed is not supported with MPS",
             allowed="MIG strategy none (or single, without MIG devices)",
             remedy="Share MIG instances by timeSlicing, or drop MIG on these nodes.",
+            refuses=_PLUGIN_REFUSES,
         )
     elif strategy == "single":
         check.findings.add(
@@ -501,7 +608,7 @@ def _check_name(check: _Check, entry: Mapping[str, object], path: Path) -> str |
         check.crash(
             (*path, "name"),
             f"{show(name)} is no resource name",
-            error="incorrect format for resource name",
+            error=_name_error(name),
             allowed="nvidia.com/gpu, or nvidia.com/mig-<profile>",
             remedy="Write nvidia.com/gpu; the prefix nvidia.com/ is put before everything else.",
         )
@@ -554,7 +661,7 @@ def _check_rename(check: _Check, entry: Mapping[str, object], name: str | None, 
         check.crash(
             (*path, "rename"),
             f"{show(rename)} is no resource name",
-            error="incorrect format for resource name",
+            error=_name_error(rename),
             allowed="nothing",
             remedy="Remove it; the only other name there is comes with renameByDefault.",
         )
@@ -573,7 +680,7 @@ def _check_devices(check: _Check, entry: Mapping[str, object], path: Path) -> No
         check.crash(
             (*path, "devices"),
             f"{show(devices)} names no devices",
-            error="the only valid string input is 'all'",
+            error="a count of devices must be > 0" if is_whole(devices) else "the only valid string input is 'all'",
             allowed="nothing, or all",
             remedy="Remove it: sharing always applies to every GPU of the node.",
         )
@@ -590,7 +697,7 @@ def _ignored_setting(check: _Check, path: Path, setting: str, value: str) -> Non
         path,
         "ignored",
         f"`{setting}: {value}`",
-        really=f"`Setting the '{setting}' field in sharing.*.resources is not yet supported in the config. Ignoring...`",
+        really=f"`the '{setting}' field in sharing.*.resources is not yet supported in the config. Ignoring...`",
         allowed="nothing" if setting == "rename" else "nothing, or all",
         remedy="Use renameByDefault for the name .shared; no other exists."
         if setting == "rename"
@@ -614,6 +721,21 @@ def _check_resource(check: _Check, name: str, kind: str, path: Path, strategy: s
         )
     elif strategy in {"none", "single"}:
         _no_resource(check, path, name, f"under MIG strategy {strategy} every device is called nvidia.com/gpu", "nvidia.com/gpu")
+    elif plain := re.match(r"\d+g\.\d+gb(?=[.-])", profile):
+        _plain_name(check, path, name, f"{_PREFIX}mig-{plain[0]}")
+
+
+def _plain_name(check: _Check, path: Path, name: str, plain: str) -> None:
+    first = plugin_schema().own_names_since
+    check.findings.add(
+        (*path, "name"),
+        "ignored",
+        f"{name} matches nothing before version {first}",
+        really=f"the entry is skipped without a word: older plugins advertise such instances as {plain}, with the plain ones",
+        allowed=plain,
+        remedy=f"Use device plugin {first} or newer.",
+        versions=plugin_schema().before(first),
+    )
 
 
 def _no_resource(check: _Check, path: Path, name: str, why: str, allowed: str) -> None:

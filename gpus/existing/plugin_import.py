@@ -14,9 +14,12 @@ from gpus.sharing import MPS_MOST_REPLICAS, TIME_SLICING_MOST_REPLICAS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpus.existing.findings import Finding
     from gpus.existing.losses import Losses
     from gpus.existing.yaml_tree import Path
 
+#: What names of MIG resources begin with.
+MIG_RESOURCE: Final = "nvidia.com/mig-"
 _EXCLUSIVE: Final[dict[str, Any]] = {"exclusive": {}}
 _WHY_FLAG: Final = "a declaration says how GPUs are shared, not how the plugin runs"
 _WHY: Final[Mapping[str, str]] = {
@@ -35,7 +38,7 @@ def plugin_declaration(value: object, path: Path, losses: Losses) -> _Outcome:
     if not isinstance(value, dict):
         return None, ()
     known = _fields(value, "", path, losses)
-    _lose_flags(known.get("flags", ("", None))[1], (*path, "flags"), losses)
+    _lose_flags(known.get("flags", ("", None))[1], "flags", (*path, "flags"), losses)
     for name, why in (("resources", "the plugin ignores custom resource names"), ("imex", _WHY_FLAG)):
         if name in known and known[name][1] is not None:
             losses.add((*path, known[name][0]), known[name][1], why)
@@ -51,13 +54,18 @@ def plugin_declaration(value: object, path: Path, losses: Losses) -> _Outcome:
 
 def _refused(value: object, path: Path, losses: Losses) -> bool:
     """Whether the plugin would not load the config; each reason is a loss. MIG strategies are the plan's business."""
-    findings = Findings({}, plugin_schema().versions)
-    check_plugin_config(value, path, findings, Surroundings("chart", ""))
-    latest = plugin_schema().versions[-1]
-    crashes = [found for found in findings.sorted() if found.severity == "crash" and latest in found.versions]
+    crashes = refusals(value, path)
     for found in crashes:
         losses.add_text(found.path, None, f"the real software refuses it: {found.message}: {found.really}")
     return bool(crashes)
+
+
+def refusals(value: object, path: Path) -> list[Finding]:
+    """Why the newest plugin would not load a config; none: it does."""
+    findings = Findings({}, plugin_schema().versions)
+    check_plugin_config(value, path, findings, Surroundings("chart", ""))
+    latest = plugin_schema().versions[-1]
+    return [found for found in findings.sorted() if found.severity == "crash" and latest in found.versions]
 
 
 def _fields(value: Mapping[str, object], name: str, path: Path, losses: Losses) -> dict[str, tuple[str, object]]:
@@ -70,13 +78,15 @@ def _fields(value: Mapping[str, object], name: str, path: Path, losses: Losses) 
     return known
 
 
-def _lose_flags(flags: object, path: Path, losses: Losses) -> None:
+def _lose_flags(flags: object, name: str, path: Path, losses: Losses) -> None:
     if isinstance(flags, dict):
-        for key, entry in flags.items():
-            if isinstance(entry, dict) and entry:
-                _lose_flags(entry, (*path, key), losses)
+        fields = plugin_schema().mappings[name].fields
+        for field, (key, entry) in _fields(flags, name, path, losses).items():
+            inner = fields[field].of
+            if inner and isinstance(entry, dict) and entry:
+                _lose_flags(entry, inner, (*path, key), losses)
             else:
-                losses.add((*path, key), entry, _WHY.get(key, _WHY_FLAG))
+                losses.add((*path, key), entry, _WHY.get(field, _WHY_FLAG))
     elif flags is not None:
         losses.add(path, flags, _WHY_FLAG)
 
@@ -99,22 +109,18 @@ def _block(kind: str, block: object, path: Path, losses: Losses) -> _Outcome:
         return None, ()
     known = _fields(block, f"sharing.{kind}", path, losses)
     entries = block["resources"]
-    replicas, comments = _replicas(entries, (*path, "resources"), losses)
+    replicas = _replicas(entries, (*path, "resources"), losses, mig=kind == "timeSlicing")
+    comments: tuple[str, ...] = ()
     if replicas is None:
-        losses.add(path, block, "no declaration comes of it")
+        if kind == "mps" or not any(str(resource_name(entry["name"])).startswith(MIG_RESOURCE) for entry in entries):
+            losses.add(path, block, "no declaration comes of it")
         return None, ()
     most = MPS_MOST_REPLICAS if kind == "mps" else TIME_SLICING_MOST_REPLICAS
     if replicas > most:
         losses.add(path, block, f"{replicas} replicas; this project accepts at most {most}")
         return None, ()
-    fail = known.get("failRequestsGreaterThanOne", ("", None))[1]
-    # Written out in any case: the defaults of the plugin and of this project differ.
-    settings = {
-        "replicas": replicas,
-        "renameByDefault": known.get("renameByDefault", ("", False))[1] is True,
-        "failRequestsGreaterThanOne": kind == "mps" if fail is None else fail is True,
-    }
-    if kind == "mps" and fail is False:
+    settings = {"replicas": replicas, **switches(known, kind)}
+    if kind == "mps" and not settings["failRequestsGreaterThanOne"]:
         comments = (
             *comments,
             f"failRequestsGreaterThanOne: false holds from device plugin {_honoured()} on; before, true is forced",
@@ -122,12 +128,24 @@ def _block(kind: str, block: object, path: Path, losses: Losses) -> _Outcome:
     return {kind: settings}, comments
 
 
+def switches(known: Mapping[str, tuple[str, object]], kind: str) -> dict[str, bool]:
+    """The two switches of a block. Written out in any case: the defaults of the plugin and of this project differ."""
+    fail = known.get("failRequestsGreaterThanOne", ("", None))[1]
+    return {
+        "renameByDefault": known.get("renameByDefault", ("", False))[1] is True,
+        "failRequestsGreaterThanOne": kind == "mps" if fail is None else fail is True,
+    }
+
+
 def _honoured() -> str:
     return plugin_schema().mps_fail_honoured_since
 
 
-def _replicas(entries: list[Any], path: Path, losses: Losses) -> tuple[int | None, tuple[str, ...]]:
-    """The replicas of whole GPUs; entries for anything else, and settings that the plugin ignores, are losses."""
+def _replicas(entries: list[Any], path: Path, losses: Losses, *, mig: bool) -> int | None:
+    """The replicas of whole GPUs; settings that the plugin ignores, and entries for anything else, are losses.
+
+    `mig`: MIG resources are none: gpus/existing/mig_targets.py carries them to the layouts.
+    """
     found: list[int] = []
     for index, entry in enumerate(entries):
         here = (*path, index)
@@ -137,11 +155,10 @@ def _replicas(entries: list[Any], path: Path, losses: Losses) -> tuple[int | Non
         name = resource_name(entry["name"])
         if name == WHOLE_GPU:
             found.append(int(entry["replicas"]))
-            continue
-        why = "no GPU is advertised under that name"
-        if name is not None and name.startswith("nvidia.com/mig-"):
-            why = "time-slicing of MIG instances belongs to a layout: write it as `timeSlicing` of the mig declaration"
-        losses.add(here, entry, why)
+        elif name is None or not name.startswith(MIG_RESOURCE):
+            losses.add(here, entry, "no GPU is advertised under that name")
+        elif not mig:
+            losses.add(here, entry, "MPS shares whole GPUs only")
     if len(found) > 1:
         losses.add(path, min(found), "given twice; the larger number holds")
-    return (max(found) if found else None), ()
+    return max(found) if found else None

@@ -6,12 +6,12 @@ decided by gpus/existing/plugin_check.py.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpus.operands import parse_version, since, version_text
 from gpus.stack_file import load_yaml
 
 if TYPE_CHECKING:
@@ -64,7 +64,12 @@ class Override:
 
 @dataclass(frozen=True)
 class PluginSchema:
-    """All facts of gpus/data/device_plugin_config.yaml."""
+    """All facts of gpus/data/device_plugin_config.yaml, and since when two things are so (gpus/data/operands.yaml).
+
+    Attributes that the file does not explain:
+        mps_fail_honoured_since: the first version that honours failRequestsGreaterThanOne: false under MPS.
+        own_names_since: the first version in which a profile with +me and the like has a resource of its own.
+    """
 
     versions: tuple[str, ...]
     mappings: Mapping[str, MappingSchema]
@@ -74,6 +79,7 @@ class PluginSchema:
     mps_most: int
     mps_most_old: int
     mps_fail_honoured_since: str
+    own_names_since: str
     changed_defaults_in: str
     changed_defaults: tuple[str, ...]
     environment: Mapping[Runner, Mapping[str, Override]]
@@ -100,7 +106,8 @@ def plugin_schema() -> PluginSchema:
         fewest_replicas=raw["replicas"]["minimum"],
         mps_most=raw["replicas"]["mps"]["maximum"],
         mps_most_old=raw["replicas"]["mps"]["old"],
-        mps_fail_honoured_since=raw["failRequestsGreaterThanOne"]["mpsHonouredSince"],
+        mps_fail_honoured_since=version_text(since("devicePlugin.mpsMany")[:2]),
+        own_names_since=version_text(since("devicePlugin.anchored")[:2]),
         changed_defaults_in=raw["changedDefaults"]["version"],
         changed_defaults=tuple(raw["changedDefaults"]["fields"]),
         environment={runner: _overrides(entries) for runner, entries in raw["environment"].items()},
@@ -109,8 +116,9 @@ def plugin_schema() -> PluginSchema:
 
 def plugin_version(text: str) -> str | None:
     """The known version (``0.19``) that a user means by ``0.19``, ``v0.19`` or ``0.19.3``; None where it is unknown."""
-    match = re.fullmatch(r"v?(\d+\.\d+)(\.\d+)?", text)
-    return match[1] if match and match[1] in plugin_schema().versions else None
+    version = parse_version(text)
+    minor = version_text(version[:2]) if version else ""
+    return minor if minor in plugin_schema().versions else None
 
 
 def versions_text(versions: tuple[str, ...]) -> str:

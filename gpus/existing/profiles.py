@@ -1,6 +1,7 @@
 """MIG profiles and layouts over all known GPU models: which model has a profile, on which models a layout fits.
 
-A file does not say on which cards it is used, so its layouts are held against every model whose profiles are known.
+A file does not say on which cards it is used, so its layouts are held against every model. Where no source gives the geometry
+of a model, only the names that any source lists are known.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def models_with(profile: str) -> tuple[str, ...]:
-    """Keys of the models that have a profile; its name may also be written as in a resource (dots for plus signs)."""
+    """Keys of the models that have a profile, under any of its names.
+
+    The name may also be written as in a resource (dots for plus signs).
+    """
     return _index().get(profile) or _resources().get(profile, ())
 
 
@@ -34,10 +38,37 @@ def nearest_profiles(profile: str) -> tuple[str, ...]:
     return tuple(name for name, _ in known[:3])
 
 
+def has(gpu: GpuModel, profile: str) -> bool:
+    """Whether the model has the profile, under this name or another."""
+    return gpu.own_name(profile) in (gpu.profiles or {})
+
+
 def fits(gpu: GpuModel, layout: Mapping[str, int]) -> bool:
-    """Whether the model has every profile, and room for all of them."""
-    profiles = gpu.profiles or {}
-    return all(name in profiles for name in layout) and place(gpu, layout) is not None
+    """Whether the model has every profile, and room for all of them; two names of one profile never go together."""
+    own = {gpu.own_name(name): count for name, count in layout.items()}
+    return len(own) == len(layout) and all(has(gpu, name) for name in own) and place(gpu, own) is not None
+
+
+def doubtful_names(layout: Mapping[str, int]) -> dict[str, str]:
+    """Profile -> its other name, for those of a layout that no model is sure to have under this name."""
+    found = {}
+    for name in layout:
+        homes = [model(key) for key in models_with(name)]
+        others = [_other_name(gpu, name) for gpu in homes]
+        if others and all(others):
+            found[name] = str(others[0])
+    return found
+
+
+def _other_name(gpu: GpuModel, name: str) -> str | None:
+    back = {own: other for other, own in gpu.other_names.items()}
+    return gpu.other_names.get(name) or back.get(name)
+
+
+def unknown_geometry(layout: Mapping[str, int]) -> tuple[str, ...]:
+    """Keys of the models for which sources list every profile of a layout, but no geometry."""
+    models = [model(key) for key in model_keys()]
+    return tuple(gpu.key for gpu in models if gpu.profiles is None and layout.keys() <= gpu.listed_names)
 
 
 def fitting_models(layout: Mapping[str, int], among: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -55,7 +86,8 @@ def _sizes(profile: str) -> tuple[int, int, str] | None:
 def _index() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for key in model_keys():
-        for name in model(key).profiles or {}:
+        known = model(key)
+        for name in (*(known.profiles or ()), *known.other_names, *sorted(known.listed_names)):
             found[name] = (*found.get(name, ()), key)
     return found
 

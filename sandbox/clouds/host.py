@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from sandbox import cluster as clusters
 from sandbox import machine_groups
+from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
-from sandbox.toolchain import find_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class Host:
 
 @functools.cache
 def _tools() -> Tools:
-    return find_tools(Progress())
+    return find_platform_tools(Progress())
 
 
 def _boot(folder: Path, name: str) -> RunningCluster:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sandbox import node_tools
 from sandbox.machines.api import Api, ApiError
 from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, ValidatorPod
 from sandbox.machines.gpu_operator import Operator
@@ -19,17 +20,31 @@ from sandbox.machines.marker import MarkerPod
 from sandbox.machines.mig_manager import MigManagerPod
 from sandbox.machines.nfd import NfdCollector, NfdMasterPod, NfdWorkerPod
 from sandbox.machines.nodes import Nodes
+from sandbox.machines.real import RealPrograms
+from sandbox.machines.ruled import RuledPrograms
 from sandbox.machines.store import Store
 from sandbox.machines.world import LOG, World
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
     from pathlib import Path
+
+    from sandbox.machines.node_programs import NodePrograms
 
 _POLL_SECONDS = 0.3
 # Changes come in bursts; a short pause lets a pass see the whole of one.
 _SETTLE_SECONDS = 0.03
 _FAILED_SECONDS = 1.0
+
+
+def _node_programs(folder: Path, wake: Callable[[], None]) -> NodePrograms:
+    """The programs that whoever booted the cluster has found, or the rules."""
+    found = node_tools.recorded(folder)
+    if isinstance(found, str):
+        LOG.info("rules stand in for NVIDIA's programs on the nodes: %s", found)
+        return RuledPrograms(folder / "machines")
+    return RealPrograms(folder / "machines", found, wake)
 
 
 class Daemon:
@@ -40,18 +55,26 @@ class Daemon:
         self._folder = folder
         self._api = Api(folder / "kubeconfig")
         self._store = Store(self._api)
-        self._nodes = Nodes(self._api, self._store, folder)
+        programs = self._programs = _node_programs(folder, self._store.wake)
+        self._nodes = Nodes(self._api, self._store, folder, programs)
         self._nfd_master = NfdMasterPod(folder)
         self._collector = NfdCollector()
         self._operator = Operator()
         # In the order in which they wait for each other.
         self._kubelet = Kubelet([
-            DriverPod(), ToolkitPod(), MarkerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(),
-            GfdPod(), MpsDaemonPod(), DevicePluginPod(), ValidatorPod(), GpuClientPod(),
+            DriverPod(), ToolkitPod(), MarkerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(programs),
+            GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
         ])  # fmt: skip
 
     def run(self, stop: threading.Event) -> None:
         """Live until told to stop."""
+        try:
+            self._live(stop)
+        finally:
+            self._programs.close()
+            self._nfd_master.stop()
+
+    def _live(self, stop: threading.Event) -> None:
         self._store.start()
         due = 0.0
         while not stop.is_set():
@@ -62,7 +85,6 @@ class Daemon:
             if changed:
                 time.sleep(_SETTLE_SECONDS)
             due = time.monotonic() + self._pass()
-        self._nfd_master.stop()
 
     def _pass(self) -> float:
         """Take one step everywhere; seconds until the next one is due."""
@@ -77,6 +99,7 @@ class Daemon:
     def _step(self) -> float:
         now = time.monotonic()
         self._nodes.step()
+        self._programs.attend(self._nodes.machines)
         beat = self._nodes.heartbeat(now)
         nodes = self._store.by_name("nodes")
         world = World(

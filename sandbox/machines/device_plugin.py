@@ -1,13 +1,14 @@
-"""Stand-in for nvidia-device-plugin: what a node advertises, or why it does not.
+"""Stand-in for nvidia-device-plugin where it cannot run: what a node advertises, or why it does not.
 
 Pure: configuration, MIG strategy, GPUs and the MPS daemon's state in; resources or the program's error out. The rules and
 messages are those of k8s-device-plugin 0.20 (its config-manager's included). Not modelled: allocation of single devices,
-health events, CDI, topology; the kubelet's device manager only sees counts. How pods of it live is in gpu_programs.
+health events, CDI, topology; the kubelet's device manager only sees counts. How pods of it live is in gpu_programs. What the MPS
+control daemon does is always said here: that program needs a GPU.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpus.models import model
@@ -44,11 +45,13 @@ class Advertised:
         resources: name -> devices.
         note: why there are not more.
         one_per_request: names of which a container may have one unit only.
+        unhealthy: name -> devices besides, which cannot be had.
     """
 
     resources: Mapping[str, int]
     note: str = ""
     one_per_request: frozenset[str] = frozenset()
+    unhealthy: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Stand-in for gpu-feature-discovery: the labels that it would publish about a node's GPUs.
+"""Stand-in for gpu-feature-discovery where it cannot run: the labels that it would publish about a node's GPUs.
 
 Pure: configuration, MIG strategy, GPUs and driver in; labels or the program's error out. The label sets are those that
 the real program (0.19) gave on a simulated A100-SXM4-80GB. Not modelled: vGPU host labels, IMEX cliques, machines with

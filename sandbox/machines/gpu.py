@@ -1,9 +1,10 @@
-"""Stand-in for the GPUs of one machine: what NVML would say about them.
+"""The GPUs of one machine as its record keeps them: what the sandbox shows of them, and what the rules work on.
 
-State only: product, MIG mode, GPU instances with their placements, compute mode. Every change is a pure function that
-returns new GPUs. Compute instances are not kept apart (each GPU instance has one that fills it, as mig-parted makes
-them), a MIG mode change needs neither a reset nor the reboot that Ampere GPUs in virtual machines need, and nothing
-ever computes, overheats or raises an Xid.
+State only: product, MIG mode, GPU instances with their placements, compute mode. Where the real programs run, it follows the
+state file of the simulated NVML, which knows more (gpu_state). Where rules stand in, it is all that there is, and every change
+is a pure function that returns new GPUs: compute instances are not kept apart (each GPU instance has one that fills it, as
+mig-parted makes them), a MIG mode change needs neither a reset nor the reboot that Ampere GPUs in virtual machines need.
+Nothing ever computes or overheats.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """The pods of device plugin, gpu-feature-discovery and MPS control daemon: when they read what, and where it ends up.
 
-Stand-in for those programs' main loops and for config-manager; what they decide is in device_plugin and gfd. As the real
-ones, they read their configuration when they start and when the node's label changes, and a running plugin notices
-neither an edit under the same key nor a new MIG layout. Differences: a ConfigMap's change is visible in a starting pod at
-once (kubelets sync volumes about once a minute); a running plugin whose label comes to name a missing key stops to
-advertise at once, where the real one would keep the old configuration until its pod restarts; the wait for the MPS
-daemon ends as soon as it is up (the real retry is every 30 s).
+Stand-in for their pods' lives and for config-manager; what the programs decide is said by the real ones or by rules
+(node_programs), and of the MPS daemon by a rule alone. As the real ones, they read their configuration when they start and when
+the node's label changes, and a running plugin notices neither an edit under the same key nor a new MIG layout. Differences: a
+ConfigMap's change is visible in a starting pod at once (kubelets sync volumes about once a minute); a running plugin whose label
+comes to name a missing key stops to advertise at once, where the real one would keep the old configuration until its pod
+restarts; the wait for the MPS daemon ends as soon as it is up (the real retry is every 30 s).
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox.machines import objects
@@ -21,24 +20,21 @@ from sandbox.machines.device_plugin import (
     Crash,
     MissingKey,
     NotReady,
-    advertise,
     mps_daemon,
     select_config,
 )
 from sandbox.machines.driver import app
-from sandbox.machines.gfd import discover
-from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS
 from sandbox.machines.machine import Loaded
 from sandbox.machines.outcomes import InitCrash, InitWaiting, Outcome, Up
 
 if TYPE_CHECKING:
     from sandbox.machines.machine import Machine
+    from sandbox.machines.node_programs import NodePrograms
     from sandbox.machines.objects import Json
     from sandbox.machines.programs import Context
     from sandbox.machines.world import World
 
 _CONFIGS = "/available-configs"
-_MACHINE_TYPE = "Simulated-Machine"
 _GFD_SLEEP_SECONDS = 60.0
 
 
@@ -59,6 +55,10 @@ class _Configured:
 
     program = ""
     container = ""
+
+    def __init__(self, programs: NodePrograms) -> None:
+        """Know who answers for the programs."""
+        self._programs = programs
 
     def runs(self, pod: Json) -> bool:
         """By label."""
@@ -93,8 +93,8 @@ class _Configured:
     def _missing(self, context: Context, key: MissingKey) -> None:
         """The key does not exist."""
 
-    def _strategy(self, context: Context) -> str | None:
-        return objects.env(context.pod, self.container).get("MIG_STRATEGY")
+    def _environment(self, context: Context) -> dict[str, str]:
+        return objects.env(context.pod, self.container)
 
     @staticmethod
     def _unmounted(context: Context) -> bool:
@@ -121,25 +121,30 @@ class DevicePluginPod(_Configured):
         """Register resources, or crash."""
         loaded = self._loaded(context)
         if not isinstance(loaded, Loaded):
-            context.machine.advertise({})
+            self._stop(context.machine)
             return loaded
-        answer = advertise(loaded.text, self._strategy(context), loaded.gpus, mps_daemon=context.machine.mps_replicas is not None)
-        if isinstance(answer, Advertised):
-            context.machine.advertise(dict(answer.resources), tuple(sorted(answer.one_per_request)))
+        answer = self._programs.serve(context.machine, loaded, self._environment(context))
+        if answer is None:
             return Up()
-        context.machine.advertise({})
+        if isinstance(answer, Advertised):
+            context.machine.advertise(answer)
+            return Up()
+        context.machine.advertise(None)
         return Up({self.container: answer.message})
 
     def _missing(self, context: Context, key: MissingKey) -> None:
-        answer = advertise(key, None, context.machine.gpus, mps_daemon=False)
-        if isinstance(answer, NotReady):
-            context.machine.advertise({})
+        del key
+        self._stop(context.machine)
 
     def absent(self, world: World, machine: Machine) -> None:
         """The kubelet marks all devices of a plugin that is gone as unhealthy."""
         del world
-        machine.advertise({})
+        self._stop(machine)
         machine.loaded.pop(self.program, None)
+
+    def _stop(self, machine: Machine) -> None:
+        self._programs.stop_serving(machine)
+        machine.advertise(None)
 
 
 class MpsDaemonPod(_Configured):
@@ -154,7 +159,7 @@ class MpsDaemonPod(_Configured):
         if not isinstance(loaded, Loaded):
             self._serve(context.machine, None)
             return loaded
-        answer = mps_daemon(loaded.text, self._strategy(context), loaded.gpus)
+        answer = mps_daemon(loaded.text, self._environment(context).get("MIG_STRATEGY"), loaded.gpus)
         self._serve(context.machine, answer if isinstance(answer, int) else None)
         return Up({self.container: answer.message}) if isinstance(answer, (Crash, NotReady)) else Up()
 
@@ -164,11 +169,11 @@ class MpsDaemonPod(_Configured):
         self._serve(machine, None)
         machine.loaded.pop(self.program, None)
 
-    @staticmethod
-    def _serve(machine: Machine, replicas: int | None) -> None:
+    def _serve(self, machine: Machine, replicas: int | None) -> None:
+        on, was = replicas is not None, machine.mps_replicas is not None
         machine.mps_replicas = replicas
-        mode = EXCLUSIVE_PROCESS if replicas is not None else DEFAULT_MODE
-        machine.gpus = tuple(replace(gpu, compute_mode=mode) for gpu in machine.gpus)
+        if on != was:
+            self._programs.switch_mps(machine, on=on)
 
 
 class GfdPod(_Configured):
@@ -177,9 +182,12 @@ class GfdPod(_Configured):
     program = "gpu-feature-discovery"
     container = "gpu-feature-discovery"
 
-    def __init__(self) -> None:
+    def __init__(self, programs: NodePrograms) -> None:
         """Nothing is published yet."""
+        super().__init__(programs)
         self._looked: dict[str, float] = {}
+        # Nodes whose labels are to be stamped anew: the program has started or was told to read again.
+        self._fresh: set[str] = set()
 
     def evaluate(self, context: Context) -> Outcome:
         """Publish the labels through NFD, or crash and leave the old ones."""
@@ -191,14 +199,16 @@ class GfdPod(_Configured):
         if context.world.now - self._looked.get(node, 0) > _GFD_SLEEP_SECONDS:
             loaded.gpus = context.machine.gpus
         context.world.again_in(_GFD_SLEEP_SECONDS)
-        driver = context.machine.driver
-        if driver is None:
-            return InitWaiting("toolkit-validation")
-        answer = discover(loaded.text, self._strategy(context), loaded.gpus, driver, _MACHINE_TYPE)
+        if loaded is not before:
+            self._fresh.add(node)
+        answer = self._programs.discover(context.machine, loaded, self._environment(context))
+        if answer is None:
+            return Up()
         if isinstance(answer, (Crash, NotReady)):
             return Up({self.container: answer.message})
         self._looked[node] = context.world.now
-        self._publish(context, answer.labels, fresh=loaded is not before)
+        self._publish(context, answer.labels, fresh=node in self._fresh)
+        self._fresh.discard(node)
         return Up()
 
     def absent(self, world: World, machine: Machine) -> None:

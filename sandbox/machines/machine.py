@@ -2,15 +2,18 @@
 
 Holds state only. Who changes it: nodes (labels and taints that were set), the programs that run on the machine (driver,
 toolkit, GPUs, features.d, advertised resources). One file per machine, machines/<node>.json, written when it changed;
-other parts of the sandbox may read it to show what NVML would say.
+other parts of the sandbox may read it to show what NVML would say. Beside it, machines/<node>/ belongs to the real programs
+where these run (gpu_node): there the GPUs are what the state file in it says, and the record follows.
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sandbox.files import read_json, write_json
+from sandbox.machines.device_plugin import Advertised
 from sandbox.machines.gfd import Driver
 from sandbox.machines.gpu import Gpu, born, from_json, to_json
 
@@ -109,11 +112,12 @@ class Machine:
             handlers.add("nvidia")
         return frozenset(handlers)
 
-    def advertise(self, resources: dict[str, int], one_per_request: tuple[str, ...] = ()) -> None:
-        """Take over what the device plugin registers; what it no longer offers stays known."""
-        self.registered.update(resources)
-        self.advertised = dict(resources)
-        self.one_per_request = one_per_request
+    def advertise(self, found: Advertised | None) -> None:
+        """Take over what the device plugin has registered, None where it is gone; what it no longer offers stays known."""
+        offered = found or Advertised({})
+        self.registered.update({name: count + offered.unhealthy.get(name, 0) for name, count in offered.resources.items()})
+        self.advertised = dict(offered.resources)
+        self.one_per_request = tuple(sorted(offered.one_per_request))
 
 
 class MachineFiles:
@@ -121,7 +125,7 @@ class MachineFiles:
 
     def __init__(self, cluster_folder: Path) -> None:
         """Use the folder machines/ of a cluster."""
-        self._folder = cluster_folder / "machines"
+        self.folder = cluster_folder / "machines"
         self._written: dict[str, dict[str, Any]] = {}
 
     def load(self, node: str, group: MachineGroup) -> Machine:
@@ -156,13 +160,14 @@ class MachineFiles:
         """Forget a machine that is gone for good: another one of that name is born anew."""
         self._written.pop(node, None)
         self._path(node).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / node, ignore_errors=True)
 
     def known(self) -> list[str]:
         """The nodes that have a file."""
-        return [path.stem for path in self._folder.glob("*.json")]
+        return [path.stem for path in self.folder.glob("*.json")]
 
     def _path(self, node: str) -> Path:
-        return self._folder / f"{node}.json"
+        return self.folder / f"{node}.json"
 
 
 def _to_json(machine: Machine) -> dict[str, Any]:

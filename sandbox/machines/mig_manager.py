@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from sandbox.machines import mig_parted, objects
 from sandbox.machines.driver import app
 from sandbox.machines.machine import MigRun
-from sandbox.machines.mig_parted import Entry, MigPartedError
+from sandbox.machines.node_programs import LayoutRequest
 from sandbox.machines.outcomes import InitWaiting, Outcome, Up
 
 if TYPE_CHECKING:
     from sandbox.machines.machine import Machine
+    from sandbox.machines.node_programs import NodePrograms
     from sandbox.machines.objects import Json
     from sandbox.machines.programs import Context
     from sandbox.machines.world import World
@@ -42,8 +43,9 @@ _POLL_SECONDS = 0.3
 class MigManagerPod:
     """nvidia-mig-manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, programs: NodePrograms) -> None:
         """Nothing is being changed."""
+        self._programs = programs
         self._since: dict[str, float] = {}
 
     def runs(self, pod: Json) -> bool:
@@ -70,12 +72,13 @@ class MigManagerPod:
 
     def _begin(self, context: Context, wanted: str) -> None:
         machine = context.machine
-        try:
-            entries = _entries(context, wanted)
-        except MigPartedError as error:
-            self._end(context, wanted, str(error))
+        answer = self._programs.check_layout(machine, _request(context, wanted))
+        if answer is None:
             return
-        if mig_parted.holds(machine.gpus, entries):
+        if answer.error:
+            self._end(context, wanted, answer.error)
+            return
+        if answer.holds:
             self._end(context, wanted, "", restart=objects.labels(context.node).get(STATE_LABEL) == "pending")
             return
         machine.mig.target = wanted
@@ -95,18 +98,13 @@ class MigManagerPod:
             names = ", ".join(objects.name(pod) for pod in users)
             self._end(context, target, f"The following GPUs could not be reset: In use by another client ({names})", restart=True)
             return
-        try:
-            entries = _entries(context, target)
-        except MigPartedError as error:
-            self._end(context, target, str(error), restart=True)
+        answer = self._programs.apply_layout(machine, _request(context, target))
+        if answer is None:
             return
-        machine.gpus, failure = mig_parted.apply(machine.gpus, entries)
-        if failure is None and not mig_parted.holds(machine.gpus, entries):
-            failure = "Assertion failure: selected configuration not currently applied"
         for pod in world.pods_on(machine.node):
             if app(pod) == "nvidia-operator-validator":
                 world.delete_pod(pod)
-        self._end(context, target, failure or "", restart=True)
+        self._end(context, target, answer.error, restart=True)
 
     def _end(self, context: Context, wanted: str, message: str, *, restart: bool = False) -> None:
         context.machine.mig = MigRun(context.machine.mig.pod, wanted, None, message)
@@ -120,13 +118,12 @@ def _deploy(node: Json, value: str) -> dict[str, str]:
     return {f"{_DEPLOY}{client}": value for client in _CLIENTS.values() if known.get(f"{_DEPLOY}{client}") != "false"}
 
 
-def _entries(context: Context, selected: str) -> tuple[Entry, ...]:
+def _request(context: Context, selected: str) -> LayoutRequest:
+    """The run of mig-parted for a layout."""
+    pod = objects.uid(context.pod)
     config_map = objects.mounted_config_map(context.pod, _MOUNT)
     if config_map is None:
-        gpus = context.machine.gpus
-        return mig_parted.read_config(mig_parted.generated_config(gpus[0].model), selected) if gpus else ()
+        model = context.machine.group.hardware.gpu_model
+        return LayoutRequest(pod, mig_parted.generated_config(model) if model else None, selected)
     data = context.world.config_maps.get(f"{objects.namespace(context.pod)}/{config_map}", {}).get("data") or {}
-    if "config.yaml" not in data:
-        message = f"error parsing config file: read error: open {_MOUNT}/config.yaml: no such file or directory"
-        raise MigPartedError(message)
-    return mig_parted.read_config(data["config.yaml"], selected)
+    return LayoutRequest(pod, data.get("config.yaml"), selected)

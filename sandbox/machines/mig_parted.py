@@ -1,4 +1,4 @@
-"""Stand-in for nvidia-mig-parted: reads its configuration file and applies or asserts one of its layouts.
+"""Stand-in for nvidia-mig-parted where it cannot run: reads its configuration file and applies or asserts one of its layouts.
 
 The file is read as strictly as the real one reads it, and a layout is applied GPU by GPU in the same order, with the same
 leftovers: a profile that the model lacks leaves MIG on and empty although ``apply`` reports success; a layout that does not
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _VERSION = "v1"
+NOT_APPLIED = "Assertion failure: selected configuration not currently applied"
 _FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 
 

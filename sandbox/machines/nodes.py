@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sandbox.machine_groups import MachineGroup
     from sandbox.machines.api import Api
+    from sandbox.machines.node_programs import NodePrograms
     from sandbox.machines.objects import Json
     from sandbox.machines.store import Store
     from sandbox.machines.world import World
@@ -39,9 +40,9 @@ _GROUP_ANNOTATION = "sandbox.gpu-pools/machine-group"
 class Nodes:
     """The machines of one cluster and their nodes."""
 
-    def __init__(self, api: Api, store: Store, folder: Path) -> None:
+    def __init__(self, api: Api, store: Store, folder: Path, programs: NodePrograms) -> None:
         """Load the machines that there were."""
-        self._api, self._store, self._folder = api, store, folder
+        self._api, self._store, self._folder, self._programs = api, store, folder, programs
         self._files = MachineFiles(folder)
         self._groups: dict[str, MachineGroup] = {}
         self._read: tuple[int, ...] | None = None
@@ -188,6 +189,7 @@ class Nodes:
             self._api.delete(f"{_LEASES}/{node}")
             LOG.info("node %s left", node)
         self.machines.pop(node, None)
+        self._programs.forget(node)
         self._files.remove(node)
 
     def _renew(self, node: str) -> None:

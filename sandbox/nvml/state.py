@@ -209,14 +209,9 @@ def machine_state(
     if gpus > MAX_GPUS:
         message = f"{gpus} GPUs: at most {MAX_GPUS}"
         raise ValueError(message)
-    major, minor = (int(part) for part in cuda.split("."))
     known = model(model_key)
-    return Machine(
-        driver_version=driver_version,
-        nvml_version=f"{major}.{driver_version}",
-        cuda_version=major * 1000 + minor * 10,
-        gpus=tuple(_gpu(known, product, node, slot, driver_version) for slot in range(gpus)),
-    )
+    bare = Machine("", "", 0, tuple(_gpu(known, product, node, slot, driver_version) for slot in range(gpus)))
+    return with_driver(bare, driver_version, cuda)
 
 
 def after_reset(gpu: Gpu) -> Gpu:
@@ -224,6 +219,50 @@ def after_reset(gpu: Gpu) -> Gpu:
     mig = gpu.mig and replace(gpu.mig, current=gpu.mig.pending, instances=())
     ecc = gpu.ecc and (gpu.ecc[1], gpu.ecc[1])
     return replace(gpu, mig=mig, ecc=ecc, compute_mode=0, processes=())
+
+
+def partitioned(gpu: Gpu, instances: Sequence[tuple[str, int]]) -> Gpu:
+    """The GPU in MIG mode with these instances, as if somebody had made them in that order; all others are gone.
+
+    Each instance has one compute instance, which fills it. Nothing is checked: whoever calls knows that they fit.
+
+    Args:
+        gpu: a GPU with MIG.
+        instances: profile and placement unit at which it starts; none leaves MIG mode on and empty.
+
+    Raises:
+        ValueError: if the GPU has no MIG, or no such profile.
+    """
+    kinds = {profile.name: profile for profile in gpu.mig.profiles} if gpu.mig else {}
+    unknown = [name for name, _ in instances if name not in kinds]
+    if gpu.mig is None or unknown:
+        message = f"{gpu.name}: {f'no MIG profile {unknown[0]}' if unknown else 'no MIG'}"
+        raise ValueError(message)
+    made = tuple(
+        GpuInstance(number, kinds[name].id, start, (ComputeInstance(0, kinds[name].slices, 0),))
+        for number, (name, start) in enumerate(instances, start=1)
+    )
+    return replace(gpu, mig=replace(gpu.mig, current=True, pending=True, instances=made))
+
+
+def with_driver(machine: Machine, driver_version: str, cuda: str) -> Machine:
+    """The machine under another driver; its GPUs stay as they are.
+
+    Args:
+        machine: as it was.
+        driver_version: such as ``580.95.05``.
+        cuda: the newest CUDA version of that driver, such as ``13.0``.
+    """
+    major, minor = (int(part) for part in cuda.split("."))
+    listed = _listed_when_off(driver_version)
+    gpus = (replace(gpu, mig=gpu.mig and replace(gpu.mig, listed_when_off=listed)) for gpu in machine.gpus)
+    return replace(
+        machine,
+        driver_version=driver_version,
+        nvml_version=f"{major}.{driver_version}",
+        cuda_version=major * 1000 + minor * 10,
+        gpus=tuple(gpus),
+    )
 
 
 def read(path: Path) -> Machine:
@@ -307,12 +346,16 @@ def _gpu(known: GpuModel, product: str, node: str, slot: int, driver_version: st
     )
 
 
+def _listed_when_off(driver_version: str) -> bool:
+    return not driver_version.startswith("535.")
+
+
 def _mig(known: GpuModel, driver_version: str) -> Mig:
     return Mig(
         current=False,
         pending=False,
         at_once=known.architecture != "ampere",
-        listed_when_off=not driver_version.startswith("535."),
+        listed_when_off=_listed_when_off(driver_version),
         slices=known.compute_slices or None,
         units=known.placement_units,
         profiles=profiles(known.key),

@@ -7,6 +7,7 @@ The cycles chosen here take a few minutes; GPU_POOLS_TEST_ALL=1 runs them all (a
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import re
@@ -357,3 +358,12 @@ def test_the_next_run_finishes_what_was_interrupted(one: Cycle, sandbox: Callabl
     if one.down is not None:
         _interrupt(trial, "down", one.down, one.how)
     _check_nothing_left(trial)
+
+
+def test_the_lock_of_a_stack_that_was_never_made_is_opened(sandbox: Callable[..., Trial]) -> None:
+    trial = sandbox(yaml.safe_dump({"config": STACKS["aks"]}), "aks")
+    lock = trial.sandbox.backend / ".pulumi" / "locks" / "organization" / "gpu-pools" / "aks" / "killed.json"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(json.dumps({"pid": 1, "username": "", "hostname": "", "timestamp": "2026-01-01T00:00:00Z"}))
+    trial.preview().ok()
+    assert not lock.exists()

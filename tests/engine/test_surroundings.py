@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from sandbox.files import read_json
+from sandbox.processes import port_is_free
 from tests.unit.stacks import aks
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def test_the_ports_are_taken_meanwhile(sandbox: Callable[..., Trial]) -> None:
     before = read_json(folder / "cluster.json")["ports"]
     trial.kill_everything()
     trial.wait_until(lambda: not trial.processes(), "the end of all processes")
+    # What has been killed holds its ports until the last of its threads is gone.
+    trial.wait_until(lambda: all(map(port_is_free, before.values())), "the end of all listening")
     with _taken(before.values()):
         again = trial.up().ok()
         after = read_json(folder / "cluster.json")["ports"]

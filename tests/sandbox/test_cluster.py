@@ -57,7 +57,7 @@ def call(at: cluster.Cluster, method: str, path: str, body: object = None) -> tu
 
 
 def boot(folder: Path, name: str = "one") -> cluster.Cluster:
-    tools = toolchain.find_tools(Progress())
+    tools = toolchain.find_tools(Progress(), only=toolchain.PLATFORM_TOOLS)
     return cluster.boot(folder, name, tools, machines=False)
 
 

@@ -342,7 +342,7 @@ class TestWithoutCluster:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
     folder = tmp_path_factory.mktemp("clusters") / "provider"
-    tools = toolchain.find_tools(Progress())
+    tools = toolchain.find_tools(Progress(), only=toolchain.PLATFORM_TOOLS)
     before = os.environ.get(helm.HELM_VARIABLE)
     os.environ[helm.HELM_VARIABLE] = str(tools.helm)
     try:

@@ -293,6 +293,23 @@ def test_unknown_tools_are_a_mistake_of_the_caller(machine: Machine) -> None:
         machine.find("kubelet")
 
 
+def test_a_stack_comes_up_without_the_programs_of_gpu_nodes(machine: Machine) -> None:
+    machine.put_go()
+    tools = machine.find(*toolchain.PLATFORM_TOOLS)
+    assert set(tools.origin) == set(toolchain.TOOLS) - toolchain.GPU_TOOLS
+    assert not [line for line in machine.builds() if "NVIDIA" in line]
+    machine.find(*toolchain.GPU_TOOLS)
+    assert [line for line in machine.builds() if "NVIDIA" in line]
+
+
+def test_a_module_is_built_in_its_pinned_version_whatever_is_on_the_machine(machine: Machine) -> None:
+    machine.put_go()
+    machine.put("gpu-feature-discovery", "echo 0.17.9")
+    folder = toolchain.find_built("device-plugin-v0.17", Progress(machine.out))
+    assert folder.is_relative_to(machine.cache)
+    assert (folder / "gpu-feature-discovery").is_file()
+
+
 def test_every_program_is_pinned() -> None:
     for program in toolchain.PROGRAMS:
         assert re.fullmatch(r"v\d+\.\d+\.\d+", toolchain.pinned_version(program))

@@ -565,6 +565,40 @@ _MIG_CASES = (
     ),
     Case(
         "mig-replicas-on-instances-1",
+        aks(sharing=_mig({"1g.10gb": 7}, timeSlicing={"replicas": {"1g.10gb": 1}})),
+        f"{_SHARING}.cut.mig.timeSlicing.replicas.1g.10gb",
+        "1 is out of bounds",
+        "at least 2",
+    ),
+    Case(
+        "mig-time-slicing-replicas-of-another-profile",
+        aks(sharing=_mig({"1g.10gb": 7}, timeSlicing={"replicas": {"2g.20gb": 2}})),
+        f"{_SHARING}.cut.mig.timeSlicing.replicas.2g.20gb",
+        "unknown key",
+        "1g.10gb",
+    ),
+    Case(
+        "mig-time-slicing-replicas-of-nothing",
+        aks(sharing=_mig({"1g.10gb": 7}, timeSlicing={"replicas": {}})),
+        f"{_SHARING}.cut.mig.timeSlicing.replicas",
+        "no profile is named",
+        "some of 1g.10gb",
+    ),
+    Case(
+        "mig-time-slicing-replicas-null",
+        aks(sharing=_mig({"1g.10gb": 7}, timeSlicing={"replicas": {"1g.10gb": None}})),
+        f"{_SHARING}.cut.mig.timeSlicing.replicas.1g.10gb",
+        "is missing",
+        "at least 2",
+    ),
+    Case(
+        "time-slicing-replicas-by-profile-without-mig",
+        aks(sharing=_slices({"1g.10gb": 4})),
+        f"{_SHARING}.nb.timeSlicing.replicas",
+        "a mapping with 1g.10gb is not a whole number",
+    ),
+    Case(
+        "mig-time-slicing-replicas-1",
         aks(sharing=_mig({"1g.10gb": 7}, timeSlicing={"replicas": 1})),
         f"{_SHARING}.cut.mig.timeSlicing.replicas",
         "1 is out of bounds",
@@ -1152,6 +1186,37 @@ _OPERATOR_CASES = (
         "`mig.strategy` is derived from the pools",
         "any other value",
         "gpu-pools:operator.migStrategy",
+    ),
+    *(
+        Case(
+            f"operator-value-derived-{operand}-{kind}",
+            aks(
+                operator={
+                    "values": {operand: {kind: [{"name": "MIG_STRATEGY", "value": "none"}] if kind == "env" else [argument]}}
+                }
+            ),
+            f"{_OPERATOR}.values.{operand}.{kind}[0]",
+            "is derived from the pools",
+            remedy="it would win",
+        )
+        for operand, kind, argument in (
+            ("devicePlugin", "env", ""),
+            ("gfd", "env", ""),
+            ("devicePlugin", "args", "--mig-strategy=none"),
+        )
+    ),
+    Case(
+        "operator-value-no-choice",
+        aks(operator={"values": {"driver": {"kernelModuleType": "opened"}}}),
+        f"{_OPERATOR}.values.driver.kernelModuleType",
+        'refuses "opened"',
+        "auto, open, proprietary",
+    ),
+    Case(
+        "operator-value-that-the-chart-refuses",
+        aks(operator={"driver": "preinstalled", "values": {"cdi": {"nriPluginEnabled": True}}}),
+        f"{_OPERATOR}.values.cdi.nriPluginEnabled",
+        "needs toolkit.enabled",
     ),
     Case(
         "operator-value-derived-mapping",

@@ -213,3 +213,85 @@ def test_a_reader_that_goes_away_is_no_error(stack: str, more: list[str]) -> Non
     with program.stderr:
         assert program.stderr.read() == b""
     assert program.wait(timeout=30) == 141
+
+
+# --- whatever the streams are -----------------------------------------------------------------------------------------------
+
+FILE = "tests/unit/data/aks-time-slicing-map.yaml"
+MIG_FILE = "tests/unit/data/mig-parted-a100-h100.yaml"
+COMMANDS = [
+    ("plan", "stacks/Pulumi.magnum-dev.yaml"),
+    ("layouts", "a30-24gb"),
+    ("change", "a30-24gb", "none", "1g.6gb:4"),
+    ("check", MIG_FILE),
+    ("import", FILE),
+]
+
+
+def _shell(script: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A command under a shell that closes or redirects its streams; ``$@`` is the command."""
+    return subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable, "-m", "gpus", *arguments],
+        cwd=ROOT,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+        capture_output=True,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_closed_streams_change_no_exit_code(command: tuple[str, ...]) -> None:
+    whole = _shell('"$@"', *command)
+    closed = _shell('"$@" >&- 2>&-', *command)
+    assert (closed.returncode, closed.stderr) == (whole.returncode, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_output_that_cannot_be_written_is_exit_74(command: tuple[str, ...]) -> None:
+    full = _shell('"$@" >/dev/full', *command)
+    assert full.returncode == 74
+    assert full.stderr.splitlines()[-1].startswith("the output cannot be written: ")
+
+
+@pytest.mark.parametrize("command", ["check", "import"])
+def test_letters_that_the_terminal_lacks_are_escaped(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text('version: v1\n"schl\u00fcssel": 1\n', encoding="utf-8")
+    ran = _shell('PYTHONIOENCODING=ascii "$@"', command, str(path))
+    assert "schl\\xfcssel" in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("command", [COMMANDS[0], *COMMANDS[3:]], ids=lambda command: command[0])
+def test_a_dash_is_the_standard_input(command: tuple[str, str]) -> None:
+    name, path = command
+    piped = _shell('"$@"', name, "-", input=(ROOT / path).read_text(encoding="utf-8"))
+    named = _shell('"$@"', name, path)
+    assert piped.returncode == named.returncode
+    assert piped.stdout == named.stdout.replace(path, "-")
+
+
+@pytest.mark.parametrize("command", ["plan", "check", "import"])
+def test_a_closed_or_empty_standard_input_is_refused(command: str) -> None:
+    for script in ('"$@" - <&-', '"$@" - </dev/null'):
+        ran = _shell(script, command)
+        assert ran.returncode == 2
+        assert "-: " in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("ends", ["\r\n", "\r"])
+def test_line_ends_of_other_systems_and_a_byte_order_mark_change_nothing(ends: str) -> None:
+    for name, path in (COMMANDS[0], *COMMANDS[3:]):
+        text = "\ufeff" + (ROOT / path).read_text(encoding="utf-8").replace("\n", ends)
+        assert _shell('"$@"', name, "-", input=text).stdout == _shell('"$@"', name, path).stdout.replace(path, "-")
+
+
+def test_a_stack_file_is_told_apart_from_a_config() -> None:
+    ran = _shell('"$@"', "check", "stacks/Pulumi.byo.yaml")
+    assert ran.returncode == 2
+    assert "is a stack file" in ran.stderr
+    assert "python -m gpus plan stacks/Pulumi.byo.yaml" in ran.stderr

@@ -15,7 +15,8 @@ from gpus.__main__ import main
 from gpus.existing.check import check_file
 from gpus.existing.documents import UnreadableFileError
 from gpus.existing.findings import SEVERITIES
-from tests.unit.existing_files import DATA, FIXTURES, check_text, config_map, found, mig, plugin, sliced
+from gpus.models import model, model_keys
+from tests.unit.existing_files import DATA, DECODED, FIXTURES, check_text, config_map, found, mig, plugin, sliced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,6 +108,24 @@ def test_d07_rename_and_devices_are_ignored(setting: str, tmp_path: Path) -> Non
     assert "not yet supported" in found(checked, "ignored", f"{ENTRY}.{setting.partition(':')[0]}").really
 
 
+@pytest.mark.parametrize(
+    ("second", "loads"),
+    [
+        ("Version: {}", False),
+        ("Version: [v1]", False),
+        ("VERSION: 3", True),
+        ("Version: v1", True),
+        ("flags: {}\nFlags: 3", False),
+        ("flags: {}\nFlags: {FailOnInitError: 3}", False),
+        ("flags: {}\nFlags: {failOnInitError: true}", True),
+    ],
+)
+def test_d06_of_a_field_in_two_cases_both_must_have_its_type(second: str, loads: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    checked = check_text(tmp_path, plugin(second))
+    assert "overridden" in {finding.severity for finding in checked.findings}
+    assert ("crash" not in {finding.severity for finding in checked.findings}) is loads
+
+
 def test_d07_custom_resources_are_ignored(tmp_path: Path) -> None:
     checked = check_text(tmp_path, plugin("resources: {gpus: [{pattern: A100, name: big}]}"))
     assert "Customizing the 'resources' field" in found(checked, "ignored", "resources").really
@@ -183,8 +202,14 @@ def test_d12_single_on_an_uneven_layout_is_a_crash(strategy: str, severities: li
         ),
         ("{devices: all, mig-enabled: false, typo: 1}", f"{MINE}.typo", "unexpected field: typo"),
         ("{mig-enabled: false}", MINE, "missing required field: devices"),
-        ("{devices: some, mig-enabled: false}", f"{MINE}.devices", "invalid input"),
-        ('{devices: ["0"], mig-enabled: false}', f"{MINE}.devices", "invalid input"),
+        ("{devices: some, mig-enabled: false}", f"{MINE}.devices", "invalid string input"),
+        ('{devices: ["0"], mig-enabled: false}', f"{MINE}.devices", "cannot unmarshal"),
+        ("{devices: all, mig-enabled: true, mig-devices: {１g.5gb: 7}}", f'{MINE}.mig-devices["１g.5gb"]', "invalid format"),  # noqa: RUF001
+        (
+            "{devices: all, mig-enabled: true, mig-devices: {1g.9999999999999999999gb: 7}}",
+            f'{MINE}.mig-devices["1g.9999999999999999999gb"]',
+            "invalid format",
+        ),
     ],
 )
 def test_d13_a_malformed_mig_parted_file_is_a_crash(entry: str, path: str, error: str, tmp_path: Path) -> None:
@@ -275,13 +300,114 @@ def test_a_filter_for_an_unknown_card_cannot_be_checked(tmp_path: Path) -> None:
     assert "0xFFFF" in found(check_text(tmp_path, mig(entry)), "unknown", f"{MINE}.device-filter").message
 
 
+@pytest.mark.parametrize("device", ["0x20B1", "0x20F3", "0x2322", "0x2348", "0x233A", "0x233D"])
+def test_a_filter_for_a_card_without_a_known_product_name_is_checked_all_the_same(device: str, tmp_path: Path) -> None:
+    entry = f'{{device-filter: "{device}10DE", devices: all, mig-enabled: true, mig-devices: {{1g.6gb: 4}}}}'
+    assert "has no profile 1g.6gb" in found(check_text(tmp_path, mig(entry)), "ignored", f"{MINE}.mig-devices").message
+
+
+@pytest.mark.parametrize(("name", "other"), [("3g.95gb", "3g.93gb"), ("4g.95gb", "4g.93gb"), ("7g.186gb", "7g.189gb")])
+def test_a_profile_that_goes_by_two_names_cannot_be_checked(name: str, other: str, tmp_path: Path) -> None:
+    finding = found(
+        check_text(tmp_path, mig(f"{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}")),
+        "unknown",
+        f'{MINE}.mig-devices["{name}"]',
+    )
+    assert f"{name} is called {other} by other drivers or on other cards of gb200-186gb" in finding.message
+
+
+def test_a_name_that_another_model_surely_has_is_not_doubted(tmp_path: Path) -> None:
+    assert not check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {1g.23gb: 7}}")).findings
+
+
+def test_two_names_of_one_profile_fit_on_no_card(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {3g.95gb: 1, 3g.93gb: 1}}"))
+    assert found(checked, "crash", f"{MINE}.mig-devices")
+
+
+@pytest.mark.parametrize("card", ["", 'device-filter: "0x2C3110DE", '])
+def test_a_layout_for_a_model_of_unknown_geometry_cannot_be_checked(card: str, tmp_path: Path) -> None:
+    checked = check_text(tmp_path, mig(f"{{{card}devices: all, mig-enabled: true, mig-devices: {{2g.32gb: 1}}}}"))
+    assert [finding.severity for finding in checked.findings] == ["unknown"]
+    assert "geometry of rtx-pro-4500-blackwell" in checked.findings[0].message
+
+
+def test_every_profile_that_a_model_has_is_known(tmp_path: Path) -> None:
+    """As in mig-parted's own default file: a config for each profile of each card, and all names in use."""
+    names = dict.fromkeys(name for key in model_keys() for name in (*(model(key).profiles or ()), *model(key).other_names))
+    configs = "".join(f"  all-{name}: [{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}]\n" for name in names)
+    checked = check_text(tmp_path, f"version: v1\nmig-configs:\n{configs}", mig_parted=(0, 15, 0))
+    assert {finding.severity for finding in checked.findings} == {"unknown"}
+    assert sorted(finding.path.split('"')[1].removeprefix("all-") for finding in checked.findings) == [
+        "3g.93gb",
+        "3g.95gb",
+        "4g.93gb",
+        "4g.95gb",
+        "7g.186gb",
+        "7g.189gb",
+    ]
+
+
 def test_mig_on_without_a_device_depends_on_the_strategy(tmp_path: Path) -> None:
     assert found(check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {}}")), "unknown", MINE)
 
 
-def test_compute_instances_are_advertised_by_nothing(tmp_path: Path) -> None:
+VARIANTS = [("1g.24gb+me.all", "crash"), ("1g.24gb-me", "crash"), ("1g.24gb+gfx", "ignored")]
+
+
+@pytest.mark.parametrize(("profile", "severity"), VARIANTS)
+def test_variants_mean_something_else_to_an_old_mig_parted(profile: str, severity: str, tmp_path: Path) -> None:
+    text = mig(f"{{devices: all, mig-enabled: true, mig-devices: {{{profile}: 1}}}}")
+    path = f'{MINE}.mig-devices["{profile}"]'
+    assert "came with mig-parted 0.12.3" in found(check_text(tmp_path, text), "changed", path).message
+    for old in ((0, 10, 0), (0, 12, 2)):
+        finding = found(check_text(tmp_path, text, mig_parted=old), severity, path)
+        assert ("invalid format" if severity == "crash" else "applied successfully") in finding.really
+        assert "gpu-operator v25.3.4 brings v0.12.3, gpu-operator v24.9.2 brings v0.10.0" in finding.remedy
+    for new in ((0, 12, 3), (0, 15, 0)):
+        assert not check_text(tmp_path, text, mig_parted=new).findings
+
+
+def test_a_subsystem_in_a_filter_is_new(tmp_path: Path) -> None:
+    entry = '{device-filter: "0x20B210DE:0x146310DE", devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}'
+    assert found(check_text(tmp_path, mig(entry)), "changed", f"{MINE}.device-filter")
+    assert found(check_text(tmp_path, mig(entry), mig_parted=(0, 14, 5)), "ignored", f"{MINE}.device-filter")
+    assert not check_text(tmp_path, mig(entry), mig_parted=(0, 15, 0)).findings
+
+
+def test_versions_that_the_file_itself_names_are_the_ones_that_are_asked_about(tmp_path: Path) -> None:
+    text = mig("{devices: all, mig-enabled: true, mig-devices: {1g.24gb-me: 4}}")
+    more = "---\nmigManager: {version: v0.10.0-ubuntu20.04}\ndevicePlugin: {version: v0.17.4-ubi8}\n"
+    checked = check_text(tmp_path, text + more)
+    assert (checked.versions, checked.mig_parted) == (("0.17",), "0.10.0")
+    assert found(checked, "crash", f'[0].{MINE}.mig-devices["1g.24gb-me"]')
+    asked = check_text(tmp_path, text + more, "0.20", (0, 15, 0))
+    assert (asked.versions, asked.mig_parted, asked.findings) == (("0.20",), "0.15.0", ())
+
+
+@pytest.mark.parametrize("version", ["v0.14.5", "latest"])
+def test_a_version_that_is_not_known_here_is_said(version: str, tmp_path: Path) -> None:
+    text = f"devicePlugin: {{version: {version}}}\n"
+    checked = check_text(tmp_path, text)
+    assert version in found(checked, "unknown", "devicePlugin.version").message
+    assert len(checked.versions) > 1
+    policy = f"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nspec: {{{text.strip()}}}\n"
+    assert found(check_text(tmp_path, policy), "unknown", "spec.devicePlugin.version")
+    assert not check_text(tmp_path, text, "0.20").findings
+
+
+@pytest.mark.parametrize("profile", ["1g.10gb.me", "1g.24gb-me", "1g.24gb.gfx", "2g.48gb.me.all"])
+def test_before_0_20_no_resource_is_called_after_a_variant(profile: str, tmp_path: Path) -> None:
+    text = sliced(f"name: nvidia.com/mig-{profile}, replicas: 2", before="flags: {gfd: {sleepInterval: 60s}}\n")
+    finding = found(check_text(tmp_path, text), "ignored", f"{ENTRY}.name")
+    assert finding.versions == ("0.15", "0.16", "0.17", "0.18", "0.19")
+    assert f"as nvidia.com/mig-{profile[:7]}, with the plain ones" in finding.really
+    assert not check_text(tmp_path, text, "0.20").findings
+
+
+def test_compute_instances_are_advertised_as_whole_ones_or_not_at_all(tmp_path: Path) -> None:
     checked = check_text(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {1c.3g.40gb: 2}}"))
-    assert found(checked, "ignored", f'{MINE}.mig-devices["1c.3g.40gb"]').remedy == "Use 3g.40gb."
+    assert found(checked, "changed", f'{MINE}.mig-devices["1c.3g.40gb"]').remedy == "Use 3g.40gb."
 
 
 # --- the device plugin's config, further ------------------------------------------------------------------------------------
@@ -359,47 +485,44 @@ def test_a_key_given_twice_is_overridden_and_found_on_its_line(tmp_path: Path) -
     assert text.splitlines()[finding.line - 1 if finding.line else 0] == "      failOnInitError: true"
 
 
-#: (config, whether the decoder of device plugin 0.19.0 loads it), each tried with its own package api/config/v1.
-DECODED = [
-    ("sharing: {timeSlicing: }", False),
-    ("sharing: {timeSlicing: {}}", False),
-    ("sharing: {mps: }", True),
-    ("sharing: {mps: {}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4.0}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4e0}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 0x4}]}}", True),
-    ('sharing: {timeSlicing: {resources: [{name: gpu, replicas: "4"}]}}', False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: true}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 99999999999999999999}]}}", False),
-    ("sharing: {timeSlicing: {Resources: [{name: gpu, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [null]}}", False),
-    ("sharing: {timeSlicing: {resources: {}}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: 5, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: GPU_X, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: amd.com/gpu, replicas: 4}]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, devices: }]}}", False),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, devices: []}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, devices: [1:0]}]}}", True),
-    ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, rename: }]}}", False),
-    ("sharing: {timeSlicing: {failRequestsGreaterThanOne: yes, resources: [{name: gpu, replicas: 4}]}}", True),
-    ('flags: {failOnInitError: "true"}', False),
-    ("flags: {failOnInitError: }", True),
-    ("flags: {migStrategy: 1}", False),
-    ("flags: {plugin: {deviceListStrategy: 5}}", False),
-    ("flags: {gfd: {sleepInterval: 5}}", True),
-    ('flags: {gfd: {sleepInterval: "5"}}', False),
-    ("flags: {gfd: {sleepInterval: true}}", False),
-    ("imex: {channelIDs: 0}", False),
-    ("resources: {gpus: [{pattern: a}]}", False),
-    ("resources: {gpus: }", True),
-    ("sharing: []", False),
-]
-
-
 @pytest.mark.parametrize(("body", "loads"), DECODED)
 def test_what_the_real_decoder_refuses_is_a_crash_and_nothing_else(body: str, loads: bool, tmp_path: Path) -> None:  # noqa: FBT001
     checked = check_text(tmp_path, plugin(body), "0.19")
     assert loads == all(finding.severity != "crash" for finding in checked.findings)
+
+
+def test_a_flag_in_the_wrong_place_is_emptied(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, plugin("flags: {plugin: {migStrategy: single}, gfd: {failOnInitError: true}}"))
+    assert "strategy: " in found(checked, "crash", "flags.plugin.migStrategy").really
+    assert "failOnInitError is then false" in found(checked, "overridden", "flags.gfd.failOnInitError").really
+    assert len(checked.findings) == 2
+
+
+@pytest.mark.parametrize(
+    ("strategy", "found_as"), [("single", ["ignored"]), ('""', ["crash"])], ids=["set by the policy", "left to the file"]
+)
+def test_an_emptied_strategy_does_no_harm_where_the_environment_gives_one(
+    strategy: str, found_as: list[str], tmp_path: Path
+) -> None:
+    policy = f"apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nspec: {{mig: {{strategy: {strategy}}}}}\n"
+    text = config_map("x", a="version: v1\nflags: {plugin: {migStrategy: none}}\n") + "---\n" + policy
+    assert [finding.severity for finding in check_text(tmp_path, text).findings] == found_as
+
+
+def test_a_required_channel_is_a_matter_of_the_nodes(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, plugin("imex: {channelIDs: [0], required: true}"), "0.19")
+    assert "does not exist" in found(checked, "unknown", "imex.required").really
+
+
+def test_what_only_feature_discovery_survives_is_said(tmp_path: Path) -> None:
+    checked = check_text(tmp_path, plugin("flags: {plugin: {deviceIDStrategy: name}}"))
+    assert "goes on labelling" in found(checked, "crash", "flags.plugin.deviceIDStrategy").really
+
+
+def test_what_a_version_does_not_read_cannot_be_wrong_for_it(tmp_path: Path) -> None:
+    text = plugin("imex: {channelIDs: [1]}")
+    assert found(check_text(tmp_path, text), "crash", "imex.channelIDs").versions == ("0.17", "0.18", "0.19", "0.20")
+    assert {finding.severity for finding in check_text(tmp_path, text, "0.16").findings} == {"ignored"}
 
 
 # --- the operator's values ---------------------------------------------------------------------------------------------------
@@ -420,6 +543,47 @@ def test_a_scalar_in_place_of_a_mapping_is_a_crash(tmp_path: Path) -> None:
 
 def test_a_strategy_that_does_not_exist_is_a_crash(tmp_path: Path) -> None:
     assert found(check_text(tmp_path, "mig: {strategy: both}\n"), "crash", "mig.strategy")
+
+
+@pytest.mark.parametrize(
+    "dotted",
+    ["daemonsets.updateStrategy", "driver.kernelModuleType", "sandboxWorkloads.defaultWorkload", "sandboxWorkloads.mode"],
+)
+def test_a_value_that_kubernetes_refuses_is_a_crash(dotted: str, tmp_path: Path) -> None:
+    section, key = dotted.split(".")
+    assert found(check_text(tmp_path, f"{section}: {{{key}: other}}\ncdi: {{}}\n"), "crash", dotted)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("devicePlugin: {env: [{name: X, value: y}, {name: MIG_STRATEGY, value: none}]}", "devicePlugin.env[1]"),
+        ("gfd: {env: [{name: MIG_STRATEGY, value: none}]}", "gfd.env[0]"),
+        ("devicePlugin: {args: [--mig-strategy=none]}", "devicePlugin.args[0]"),
+        ("devicePlugin: {args: [--mig-strategy, none]}", "devicePlugin.args[0]"),
+    ],
+)
+def test_a_strategy_in_an_operands_own_list_wins_over_everything(text: str, path: str, tmp_path: Path) -> None:
+    assert found(check_text(tmp_path, f"{text}\n"), "overridden", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cdi: {nriPluginEnabled: true, enabled: false}", "cdi.nriPluginEnabled needs cdi.enabled"),
+        ("cdi: {nriPluginEnabled: true}\ntoolkit: {enabled: false}", "cdi.nriPluginEnabled needs toolkit.enabled"),
+        (
+            "gpuCluster: {deployCR: true}\ndriver: {nvidiaDriverCRD: {enabled: true}}",
+            "gpuCluster.deployCR excludes clusterPolicy.deployCR, which is true by default",
+        ),
+        (
+            "gpuCluster: {deployCR: true}\nclusterPolicy: {deployCR: false}\ndriver: {}",
+            "gpuCluster.deployCR needs driver.nvidiaDriverCRD.enabled, which is false by default",
+        ),
+    ],
+)
+def test_what_the_chart_itself_refuses_is_a_crash(text: str, message: str, tmp_path: Path) -> None:
+    assert [each.message for each in check_text(tmp_path, f"{text}\n").findings if each.severity == "crash"] == [message]
 
 
 def test_tolerations_replace_the_default_and_nfd_needs_them_too(tmp_path: Path) -> None:
@@ -468,6 +632,7 @@ def test_every_finding_is_complete() -> None:
         ("- 1\n", "nothing that is known"),
         ("apiVersion: apps/v1\nkind: Deployment\n", "Deployment"),
         ("apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n", "ConfigMap"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata:\nname: x\ndata:\nany: |-\nversion: v1\n", "whose `data` is empty"),
         ("&a [*a]\n", "nested too deep"),
         ("[" * 20_000, "not YAML"),
         ("x: !!python/name:os.system\n", "not YAML"),
@@ -511,11 +676,31 @@ def test_one_version_can_be_asked_about(version: str, capsys: pytest.CaptureFixt
     assert json.loads(capsys.readouterr().out)["devicePluginVersions"] == ["0.19"]
 
 
+def test_a_version_of_mig_parted_can_be_asked_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(mig("{devices: all, mig-enabled: true, mig-devices: {1g.24gb-me: 4}}"), encoding="utf-8")
+    assert main(["check", "--mig-parted", "v0.10.0", "--json", str(path)]) == 1
+    assert json.loads(capsys.readouterr().out)["migPartedVersion"] == "0.10.0"
+    assert main(["check", "--mig-parted", "0.12.3", str(path)]) == 0
+    assert "; mig-parted 0.12.3); no findings" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "--mig-parted", "new", str(path)])
+    assert caught.value.code == 2
+
+
 def test_an_unknown_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["check", "--device-plugin", "0.14", "x"])
     assert ended.value.code == 2
     assert "known are 0.15" in capsys.readouterr().err
+
+
+def test_the_operators_list_of_gpu_clients_is_no_config(tmp_path: Path) -> None:
+    """As ``kubectl get configmap -n gpu-operator -o yaml`` shows it beside the others."""
+    clients = config_map("default-gpu-clients", clients__yaml="version: v1\nsystemd-services: []\n")
+    checked = check_text(tmp_path, clients + "---\n" + config_map("mine", a=sliced("name: gpu, replicas: 2")))
+    assert [kind for _, kind in checked.documents] == ["ConfigMap default-gpu-clients", "ConfigMap of device-plugin configs"]
+    assert [finding.severity for finding in checked.findings] == ["unknown"]
 
 
 def test_other_documents_of_a_file_are_said_to_be_unchecked(tmp_path: Path) -> None:

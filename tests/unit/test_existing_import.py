@@ -82,6 +82,9 @@ def test_the_openshift_overlays_come_out_under_their_names() -> None:
 def test_the_standalone_charts_map_comes_out() -> None:
     result = fixture("standalone-chart-values.yaml")
     assert list(result.sharing) == ["default", "sliced", "mps"]
+    assert {loss.why for loss in result.lost if loss.path == "config.default"} == {
+        "a value of the plugin's own chart: the GPU operator brings the plugin, and the plan names its configs"
+    }
     assert advertised(result, "mps", gpu="l40s-48gb") == {"nvidia.com/gpu": 10}
 
 
@@ -120,6 +123,28 @@ def test_layouts_by_gpu_index_stay_by_index() -> None:
         "nvidia.com/mig-2g.20gb": 2,
         "nvidia.com/mig-3g.40gb": 1,
     }
+
+
+def test_a_profile_under_its_other_name_comes_out_with_a_comment(tmp_path: Path) -> None:
+    result = imported(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {3g.95gb: 2}}"))
+    assert result.declarations[0].comments == (
+        "fits on gb200-186gb",
+        "3g.95gb is called 3g.93gb by other drivers or on other cards: ask `nvidia-smi mig -lgip` on a node",
+    )
+    assert advertised(result, "mine", gpu="gb200-186gb") == {"nvidia.com/gpu": 2}
+
+
+def test_a_layout_for_a_model_of_unknown_geometry_comes_out_unchecked(tmp_path: Path) -> None:
+    result = imported(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {2g.32gb: 1}}"))
+    (comment,) = result.declarations[0].comments
+    assert comment.startswith("listed for rtx-pro-4500-blackwell")
+    assert advertised(result, "mine", gpu="rtx-pro-4500-blackwell") == {"nvidia.com/gpu": 1}
+
+
+def test_a_profile_that_only_older_programs_refuse_comes_out(tmp_path: Path) -> None:
+    result = imported(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {1g.24gb-me: 4}}"))
+    assert result.sharing == {"mine": {"mig": {"layout": {"1g.24gb-me": 4}}}}
+    assert not result.lost
 
 
 def test_mig_off_everywhere_is_exclusive() -> None:
@@ -184,6 +209,75 @@ def test_the_printed_section_is_the_section_of_a_stack_file(capsys: pytest.Captu
     assert plan_of(existing({"sharing": "slice-4"}, sharing=printed)).pools
 
 
+HALF = mig("{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 1g.10gb: 2, 1g.10gb+me: 1}}")
+
+
+def both(folder: Path, resources: str, layouts: str = HALF) -> Imported:
+    """A config that time-slices those resources, and mig-parted's file."""
+    (folder / "two.yaml").write_text(config_map("x", two=plugin(f"sharing: {{timeSlicing: {{resources: [{resources}]}}}}\n")))
+    (folder / "mig.yaml").write_text(layouts)
+    return import_files([str(folder / "two.yaml"), str(folder / "mig.yaml")])
+
+
+def test_time_slicing_of_mig_resources_joins_the_layout_that_has_them(tmp_path: Path) -> None:
+    resources = "{name: nvidia.com/mig-1g.10gb, replicas: 2}, {name: mig-1g.10gb.me, replicas: 3}"
+    result = both(tmp_path, resources)
+    assert list(result.sharing) == ["mine", "mine-two"]
+    assert result.sharing["mine-two"]["mig"]["timeSlicing"] == {
+        "replicas": {"1g.10gb": 2, "1g.10gb+me": 3},
+        "renameByDefault": False,
+        "failRequestsGreaterThanOne": False,
+    }
+    assert result.declarations[1].comments[-1] == "for nodes that have both configs"
+    assert result.declarations[1].source.endswith(
+        "mig-configs.mine and " + str(tmp_path / "two.yaml") + ": data.two.sharing.timeSlicing"
+    )
+    assert not [loss for loss in result.lost if "timeSlicing" in loss.path]
+    plan = planned(result, "mine-two", gpu="a100-80gb")
+    assert plan.pools[0].advertises == {"nvidia.com/mig-1g.10gb": 4, "nvidia.com/mig-1g.10gb.me": 3, "nvidia.com/mig-3g.40gb": 1}
+    assert rendered(plan)["timeSlicing"]["resources"] == [
+        {"name": "nvidia.com/mig-1g.10gb", "replicas": 2},
+        {"name": "nvidia.com/mig-1g.10gb.me", "replicas": 3},
+    ]
+
+
+def test_where_all_profiles_of_a_layout_are_shared_alike_one_number_says_it(tmp_path: Path) -> None:
+    uniform = mig("{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}")
+    result = both(tmp_path, "{name: nvidia.com/mig-1g.10gb, replicas: 2}", uniform)
+    assert result.sharing["mine-two"]["mig"]["timeSlicing"]["replicas"] == 2
+    assert advertised(result, "mine-two", gpu="a100-80gb") == {"nvidia.com/gpu": 14}
+
+
+def test_whole_gpus_beside_a_layout_are_not_shared_and_that_is_said(tmp_path: Path) -> None:
+    beside = mig("{devices: [0], mig-enabled: true, mig-devices: {1g.10gb: 7}}, {devices: [1], mig-enabled: false}")
+    result = both(tmp_path, "{name: nvidia.com/gpu, replicas: 4}, {name: nvidia.com/mig-1g.10gb, replicas: 2}", beside)
+    assert list(result.sharing) == ["two", "mine", "mine-two"]
+    assert "the config also shares whole GPUs, 4 replicas each" in result.declarations[2].comments[-1]
+    assert advertised(result, "mine-two", gpu="a100-80gb", gpus=2) == {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 14}
+
+
+def test_a_mig_resource_that_no_layout_has_is_lost(tmp_path: Path) -> None:
+    result = both(tmp_path, "{name: nvidia.com/mig-1g.10gb, replicas: 2}, {name: nvidia.com/mig-1g.5gb, replicas: 2}")
+    assert list(result.sharing) == ["mine", "mine-two"]
+    assert [loss.path for loss in result.lost if "belongs to a layout" in loss.why] == [
+        "data.two.sharing.timeSlicing.resources[1]"
+    ]
+
+
+def test_a_mig_resource_given_twice_has_the_larger_number(tmp_path: Path) -> None:
+    result = both(tmp_path, "{name: nvidia.com/mig-3g.40gb, replicas: 4}, {name: nvidia.com/mig-3g.40gb, replicas: 2}")
+    assert result.sharing["mine-two"]["mig"]["timeSlicing"]["replicas"] == {"3g.40gb": 4}
+    assert [loss.path for loss in result.lost if "given twice" in loss.why] == ["data.two.sharing.timeSlicing.resources[1]"]
+
+
+def test_mps_of_mig_resources_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "mps.yaml").write_text(sliced("name: nvidia.com/mig-1g.10gb, replicas: 2", kind="mps"))
+    (tmp_path / "mig.yaml").write_text(HALF)
+    result = import_files([str(tmp_path / "mps.yaml"), str(tmp_path / "mig.yaml")])
+    assert list(result.sharing) == ["mine"]
+    assert [loss for loss in result.lost if "MPS shares whole GPUs only" in loss.why]
+
+
 def test_names_that_are_taken_get_a_number(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(config_map("x", a=sliced("name: gpu, replicas: 2")), encoding="utf-8")
@@ -195,7 +289,9 @@ def test_names_that_are_taken_get_a_number(tmp_path: Path) -> None:
 LOSSES = [
     ("flags: {migStrategy: none}", "flags.migStrategy", "gpu-pools:operator.migStrategy"),
     ("flags: {gfd: {sleepInterval: 60s}}", "flags.gfd.sleepInterval", "not how the plugin runs"),
-    ("flags: {typo: 1}", "flags.typo", "not how the plugin runs"),
+    ("flags: {typo: 1}", "flags.typo", "ignores it"),
+    ("flags: {gfd: {typo: {a: 1}}}", "flags.gfd.typo", "ignores it"),
+    ("flags: {MigStrategy: none}", "flags.MigStrategy", "gpu-pools:operator.migStrategy"),
     ("typo: 1", "typo", "ignores it"),
     ("imex: {channelIDs: [0]}", "imex", "not how the plugin runs"),
     ("resources: {gpus: [{pattern: '*', name: x}]}", "resources", "ignores custom"),

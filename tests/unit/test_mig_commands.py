@@ -26,6 +26,8 @@ a30-24gb: 9 maximal layouts; 4 compute slices, 4 placement units, 56 SMs
 |1g.6gb   |1g.6gb+me|2g.12gb+me         |  -
 |1g.6gb   |1g.6gb   |1g.6gb   |1g.6gb   |  -
 |1g.6gb   |1g.6gb   |1g.6gb   |1g.6gb+me|  -
+
+warning: some need a driver at least as new: 1g.6gb+me 470, 2g.12gb+me 525
 """
 
 

@@ -22,6 +22,12 @@ def test_unknown_geometry(layout: dict[str, int]) -> None:
     assert "no source lists" not in text
 
 
+def test_a_model_of_which_no_source_gives_more_than_that_it_has_mig() -> None:
+    assert f"the MIG geometry of jetson-thor-igpu is unknown: the layout {UNCHECKED}" in _warnings(
+        "jetson-thor-igpu", {"2g.0gb": 1}
+    )
+
+
 def test_a_profile_that_no_source_lists() -> None:
     text = _warnings("rtx-pro-4500-blackwell", {"1g.24gb": 2})
     assert "no source lists 1g.24gb for rtx-pro-4500-blackwell; listed are 1g.16gb, " in text

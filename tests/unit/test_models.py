@@ -143,7 +143,15 @@ def _most_without_overlap(profile: MigProfile) -> int:
 
 class TestNames:
     @pytest.mark.parametrize(
-        "name", ["NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB", "nvidia-a100-sxm4-80gb".upper()]
+        "name",
+        [
+            "NVIDIA A100-SXM4-80GB",
+            "NVIDIA-A100-SXM4-80GB",
+            "A100-SXM4-80GB",
+            "NVIDIA-A100-SXM4-80GB".upper(),
+            "NVIDIA-A100-SXM4-80GB-SHARED",
+            "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb.me-SHARED",
+        ],
     )
     def test_a_product_name_finds_its_model(self, name: str) -> None:
         known, product = find_model(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,21 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
+from gpus.errors import Problems
 from gpus.existing.check import check_file
+from gpus.existing.imported import import_files
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
+from gpus.sharing import Mig, parse_sharing
 from gpus.stack_file import load_yaml, read_stack_file
 from tests.unit.test_properties import Drawn, well_formed_stacks
 
 if TYPE_CHECKING:
-    from gpus.plan import Plan
+    from gpus.plan import Plan, PoolPlan
+    from gpus.sharing import Sharing
 
 #: Of gpu-operator v26.7.0, the newest chart that a stack can choose.
 DEVICE_PLUGIN = "0.20"
+MIG_PARTED = (0, 15, 0)
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
 
 
@@ -31,7 +37,7 @@ def _wrong(plan: Plan, folder: Path) -> list[str]:
     ]
     path = folder / "rendered.yaml"
     path.write_text(yaml.safe_dump_all([*documents, plan.operator_values]), encoding="utf-8")
-    checked = check_file(str(path), DEVICE_PLUGIN)
+    checked = check_file(str(path), DEVICE_PLUGIN, MIG_PARTED)
     assert len(checked.documents) == len(documents) + 1
     return [f"{one.severity} {one.path}: {one.message}" for one in checked.findings if one.severity != "unknown"]
 
@@ -49,6 +55,38 @@ def test_nothing_is_wrong_with_what_the_stacks_render(path: Path, tmp_path: Path
 @given(well_formed_stacks())
 def test_nothing_is_wrong_with_what_any_stack_renders(tmp_path: Path, case: tuple[str, list[Drawn]]) -> None:
     assert _wrong(plan_config(load_yaml(case[0])["config"]), tmp_path) == []
+
+
+def _imported_back(pool: PoolPlan, plan: Plan, folder: Path) -> set[Sharing]:
+    """The declarations that the files of one pool mean."""
+    (folder / "plugin.yaml").write_text(plan.device_plugin_configs[pool.config_key], encoding="utf-8")
+    files = [str(folder / "plugin.yaml")]
+    if pool.mig_config_key and isinstance(pool.sharing, Mig):
+        only = load_yaml(plan.mig_parted_config)
+        only["mig-configs"] = {"mine": only["mig-configs"][pool.mig_config_key]}
+        (folder / "mig.yaml").write_text(yaml.safe_dump(only), encoding="utf-8")
+        files.append(str(folder / "mig.yaml"))
+    problems = Problems()
+    found = {parse_sharing(sharing, "x", problems) for sharing in import_files(files).sharing.values()}
+    assert not problems.found
+    return found
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+@given(well_formed_stacks())
+def test_what_any_stack_renders_is_read_back_as_it_was_declared(tmp_path: Path, case: tuple[str, list[Drawn]]) -> None:
+    plan = plan_config(load_yaml(case[0])["config"])
+    for pool in plan.pools:
+        declared = replace(pool.sharing, needs=None)
+        if isinstance(declared, Mig) and plan.mig_strategy == "single":
+            # Under single the file names nvidia.com/gpu whatever the node has: which it has, it cannot tell.
+            declared = replace(declared, time_slicing=None)
+        if not isinstance(declared, Mig) or pool.mig_config_key:
+            assert declared in _imported_back(pool, plan, tmp_path)
 
 
 def test_a_mistake_in_it_would_be_found(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpus.errors import InvalidStackError
-from gpus.plan import make_plan, plan_config
+from gpus.plan import make_plan, plan_config, sharing_words
 from gpus.settings import parse_settings
 from gpus.stack_file import load_yaml
 from gpus.tables import plan_table
@@ -25,6 +25,9 @@ UNIFORM = {"cut": {"mig": {"layout": {"1g.10gb": 7}}}}
 MIXED = {"cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}}}
 HETERO = {"cut": {"mig": {"gpus": [{"index": [0, 1], "layout": {"1g.10gb": 7}}, {"index": [2, 3], "layout": {}}]}}}
 UNIFORM_SLICED = {"cut": {"mig": {"layout": {"1g.10gb": 7}, "timeSlicing": {"replicas": 2}}}}
+SOME_SLICED = {
+    "cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": {"2g.20gb": 4}, "renameByDefault": True}}}
+}
 MIXED_SLICED = {"cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": 3}}}}
 MIXED_SLICED_RENAMED = {
     "cut": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": 3, "renameByDefault": True}}}
@@ -81,6 +84,29 @@ class TestAdvertised:
     def test_uniform_mig_under_a_given_mixed_strategy_is_named_by_profile(self) -> None:
         planned = pool_of(aks(sharing=UNIFORM, operator={"migStrategy": "mixed"}))
         assert planned.advertises == {"nvidia.com/mig-1g.10gb": 7}
+
+    def test_time_slicing_of_some_mig_profiles(self) -> None:
+        plan = plan_of(aks(sharing=SOME_SLICED))
+        (pool,) = plan.pools
+        assert pool.advertises == {"nvidia.com/mig-2g.20gb.shared": 8, "nvidia.com/mig-3g.40gb": 1}
+        shared = yaml.safe_load(plan.device_plugin_configs[pool.config_key])["sharing"]["timeSlicing"]
+        assert shared["resources"] == [{"name": "nvidia.com/mig-2g.20gb", "replicas": 4}]
+        assert pool.as_json()["sharing"]["timeSlicing"]["replicas"] == {"2g.20gb": 4}
+        assert sharing_words(pool.sharing) == "MIG 2x 2g.20gb + 3g.40gb, 2g.20gb time-sliced 4"
+
+    def test_naming_all_profiles_alike_is_the_same_declaration(self) -> None:
+        by_name = {"cut": {"mig": {**MIXED_SLICED["cut"]["mig"], "timeSlicing": {"replicas": {"3g.40gb": 3, "2g.20gb": 3}}}}}
+        assert plan_of(aks(sharing=by_name)).as_json() == plan_of(aks(sharing=MIXED_SLICED)).as_json()
+
+    def test_only_what_is_shared_is_refused_in_twos(self) -> None:
+        some = {request.resource: request.most for request in pool_of(aks(sharing=SOME_SLICED)).pod_requests}
+        assert some == {"nvidia.com/mig-2g.20gb.shared": 1, "nvidia.com/mig-3g.40gb": 1}
+        groups = [{"index": 0, "layout": {"1g.10gb": 7}}, {"index": [1, 2, 3], "layout": {}}]
+        half = {"cut": {"mig": {"gpus": groups, "timeSlicing": {"replicas": 2}}}}
+        most = {request.resource: request.most for request in pool_of(aks({"vmSize": FOUR_A100}, sharing=half)).pod_requests}
+        assert most == {"nvidia.com/gpu": 3, "nvidia.com/mig-1g.10gb": 1}
+        uniform = pool_of(aks(sharing=UNIFORM_SLICED)).pod_requests
+        assert [(request.resource, request.most) for request in uniform] == [("nvidia.com/gpu", 1)]
 
     def test_uniform_time_sliced_mig_under_mixed(self) -> None:
         planned = pool_of(aks(sharing=UNIFORM_SLICED, operator={"migStrategy": "mixed"}))
@@ -178,6 +204,14 @@ class TestExpectedLabels:
         assert labels["mig-2g.20gb.replicas"] == "3"
         assert labels["mig-2g.20gb.sharing-strategy"] == "time-slicing"
         assert labels["mig-2g.20gb.product"] == "NVIDIA-A100-80GB-PCIe-MIG-2g.20gb-SHARED"
+
+    def test_mig_of_which_some_profiles_are_time_sliced(self) -> None:
+        labels = _gfd(pool_of(aks(sharing=SOME_SLICED)))
+        assert labels["mig-2g.20gb.replicas"] == "4"
+        assert labels["mig-2g.20gb.sharing-strategy"] == "time-slicing"
+        assert labels["mig-3g.40gb.replicas"] == "1"
+        assert labels["mig-3g.40gb.sharing-strategy"] == "none"
+        assert "SHARED" not in labels["mig-3g.40gb.product"]
 
     def test_an_unknown_product_or_memory_is_left_out_not_guessed(self) -> None:
         """Two products of one model, and no source for its memory: neither is claimed."""

@@ -67,16 +67,28 @@ def _shared(draw: st.DrawFn, most: int) -> dict[str, Any]:
 @st.composite
 def _mig(draw: st.DrawFn, key: str, gpus: int) -> tuple[dict[str, Any], int]:
     mig: dict[str, Any] = {}
-    times = 1
-    if draw(st.booleans()):
-        mig["timeSlicing"] = draw(_shared(16))
-        times = mig["timeSlicing"]["replicas"]
     if draw(st.booleans()):
         mig["layout"] = draw(_layouts(key))
-        return {"mig": mig}, sum(mig["layout"].values()) * gpus * times
-    layouts = [draw(_layouts(key)), *(draw(st.one_of(st.just({}), _layouts(key))) for _ in range(gpus - 1))]
-    mig["gpus"] = [{"index": index if index % 2 else [index], "layout": layout} for index, layout in enumerate(layouts)]
-    return {"mig": mig}, sum(sum(layout.values()) * times if layout else 1 for layout in layouts)
+        layouts = [mig["layout"]] * gpus
+    else:
+        layouts = [draw(_layouts(key)), *(draw(st.one_of(st.just({}), _layouts(key))) for _ in range(gpus - 1))]
+        mig["gpus"] = [{"index": index if index % 2 else [index], "layout": layout} for index, layout in enumerate(layouts)]
+    times: dict[str, int] = {}
+    if draw(st.booleans()):
+        mig["timeSlicing"], times = draw(_slicing(sorted({profile for layout in layouts for profile in layout})))
+    total = sum(count * times.get(profile, 1) for layout in layouts for profile, count in layout.items())
+    return {"mig": mig}, total + sum(not layout for layout in layouts)
+
+
+@st.composite
+def _slicing(draw: st.DrawFn, profiles: list[str]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Time-slicing of all instances alike, or of those of some profiles; and the replicas of each profile."""
+    shared = draw(_shared(16))
+    if draw(st.booleans()):
+        return shared, dict.fromkeys(profiles, shared["replicas"])
+    some = draw(st.lists(st.sampled_from(profiles), min_size=1, unique=True))
+    shared["replicas"] = {profile: draw(st.integers(2, 16)) for profile in some}
+    return shared, shared["replicas"]
 
 
 @st.composite

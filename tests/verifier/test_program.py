@@ -237,6 +237,9 @@ def test_the_document_can_be_had_by_hand(tmp_path: Path, capsys: pytest.CaptureF
     for arguments, word in ((["expect", str(stack)], "name one of the pools"), (["expect", str(stack), "c"], '"c"')):
         assert plan_command(arguments) == 2
         assert word in capsys.readouterr().err
+    stack.write_text("config: {}")
+    assert plan_command(["expect", str(stack), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["errors"]
 
 
 # --- words ------------------------------------------------------------------------------------------------

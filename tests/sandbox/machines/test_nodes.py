@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from sandbox.machine_groups import Hardware, MachineGroup, put, record_path
+from sandbox.machines.device_plugin import Advertised
 from sandbox.machines.machine import Machine, MachineFiles
 from sandbox.machines.nodes import Nodes, resources
+from sandbox.machines.ruled import RuledPrograms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +17,7 @@ GROUP = MachineGroup("g", "g", 1, Hardware(24, 220, "a100-80gb", None, 1))
 
 
 def test_a_second_write_in_the_same_tick_of_the_clock_is_seen(tmp_path: Path) -> None:
-    nodes = Nodes(cast("Any", None), cast("Any", None), tmp_path)
+    nodes = Nodes(cast("Any", None), cast("Any", None), tmp_path, RuledPrograms(tmp_path / "machines"))
     put(tmp_path, GROUP)
     assert nodes.groups_changed()
     assert not nodes.groups_changed()
@@ -27,18 +29,25 @@ def test_a_second_write_in_the_same_tick_of_the_clock_is_seen(tmp_path: Path) ->
 
 def test_a_resource_whose_plugin_is_gone_stays_in_capacity_only() -> None:
     machine = Machine("g0", GROUP)
-    machine.advertise({"nvidia.com/gpu": 4})
-    machine.advertise({"nvidia.com/gpu.shared": 8})
+    machine.advertise(Advertised({"nvidia.com/gpu": 4}))
+    machine.advertise(Advertised({"nvidia.com/gpu.shared": 8}))
     capacity, allocatable = resources(machine)
     assert (capacity["nvidia.com/gpu"], allocatable["nvidia.com/gpu"]) == ("4", "0")
     assert (capacity["nvidia.com/gpu.shared"], allocatable["nvidia.com/gpu.shared"]) == ("8", "8")
     assert capacity["memory"] == "220Gi"
 
 
+def test_an_unhealthy_device_counts_as_capacity_only() -> None:
+    machine = Machine("g0", GROUP)
+    machine.advertise(Advertised({"nvidia.com/gpu": 3}, unhealthy={"nvidia.com/gpu": 1}))
+    capacity, allocatable = resources(machine)
+    assert (capacity["nvidia.com/gpu"], allocatable["nvidia.com/gpu"]) == ("4", "3")
+
+
 def test_a_machine_is_kept_as_it_is_and_born_anew_after_it_left(tmp_path: Path) -> None:
     files = MachineFiles(tmp_path)
     machine = files.load("g0", GROUP)
-    machine.advertise({"nvidia.com/gpu": 4}, ("nvidia.com/gpu",))
+    machine.advertise(Advertised({"nvidia.com/gpu": 4}, one_per_request=frozenset({"nvidia.com/gpu"})))
     machine.applied_labels, machine.applied_taints = {"a": "b"}, [{"key": "k", "effect": "NoSchedule"}]
     assert files.save(machine)
     assert not files.save(machine)

@@ -134,3 +134,33 @@ def test_a_change_is_read_and_written_under_the_lock(tmp_path: Path) -> None:
     after = state.change(path, lambda machine: replace(machine, gpus=machine.gpus[:1]))
     assert state.read(path) == after
     assert len(after.gpus) == 1
+
+
+def test_instances_can_be_put_without_any_program() -> None:
+    (bare,) = state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1).gpus
+    made = state.partitioned(bare, [("3g.40gb", 0), ("1g.10gb", 4)]).mig
+    assert made is not None
+    assert (made.current, made.pending) == (True, True)
+    assert [(one.id, one.start, [(part.slices, part.start) for part in one.computes]) for one in made.instances] == [
+        (1, 0, [(3, 0)]),
+        (2, 4, [(1, 0)]),
+    ]
+    emptied = state.partitioned(state.partitioned(bare, [("3g.40gb", 0)]), []).mig
+    assert emptied == replace(made, instances=())
+
+
+@pytest.mark.parametrize(
+    ("key", "product", "words"),
+    [("a100-80gb", "NVIDIA A100-SXM4-80GB", "no MIG profile 1g.5gb"), ("t4-16gb", "Tesla T4", "no MIG")],
+)
+def test_instances_that_a_gpu_cannot_have_are_refused(key: str, product: str, words: str) -> None:
+    (gpu,) = state.machine_state(key, product, 1).gpus
+    with pytest.raises(ValueError, match=words):
+        state.partitioned(gpu, [("1g.5gb", 0)])
+
+
+def test_another_driver_changes_what_depends_on_it() -> None:
+    machine = state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
+    older = state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2, driver_version="535.183.01", cuda="12.2")
+    assert older != machine
+    assert state.with_driver(machine, "535.183.01", "12.2") == older

@@ -1,0 +1,335 @@
+"""The surroundings of one simulated GPU node, in which NVIDIA's own programs run unchanged.
+
+They look at fixed places: GPUs below /sys/bus/pci/devices, the driver in /proc/modules, its MIG capabilities below
+/proc/driver, the kubelet's sockets below /var/lib/kubelet; and they write below /run. Each node therefore has a mount
+namespace of its own, in which these places are the node's; NVML itself is the library of sandbox/nvml. The namespace belongs
+to a keeper process. A process namespace comes with it: whoever ends the keeper, or dies without ending it, ends all that
+runs inside, and the kernel then takes every mount away. Outside nothing changes, but in the folder that is given.
+
+Not here: the network (the node shares the machine's), users, and any limit to what the programs may do. Inside, /proc shows
+no process but the one that looks (/proc/self). Linux only, and as root: see `obstacle`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from sandbox.errors import SandboxError
+from sandbox.files import explained, make_folder, write_atomic
+from sandbox.nvml import state
+from sandbox.nvml.library import surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from sandbox.nvml.state import Gpu, Machine
+
+DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
+_NAMESPACES: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+_REMEDY: Final = "Run as root on Linux, where unshare(2), mount(2) and setns(2) are allowed (in a container: privileged)."
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: PCI class of a 3D controller, and the programming interface: what data-centre GPUs are.
+_CLASS: Final = 0x030200
+_CONFIG_BYTES: Final = 256
+#: The driver has a capability for every instance that could ever be. That GPU instances are numbered up to 14 and compute
+#: instances up to 7 is assumed, and with it every minor number behind gpu0/gi0/access, which is 3; nothing here opens them.
+_GPU_INSTANCES: Final = 15
+_COMPUTE_INSTANCES: Final = 8
+
+#: Names of PCI devices, for the first place where NVIDIA's programs look for them. Where they find none they parse a list of
+#: their own, some 30,000 lines, anew for each GPU: that takes far longer than what they are run for. The names serve nothing.
+_PCI_NAMES: Final = "10de  NVIDIA Corporation\n{devices}C 03  Display controller\n\t02  3D controller\n"
+
+# $1: the folder. A covered folder keeps its entries as links to what is mounted under it, so that others can be put beside
+# them. The keeper's number outside is read before /proc is exchanged: inside it is 1.
+_KEEPER: Final = """
+set -eu
+read -r pid rest < /proc/self/stat
+cover() {
+    mount -t tmpfs -o mode=755 gpu-host "$stage"
+    mkdir "$stage/.under"
+    "$@" "$stage/.under"
+    (cd "$stage" && ln -s .under/* .)
+}
+stage=$1/stage
+cover mount --rbind /usr/share
+rm -f "$stage/misc"
+mkdir "$stage/misc"
+ln -s "$1/pci.ids" "$stage/misc/pci.ids"
+mount --move "$stage" /usr/share
+cover mount -t proc proc
+rm -f "$stage/modules" "$stage/driver"
+mkdir -p "$stage/driver/nvidia-caps"
+ln -s "$1/modules" "$stage/modules"
+ln -s "$1/mig-minors" "$stage/driver/nvidia-caps/mig-minors"
+mount --move "$stage" /proc
+cover mount --rbind /var/lib
+rm -f "$stage/kubelet"
+mkdir -p "$stage/kubelet/device-plugins"
+mount --move "$stage" /var/lib
+cover mount --rbind /run
+rm -f "$stage/cdi"
+mkdir "$stage/cdi"
+mount --move "$stage" /run
+mount --bind "$1/pci" /sys/bus/pci/devices
+echo "$pid"
+exec cat > /dev/null
+"""
+
+_DEAF: Final = "trap '' HUP INT TERM; exec \"$@\""
+
+
+class GpuHost:
+    """A simulated GPU node that NVIDIA's programs can be run on. Use it as a context manager, or close it."""
+
+    def __init__(self, folder: Path, library: Path, machine: Machine | None = None) -> None:
+        """Make the node.
+
+        Args:
+            folder: is created; holds the state file and the PCI tree, and stays when the node is closed.
+            library: the simulated libnvidia-ml.so.1.
+            machine: what its GPUs are at first; None where the folder has a state file that says it.
+
+        Raises:
+            SandboxError: where namespaces are not allowed, or a file cannot be read or written.
+        """
+        refused = obstacle()
+        if refused is not None:
+            message = f"no mount namespace for a simulated GPU node: {refused}"
+            raise SandboxError(message, _REMEDY)
+        self.folder = folder.resolve()
+        self.state = self.folder / "state"
+        self._library = library
+        for name in ("stage", "pci", "bin"):
+            make_folder(self.folder / name)
+        write_atomic(self.folder / "modules", "nvidia 62914560 0 - Live 0x0000000000000000 (POE)\n")
+        write_atomic(self.folder / "mig-minors", mig_minors())
+        self._put_reset()
+        if machine is None:
+            _put_pci(self.folder / "pci", self.machine.gpus)
+        else:
+            self.show(machine)
+        self._keeper = _keep(self.folder)
+        self._pid = self._ready()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment of programs on the node; nothing of the caller's, for they read many variables."""
+        return {"PATH": f"{self.folder / 'bin'}:{_PATH}", "HOME": "/", **surroundings(self._library, self.state)}
+
+    @property
+    def lives(self) -> bool:
+        """Whether the node is there: nobody has closed it or ended its keeper."""
+        return self._keeper.poll() is None
+
+    @property
+    def machine(self) -> Machine:
+        """What the GPUs are now."""
+        return state.read(self.state)
+
+    def show(self, machine: Machine) -> None:
+        """Exchange the GPUs: what NVML and the PCI bus show from now on.
+
+        Raises:
+            SandboxError: when a file cannot be written.
+        """
+        state.write(self.state, machine)
+        _put_pci(self.folder / "pci", machine.gpus)
+
+    def outside(self, path: str) -> Path:
+        """Where a path of the node is found from outside of it, while the node lives."""
+        return Path(f"/proc/{self._pid}/root{path}")
+
+    def run(
+        self, argv: Sequence[str | Path], *, seconds: float, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program on the node to its end.
+
+        Args:
+            argv: the program and its arguments.
+            seconds: how long it may take.
+            environment: variables in addition to the node's own.
+
+        Raises:
+            subprocess.TimeoutExpired: when it takes longer; it was ended.
+        """
+        return subprocess.run(
+            self._entered(argv),
+            env=self._with(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            process_group=0,
+        )
+
+    def start(
+        self, argv: Sequence[str | Path], log: Path, *, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a program on the node that goes on running, its output appended to a file.
+
+        Args:
+            argv: the program and its arguments.
+            log: the file.
+            environment: variables in addition to the node's own.
+
+        Returns:
+            A process that ends with the program, and whose end ends the program (hard). Signals to it do not reach the
+            program: see `signal`.
+
+        Raises:
+            SandboxError: when the file cannot be opened.
+        """
+        with explained(log, "open"), log.open("ab") as stream:
+            return subprocess.Popen(
+                self._entered(argv),
+                env=self._with(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+
+    def signal(self, process: subprocess.Popen[bytes], number: int) -> None:
+        """Send a signal to a program that `start` started; nothing happens where it has ended."""
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        try:
+            for child in children.read_text().split():
+                os.kill(int(child), number)
+        except (FileNotFoundError, ProcessLookupError):
+            return
+
+    def close(self) -> None:
+        """End everything that runs on the node, and the node."""
+        if self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+        self._keeper.kill()
+        self._keeper.wait()
+        if self._keeper.stdout is not None:
+            self._keeper.stdout.close()
+        if self._keeper.stderr is not None:
+            self._keeper.stderr.close()
+
+    # Whoever signals the caller's group does not mean what runs on the node: that ends with the node. So what enters it is a
+    # group of its own, and the keeper, which is to go with the caller's group where that is killed, hears no other signal.
+
+    def _entered(self, argv: Sequence[str | Path]) -> list[str]:
+        enter = ["nsenter", "--target", str(self._pid), "--mount", "--pid", "--"]
+        # nsenter waits outside for what it started inside: the one must not outlive the other.
+        return [*enter, "setpriv", "--pdeathsig", "KILL", *map(str, argv)]
+
+    def _with(self, environment: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self.environment, **(environment or {})}
+
+    def _ready(self) -> int:
+        """The keeper's process id, once the namespace is furnished."""
+        stdout, stderr = self._keeper.stdout, self._keeper.stderr
+        line = stdout.readline() if stdout is not None else ""
+        if line:
+            return int(line)
+        said = stderr.read().strip() if stderr is not None else ""
+        self.close()
+        message = f"{self.folder}: the mount namespace of this simulated GPU node cannot be furnished: {said}"
+        raise SandboxError(message, _REMEDY)
+
+    def _put_reset(self) -> None:
+        """The one use of nvidia-smi that mig-parted makes: resetting GPUs whose new MIG mode is pending."""
+        module = Path(__file__).parent / "nvml" / "reset.py"
+        command = shlex.join([sys.executable, "-m", "sandbox.nvml.reset"])
+        script = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(module.parents[2]))} exec {command} "$@"\n'
+        write_atomic(self.folder / "bin" / "nvidia-smi", script, mode=0o755)
+
+
+@lru_cache(maxsize=1)
+def obstacle() -> str | None:
+    """Why this process cannot make simulated GPU nodes; None where it can."""
+    if sys.platform != "linux":
+        return f"{sys.platform} has none"
+    missing = [name for name in ("unshare", "nsenter", "setpriv", "mount") if shutil.which(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not on PATH (they belong to util-linux)"
+    if not Path("/sys/bus/pci/devices").is_dir():
+        return "/sys/bus/pci/devices does not exist"
+    # A node of nothing, that ends as soon as it is furnished.
+    with tempfile.TemporaryDirectory(prefix="gpu-host-") as folder:
+        for name in ("stage", "pci"):
+            (Path(folder) / name).mkdir()
+        command = [*_NAMESPACES, "sh", "-c", _KEEPER, "keeper", folder]
+        tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
+    return None if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
+
+
+def mig_minors() -> str:
+    """The driver's table of MIG capabilities, for every GPU that a simulated machine can have."""
+    names = ["config", "monitor"]
+    for gpu in range(state.MAX_GPUS):
+        for instance in range(_GPU_INSTANCES):
+            place = f"gpu{gpu}/gi{instance}"
+            names.append(f"{place}/access")
+            names += [f"{place}/ci{compute}/access" for compute in range(_COMPUTE_INSTANCES)]
+    return "".join(f"{name} {minor}\n" for minor, name in enumerate(names, start=1))
+
+
+def _keep(folder: Path) -> subprocess.Popen[str]:
+    # The keeper lives as long as its standard input is open: it cannot outlive who started it.
+    return subprocess.Popen(
+        ["sh", "-c", _DEAF, "keeper", *_NAMESPACES, "sh", "-c", _KEEPER, "keeper", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+    )
+
+
+def _put_pci(bus: Path, gpus: Iterable[Gpu]) -> None:
+    """Write the PCI devices of GPUs below a folder, which keeps its identity: it is mounted. Their names lie beside it."""
+    wanted = {f"{gpu.pci[0]:04x}:{gpu.pci[1]:02x}:{gpu.pci[2]:02x}.0": gpu for gpu in gpus}
+    with explained(bus, "change"):
+        for entry in bus.iterdir():
+            if entry.name not in wanted:
+                shutil.rmtree(entry)
+    devices = sorted({_pci_ids(gpu)[0] for gpu in wanted.values()})
+    names = "".join(f"\t{device:04x}  GPU\n" for device in devices)
+    write_atomic(bus.parent / "pci.ids", _PCI_NAMES.format(devices=names))
+    for address, gpu in wanted.items():
+        _put_device(make_folder(bus / address), gpu)
+
+
+def _pci_ids(gpu: Gpu) -> tuple[int, int]:
+    """Device and vendor; an unknown device has an id that none has."""
+    return divmod(gpu.pci_device if gpu.pci_device is not None else 0xFFFF10DE, 1 << 16)
+
+
+def _put_device(folder: Path, gpu: Gpu) -> None:
+    device, vendor = _pci_ids(gpu)
+    config = bytearray(_CONFIG_BYTES)
+    config[0:4] = vendor.to_bytes(2, "little") + device.to_bytes(2, "little")
+    config[9:12] = _CLASS.to_bytes(3, "little")
+    files = {
+        "vendor": f"0x{vendor:04x}\n".encode(),
+        "device": f"0x{device:04x}\n".encode(),
+        "class": f"0x{_CLASS:06x}\n".encode(),
+        "numa_node": b"-1\n",
+        "resource": b"0x0000000000000000 0x0000000000000000 0x0000000000000000\n",
+        "config": bytes(config),
+    }
+    for name, content in files.items():
+        with explained(folder / name, "write"):
+            (folder / name).write_bytes(content)

@@ -1,0 +1,393 @@
+"""One machine with GPUs, on which NVIDIA's own programs run: gpu-feature-discovery, nvidia-device-plugin, nvidia-mig-parted.
+
+They run in the machine's own namespace (sandbox.gpu_host) on the simulated NVML, one after the other, in a thread of the machine:
+a pass of the daemon never waits for them. It asks, gets None while the answer is being worked on, and is woken when it is there.
+
+The state file of the simulated NVML is the truth about the GPUs; it and what lies beside it are in machines/<node>/ of the
+cluster's folder and outlive the daemon. The programs do not: whoever ends the daemon, however, ends them. How devices get into
+containers is not their matter here (there are none): the plugin is told to hand out environment variables, whatever its
+configuration says. Of a container's variables only those are passed on that the programs decide by.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from sandbox import processes
+from sandbox.errors import SandboxError
+from sandbox.files import explained, make_folder, write_atomic
+from sandbox.gpu_host import DEVICE_PLUGINS, GpuHost
+from sandbox.machines import gpu_state
+from sandbox.machines.device_manager import DeviceManager
+from sandbox.machines.device_plugin import Advertised, Crash
+from sandbox.machines.gfd import Labels
+from sandbox.machines.mig_parted import NOT_APPLIED
+from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
+from sandbox.machines.world import LOG
+from sandbox.nvml import state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+    from pathlib import Path
+
+    from sandbox.machines.gfd import Driver
+    from sandbox.machines.gpu import Gpu
+    from sandbox.machines.machine import Loaded
+    from sandbox.node_tools import NodeTools
+
+T = TypeVar("T")
+#: GFD and mig-parted take some 100 ms; only a GPU that hangs (an injected fault) makes them take long.
+_SECONDS: Final = 60.0
+_READY_SECONDS: Final = 10.0
+#: How long a plugin that this daemon finds registered gets to register again before its silence counts.
+_RESUMED_SECONDS: Final = 30.0
+_TERM_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.01
+#: What the programs log first once signals reach them.
+_LISTENS: Final = "Starting Plugins."
+#: Of a container's variables, those that the programs decide by. Others are about paths and devices of a real container.
+_PASSED: Final = ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "DEVICE_ID_STRATEGY", "DEVICE_DISCOVERY_STRATEGY", "MPS_ROOT")
+_HEADER: Final = re.compile(r'^(?:[IWEF]\d{4} \S+ +\d+ \S+\] |time="[^"]*" level=\w+ msg=)')
+#: The one use that the plugin makes of nvidia-cuda-mps-control: asking a daemon that runs for a number.
+_MPS_CONTROL: Final = """\
+#!/bin/sh
+# Stand-in for NVIDIA's MPS control program: answers while the machine's MPS daemon is said to run.
+cat > /dev/null
+test -e "${0%/*}/../mps-daemon" && echo 100.0
+"""
+
+
+@dataclass
+class _Errand:
+    """Something that the machine's thread works on, or has done."""
+
+    question: Hashable
+    answer: Future[object]
+
+
+class _Plugin:
+    """One life of the device plugin: a pod's container from its start to its end."""
+
+    def __init__(self, life: Hashable, log: Path) -> None:
+        """Not started yet."""
+        self.life, self.log = life, log
+        self.began = time.monotonic()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.read: Hashable = None
+        self.failure = ""
+        #: Whether it has registered anything.
+        self.seen = False
+
+    @property
+    def last_words(self) -> str | None:
+        """Why it ended; None while it has not."""
+        if self.failure:
+            return self.failure
+        if self.process is None or self.process.poll() is None:
+            return None
+        return last_words(self.said) or f"ended with {self.process.returncode}"
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+
+class GpuNode:
+    """A machine with GPUs."""
+
+    def __init__(self, folder: Path, tools: NodeTools, wake: Callable[[], None]) -> None:
+        """Know the machine; `furnish` makes it.
+
+        Args:
+            folder: for everything of the machine.
+            tools: the programs.
+            wake: called, by any thread, when an answer is there or a resource has changed.
+        """
+        self._folder, self._tools, self._wake = make_folder(folder), tools, wake
+        self._state = folder / "state"
+        self._seen: tuple[int, ...] = ()
+        self._line = ThreadPoolExecutor(1, thread_name_prefix=folder.name)
+        self._errands: dict[str, _Errand] = {}
+        self._host: GpuHost | None = None
+        self._manager: DeviceManager | None = None
+        self._plugin: _Plugin | None = None
+        self._found_registered = False
+        self._closed = False
+
+    # ------------------------------------------------------------------ the GPUs
+
+    def furnish(self, gpus: tuple[Gpu, ...], driver: Driver | None, *, registered: bool) -> None:
+        """Write the state file where there is none, and begin to make the namespace.
+
+        Args:
+            gpus: what the machine's record says; only the first time, later the state file knows better.
+            driver: the loaded one.
+            registered: whether a plugin of the machine had registered something when the last daemon ended.
+        """
+        self._found_registered = registered
+        if not self._state.exists():
+            state.write(self._state, gpu_state.state_of(self._folder.name, gpus, driver))
+        self._ask("furnish", None, self._living)
+
+    def changed_gpus(self, model: str, driver: Driver | None) -> tuple[Gpu, ...] | None:
+        """The GPUs, where somebody has changed the state file since they were last asked for.
+
+        Args:
+            model: key of gpus.models.
+            driver: the loaded one; NVML tells its version from now on.
+        """
+        try:
+            found = self._state.stat()
+        except FileNotFoundError:
+            return None
+        seen = (found.st_mtime_ns, found.st_ino, found.st_size)
+        if seen == self._seen:
+            return None
+        machine = state.read(self._state)
+        self._seen = seen
+        if driver is not None and machine.driver_version != driver.version:
+            change = partial(state.with_driver, driver_version=driver.version, cuda=driver.cuda)
+            self._ask("driver", driver, lambda: state.change(self._state, change))
+        return gpu_state.gpus_of(model, machine)
+
+    def new_driver(self) -> None:
+        """Another driver is loaded: the state file needs another look."""
+        self._seen = ()
+
+    def switch_mps(self, *, on: bool) -> None:
+        """Let the stand-in of the MPS daemon run or not; a plugin that waits for it looks again at once."""
+        self._ask("mps", (on, time.monotonic()), lambda: self._switch_mps(on=on))
+
+    # ------------------------------------------------------------------ gpu-feature-discovery
+
+    def labels(self, loaded: Loaded, driver: Driver, environment: Mapping[str, str]) -> Labels | Crash | None:
+        """What gpu-feature-discovery writes; it runs again where anything that decides it is another."""
+        passed = _passed(environment)
+        question = (loaded.pod, loaded.attempt, loaded.text, loaded.gpus, driver, tuple(passed.items()))
+        return self._ask("labels", question, lambda: self._discover(loaded.text or "", passed))
+
+    def _discover(self, config: str, passed: Mapping[str, str]) -> Labels | Crash:
+        files = {name: self._folder / f"gfd-{name}" for name in ("config.yaml", "machine-type", "labels")}
+        write_atomic(files["config.yaml"], config)
+        write_atomic(files["machine-type"], MACHINE_TYPE)
+        files["labels"].unlink(missing_ok=True)
+        argv = (
+            *(self._tools.gfd, "--oneshot", "--use-node-feature-api=false", "--no-timestamp"),
+            *("--config-file", files["config.yaml"], "--machine-type-file", files["machine-type"]),
+            *("--output-file", files["labels"]),
+        )
+        try:
+            done = self._living().run(argv, seconds=_SECONDS, environment={**passed, **processes.own_mark()})
+        except (SandboxError, OSError, subprocess.TimeoutExpired) as error:
+            return Crash(str(error))
+        if done.returncode != 0:
+            return Crash(last_words(done.stdout + done.stderr) or f"ended with {done.returncode}")
+        with explained(files["labels"], "read"):
+            lines = files["labels"].read_text(encoding="utf-8").splitlines() if files["labels"].exists() else []
+        return Labels(dict(line.split("=", 1) for line in lines if "=" in line))
+
+    # ------------------------------------------------------------------ nvidia-device-plugin
+
+    def resources(self, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | None:
+        """What the plugin has registered; it starts, restarts and reads anew as its pod and config-manager make it."""
+        passed = _passed(environment)
+        life = (loaded.pod, loaded.attempt, tuple(passed.items()))
+        plugin = self._plugin
+        if plugin is None or plugin.life != life:
+            before, self._found_registered = plugin, self._found_registered and plugin is None
+            plugin = self._plugin = _Plugin(life, self._folder / "plugin.log")
+            plugin.read = loaded.text
+            self._line.submit(self._start, before, plugin, loaded.text or "", passed)
+        elif plugin.read != loaded.text:
+            plugin.read = loaded.text
+            self._line.submit(self._reload, plugin, loaded.text or "")
+        words = plugin.last_words
+        if words is not None:
+            return Crash(words)
+        return self._registered(plugin)
+
+    def stop_plugin(self) -> None:
+        """End the plugin, if there is one."""
+        self._found_registered = False
+        if self._plugin is not None:
+            self._line.submit(self._stop, self._plugin)
+            self._plugin = None
+
+    def _registered(self, plugin: _Plugin) -> Advertised | None:
+        # Before it runs, what is listed is its forerunner's.
+        listed = self._manager.listed() if self._manager is not None and plugin.process is not None else {}
+        plugin.seen = plugin.seen or bool(listed)
+        # The machine of a daemon that was ended had its plugin all the time.
+        if not plugin.seen and self._found_registered and time.monotonic() - plugin.began < _RESUMED_SECONDS:
+            return None
+        return Advertised(
+            {resource: listing.healthy for resource, listing in listed.items()},
+            one_per_request=frozenset(resource for resource, listing in listed.items() if listing.one_per_request),
+            unhealthy={resource: listing.devices - listing.healthy for resource, listing in listed.items()},
+        )
+
+    def _start(self, before: _Plugin | None, plugin: _Plugin, config: str, passed: Mapping[str, str]) -> None:
+        if before is not None:
+            self._stop(before)
+        path = self._folder / "plugin-config.yaml"
+        try:
+            host = self._living()
+            plugin.log.unlink(missing_ok=True)
+            write_atomic(path, config)
+            argv = (self._tools.plugin, "--config-file", path, "--device-list-strategy", "envvar")
+            plugin.process = host.start(argv, plugin.log, environment={**passed, **processes.own_mark()})
+        except (SandboxError, OSError) as error:
+            plugin.failure = str(error)
+            self._wake()
+            return
+        threading.Thread(target=self._wake_after, args=(plugin.process,), daemon=True).start()
+
+    def _wake_after(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._wake()
+
+    def _reload(self, plugin: _Plugin, config: str) -> None:
+        write_atomic(self._folder / "plugin-config.yaml", config)
+        self._hang_up(plugin)
+
+    def _hang_up(self, plugin: _Plugin) -> None:
+        """As config-manager does; a program that has not come to listen for signals would end of it."""
+        end = time.monotonic() + _READY_SECONDS
+        while plugin.last_words is None and _LISTENS not in plugin.said and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+        if plugin.process is not None and self._host is not None:
+            self._host.signal(plugin.process, signal.SIGHUP)
+
+    def _stop(self, plugin: _Plugin) -> None:
+        process, host = plugin.process, self._host
+        if process is None:
+            return
+        if host is not None:
+            host.signal(process, signal.SIGTERM)
+        try:
+            process.wait(_TERM_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if self._manager is not None:
+            self._manager.forget()
+
+    # ------------------------------------------------------------------ nvidia-mig-parted
+
+    def check_layout(self, request: LayoutRequest) -> LayoutAnswer | None:
+        """Whether a layout is valid, and holds."""
+        return self._ask_once("check", request, lambda: self._check_layout(request))
+
+    def apply_layout(self, request: LayoutRequest) -> LayoutAnswer | None:
+        """Apply a layout, and look whether it holds."""
+        return self._ask_once("apply", request, lambda: self._apply_layout(request))
+
+    def _check_layout(self, request: LayoutRequest) -> LayoutAnswer:
+        error = self._parted(request, "assert", "--valid-config")
+        return LayoutAnswer(holds=False, error=error) if error else LayoutAnswer(not self._parted(request, "assert"))
+
+    def _apply_layout(self, request: LayoutRequest) -> LayoutAnswer:
+        error = self._parted(request, "apply")
+        missing = self._parted(request, "assert")
+        return LayoutAnswer(not missing, error or missing)
+
+    def _parted(self, request: LayoutRequest, *command: str) -> str:
+        """Run it; its last words where it failed."""
+        path = self._folder / "mig-parted.yaml"
+        argv: tuple[str | Path, ...] = (self._tools.mig_parted, *command, "-f", path, "-c", request.selected)
+        try:
+            path.unlink(missing_ok=True)
+            if request.text is not None:
+                write_atomic(path, request.text)
+            done = self._living().run(argv, seconds=_SECONDS, environment=processes.own_mark())
+        except (SandboxError, OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        return "" if done.returncode == 0 else last_words(done.stdout + done.stderr) or NOT_APPLIED
+
+    # ------------------------------------------------------------------ the namespace and its thread
+
+    def close(self) -> None:
+        """End everything that runs here."""
+        self._closed = True
+        for errand in self._errands.values():
+            errand.answer.cancel()
+        # What the thread waits for ends with the namespace.
+        self._end_namespace()
+        self._line.shutdown(cancel_futures=True)
+        self._end_namespace()
+
+    def _end_namespace(self) -> None:
+        if self._manager is not None:
+            self._manager.close()
+        if self._host is not None:
+            self._host.close()
+
+    def _living(self) -> GpuHost:
+        """The namespace, made where it is not there (any more); by the machine's thread only."""
+        if self._host is None or not self._host.lives:
+            if self._closed:
+                message = f"{self._folder.name}: the machine is gone"
+                raise SandboxError(message, "")
+            self._end_namespace()
+            host = GpuHost(self._folder, self._tools.library)
+            write_atomic(host.folder / "bin" / "nvidia-cuda-mps-control", _MPS_CONTROL, mode=0o755)
+            self._manager = DeviceManager(host.outside(DEVICE_PLUGINS), self._wake)
+            self._host = host
+        return self._host
+
+    def _switch_mps(self, *, on: bool) -> None:
+        mark = self._folder / "mps-daemon"
+        if on:
+            write_atomic(mark, "")
+        else:
+            mark.unlink(missing_ok=True)
+        state.change(self._state, lambda machine: gpu_state.with_mode(machine, exclusive=on))
+        plugin = self._plugin
+        waits = plugin is not None and plugin.process is not None and not (self._manager and self._manager.listed())
+        if on and waits and plugin is not None:
+            self._hang_up(plugin)
+
+    def _ask(self, name: str, question: Hashable, work: Callable[[], T]) -> T | None:
+        """The answer to a question, kept until the next one of that name; None while it is worked on."""
+        known = self._errands.get(name)
+        if known is None or known.question != question:
+            if known is not None:
+                known.answer.cancel()
+            known = self._errands[name] = _Errand(question, cast("Future[object]", self._line.submit(work)))
+            known.answer.add_done_callback(lambda answer: self._done(name, answer))
+        if not known.answer.done() or known.answer.exception() is not None:
+            return None
+        return cast("T", known.answer.result())
+
+    def _ask_once(self, name: str, question: Hashable, work: Callable[[], T]) -> T | None:
+        """The same, but the answer is given once: whoever asks again wants it done again."""
+        answer = self._ask(name, question, work)
+        if answer is not None:
+            del self._errands[name]
+        return answer
+
+    def _done(self, name: str, answer: Future[object]) -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is not None:
+            LOG.warning("%s: %s: %s", self._folder.name, name, error)
+        self._wake()
+
+
+def last_words(text: str) -> str:
+    """The last line of a log, without the time and place before it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return _HEADER.sub("", lines[-1]).strip('"') if lines else ""
+
+
+def _passed(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in _PASSED if environment.get(name)}

@@ -1,0 +1,92 @@
+"""What NVIDIA's programs on a machine decide: one interface, for the real programs (real) and for the rules (ruled).
+
+When pods of them start, read, restart and fail is the same for both (gpu_programs, mig_manager). Only answers are exchanged: the
+labels, the resources, the MIG layout. An answer of None means that the program is still at work; a pass comes as soon as it is
+there. Neither side talks to the API server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandbox.machines.device_plugin import Advertised, Crash, NotReady
+    from sandbox.machines.gfd import Labels
+    from sandbox.machines.machine import Loaded, Machine
+
+MACHINE_TYPE: Final = "Simulated-Machine"
+"""What the machines' firmware says that they are."""
+
+
+@dataclass(frozen=True)
+class LayoutRequest:
+    """A run of nvidia-mig-parted.
+
+    Attributes:
+        pod: uid of the pod that asks.
+        text: the configuration file; None where there is none.
+        selected: the name of a layout in it.
+    """
+
+    pod: str
+    text: str | None
+    selected: str
+
+
+@dataclass(frozen=True)
+class LayoutAnswer:
+    """What came of it.
+
+    Attributes:
+        holds: whether the GPUs are what the layout says.
+        error: the program's last words where it failed; that a layout does not hold is no failure of asking for it.
+    """
+
+    holds: bool
+    error: str = ""
+
+
+class NodePrograms(Protocol):
+    """The programs of all machines of a cluster."""
+
+    def attend(self, machines: Mapping[str, Machine]) -> None:
+        """Look at the machines, at the beginning of a pass: what their GPUs are now goes into ``Machine.gpus``."""
+
+    def forget(self, node: str) -> None:
+        """End what runs on a machine that is gone for good."""
+
+    def close(self) -> None:
+        """End everything that runs; the machines stay as they are."""
+
+    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | NotReady | None:
+        """What gpu-feature-discovery finds, the timestamp left out.
+
+        Args:
+            machine: with a driver.
+            loaded: what it has read.
+            environment: its container's variables.
+        """
+
+    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | NotReady | None:
+        """What nvidia-device-plugin has registered by now.
+
+        Args:
+            machine: with a driver.
+            loaded: what it has read; something else than before makes it start anew.
+            environment: its container's variables.
+        """
+
+    def stop_serving(self, machine: Machine) -> None:
+        """There is no nvidia-device-plugin on the machine any more, if there was one."""
+
+    def switch_mps(self, machine: Machine, *, on: bool) -> None:
+        """The MPS control daemon takes the GPUs into exclusive-process mode, or gives them back."""
+
+    def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
+        """``nvidia-mig-parted assert``: whether a layout is valid, and holds."""
+
+    def apply_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
+        """``nvidia-mig-parted apply``, and ``assert`` afterwards."""

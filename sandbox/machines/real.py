@@ -1,0 +1,113 @@
+"""The real programs on the machines of a cluster: a GpuNode for each machine that has GPUs.
+
+Carries questions there and answers back; what a machine has is looked at once a pass. Machines without GPUs run none of the
+programs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox.errors import SandboxError
+from sandbox.machines.device_plugin import Advertised
+from sandbox.machines.gfd import Labels
+from sandbox.machines.gpu_node import GpuNode
+from sandbox.machines.node_programs import LayoutAnswer, LayoutRequest
+from sandbox.machines.world import LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from sandbox.machines.device_plugin import Crash, NotReady
+    from sandbox.machines.gfd import Driver
+    from sandbox.machines.machine import Loaded, Machine
+    from sandbox.node_tools import NodeTools
+
+
+class RealPrograms:
+    """Answers of the programs themselves."""
+
+    def __init__(self, folder: Path, tools: NodeTools, wake: Callable[[], None]) -> None:
+        """Nothing runs yet.
+
+        Args:
+            folder: machines/ of the cluster.
+            tools: the programs.
+            wake: called, by any thread, when another pass is worth while.
+        """
+        self._folder, self._tools, self._wake = folder, tools, wake
+        self._nodes: dict[str, GpuNode] = {}
+        self._drivers: dict[str, Driver | None] = {}
+
+    def attend(self, machines: Mapping[str, Machine]) -> None:
+        """Make what is missing; take over what the state files say."""
+        for node, machine in machines.items():
+            if machine.group.hardware.gpus:
+                try:
+                    self._look(node, machine)
+                except SandboxError as error:
+                    LOG.warning("%s: %s", node, error.message)
+
+    def forget(self, node: str) -> None:
+        """End the machine's namespace; its files belong to whoever forgets it."""
+        self._drivers.pop(node, None)
+        known = self._nodes.pop(node, None)
+        if known is not None:
+            known.close()
+
+    def close(self) -> None:
+        """End all namespaces."""
+        for node in list(self._nodes):
+            self.forget(node)
+
+    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | NotReady | None:
+        """Run gpu-feature-discovery."""
+        node = self._nodes.get(machine.node)
+        if node is None or machine.driver is None:
+            return Labels({})
+        return node.labels(loaded, machine.driver, environment)
+
+    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | NotReady | None:
+        """See that nvidia-device-plugin runs."""
+        node = self._nodes.get(machine.node)
+        return Advertised({}) if node is None else node.resources(loaded, environment)
+
+    def stop_serving(self, machine: Machine) -> None:
+        """End nvidia-device-plugin."""
+        node = self._nodes.get(machine.node)
+        if node is not None:
+            node.stop_plugin()
+
+    def switch_mps(self, machine: Machine, *, on: bool) -> None:
+        """Tell the MPS daemon's stand-in."""
+        node = self._nodes.get(machine.node)
+        if node is not None:
+            node.switch_mps(on=on)
+
+    def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
+        """Run nvidia-mig-parted."""
+        node = self._nodes.get(machine.node)
+        return LayoutAnswer(holds=True) if node is None else node.check_layout(request)
+
+    def apply_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
+        """Run nvidia-mig-parted."""
+        node = self._nodes.get(machine.node)
+        if node is None:
+            return LayoutAnswer(holds=True)
+        answer = node.apply_layout(request)
+        if answer is not None:
+            self._look(machine.node, machine)
+        return answer
+
+    def _look(self, name: str, machine: Machine) -> None:
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = GpuNode(self._folder / name, self._tools, self._wake)
+            node.furnish(machine.gpus, machine.driver, registered=bool(machine.advertised))
+        if self._drivers.get(name) != machine.driver:
+            self._drivers[name] = machine.driver
+            node.new_driver()
+        found = node.changed_gpus(machine.group.hardware.gpu_model or "", machine.driver)
+        if found is not None:
+            machine.gpus = found

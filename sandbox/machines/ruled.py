@@ -1,0 +1,91 @@
+"""The programs of the machines by rule: what device_plugin, gfd and mig_parted say, at once.
+
+For where the real programs cannot run, which is decided before (sandbox.node_tools). Nothing runs here and nothing is kept: the
+GPUs are those of the machine's own record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sandbox.machines import device_plugin, gfd, mig_parted
+from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS
+from sandbox.machines.mig_parted import MigPartedError
+from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from sandbox.machines.device_plugin import Advertised, Crash, NotReady
+    from sandbox.machines.gfd import Labels
+    from sandbox.machines.machine import Loaded, Machine
+
+_STRATEGY = "MIG_STRATEGY"
+
+
+class RuledPrograms:
+    """Answers by rule."""
+
+    def __init__(self, folder: Path) -> None:
+        """From now on the records are the truth: the real programs' state files are old as soon as a rule changes a GPU.
+
+        Args:
+            folder: machines/ of the cluster.
+        """
+        for path in folder.glob("*/state"):
+            path.unlink()
+
+    def attend(self, machines: Mapping[str, Machine]) -> None:
+        """The machines' records are the truth."""
+
+    def forget(self, node: str) -> None:
+        """Nothing runs."""
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | NotReady | None:
+        """As the GPUs were when it looked."""
+        if machine.driver is None:
+            return None
+        return gfd.discover(loaded.text, environment.get(_STRATEGY), loaded.gpus, machine.driver, MACHINE_TYPE)
+
+    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | NotReady | None:
+        """As the GPUs were when it started."""
+        daemon = machine.mps_replicas is not None
+        return device_plugin.advertise(loaded.text, environment.get(_STRATEGY), loaded.gpus, mps_daemon=daemon)
+
+    def stop_serving(self, machine: Machine) -> None:
+        """Nothing runs."""
+
+    def switch_mps(self, machine: Machine, *, on: bool) -> None:
+        """Change the record."""
+        mode = EXCLUSIVE_PROCESS if on else DEFAULT_MODE
+        machine.gpus = tuple(replace(gpu, compute_mode=mode) for gpu in machine.gpus)
+
+    def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
+        """Read the file, compare."""
+        try:
+            entries = _entries(request)
+        except MigPartedError as error:
+            return LayoutAnswer(holds=False, error=str(error))
+        return LayoutAnswer(holds=mig_parted.holds(machine.gpus, entries))
+
+    def apply_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
+        """Change the record."""
+        try:
+            entries = _entries(request)
+        except MigPartedError as error:
+            return LayoutAnswer(holds=False, error=str(error))
+        machine.gpus, failure = mig_parted.apply(machine.gpus, entries)
+        holds = mig_parted.holds(machine.gpus, entries)
+        return LayoutAnswer(holds, failure or ("" if holds else mig_parted.NOT_APPLIED))
+
+
+def _entries(request: LayoutRequest) -> tuple[mig_parted.Entry, ...]:
+    if request.text is None:
+        message = "error parsing config file: read error: open /mig-parted-config/config.yaml: no such file or directory"
+        raise MigPartedError(message)
+    return mig_parted.read_config(request.text, request.selected)

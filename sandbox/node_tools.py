@@ -1,0 +1,99 @@
+"""What a simulated GPU node runs: NVIDIA's own programs on the simulated GPU, or rules, where they cannot run.
+
+They need mount namespaces (sandbox.gpu_host) and a C compiler. Who boots a cluster finds or builds them and writes down in its
+record where they are, or why not; its machines and `status` read that. Rules can be asked for, too:
+GPU_POOLS_NODE_PROGRAMS=rules.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox import gpu_host
+from sandbox.errors import SandboxError
+from sandbox.files import read_json
+from sandbox.nvml.library import find_library
+from sandbox.toolchain import GPU_TOOLS, PLATFORM_TOOLS, Tools, find_tools
+
+if TYPE_CHECKING:
+    from sandbox.progress import Progress
+
+VARIABLE: Final = "GPU_POOLS_NODE_PROGRAMS"
+RECORD: Final = "nodePrograms"
+_RULES: Final = "rules"
+_UNKNOWN: Final = "whoever started the cluster has not looked for them"
+
+
+@dataclass(frozen=True)
+class NodeTools:
+    """Where a node's programs are.
+
+    Attributes:
+        library: the simulated libnvidia-ml.so.1.
+        gfd: gpu-feature-discovery.
+        plugin: nvidia-device-plugin.
+        mig_parted: nvidia-mig-parted.
+    """
+
+    library: Path
+    gfd: Path
+    plugin: Path
+    mig_parted: Path
+
+
+def obstacle() -> str | None:
+    """Why nodes here cannot run NVIDIA's programs, or are not to; None where they do."""
+    if os.environ.get(VARIABLE) == _RULES:
+        return f"{VARIABLE}={_RULES} asks for it"
+    refused = gpu_host.obstacle()
+    if refused is not None:
+        return f"no mount namespaces here: {refused}"
+    return None if shutil.which("gcc") else "they need gcc to be built, and it is not on PATH"
+
+
+def find_platform_tools(progress: Progress) -> Tools:
+    """Find or build everything that bringing a stack up needs.
+
+    Args:
+        progress: told about each download and build.
+
+    Raises:
+        SandboxError: when a program is neither there nor can be built.
+    """
+    tools = find_tools(progress, only=PLATFORM_TOOLS)
+    if obstacle() is not None:
+        return tools
+    try:
+        found, library = find_tools(progress, only=GPU_TOOLS), find_library(progress)
+    except SandboxError as error:
+        raise SandboxError(error.message, f"{error.remedy} Or let rules stand in for them: {VARIABLE}={_RULES}.") from error
+    return replace(
+        tools,
+        nvml=library,
+        origin={**tools.origin, **found.origin},
+        **{tool: getattr(found, tool) for tool in GPU_TOOLS},
+    )
+
+
+def as_json(tools: Tools) -> dict[str, str]:
+    """What a cluster's record says of them."""
+    if tools.nvml is None:
+        return {"rulesBecause": obstacle() or _UNKNOWN}
+    return {
+        "library": str(tools.nvml),
+        "gfd": str(tools.gpu_feature_discovery),
+        "plugin": str(tools.nvidia_device_plugin),
+        "migParted": str(tools.nvidia_mig_parted),
+    }
+
+
+def recorded(cluster_folder: Path) -> NodeTools | str:
+    """What the nodes of a cluster run, or why rules stand in."""
+    raw: dict[str, Any] = read_json(cluster_folder / "cluster.json").get(RECORD) or {}
+    if "library" not in raw:
+        return str(raw.get("rulesBecause", _UNKNOWN))
+    return NodeTools(Path(raw["library"]), Path(raw["gfd"]), Path(raw["plugin"]), Path(raw["migParted"]))

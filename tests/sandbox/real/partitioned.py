@@ -1,0 +1,19 @@
+"""GPUs of the simulated machine with MIG instances on them, put there without any program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpus.mig import place
+from gpus.models import model
+from sandbox.nvml import state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def partitioned(key: str, gpu: state.Gpu, layout: Mapping[str, int]) -> state.Gpu:
+    """A GPU of that model in MIG mode, with a legal layout where the plan places it; an empty layout is no instance."""
+    arrangement = place(model(key), layout)
+    assert arrangement is not None
+    return state.partitioned(gpu, [(at.profile, at.start) for at in arrangement])

@@ -1,0 +1,112 @@
+"""Whether nodes run NVIDIA's own programs or rules stand in: found out, written down, told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox import __main__ as command_line
+from sandbox import commands, gpu_host, node_tools
+from sandbox.errors import SandboxError
+from sandbox.files import write_json
+from sandbox.node_tools import NodeTools, as_json, obstacle, recorded
+from sandbox.progress import Progress
+from sandbox.toolchain import Tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOUND = Tools(
+    gpu_feature_discovery=Path("/p/gfd"),
+    nvidia_device_plugin=Path("/p/plugin"),
+    nvidia_mig_parted=Path("/p/parted"),
+    nvml=Path("/l/libnvidia-ml.so.1"),
+)
+
+
+@pytest.fixture(autouse=True)
+def able(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """A machine that allows mount namespaces, or (told why) does not."""
+    monkeypatch.delenv(node_tools.VARIABLE, raising=False)
+
+    def allow(reason: str | None) -> None:
+        monkeypatch.setattr(gpu_host, "obstacle", lambda: reason)
+
+    allow(None)
+    return allow
+
+
+def record(cluster: Path, tools: Tools) -> None:
+    write_json(cluster / "cluster.json", {node_tools.RECORD: as_json(tools)})
+
+
+def test_what_was_found_is_read_back(tmp_path: Path) -> None:
+    record(tmp_path, FOUND)
+    library, *programs = Path("/l/libnvidia-ml.so.1"), Path("/p/gfd"), Path("/p/plugin"), Path("/p/parted")
+    assert recorded(tmp_path) == NodeTools(library, *programs)
+
+
+def test_rules_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(node_tools.VARIABLE, "rules")
+    assert obstacle() == "GPU_POOLS_NODE_PROGRAMS=rules asks for it"
+    record(tmp_path, Tools())
+    assert recorded(tmp_path) == obstacle()
+
+
+def test_a_machine_without_mount_namespaces_says_why(able: Callable[[str | None], None], tmp_path: Path) -> None:
+    able("unshare: unshare failed: Operation not permitted")
+    record(tmp_path, Tools())
+    assert recorded(tmp_path) == "no mount namespaces here: unshare: unshare failed: Operation not permitted"
+
+
+def test_a_machine_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "gcc" in (obstacle() or "")
+
+
+def test_a_cluster_that_nobody_looked_for_them_for_has_rules(tmp_path: Path) -> None:
+    record(tmp_path, Tools())
+    assert "not looked for them" in str(recorded(tmp_path))
+    assert "not looked for them" in str(recorded(tmp_path / "none"))
+
+
+def test_programs_that_cannot_be_built_are_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(progress: Progress, *, only: frozenset[str]) -> Tools:
+        del progress
+        if "nvidia_device_plugin" in only:
+            raise SandboxError("no Go", "Install Go.")
+        return Tools(origin=dict.fromkeys(only, "cache"))
+
+    monkeypatch.setattr(node_tools, "find_tools", find)
+    with pytest.raises(SandboxError) as raised:
+        node_tools.find_platform_tools(Progress())
+    assert (raised.value.message, raised.value.remedy) == (
+        "no Go",
+        "Install Go. Or let rules stand in for them: GPU_POOLS_NODE_PROGRAMS=rules.",
+    )
+    monkeypatch.setenv(node_tools.VARIABLE, "rules")
+    assert node_tools.find_platform_tools(Progress()).nvml is None
+
+
+def test_up_and_status_tell_it_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], able: Callable[[str | None], None]
+) -> None:
+    monkeypatch.setenv("GPU_POOLS_SANDBOX_DIR", str(tmp_path))
+    cluster = tmp_path / "byo" / "clusters" / "existing"
+    record(cluster, FOUND)
+    assert commands.rules_because("byo") == ""
+    assert command_line._report((), commands.rules_because("byo"), as_json=False) == 0
+    said = capsys.readouterr().out
+    assert "NVIDIA's programs on the nodes are real" in said
+    assert "Rules" not in said
+
+    able("not today")
+    record(cluster, Tools())
+    command_line._report((), commands.rules_because("byo"), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "Rules stand in for NVIDIA's programs on the nodes: no mount namespaces here: not today"
+    assert "NVIDIA's programs" not in "".join(lines[:-1])
+    command_line._report((), commands.rules_because("byo"), as_json=True)
+    assert capsys.readouterr() == ("[]\n", f"{lines[-1]}\n")

@@ -1,0 +1,152 @@
+"""Overridden versions of operands: refused where the expectation would be false, doubted where nothing can be known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpus.charts import VERSIONS
+from gpus.errors import InvalidStackError
+from gpus.operands import charts_with, overridden, parse_version
+from tests.unit.stacks import aks, existing, plan_of, pool_of
+
+UNCHECKED = "cannot be checked before the deploy"
+ALLOWED_TWO = {"inf": {"mps": {"replicas": 4, "failRequestsGreaterThanOne": False}}}
+MPS = {"inf": {"mps": {"replicas": 4}}}
+MEDIA = {"cut": {"mig": {"layout": {"1g.10gb": 6, "1g.10gb+me": 1}}}}
+GRAPHICS = {"cut": {"mig": {"layout": {"1g.24gb+gfx": 4}}}}
+RTX = {"gpuModel": "rtx-pro-6000-blackwell"}
+
+
+def _operator(**versions: object) -> dict[str, Any]:
+    return {"values": {operand: {"version": version} for operand, version in versions.items()}}
+
+
+def _refused(stack: str) -> dict[str, str]:
+    with pytest.raises(InvalidStackError) as caught:
+        plan_of(stack)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("v0.17.4", (0, 17, 4)),
+        ("0.20", (0, 20, 0)),
+        ("580.95.05-ubuntu24.04", (580, 95, 5)),
+        ("v0.18.0-rc.1", (0, 18, 0)),
+        ("580", (580, 0, 0)),
+        ("latest", None),
+        ("sha256:0123", None),
+        ("", None),
+    ],
+)
+def test_a_tag_tells_its_numbers_or_nothing(text: str, numbers: tuple[int, ...] | None) -> None:
+    assert parse_version(text) == numbers
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"gfd": None}, {"gfd": {}}, {"gfd": {"version": ""}}, {"gfd": {"version": None}}], ids=str
+)
+def test_what_names_no_version_overrides_nothing(values: dict[str, Any]) -> None:
+    assert overridden(values, "gfd") is None
+
+
+def test_the_pinned_chart_is_the_newest_that_is_known() -> None:
+    assert charts_with("devicePlugin").startswith(f"gpu-operator {VERSIONS['gpu-operator'][0]} brings v0.20.0, ")
+
+
+@pytest.mark.parametrize("version", ["v0.19.3", "v0.17.0"])
+def test_d11_an_old_plugin_refuses_two_mps_replicas_although_the_declaration_allows_them(version: str) -> None:
+    pool = pool_of(aks(sharing=ALLOWED_TWO, operator=_operator(devicePlugin=version)))
+    assert any(f"device plugin {version} forces failRequestsGreaterThanOne" in warning for warning in pool.warnings)
+    assert [request.most for request in pool.pod_requests] == [1]
+
+
+@pytest.mark.parametrize("version", ["v0.20.0", "v0.21.1"])
+def test_d11_a_new_plugin_does_as_it_is_told(version: str) -> None:
+    pool = pool_of(aks(sharing=ALLOWED_TWO, operator=_operator(devicePlugin=version)))
+    assert pool.warnings == pool_of(aks(sharing=ALLOWED_TWO)).warnings == ()
+    assert [request.most for request in pool.pod_requests] == [4]
+
+
+def test_where_true_is_declared_an_old_plugin_does_nothing_else() -> None:
+    assert pool_of(aks(sharing=MPS, operator=_operator(devicePlugin="v0.17.0"))).warnings == ()
+
+
+@pytest.mark.parametrize("operand", ["devicePlugin", "gfd"])
+def test_mps_needs_a_version_that_knows_it(operand: str) -> None:
+    path = f"gpu-pools:operator.values.{operand}.version"
+    assert "knows no MPS" in _refused(aks(sharing=MPS, operator=_operator(**{operand: "v0.14.5"})))[path]
+    assert pool_of(aks(operator=_operator(**{operand: "v0.14.5"}))).warnings == ()
+
+
+def test_before_0_20_variants_of_a_profile_are_advertised_as_the_plain_one() -> None:
+    operator = _operator(devicePlugin="v0.19.3")
+    message = _refused(aks(sharing=MEDIA, operator=operator))["gpu-pools:operator.values.devicePlugin.version"]
+    assert "it advertises 1g.10gb+me under the name of the plain profile" in message
+    only = {"cut": {"mig": {"layout": {"1g.10gb+me": 1}}}}
+    assert pool_of(aks(sharing=only, operator=operator)).advertises == {"nvidia.com/gpu": 1}
+
+
+@pytest.mark.parametrize("layout", [{"1g.24gb+gfx": 4}, {"1g.24gb-me": 4}, {"1g.24gb+me.all": 1}], ids=str)
+def test_an_old_mig_manager_does_not_know_the_newer_variants(layout: dict[str, int]) -> None:
+    stack = existing(RTX, sharing={"cut": {"mig": {"layout": layout}}}, operator=_operator(migManager="v0.10.0"))
+    assert f"it does not know {next(iter(layout))}" in _refused(stack)["gpu-pools:operator.values.migManager.version"]
+
+
+def test_an_old_mig_manager_makes_the_older_ones() -> None:
+    assert pool_of(aks(sharing={"cut": {"mig": {"layout": {"1g.10gb+me": 1}}}}, operator=_operator(migManager="v0.10.0")))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "layout", "driver", "what"),
+    [
+        ("a100-40gb", {"1g.10gb": 4}, "470.256.02", "1g.10gb of a100-40gb"),
+        ("b200-180gb", {"1g.23gb": 7}, "570.124.06", "MIG on b200-180gb"),
+        ("rtx-pro-6000-blackwell", {"4g.96gb": 1}, "570.211.01", "MIG on rtx-pro-6000-blackwell"),
+    ],
+)
+def test_a_driver_from_before_the_profile_is_refused(gpu: str, layout: dict[str, int], driver: str, what: str) -> None:
+    sharing = {"cut": {"mig": {"layout": layout}}}
+    message = _refused(existing({"gpuModel": gpu}, sharing=sharing, operator=_operator(driver=driver)))
+    assert what in message["gpu-pools:operator.values.driver.version"]
+    newer = pool_of(existing({"gpuModel": gpu}, sharing=sharing, operator=_operator(driver="580.105.08")))
+    assert not any("driver" in warning and UNCHECKED in warning and "names" not in warning for warning in newer.warnings)
+
+
+def test_the_driver_of_an_image_is_not_known() -> None:
+    sharing = {"cut": {"mig": {"layout": {"1g.20gb": 4}}}}
+    pool = pool_of(existing({"driver": "preinstalled"}, sharing=sharing))
+    assert f"1g.20gb of a100-80gb needs NVIDIA driver 525 or newer: whether the image has it {UNCHECKED}" in pool.warnings
+    plain = pool_of(existing({"driver": "preinstalled"}, sharing={"cut": {"mig": {"layout": {"1g.10gb": 7}}}}))
+    assert not any("needs NVIDIA driver" in warning for warning in plain.warnings)
+
+
+@pytest.mark.parametrize(
+    ("operand", "gpu", "sharing"),
+    [
+        ("devicePlugin", "a100-80gb", MPS),
+        ("gfd", "a100-80gb", MPS),
+        ("devicePlugin", "a100-80gb", MEDIA),
+        ("migManager", "rtx-pro-6000-blackwell", GRAPHICS),
+        ("driver", "rtx-pro-6000-blackwell", GRAPHICS),
+    ],
+)
+def test_a_version_that_tells_nothing_cannot_be_checked(operand: str, gpu: str, sharing: dict[str, Any]) -> None:
+    pool = pool_of(existing({"gpuModel": gpu}, sharing=sharing, operator=_operator(**{operand: "latest"})))
+    assert any(f"{operand}.version latest tells no version" in warning and UNCHECKED in warning for warning in pool.warnings)
+
+
+@pytest.mark.parametrize(("branch", "checked"), [("570", False), ("580", True)])
+def test_a_driver_may_be_named_by_its_branch(branch: str, checked: bool) -> None:  # noqa: FBT001
+    sharing = {"cut": {"mig": {"layout": {"4g.96gb": 1}}}}
+    pool = pool_of(
+        existing(
+            {"gpuModel": "b200-180gb"}, sharing={"cut": {"mig": {"layout": {"1g.23gb": 7}}}}, operator=_operator(driver=branch)
+        )
+    )
+    assert any(f"driver.version {branch} tells no version" in warning for warning in pool.warnings) is not checked
+    rtx = pool_of(existing(RTX, sharing=sharing, operator=_operator(driver="575.57.08")))
+    assert not any("tells no version" in warning for warning in rtx.warnings)
