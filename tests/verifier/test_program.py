@@ -25,8 +25,10 @@ from tests.verifier import nodes
 from verifier import __main__ as program
 from verifier import archive
 from verifier.causes import CAUSES
+from verifier.documents import as_json
 from verifier.findings import Findings, Where
 from verifier.observation import Assertion, Observation
+from verifier.part import part_of
 from verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
 
 if TYPE_CHECKING:
@@ -85,9 +87,67 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     names = packed.namelist()
     assert names == sorted(names)
     assert {name.partition("/")[0] for name in names} == {"__main__.py", "pynvml.py", "verifier"}
-    assert "verifier/archive.py" not in names
+    assert not {"verifier/archive.py", "verifier/part.py"} & set(names)
     assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
     assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+MODULE = '''\
+# Licence.
+"""A text."""
+import os
+from ctypes import *
+
+A = 1
+B, C = A, 2
+D = lambda: E
+
+
+class Base: ...
+
+
+@wraps(B)
+class Used(Base):
+    def method(self):
+        return D
+
+
+def unused():
+    return A
+
+
+E = F = 3
+register()
+
+
+def register():
+    pass
+'''
+
+
+def test_the_part_of_a_module_is_what_the_wanted_names_need_unchanged() -> None:
+    part = part_of(MODULE, lambda name: name == "Used")
+    assert part.startswith("# Licence.\nimport os\nfrom ctypes import *\n")
+    for kept in ("A = 1", "B, C = A, 2", "D = lambda: E", "class Base: ...", "E = F = 3", "register()", "def register():"):
+        assert kept in part
+    assert "@wraps(B)\nclass Used(Base):\n    def method(self):\n        return D\n" in part
+    assert "unused" not in part
+    assert '"""' not in part
+
+
+@programs
+def test_the_file_reads_what_the_whole_pynvml_reads(pyz: Path, bench: Bench) -> None:
+    shared = state.Process(7, 100, "/usr/bin/python3", "compute", 1, 0)
+    machine = healthy().machine
+    for one in (
+        replace(machine, gpus=(replace(machine.gpus[0], processes=(shared,)),)),
+        nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, key="h100-80gb", count=2)).machine,
+        nodes.healthy(*nodes.planned({"exclusive": {}}, key="t4-16gb")).machine,
+        replace(machine, faults=(state.Fault("nvmlDeviceGet[A-M]*", error=999),)),
+        replace(machine, faults=(state.Fault("nvmlInit*", error=18),)),
+    ):
+        bench.put(one)
+        assert json.loads(run(pyz, "export", "--only", "nvml").stdout)["nvml"] == as_json(bench.read())
 
 
 # --- export and assert ------------------------------------------------------------------------------------
