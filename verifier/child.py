@@ -43,15 +43,22 @@ class Reader:
         self._child: subprocess.Popen[bytes] | None = None
         self._stuck: Hung | None = None
 
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the child, unless it runs: it gets ready to read while others do something else."""
+        if self._child is None:
+            # -I: nothing in the container's environment or working directory decides what is imported.
+            command = [sys.executable, "-I", "-c", _PROGRAM, _ROOT]
+            pipe = subprocess.PIPE
+            self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        return self._child
+
     def read(self) -> Reading | Hung | Unreadable:
         """What NVML says now."""
         if self._stuck is not None:
             if self._child is not None and self._child.poll() is None:
                 return self._stuck
             self._stuck, self._child = None, None
-        if self._child is None:
-            self._child = _start()
-        child = self._child
+        child = self.start()
         # A child that has died does not read; what it left says why.
         with contextlib.suppress(OSError):
             _file(child.stdin).write(b"\n")
@@ -101,13 +108,6 @@ def serve() -> None:
     for _ in sys.stdin:
         sys.stdout.write(json.dumps(as_json(read_nvml(announce))) + "\n")
         sys.stdout.flush()
-
-
-def _start() -> subprocess.Popen[bytes]:
-    # -I: nothing in the container's environment or working directory decides what is imported.
-    command = [sys.executable, "-I", "-c", _PROGRAM, _ROOT]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def _listen(child: subprocess.Popen[bytes], seconds: float) -> tuple[list[str], bool]:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from verifier.documents import DocumentError, read
+from verifier.reading import COMPUTE_MODES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "NodeExpectation"
-COMPUTE_MODES: Final = ("DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS")
 MIG_MODES: Final = ("enabled", "disabled", "unsupported")
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from verifier.observation import Assertion, Observer
 
 LOG = logging.getLogger("verifier")
-DEFAULT_INTERVAL_SECONDS: Final = 300.0
-DEFAULT_PORT: Final = 9409
 #: The node object may change many times in a row: between two assertions there is at least so much time.
 _LEAST_GAP_SECONDS: Final = 10.0
 _WATCH_SECONDS: Final = 300
