@@ -13,13 +13,12 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECONDS: Final = 10.0
 _STREAM_SLACK_SECONDS: Final = 15.0
 _MESSAGE_LENGTH: Final = 300
@@ -101,8 +100,13 @@ class Api:
         return response
 
 
-def in_cluster(environment: Mapping[str, str], folder: Path = ACCOUNT_FOLDER) -> Api | None:
-    """The API as a pod sees it; None outside a pod."""
+def in_cluster(environment: Mapping[str, str], folder: Path) -> Api | None:
+    """The API as a pod sees it; None outside a pod.
+
+    Args:
+        environment: the pod's environment variables.
+        folder: with the service account's token and ca.crt.
+    """
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         return None

@@ -1,8 +1,8 @@
 """The verifier as one file: a zip that Python runs, small enough for a ConfigMap.
 
 The same sources give the same bytes: entries are sorted, their times fixed, and nothing of this machine is in them but how
-its zlib compresses; names therefore take `digest`, which does not depend on that. pynvml goes in as it is installed here (it
-carries its BSD licence in its head). This module is not part of what it builds.
+its zlib compresses; names therefore take `digest`, which does not depend on that. Of pynvml as it is installed here goes in
+what the verifier uses, its text unchanged, with its BSD licence. This module is not part of what it builds.
 `python -m verifier.archive FILE` writes the file.
 """
 
@@ -11,11 +11,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import re
 import sys
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from verifier.part import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +26,25 @@ if TYPE_CHECKING:
 #: So that it fits a ConfigMap beside the expectation: etcd takes 1.5 MiB, a ConfigMap 1 MiB, base64 a third more.
 MOST_BYTES: Final = 300 * 1024
 _SOURCES: Final = Path(__file__).parent
-_LEFT_OUT: Final = (Path(__file__).name,)
-_MAIN: Final = '"""Runs the verifier."""\n\nimport sys\n\nfrom verifier.__main__ import run\n\nsys.exit(run())\n'
+_LEFT_OUT: Final = ("archive.py", "part.py")
+#: What verifier/nvml.py uses of pynvml, as attributes or, for functions, as text.
+_USED: Final = re.compile(r"\b(?:nvml[A-Z]\w*|NVML\w+|c_nvml\w+)")
+#: pynvml makes a class of each by its name.
+_ERRORS: Final = "NVML_ERROR_"
+#: Exit code 1 would say that the node differs.
+_MAIN: Final = '''\
+"""Runs the verifier."""
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.stderr.write("cannot tell: the verifier needs Python 3.11 or newer\\n")
+    sys.exit(2)
+
+from verifier.__main__ import run
+
+sys.exit(run())
+'''
 #: The earliest that a zip can say.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _READABLE: Final = 0o644 << 16
@@ -67,19 +87,20 @@ def digest() -> str:
 
 def _entries() -> list[tuple[str, bytes]]:
     """(name, content), sorted by name."""
-    entries = {"__main__.py": _MAIN.encode(), "pynvml.py": _pynvml().read_bytes()}
+    entries = {"__main__.py": _MAIN.encode(), "pynvml.py": _pynvml().encode()}
     for path in _SOURCES.glob("*.py"):
         if path.name not in _LEFT_OUT:
             entries[f"verifier/{path.name}"] = path.read_bytes()
     return sorted(entries.items())
 
 
-def _pynvml() -> Path:
+def _pynvml() -> str:
     found = find_spec("pynvml")
     if found is None or found.origin is None:
         message = "pynvml is not installed; requirements.txt pins it as nvidia-ml-py"
         raise ModuleNotFoundError(message)
-    return Path(found.origin)
+    used = set(_USED.findall((_SOURCES / "nvml.py").read_text(encoding="utf-8")))
+    return part_of(Path(found.origin).read_text(encoding="utf-8"), lambda name: name in used or name.startswith(_ERRORS))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -285,6 +285,12 @@ _TABLE: Final = (
         "I11 R14",
     ),
     _Row(
+        "mps-fault",
+        "a client's fatal fault stopped the MPS server: it serves nobody until the clients of that GPU have ended",
+        "Restart the pods that share the GPU; if the server stays, the pod nvidia-device-plugin-mps-control-daemon.",
+        "",
+    ),
+    _Row(
         "mps-split",
         "the MPS daemon serves another split: it was started for another configuration",
         "Restart the MPS control daemon, then the device plugin.",

@@ -13,7 +13,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO, Final
 
@@ -24,8 +23,9 @@ DEFAULT_SECONDS: Final = 30.0
 _KILL_SECONDS: Final = 2.0
 _CHUNK: Final = 65536
 _STDERR_SHOWN: Final = 400
-#: The archive, or the folder of the sources: where Python finds this package again.
-_ROOT: Final = str(Path(__file__).resolve().parents[1])
+#: The archive, or the folder of the sources: where Python finds this package again. Symbolic links stay, since those of a
+#: ConfigMap's volume move.
+_ROOT: Final = str(Path(__file__).absolute().parents[1])
 _PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.child import serve; serve()"
 #: What a reading begins with; the lines before it name calls.
 _READING: Final = b"{"
@@ -35,7 +35,7 @@ class Reader:
     """Reads NVML, one child at a time.
 
     Args:
-        seconds: how long a reading may take.
+        seconds: how long one call into the driver may take, and the child's start.
     """
 
     def __init__(self, seconds: float = DEFAULT_SECONDS) -> None:
@@ -43,25 +43,34 @@ class Reader:
         self._child: subprocess.Popen[bytes] | None = None
         self._stuck: Hung | None = None
 
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the child, unless it runs: it gets ready to read while others do something else."""
+        if self._child is None:
+            # -I: nothing in the container's environment or working directory decides what is imported.
+            command = [sys.executable, "-I", "-c", _PROGRAM, _ROOT]
+            pipe = subprocess.PIPE
+            self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+        return self._child
+
     def read(self) -> Reading | Hung | Unreadable:
         """What NVML says now."""
         if self._stuck is not None:
             if self._child is not None and self._child.poll() is None:
                 return self._stuck
             self._stuck, self._child = None, None
-        if self._child is None:
-            self._child = _start()
-        child = self._child
+        child = self.start()
         # A child that has died does not read; what it left says why.
         with contextlib.suppress(OSError):
             _file(child.stdin).write(b"\n")
             _file(child.stdin).flush()
-        lines, in_time = _listen(child, time.monotonic() + self._seconds)
+        lines, in_time = _listen(child, self._seconds)
         if not in_time:
             return self._hung(child, lines)
         answer = _answer(lines)
         if answer is not None:
             return answer
+        if not _has_ended(child, _KILL_SECONDS):
+            return self._hung(child, lines)
         self._child = None
         return _unreadable(child, lines)
 
@@ -71,7 +80,7 @@ class Reader:
         if child is None or self._stuck is not None:
             return
         _file(child.stdin).close()
-        if _has_ended(child, self._seconds):
+        if _has_ended(child, _KILL_SECONDS):
             _close(child)
             self._child = None
         else:
@@ -101,20 +110,11 @@ def serve() -> None:
         sys.stdout.flush()
 
 
-def _start() -> subprocess.Popen[bytes]:
-    # -I: nothing in the container's environment or working directory decides what is imported.
-    command = [sys.executable, "-I", "-c", _PROGRAM, _ROOT]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
-
-
-def _listen(child: subprocess.Popen[bytes], deadline: float) -> tuple[list[str], bool]:
-    """(the lines up to a reading or the child's end, whether either came in time)."""
+def _listen(child: subprocess.Popen[bytes], seconds: float) -> tuple[list[str], bool]:
+    """(the lines up to a reading or the child's end, whether each came in time)."""
     end = _file(child.stdout).fileno()
     text = b""
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([end], [], [], left)[0]:
-            continue
+    while select.select([end], [], [], seconds)[0]:
         chunk = os.read(end, _CHUNK)
         text += chunk
         # A reading is the last line of what is sent; its own line break ends it.
@@ -131,11 +131,9 @@ def _answer(lines: list[str]) -> Reading | None:
 
 
 def _unreadable(child: subprocess.Popen[bytes], lines: list[str]) -> Unreadable:
-    """Why the child gave no reading."""
-    if not _has_ended(child, _KILL_SECONDS):
-        child.kill()
+    """Why the child ended without a reading."""
     said = _file(child.stderr).read().decode(errors="replace").strip()
-    code = child.wait()
+    code = child.returncode
     _close(child)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     at = f" in {lines[-1]}" if lines else ""

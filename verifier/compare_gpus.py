@@ -16,7 +16,7 @@ from verifier.layout import canonical, why_illegal
 from verifier.reading import Failed, Gpu, Hung, Mode, Reading, RemappedRows, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from verifier.expectation import Expectation, GpuExpectation
     from verifier.findings import Findings
@@ -37,8 +37,9 @@ _FORBIDDEN: Final = frozenset({4, 17})
 #: GPU does not know the question.
 _UNANSWERED: Final = frozenset({3, 13, 21, 22, 25, 26})
 _INVALID_ARGUMENT: Final = 2
+_NEWER: Final = frozenset({"recovery_action", "placements"})
 #: Fields that help to explain; that they are forbidden keeps nothing from being told.
-_HELPFUL: Final = frozenset({"pci_bus", "memory_mib", "profiles", "processes"})
+_HELPFUL: Final = frozenset({"pci_bus", "memory_mib", "profiles", "placements", "processes"})
 #: NVML_GPU_RECOVERY_ACTION_*
 _RECOVERY: Final = (
     "none", "reset the GPU", "reboot the node", "drain peer-to-peer work", "drain and reset the GPU", "recover the IMEX domain",
@@ -94,6 +95,7 @@ def _compare(expected: Expectation, reading: Reading, findings: Findings) -> Non
     right = {
         gpu.index: _layout(gpu, expected) == Counter(wanted.instances)
         for gpu, wanted in zip(reading.gpus, expected.gpus, strict=False)
+        if wanted.instances
     }
     for gpu in reading.gpus:
         wanted = expected.gpus[min(gpu.index, expected.count - 1)]
@@ -143,17 +145,27 @@ def _why_mode(expected: str, observed: str) -> str:
 def _judge_errors(where: Where, gpu: Gpu, findings: Findings) -> bool:
     """Judge the fields that hold an error, each kind of error once; whether comparing the rest makes sense."""
     errors: dict[int, tuple[str, Failed]] = {}
-    for field in dataclasses.fields(Gpu):
-        value = getattr(gpu, field.name)
-        if not isinstance(value, Failed) or (_is_unanswered(field.name, value) and field.name not in _needed(gpu)):
+    for name, value in _errors_of(gpu):
+        if _is_unanswered(name, value) and name not in _needed(gpu):
             continue
-        if value.code in _FORBIDDEN and field.name in _HELPFUL:
-            findings.note(f"{where}: {field.name.replace('_', ' ')} may not be read ({value})")
+        if value.code in _FORBIDDEN and name in _HELPFUL:
+            findings.note(f"{where}: {name.replace('_', ' ')} may not be read ({value})")
             continue
-        errors.setdefault(value.code, (field.name, value))
+        errors.setdefault(value.code, (name, value))
     for name, failure in errors.values():
         _judge_error(where, name.replace("_", " "), failure, findings, needed=True)
     return not any(_PROVEN.get(code) == "gpu-lost" for code in errors)
+
+
+def _errors_of(gpu: Gpu) -> Iterator[tuple[str, Failed]]:
+    """(field, error), wherever there is one."""
+    for field in dataclasses.fields(Gpu):
+        value = getattr(gpu, field.name)
+        if isinstance(value, Failed):
+            yield field.name, value
+    for profile in () if isinstance(gpu.profiles, Failed) else gpu.profiles:
+        if isinstance(profile.placements, Failed):
+            yield "placements", profile.placements
 
 
 def _needed(gpu: Gpu) -> frozenset[str]:
@@ -164,8 +176,8 @@ def _needed(gpu: Gpu) -> frozenset[str]:
 
 
 def _is_unanswered(field: str, failure: Failed) -> bool:
-    """Older drivers call a field value that they do not know an invalid argument."""
-    return failure.code in _UNANSWERED or (field == "recovery_action" and failure.code == _INVALID_ARGUMENT)
+    """Older drivers call what they do not know, or do not tell while MIG is off, an invalid argument."""
+    return failure.code in _UNANSWERED or (field in _NEWER and failure.code == _INVALID_ARGUMENT)
 
 
 def _judge_error(where: Where, field: str, failure: Failed, findings: Findings, *, needed: bool) -> None:

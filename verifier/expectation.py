@@ -7,18 +7,19 @@ compared. Nothing here is compared with anything.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from verifier.documents import DocumentError, read
+from verifier.reading import COMPUTE_MODES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "NodeExpectation"
-COMPUTE_MODES: Final = ("DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS")
 MIG_MODES: Final = ("enabled", "disabled", "unsupported")
 
 
@@ -169,6 +170,9 @@ def _contradictions(expectation: Expectation) -> list[str]:
     problems = []
     if expectation.compute_mode not in COMPUTE_MODES:
         problems.append(f"computeMode is {expectation.compute_mode!r}, not one of {', '.join(COMPUTE_MODES)}")
+    for what, version in (("driver", expectation.minimum.driver), ("cuda", expectation.minimum.cuda)):
+        if version is not None and not re.fullmatch(r"\d+(\.\d+)*", version):
+            problems.append(f"minimum.{what} is {version!r}, not numbers with dots")
     indexes = [gpu.index for gpu in expectation.gpus]
     if expectation.count < 1 or indexes != list(range(expectation.count)):
         problems.append(f"gpus has the indexes {indexes}, but count says {expectation.count}")

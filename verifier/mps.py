@@ -2,7 +2,7 @@
 
 Seen on an H100 (driver 580): without a daemon the program says so and exits with 1; it prints the percentage as ``25.0``, a
 memory limit in whole GiB rounded down (``19G`` after 20389M was set), and nothing where no limit is set. A server process
-is there only once a client came. Nothing here starts, stops or sets anything.
+is there only once a client came, so that there is none says nothing. Nothing here starts, stops or sets anything.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
 _SECONDS: Final = 10.0
+_FAULT: Final = "FAULT"
 _UNITS: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
 
@@ -33,14 +34,14 @@ class MpsReading:
         asked: False where this container has no program to ask with.
         percentage: get_default_active_thread_percentage.
         memory_limits: get_default_device_pinned_mem_limit, by GPU.
-        servers: get_server_list.
+        faulty_servers: process ids of get_server_list whose get_server_status is FAULT.
     """
 
     failure: str | None
     asked: bool
     percentage: str
     memory_limits: tuple[str, ...]
-    servers: str
+    faulty_servers: tuple[str, ...]
 
 
 def read_mps(gpus: int) -> MpsReading:
@@ -51,17 +52,22 @@ def read_mps(gpus: int) -> MpsReading:
     """
     program = shutil.which(PROGRAM)
     if program is None:
-        return MpsReading(f"no {PROGRAM} in this container", asked=False, percentage="", memory_limits=(), servers="")
+        return MpsReading(f"no {PROGRAM} in this container", asked=False, percentage="", memory_limits=(), faulty_servers=())
     try:
         return MpsReading(
             failure=None,
             asked=True,
             percentage=_ask(program, "get_default_active_thread_percentage"),
             memory_limits=tuple(_ask(program, f"get_default_device_pinned_mem_limit {index}") for index in range(gpus)),
-            servers=_ask(program, "get_server_list"),
+            faulty_servers=_faulty(program),
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return MpsReading(_words(error), asked=True, percentage="", memory_limits=(), servers="")
+        return MpsReading(_words(error), asked=True, percentage="", memory_limits=(), faulty_servers=())
+
+
+def _faulty(program: str) -> tuple[str, ...]:
+    servers = _ask(program, "get_server_list").split()
+    return tuple(server for server in servers if _ask(program, f"get_server_status {server}") == _FAULT)
 
 
 def _ask(program: str, command: str) -> str:
@@ -85,6 +91,8 @@ def compare_mps(expected: MpsExpectation, reading: MpsReading, findings: Finding
         add = findings.differs if reading.asked else findings.cannot_tell
         add(daemon, "answer", "answers", reading.failure, "mps-dead" if reading.asked else "mps-unasked")
         return
+    for server in reading.faulty_servers:
+        findings.differs(Where(f"MPS server {server}"), "status", "no fault", _FAULT, "mps-fault")
     wanted = float(expected.active_thread_percentage)
     if _number(reading.percentage) != wanted:
         findings.differs(daemon, "active thread percentage", wanted, reading.percentage or "none", "mps-split")

@@ -122,7 +122,6 @@ def _read_gpu(nvml: Nvml, index: int) -> Gpu:
         return device if isinstance(device, Failed) else _or_error(lambda: read(nvml, device))
 
     profiles = ask(_profiles)
-    known = () if isinstance(profiles, Failed) else profiles
     gpu = Gpu(
         index=index,
         uuid=ask(lambda nvml, device: _text(nvml("nvmlDeviceGetUUID", device))),
@@ -131,7 +130,7 @@ def _read_gpu(nvml: Nvml, index: int) -> Gpu:
         memory_mib=ask(lambda nvml, device: int(nvml("nvmlDeviceGetMemoryInfo", device).total) // _MIB),
         mig=ask(lambda nvml, device: Mode(*nvml("nvmlDeviceGetMigMode", device))),
         profiles=profiles,
-        instances=ask(lambda nvml, device: _instances(nvml, device, known)),
+        instances=ask(lambda nvml, device: _instances(nvml, device, profiles)),
         compute_mode=ask(lambda nvml, device: compute_mode(nvml("nvmlDeviceGetComputeMode", device))),
         ecc=ask(lambda nvml, device: Mode(*nvml("nvmlDeviceGetEccMode", device))),
         uncorrected_errors=ask(lambda nvml, device: int(nvml("nvmlDeviceGetTotalEccErrors", device, _UNCORRECTED, _VOLATILE))),
@@ -219,7 +218,8 @@ def _placements(nvml: Nvml, device: object, profile_id: int) -> tuple[tuple[int,
     return tuple((int(array[nth].start), int(array[nth].size)) for nth in range(count.value))
 
 
-def _instances(nvml: Nvml, device: object, profiles: tuple[Profile, ...]) -> tuple[GpuInstance, ...]:
+def _instances(nvml: Nvml, device: object, profiles: tuple[Profile, ...] | Failed) -> tuple[GpuInstance, ...]:
+    """Instances are listed by profile: where the profiles cannot be had, nothing is known of the instances either."""
     found: dict[int, GpuInstance] = {}
     mode = _or_error(lambda: Mode(*nvml("nvmlDeviceGetMigMode", device)))
     if isinstance(mode, Failed):
@@ -228,6 +228,10 @@ def _instances(nvml: Nvml, device: object, profiles: tuple[Profile, ...]) -> tup
         raise _CallError(mode)
     if not mode.current:
         return ()
+    if isinstance(profiles, Failed):
+        raise _CallError(profiles)
+    if not profiles:
+        raise _CallError(failed(_NOT_SUPPORTED, "nvmlDeviceGetGpuInstanceProfileInfo"))
     for profile in profiles:
         handles = _handles(
             lambda array, count, profile=profile: nvml("nvmlDeviceGetGpuInstances", device, profile.id, array, count),  # type: ignore[misc]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from verifier import mps
-from verifier.child import DEFAULT_SECONDS, Reader
 from verifier.compare_gpus import compare_gpus
 from verifier.compare_node import compare_node
 from verifier.documents import as_json
@@ -19,11 +18,11 @@ from verifier.findings import Findings, Where
 from verifier.reading import Failed, Hung, Reading, Unreadable, steady
 
 if TYPE_CHECKING:
+    from verifier.child import Reader
     from verifier.expectation import Expectation
     from verifier.mps import MpsReading
     from verifier.node import NodeReader, NodeReading
 
-DEFAULT_PAUSE_SECONDS: Final = 1.0
 _MOST_LOOKS: Final = 6
 
 
@@ -67,18 +66,13 @@ class Observer:
     """Looks at the node that it runs on.
 
     Args:
+        reader: reads NVML.
         node: reads the node's objects; None leaves Kubernetes out.
-        nvml_seconds: how long NVML may take.
         pause_seconds: between two looks.
     """
 
-    def __init__(
-        self,
-        node: NodeReader | None,
-        nvml_seconds: float = DEFAULT_SECONDS,
-        pause_seconds: float = DEFAULT_PAUSE_SECONDS,
-    ) -> None:
-        self._reader = Reader(nvml_seconds)
+    def __init__(self, reader: Reader, node: NodeReader | None, pause_seconds: float) -> None:
+        self._reader = reader
         self._node = node
         self._pause = pause_seconds
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from verifier.expectation import COMPUTE_MODES
-
+#: NVML_COMPUTEMODE_*, by number.
+COMPUTE_MODES: Final = ("DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS")
 #: NVML_ERROR_*, those that are told apart here or that read better by name (nvml.h).
 ERRORS: Final = {
     2: "INVALID_ARGUMENT", 3: "NOT_SUPPORTED", 4: "NO_PERMISSION", 6: "NOT_FOUND", 9: "DRIVER_NOT_LOADED", 10: "TIMEOUT",

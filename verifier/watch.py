@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from verifier.observation import Assertion, Observer
 
 LOG = logging.getLogger("verifier")
-DEFAULT_INTERVAL_SECONDS: Final = 300.0
-DEFAULT_PORT: Final = 9409
 #: The node object may change many times in a row: between two assertions there is at least so much time.
 _LEAST_GAP_SECONDS: Final = 10.0
 _WATCH_SECONDS: Final = 300
@@ -59,7 +57,7 @@ class Watcher:
         expected: what the node must be.
         observer: looks at the node.
         interval: seconds between two assertions.
-        nvml_seconds: how long NVML may take; decides when a result is too old.
+        nvml_seconds: how long one call of NVML may take; decides when a result is too old.
     """
 
     def __init__(self, expected: Expectation, observer: Observer, interval: float, nvml_seconds: float) -> None:

@@ -7,6 +7,7 @@ import pytest
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library, surroundings
 from sandbox.progress import Progress
+from verifier.child import Reader
 from verifier.observation import Observer
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ class Bench:
         state.write(self.path, machine)
 
     def read(self) -> Reading | Hung | Unreadable:
-        return Observer(None, pause_seconds=0).look(None).nvml
+        return Observer(Reader(), None, 0).look(None).nvml
 
     def hold(self, node: Node, machine: state.Machine, seconds: float = 30) -> Assertion:
         """Hold the node's expectation against another machine."""
         self.put(machine)
-        return Observer(None, nvml_seconds=seconds, pause_seconds=0).hold(node.expected)
+        return Observer(Reader(seconds), None, 0).hold(node.expected)
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ def healthy(plan: Plan, pool: PoolPlan, node: str = "gpu-1") -> Node:
             asked=True,
             percentage=percentage,
             memory_limits=(f"{limit // 1024}G" if limit else "",) * len(machine.gpus),
-            servers="",
+            faulty_servers=(),
         )
         if percentage
         else None
@@ -253,17 +253,29 @@ def pod(operand: str, **changes: Any) -> Pod:
 def declarations(draw: st.DrawFn) -> tuple[dict[str, Any], str, int]:
     """(sharing, GPU model, GPUs per node) of a pool that can be planned."""
     key, count = draw(st.sampled_from(KNOWN)), draw(st.integers(1, 8))
+    return draw(_sharing(key, count)), key, count
+
+
+@st.composite
+def declaration_pairs(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], str, int]:
+    """(one sharing, another sharing, GPU model, GPUs per node) of the same hardware."""
+    key, count = draw(st.sampled_from(KNOWN)), draw(st.integers(1, 3))
+    return draw(_sharing(key, count)), draw(_sharing(key, count)), key, count
+
+
+@st.composite
+def _sharing(draw: st.DrawFn, key: str, count: int) -> dict[str, Any]:
     strategy = draw(st.sampled_from(["exclusive", "timeSlicing", "mps", "mig", "mig"]))
     renamed = {"renameByDefault": True} if draw(st.booleans()) else {}
     if strategy == "mig" and model(key).profiles:
         layouts = [draw(_layouts(key)), *(draw(st.one_of(st.just({}), _layouts(key))) for _ in range(count - 1))]
         sliced = {"timeSlicing": {"replicas": draw(st.integers(2, 8)), **renamed}} if draw(st.booleans()) else {}
         gpus = [{"index": index, "layout": layout} for index, layout in enumerate(layouts)]
-        return {"mig": {**({"layout": layouts[0]} if draw(st.booleans()) else {"gpus": gpus}), **sliced}}, key, count
+        return {"mig": {**({"layout": layouts[0]} if draw(st.booleans()) else {"gpus": gpus}), **sliced}}
     if strategy in {"timeSlicing", "mps"}:
         most = 16 if strategy == "mps" else 1000
-        return {strategy: {"replicas": draw(st.integers(2, most)), **renamed}}, key, count
-    return {"exclusive": {}}, key, count
+        return {strategy: {"replicas": draw(st.integers(2, most)), **renamed}}
+    return {"exclusive": {}}
 
 
 @st.composite

@@ -67,6 +67,9 @@ def test_contradictions_are_refused() -> None:
     fewer = document({"exclusive": {}}, count=2)
     fewer["gpus"].pop()
     assert "count says 2" in problems(fewer)[0]
+    branch = document({"exclusive": {}})
+    branch["minimum"] = {"driver": "R525", "cuda": ""}
+    assert len(problems(branch)) == 2
     mode = document({"exclusive": {}})
     mode["gpus"][0]["migMode"] = "on"
     assert "'on'" in problems(mode)[0]
@@ -181,7 +184,7 @@ def mps(sharing: dict[str, Any], reading: MpsReading) -> list[Finding]:
 
 
 def said(percentage: str, *limits: str) -> MpsReading:
-    return MpsReading(None, asked=True, percentage=percentage, memory_limits=limits, servers="")
+    return MpsReading(None, asked=True, percentage=percentage, memory_limits=limits, faulty_servers=())
 
 
 # The words are those of a real daemon on an H100: percentages with one decimal, limits in whole GiB rounded down.
@@ -205,8 +208,13 @@ def test_the_split_of_the_daemon_is_compared(replicas: int, reading: MpsReading,
     assert {finding.cause.key for finding in findings} <= {"mps-split"}
 
 
+def test_a_server_that_a_client_s_fault_stopped_is_a_difference() -> None:
+    (finding,) = mps({"mps": {"replicas": 4}}, replace(said("25.0", "20G"), faulty_servers=("547",)))
+    assert (finding.cause.key, str(finding.where)) == ("mps-fault", "MPS server 547")
+
+
 def test_a_dead_daemon_is_a_difference_and_one_that_cannot_be_asked_is_not() -> None:
-    dead = MpsReading("exit code 1: Cannot find MPS control daemon process", True, "", (), "")  # noqa: FBT003
+    dead = MpsReading("exit code 1: Cannot find MPS control daemon process", True, "", (), ())  # noqa: FBT003
     assert [finding.cause.key for finding in mps({"mps": {"replicas": 4}}, dead)] == ["mps-dead"]
     (unasked,) = mps({"mps": {"replicas": 4}}, replace(dead, asked=False))
     assert unasked.cause.key == "mps-unasked"
@@ -225,11 +233,13 @@ def test_the_daemon_is_asked_for_its_split_and_for_each_gpu(tmp_path: Path, monk
 case $command in
 get_default_active_thread_percentage) echo 25.0;;
 get_default_device_pinned_mem_limit) echo "1${index}G";;
-get_server_list) echo 546;;
+get_server_list) printf '546\\n547\\n';;
+get_server_status) if [ "$index" = 546 ]; then echo ACTIVE; else echo FAULT; fi;;
 esac""",
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert read_mps(2) == MpsReading(None, asked=True, percentage="25.0", memory_limits=("10G", "11G"), servers="546")
+    expected = MpsReading(None, asked=True, percentage="25.0", memory_limits=("10G", "11G"), faulty_servers=("547",))
+    assert read_mps(2) == expected
 
 
 def test_what_the_daemon_s_program_says_on_its_end_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

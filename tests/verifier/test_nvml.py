@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sandbox.nvml import state
 from tests.verifier import nodes
+from verifier import nvml
 from verifier.child import Reader
-from verifier.findings import Verdict
+from verifier.compare_gpus import compare_gpus
+from verifier.findings import Findings, Verdict
 from verifier.reading import Failed, Hung, Reading, Unreadable
 
 if TYPE_CHECKING:
@@ -264,6 +268,8 @@ def test_the_processes_that_block_a_change_are_named(bench: Bench) -> None:
         ("nvmlInit*", 17, "nvml-permission"),
         ("nvmlInit*", 12, "library-missing"),
         ("nvmlDeviceGetGpuInstances", 4, "nvml-permission"),
+        ("nvmlDeviceGetGpuInstanceProfileInfo*", 4, "nvml-permission"),
+        ("nvmlDeviceGetGpuInstanceProfileInfo*", 3, "not-answered"),
         ("nvmlDeviceGetUUID", 3, "not-answered"),
     ],
 )
@@ -282,6 +288,35 @@ def test_what_only_explains_may_be_forbidden(bench: Bench, function: str) -> Non
     assert "NO_PERMISSION" in found.notes[0]
 
 
+#: Every function that a reading calls.
+CALLED = sorted(set(re.findall(r'"(nvml[A-Z]\w+?)(?:_v\d)?"', Path(nvml.__file__).read_text())))
+#: What they say decides nothing: the library's own version, names of processes, the end of a reading.
+UNJUDGED = {"nvmlSystemGetNVMLVersion", "nvmlSystemGetProcessName", "nvmlShutdown"}
+HELPFUL = {"nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetPciInfo"}
+HELPFUL |= {"nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"}
+#: With MIG on, its placements confirm what the instances say.
+HELPFUL |= {"nvmlDeviceGetGpuInstancePossiblePlacements"}
+
+
+def test_no_error_of_any_call_makes_a_pass_and_no_missing_right_makes_a_difference(bench: Bench) -> None:
+    healthy = node(SEVEN, 1)
+    machine = gpu(healthy.machine, 0, processes=(JOB,))
+    reader = Reader()
+    for function in CALLED:
+        for code, name in ((15, "lost"), (999, "unknown"), (4, "forbidden")):
+            bench.put(fault(machine, f"{function}*", error=code))
+            findings = Findings()
+            compare_gpus(healthy.expected, reader.read(), findings)
+            verdict = findings.verdict
+            if function in UNJUDGED or (code == 4 and function in HELPFUL):
+                assert verdict is Verdict.HOLDS, (function, name)
+            elif code == 4:
+                assert verdict is Verdict.CANNOT_TELL, (function, name)
+            else:
+                assert verdict is Verdict.DIFFERS, (function, name)
+    reader.release()
+
+
 def test_a_compute_mode_that_is_not_told_matters_only_without_mig(bench: Bench) -> None:
     for sharing, verdict in ((SEVEN, Verdict.HOLDS), ({"exclusive": {}}, Verdict.CANNOT_TELL)):
         healthy = node(sharing)
@@ -295,21 +330,45 @@ def test_an_older_driver_s_way_to_say_no_is_no_difference(bench: Bench, function
     assert bench.hold(healthy, fault(healthy.machine, function, error=code)).findings.verdict is Verdict.HOLDS
 
 
-def test_a_hang_is_a_difference_that_names_the_call(bench: Bench) -> None:
+def test_a_hang_is_a_difference_and_is_looked_at_once(bench: Bench) -> None:
     healthy = node({"exclusive": {}})
     machine = gpu_fault(healthy.machine, 1, "nvmlDeviceGetComputeMode", hang_seconds=3600)
     assertion = bench.hold(healthy, machine, seconds=3)
-    (finding,) = assertion.findings.differences
-    assert finding.cause.key == "nvml-hang"
-    assert "nvmlDeviceGetComputeMode on GPU 1" in finding.observed
+    assert [finding.cause.key for finding in assertion.findings.differences] == ["nvml-hang"]
     assert assertion.looks == 1
+
+
+def test_a_hang_names_the_call_and_ends_with_the_driver_s_recovery(bench: Bench) -> None:
+    healthy = node({"exclusive": {}}).machine
+    bench.put(healthy)
+    reader = Reader()
+    assert isinstance(reader.read(), Reading)
+    # The child runs and has loaded everything: from here on only calls take time.
+    reader._seconds = 2
+    bench.put(gpu_fault(healthy, 1, "nvmlDeviceGetComputeMode", hang_seconds=3600))
+    assert reader.read() == Hung("nvmlDeviceGetComputeMode on GPU 1", 2, killable=True)
+    reader._seconds = 60
+    bench.put(healthy)
+    assert isinstance(reader.read(), Reading)
+    reader.release()
+
+
+def test_a_slow_driver_is_no_hang(bench: Bench) -> None:
+    healthy = node({"exclusive": {}}).machine
+    bench.put(healthy)
+    reader = Reader()
+    reader.read()
+    reader._seconds = 2
+    bench.put(fault(healthy, "nvmlDeviceGet[MNU]*", hang_seconds=0.3))
+    assert isinstance(reader.read(), Reading)
+    reader.release()
 
 
 def test_without_the_library_nothing_can_be_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     healthy = node({"exclusive": {}})
     monkeypatch.delenv("LD_LIBRARY_PATH")
     reading = bench.read()
-    if isinstance(reading, Reading) and reading.failure is None:
+    if not isinstance(reading, Reading) or reading.failure is None or reading.failure.code != 12:
         pytest.skip("this machine has a libnvidia-ml.so.1 of its own")
     found = bench.hold(healthy, healthy.machine).findings
     assert [finding.cause.key for finding in found.unknown] == ["library-missing"]

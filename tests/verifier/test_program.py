@@ -22,10 +22,13 @@ from gpus.node_expectation import node_expectation
 from sandbox.nvml import state
 from tests.unit.stacks import aks
 from tests.verifier import nodes
+from verifier import __main__ as program
 from verifier import archive
 from verifier.causes import CAUSES
+from verifier.documents import as_json
 from verifier.findings import Findings, Where
 from verifier.observation import Assertion, Observation
+from verifier.part import part_of
 from verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
 
 if TYPE_CHECKING:
@@ -84,9 +87,67 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     names = packed.namelist()
     assert names == sorted(names)
     assert {name.partition("/")[0] for name in names} == {"__main__.py", "pynvml.py", "verifier"}
-    assert "verifier/archive.py" not in names
+    assert not {"verifier/archive.py", "verifier/part.py"} & set(names)
     assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
     assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+MODULE = '''\
+# Licence.
+"""A text."""
+import os
+from ctypes import *
+
+A = 1
+B, C = A, 2
+D = lambda: E
+
+
+class Base: ...
+
+
+@wraps(B)
+class Used(Base):
+    def method(self):
+        return D
+
+
+def unused():
+    return A
+
+
+E = F = 3
+register()
+
+
+def register():
+    pass
+'''
+
+
+def test_the_part_of_a_module_is_what_the_wanted_names_need_unchanged() -> None:
+    part = part_of(MODULE, lambda name: name == "Used")
+    assert part.startswith("# Licence.\nimport os\nfrom ctypes import *\n")
+    for kept in ("A = 1", "B, C = A, 2", "D = lambda: E", "class Base: ...", "E = F = 3", "register()", "def register():"):
+        assert kept in part
+    assert "@wraps(B)\nclass Used(Base):\n    def method(self):\n        return D\n" in part
+    assert "unused" not in part
+    assert '"""' not in part
+
+
+@programs
+def test_the_file_reads_what_the_whole_pynvml_reads(pyz: Path, bench: Bench) -> None:
+    shared = state.Process(7, 100, "/usr/bin/python3", "compute", 1, 0)
+    machine = healthy().machine
+    for one in (
+        replace(machine, gpus=(replace(machine.gpus[0], processes=(shared,)),)),
+        nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, key="h100-80gb", count=2)).machine,
+        nodes.healthy(*nodes.planned({"exclusive": {}}, key="t4-16gb")).machine,
+        replace(machine, faults=(state.Fault("nvmlDeviceGet[A-M]*", error=999),)),
+        replace(machine, faults=(state.Fault("nvmlInit*", error=18),)),
+    ):
+        bench.put(one)
+        assert json.loads(run(pyz, "export", "--only", "nvml").stdout)["nvml"] == as_json(bench.read())
 
 
 # --- export and assert ------------------------------------------------------------------------------------
@@ -115,6 +176,28 @@ def test_a_node_that_differs_exits_with_1_and_says_what_why_and_what_to_do(
         assert CAUSES["mig-empty"].text in where
         assert CAUSES["mig-empty"].remedy in where
     assert "\n" not in log.read_text()
+
+
+@programs
+def test_the_verdict_is_kept_where_the_termination_log_cannot_be_written(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(broken(healthy().machine))
+    done = run(pyz, "assert", "--only", "nvml", "--expect", expect, "--pause", 0, "--termination-log", "/nonexistent/log")
+    assert done.returncode == 1
+    assert done.stderr == "/nonexistent/log: cannot be written: No such file or directory\n"
+
+
+def test_a_defect_of_the_verifier_is_no_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken_main() -> int:
+        message = "a defect"
+        raise KeyError(message)
+
+    monkeypatch.setattr(program, "main", broken_main)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert program.run() == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "a defect" in capsys.readouterr().err
 
 
 @programs
@@ -214,6 +297,9 @@ def test_the_document_can_be_had_by_hand(tmp_path: Path, capsys: pytest.CaptureF
     for arguments, word in ((["expect", str(stack)], "name one of the pools"), (["expect", str(stack), "c"], '"c"')):
         assert plan_command(arguments) == 2
         assert word in capsys.readouterr().err
+    stack.write_text("config: {}")
+    assert plan_command(["expect", str(stack), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["errors"]
 
 
 # --- words ------------------------------------------------------------------------------------------------
@@ -268,23 +354,18 @@ def test_metrics_are_in_prometheus_text_format() -> None:
 # --- watch ------------------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
-
-
 @contextmanager
 def watching(pyz: Path, expect: Path, *options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    port = free_port()
+    """(port, program)."""
     command = [sys.executable, str(pyz), "watch", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
-    command += ["--interval", "0.2", "--listen", f"127.0.0.1:{port}", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+    command += ["--interval", "0.2", "--listen", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as watch:
         try:
-            yield port, program
+            assert watch.stderr
+            yield int(watch.stderr.readline().removeprefix("listening on port ")), watch
         finally:
-            program.terminate()
-            program.communicate(timeout=LONGEST_WAIT)
+            watch.terminate()
+            watch.communicate(timeout=LONGEST_WAIT)
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -298,15 +379,12 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def until(port: int, path: str, status: int) -> str:
-    """Ask until that status comes; a program that starts listens a little later."""
+    """Ask until that status comes."""
     end = time.monotonic() + LONGEST_WAIT
     answer: Any = None
     while time.monotonic() < end:
-        try:
-            answer = get(port, path)
-        except OSError:
-            answer = None
-        if answer is not None and answer[0] == status:
+        answer = get(port, path)
+        if answer[0] == status:
             return str(answer[1])
         time.sleep(0.1)
     pytest.fail(f"{path}: {answer}")
@@ -315,7 +393,7 @@ def until(port: int, path: str, status: int) -> str:
 @programs
 def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Bench, expect: Path) -> None:
     bench.put(broken(healthy().machine))
-    with watching(pyz, expect) as (port, program):
+    with watching(pyz, expect) as (port, watch):
         until(port, "/report", 200)
         assert "MIG instances" in until(port, "/readyz", 503)
         assert get(port, "/healthz") == (200, "ok\n")
@@ -324,9 +402,9 @@ def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Ben
         assert json.loads(get(port, "/report?x=1")[1])["verdict"] == "holds"
         assert 'gpu_pools_verified{pool="gpu"} 1' in get(port, "/metrics")[1]
         assert get(port, "/other")[0] == 404
-        program.terminate()
-        _, said = program.communicate(timeout=LONGEST_WAIT)
-        assert program.returncode == 143
+        watch.terminate()
+        _, said = watch.communicate(timeout=LONGEST_WAIT)
+        assert watch.returncode == 143
         assert [line for line in said.splitlines() if "MIG instances" in line or "as declared" in line] == said.splitlines()
 
 
@@ -335,7 +413,7 @@ def test_a_hung_driver_blocks_no_probe_and_is_told(pyz: Path, bench: Bench, expe
     bench.put(replace(healthy().machine, faults=(state.Fault("nvmlDeviceGetName", hang_seconds=3600),)))
     with watching(pyz, expect, "--nvml-seconds", "2") as (port, _):
         assert until(port, "/healthz", 200) == "ok\n"
-        assert "nvmlDeviceGetName on GPU 0" in until(port, "/report", 200)
+        assert '"cause": "nvml-hang"' in until(port, "/report", 200)
         assert get(port, "/readyz")[0] == 503
 
 
