@@ -2,7 +2,7 @@
 
 An init container asserts until the expectation holds or the deadline passes; then its last line, the exact difference, is the
 termination message that Kubernetes keeps and Pulumi prints, and it begins anew. The main container watches from then on, and
-is ready as long as the node holds.
+is ready as long as the node holds. Both write each verdict as a condition of the node.
 
 NVML without an advertised GPU: the pod asks for none, so nothing of the node's resources is used up. It takes the operator's own
 runtime class, which is there on nodes with the toolkit, with CDI and with a driver of the image alike, since the device plugin
@@ -106,7 +106,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
         "terminationMessagePath": _TERMINATION_LOG,
         "volumeMounts": mounts,
     }
-    expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}"]
+    expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--mark"]
     return {
         "nodeSelector": pool_selector(plan.settings.cluster, planned),
         "tolerations": [dict(toleration) for toleration in plan.tolerations],

@@ -1,7 +1,7 @@
 """Declared, expected, observed: what the nodes of each pool show, compared to the unit.
 
-The sandbox's own look at the API server. It reads allocatable (never capacity) and labels; what NVML says is the business of
-the verifier on the node.
+The sandbox's own look at the API server. It reads allocatable (never capacity), labels and taints; what NVML says is the business
+of the verifier on the node, whose verdict counts where a stack has one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpus.placing import pool_selector
 from gpus.plan import sharing_words
 from gpus.tables import resources_text, table
+from gpus.verifier_rights import CONDITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -76,15 +77,19 @@ def is_rolled_out(daemon_set: Mapping[str, Any]) -> bool:
 def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
     selector = pool_selector(plan.settings.cluster, planned)
     mine = [node for node in nodes if selector.items() <= _labels(node).items()]
-    return PoolObservation(planned, tuple(sorted((_observe_node(planned, node) for node in mine), key=lambda node: node.name)))
+    verified = plan.settings.verification.enabled
+    seen = (_observe_node(planned, node, verified=verified) for node in mine)
+    return PoolObservation(planned, tuple(sorted(seen, key=lambda node: node.name)))
 
 
-def _observe_node(planned: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
+def _observe_node(planned: PoolPlan, node: Mapping[str, Any], *, verified: bool) -> NodeObservation:
     raw = node.get("status", {}).get("allocatable", {})
     found = {name: int(value) for name, value in raw.items() if name.startswith(_PREFIX) and int(value) > 0}
     differences = list(_resource_differences(planned.advertises, found))
     differences += _label_differences({**planned.labels, **planned.gfd_labels}, _labels(node))
     differences += _taint_differences(planned, node)
+    if verified:
+        differences += _verdict_differences(node)
     return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
 
 
@@ -110,6 +115,13 @@ def _taint_differences(planned: PoolPlan, node: Mapping[str, Any]) -> Iterable[s
     for taint in planned.taints:
         if (taint.key, taint.value, taint.effect) not in present:
             yield f"taint {taint} missing"
+
+
+def _verdict_differences(node: Mapping[str, Any]) -> Iterable[str]:
+    """What the verifier on the node says; nothing where none has said anything, as where rules stand in for programs."""
+    for condition in node.get("status", {}).get("conditions", []):
+        if condition["type"] == CONDITION and condition["status"] != "True":
+            yield f"{CONDITION} is {condition['status']}: {condition['reason']}"
 
 
 def _labels(node: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A client of the Kubernetes API that can read, with a service account's token. Nothing but the standard library.
+"""A client of the Kubernetes API that can read and patch, with a service account's token. Nothing but the standard library.
 
 The token's file is read for each request, since the kubelet renews it. Every answer but 200 is an ApiError: whoever asked says
 what it means.
@@ -60,9 +60,20 @@ class Api:
         Raises:
             ApiError: where it does not come.
         """
-        request = f"GET {path}"
+        return self._answer("GET", path, query)
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Change an object by a strategic merge patch; returns what it is then.
+
+        Raises:
+            ApiError: where that is refused, or no answer comes.
+        """
+        return self._answer("PATCH", path, {}, json.dumps(body).encode())
+
+    def _answer(self, method: str, path: str, query: Mapping[str, str], body: bytes | None = None) -> dict[str, Any]:
+        request = f"{method} {path}"
         try:
-            with self._open(path, query, _SECONDS) as response:
+            with self._open(path, query, _SECONDS, body) as response:
                 answer = json.load(response)
         except urllib.error.HTTPError as error:
             raise ApiError(request, error.code, _message(error)) from None
@@ -89,14 +100,18 @@ class Api:
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ApiError(request, None, str(getattr(error, "reason", error))) from None
 
-    def _open(self, path: str, query: Mapping[str, str], seconds: float) -> http.client.HTTPResponse:
+    def _open(self, path: str, query: Mapping[str, str], seconds: float, patch: bytes | None = None) -> http.client.HTTPResponse:
         context = ssl.create_default_context(cafile=str(self.ca_file))
         token = self.token_file.read_text(encoding="ascii").strip()
         address = f"{self.server}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "gpu-pools-verifier"}
+        method = "GET"
+        if patch is not None:
+            method, headers["Content-Type"] = "PATCH", "application/strategic-merge-patch+json"
         # A proxy of the environment must not come between: it would not reach the cluster's own address.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-        response: http.client.HTTPResponse = opener.open(urllib.request.Request(address, headers=headers), timeout=seconds)  # noqa: S310 - always https
+        asked = urllib.request.Request(address, data=patch, headers=headers, method=method)  # noqa: S310 - always https
+        response: http.client.HTTPResponse = opener.open(asked, timeout=seconds)
         return response
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from verifier import report
@@ -16,6 +17,7 @@ from verifier.api import in_cluster
 from verifier.documents import DocumentError
 from verifier.expectation import Expectation, read_expectation
 from verifier.findings import Verdict
+from verifier.mark import mark
 from verifier.node import NodeReader
 from verifier.observation import Observer
 from verifier.reading import Reading
@@ -91,15 +93,19 @@ def _assert(options: argparse.Namespace, reader: Reader) -> int:
 
 def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) -> Assertion:
     """Assert once, or again and again until it holds or --wait is over; each new reason to go on is told meanwhile."""
-    observer = _observer(options, reader)
+    node = _node_reader(options)
+    observer = Observer(reader, node, options.pause)
     deadline = time.monotonic() + options.wait
     told = ""
     while True:
         assertion = observer.hold(expected)
+        reason = report.termination_message(expected, assertion)
+        # The same verdict again is no news to everybody who watches nodes.
+        if options.mark and node and reason != told and (trouble := mark(node, expected, assertion)):
+            print(trouble, file=sys.stderr, flush=True)
         left = deadline - time.monotonic()
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
-        reason = report.termination_message(expected, assertion)
         if reason != told:
             print(f"{_now()} waiting: {reason}", file=sys.stderr, flush=True)
         told = reason
@@ -110,6 +116,8 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     expected, node = _expectation(options), _node_reader(options)
     watcher = Watcher(expected, Observer(reader, node, options.pause), options.interval, options.nvml_seconds)
+    if options.mark and node is not None:
+        watcher.tell = partial(mark, node)
     try:
         http = server(watcher, options.listen)
     except OSError as error:

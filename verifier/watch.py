@@ -68,6 +68,8 @@ class Watcher:
         self._due = threading.Event()
         self._began = time.monotonic()
         self.result: Result | None = None
+        #: Told of each assertion; returns what went wrong with that.
+        self.tell: Callable[[Expectation, Assertion], str | None] = lambda _, __: None
 
     def run(self) -> None:
         """Assert for ever."""
@@ -87,6 +89,8 @@ class Watcher:
         if before is None or _differs(before.assertion, assertion):
             LOG.info("%s", report.termination_message(self.expected, assertion))
         self.result = result
+        if trouble := self.tell(self.expected, assertion):
+            LOG.warning("%s", trouble)
         return result
 
     def wake(self) -> None:

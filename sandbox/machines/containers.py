@@ -218,6 +218,7 @@ class PodRun:
                     if path.exists() and path.read_bytes() == content:
                         continue
                     rest = path.with_name(f".{name}.new")
+                    rest.touch(mode=0o600)
                     rest.write_bytes(content)
                     rest.replace(path)
 

@@ -20,9 +20,13 @@ from sandbox.progress import Progress
 from tests.verifier import nodes
 from verifier import archive
 from verifier.api import Api
+from verifier.causes import CAUSES
 from verifier.compare_node import compare_node
-from verifier.findings import Findings, Verdict
+from verifier.findings import Findings, Verdict, Where
+from verifier.mark import mark
 from verifier.node import ApiFailure, NodeReader
+from verifier.observation import Assertion, Observation
+from verifier.reading import Unreadable
 from verifier.watch import follow
 
 if TYPE_CHECKING:
@@ -39,7 +43,10 @@ SHARING: dict[str, Any] = {"timeSlicing": {"replicas": 500}}
 PLAN, POOL = nodes.planned(SHARING, count=2)
 LONGEST_WAIT = 60
 RULES = {
-    "nodes": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "watch"], "resourceNames": [NODE]}],
+    "nodes": [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "watch"], "resourceNames": [NODE]},
+        {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"], "resourceNames": [NODE]},
+    ],
     "gpu-operator": [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": ["gpu-pools-device-plugin"]},
@@ -316,3 +323,48 @@ def test_a_change_of_the_node_is_followed_and_a_heartbeat_is_not(admin: Admin, a
         assert changed.wait(LONGEST_WAIT)
     finally:
         admin.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"gpu-pools/pool": POOL.name}}})
+
+
+# --- the condition ----------------------------------------------------------------------------------------
+
+
+def assertion_of(*differences: str) -> Assertion:
+    findings = Findings()
+    for field in differences:
+        findings.differs(Where("node"), field, 4, 1, next(iter(CAUSES)))
+    return Assertion(findings, Observation(Unreadable("not looked at"), None, None), 2, 0.5)
+
+
+def conditions(admin: Admin, name: str = NODE) -> dict[str, Any]:
+    return {one["type"]: one for one in admin("GET", f"/api/v1/nodes/{name}")["status"]["conditions"]}
+
+
+def test_the_verdict_stands_on_the_node_beside_what_others_say(admin: Admin, api: Api) -> None:
+    node, expected = NodeReader(api, NODE), nodes.healthy(PLAN, POOL, NODE).expected
+    ready = conditions(admin)["Ready"]
+    assert mark(node, expected, assertion_of("allocatable")) is None
+    found = conditions(admin)
+    assert (found["GpuSharingVerified"]["status"], found["GpuSharingVerified"]["reason"]) == ("False", "Differs")
+    assert "allocatable is 1, expected 4" in found["GpuSharingVerified"]["message"]
+    assert found["Ready"] == ready
+    assert mark(node, expected, assertion_of()) is None
+    assert conditions(admin)["GpuSharingVerified"]["status"] == "True"
+
+
+def test_a_verdict_that_stays_has_a_new_heartbeat_and_the_old_transition(admin: Admin, api: Api) -> None:
+    node, expected = NodeReader(api, NODE), nodes.healthy(PLAN, POOL, NODE).expected
+    past = "2026-01-01T00:00:00Z"
+    old = {"type": "GpuSharingVerified", "status": "True", "lastTransitionTime": past, "lastHeartbeatTime": past}
+    admin("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": [old]}}, "application/strategic-merge-patch+json")
+    assert mark(node, expected, assertion_of()) is None
+    found = conditions(admin)["GpuSharingVerified"]
+    assert found["lastTransitionTime"] == past
+    assert found["lastHeartbeatTime"] > past
+
+
+def test_a_condition_that_may_not_be_written_is_told(api: Api) -> None:
+    expected = nodes.healthy(PLAN, POOL, NODE).expected
+    trouble = mark(NodeReader(api, OTHER), expected, assertion_of())
+    assert trouble
+    assert "the condition GpuSharingVerified cannot be written" in trouble
+    assert "cannot get resource" in trouble

@@ -13,6 +13,7 @@ from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_conf
 from gpus.stack_file import load_yaml
 from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, expectation_file, verifier_daemon_set_spec
 from gpus.verifier_rights import (
+    CONDITION,
     POLICY,
     ROLE,
     VERIFIER_NAMESPACE,
@@ -148,6 +149,12 @@ def last_words(site: Site, pool: str) -> dict[str, Any]:
     return {}
 
 
+def condition(site: Site, pool: str) -> dict[str, Any]:
+    """What the verifier has written on the pool's node."""
+    (found,) = [one for one in site.node(f"{pool}0")["status"]["conditions"] if one["type"] == CONDITION]
+    return dict(found)
+
+
 def all_ready(site: Site) -> None:
     for pool in POOLS:
         site.until(lambda pool=pool: ready(site, pool), LONG)  # type: ignore[misc]
@@ -165,6 +172,8 @@ def test_nodes_of_every_strategy_are_verified(site: Site) -> None:
         (init,) = pod["status"]["initContainerStatuses"]
         assert init["state"]["terminated"]["exitCode"] == 0
         assert pod["spec"]["nodeName"] == f"{pool}0"
+        assert condition(site, pool)["status"] == "True"
+        assert "as declared" in condition(site, pool)["message"]
 
 
 def test_a_verified_node_that_loses_its_sharing_is_not_ready_until_it_has_it_again(site: Site) -> None:
@@ -173,9 +182,11 @@ def test_a_verified_node_that_loses_its_sharing_is_not_ready_until_it_has_it_aga
     try:
         site.until(lambda: not ready(site, "ts"), LONG)
         site.until(lambda: ready(site, "mig"), LONG)
+        assert condition(site, "ts")["status"] == "False"
+        assert f"label {CONFIG_LABEL} is missing" in condition(site, "ts")["message"]
     finally:
         site.api.patch(path, {"metadata": {"labels": {CONFIG_LABEL: POOLS["ts"].config_key}}})
-    site.until(lambda: ready(site, "ts"), LONG)
+    site.until(lambda: ready(site, "ts") and condition(site, "ts")["status"] == "True", LONG)
 
 
 def test_a_node_that_is_not_what_was_declared_never_gets_past_the_gate_until_it_is(site: Site) -> None:
