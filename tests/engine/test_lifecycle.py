@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpus.verifier_rights import CONDITION
+from sandbox import node_tools
 from sandbox.files import read_json
 from sandbox.inventory import KEPT_BY_HELM, inventory
 from tests.engine.secrets_search import contents, found, keepers, needles
@@ -89,6 +91,14 @@ def test_the_nodes_say_so_themselves(deployed: Deployed) -> None:
     for pool, resources in declared[deployed.trial.stack].items():
         (node,) = deployed.trial.nodes(pool)
         assert _gpu_resources(node) == {f"nvidia.com/{name}": count for name, count in resources.items()}
+
+
+@pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}")
+def test_the_verifier_on_each_of_them_says_so_too(deployed: Deployed) -> None:
+    for pool in deployed.trial.plan().pools:
+        for node in deployed.trial.nodes(pool.name):
+            verdicts = [one for one in node["status"]["conditions"] if one["type"] == CONDITION]
+            assert [(one["status"], one["reason"]) for one in verdicts] == [("True", "AsDeclared")], verdicts
 
 
 def test_no_secret_in_plain_text(deployed: Deployed) -> None:
