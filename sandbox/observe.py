@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "nvidia.com/"
 _SHORTEST_ELLIPSIS: Final = 3
+_SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,20 @@ def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]])
 
 def _observe_node(planned: PoolPlan, node: Mapping[str, Any], *, verified: bool) -> NodeObservation:
     raw = node.get("status", {}).get("allocatable", {})
-    found = {name: int(value) for name, value in raw.items() if name.startswith(_PREFIX) and int(value) > 0}
+    counts = {name: _count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
+    found = {name: count for name, count in counts.items() if count}
     differences = list(_resource_differences(planned.advertises, found))
     differences += _label_differences({**planned.labels, **planned.gfd_labels}, _labels(node))
     differences += _taint_differences(planned, node)
     if verified:
         differences += _verdict_differences(node)
     return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
+
+
+def _count(quantity: str) -> int:
+    """A whole quantity; the API server writes 1000 as 1k."""
+    number = quantity.rstrip("kMG")
+    return int(number) * _SUFFIXES[quantity.removeprefix(number)]
 
 
 def _resource_differences(expected: Mapping[str, int], found: Mapping[str, int]) -> Iterable[str]:

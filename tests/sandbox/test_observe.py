@@ -1,46 +1,54 @@
-"""What the sandbox says of nodes, as far as the verifier's verdict counts."""
+"""What the nodes show is compared with the plan to the unit, however the API writes it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from gpus.verifier_rights import CONDITION
+from gpus.plan import plan_config
 from sandbox.observe import observe
-from tests.unit.stacks import aks, plan_of
 
-VERIFYING: dict[str, Any] = {"verification": {}}
+#: The API server writes a whole number of thousands with a suffix: 8 GPUs x 125 replicas are 1k.
+CONFIG: Final[dict[str, object]] = {
+    "gpu-pools:cluster": {
+        "platform": "aks",
+        "name": "dev",
+        "location": "westeurope",
+        "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
+    },
+    "gpu-pools:sharing": {"many": {"timeSlicing": {"replicas": 125}}},
+    "gpu-pools:pools": [{"name": "nb", "vmSize": "Standard_ND96asr_v4", "count": 1, "sharing": "many"}],
+}
 
 
-def differences(*conditions: dict[str, str], **sections: Any) -> tuple[str, ...]:
-    """Of a node that is otherwise as declared."""
-    plan = plan_of(aks(**sections))
-    (planned,) = plan.pools
-    labels = {"kubernetes.azure.com/agentpool": planned.name, **planned.labels, **planned.gfd_labels}
-    allocatable = {name: str(count) for name, count in planned.advertises.items()}
-    node = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable, "conditions": list(conditions)}}
-    ((seen,),) = (pool.nodes for pool in observe(plan, [node]))
+def differences(allocatable: dict[str, str]) -> tuple[str, ...]:
+    plan = plan_config(CONFIG)
+    [planned] = plan.pools
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in planned.taints]
+    node: dict[str, Any] = {
+        "metadata": {"name": "n", "labels": {"kubernetes.azure.com/agentpool": "nb", **planned.labels, **planned.gfd_labels}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": {"cpu": "1930m", "memory": "28Gi", **allocatable}},
+    }
+    [pool] = observe(plan, [node])
+    [seen] = pool.nodes
     return seen.differences
 
 
-def verdict(status: str, reason: str = "Differs") -> dict[str, str]:
-    return {"type": CONDITION, "status": status, "reason": reason}
+@pytest.mark.parametrize("quantity", ["1k", "1000"])
+def test_thousands_are_read(quantity: str) -> None:
+    assert differences({"nvidia.com/gpu": quantity}) == ()
 
 
-def test_a_node_that_its_verifier_holds_for_right_is_right() -> None:
-    assert differences(verdict("True", "AsDeclared"), **VERIFYING) == ()
-
-
-@pytest.mark.parametrize(("status", "reason"), [("False", "Differs"), ("Unknown", "CannotTell")])
-def test_what_the_verifier_does_not_confirm_is_a_difference(status: str, reason: str) -> None:
-    assert differences(verdict(status, reason), **VERIFYING) == (f"{CONDITION} is {status}: {reason}",)
-
-
-def test_other_conditions_are_none_of_it() -> None:
-    assert differences({"type": "DiskPressure", "status": "False", "reason": "x"}, **VERIFYING) == ()
-
-
-def test_a_verdict_of_the_past_counts_no_more_than_none() -> None:
-    assert differences(**VERIFYING) == ()
-    assert differences(verdict("False")) == ()
+@pytest.mark.parametrize(
+    ("allocatable", "difference"),
+    [
+        ({"nvidia.com/gpu": "999"}, "gpu 999 instead of 1000"),
+        ({"nvidia.com/gpu": "1M"}, "gpu 1000000 instead of 1000"),
+        ({"nvidia.com/gpu": "0"}, "gpu 0 instead of 1000"),
+        ({"nvidia.com/gpu": "1k", "nvidia.com/gpu.shared": "1"}, "gpu.shared 1 instead of 0"),
+    ],
+)
+def test_one_too_few_or_too_many_differs(allocatable: dict[str, str], difference: str) -> None:
+    assert differences(allocatable) == (difference,)

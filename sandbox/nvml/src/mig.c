@@ -149,7 +149,7 @@ NVML_FUNCTION nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device,
     BEGIN(GPU_ONLY, device);
     const struct profile *profile = profile_by_id(call.gpu, id);
     REQUIRE_ARGUMENT(count != NULL);
-    REQUIRE_MIG_ON;
+    REQUIRE(are_listed(call.gpu), NVML_ERROR_NOT_SUPPORTED);
     REQUIRE_ARGUMENT(profile != NULL);
     *count = (unsigned int)profile->start_count;
     for (int nth = 0; placements != NULL && nth < profile->start_count; nth++)

@@ -192,6 +192,14 @@ def test_each_profile_fits_as_often_as_the_plan_says(bench: Any, key: str) -> No
         assert placements(nvml) == set()
 
 
+def test_placements_are_told_while_mig_is_off(bench: Any) -> None:
+    """As a real H100 does."""
+    nvml = bench.machine("h100-80gb")
+    assert nvml.nvmlDeviceGetMigMode(nvml.gpu()) == [0, 0]
+    offered = nvml.nvmlDeviceGetGpuInstancePossiblePlacements(nvml.gpu(), 14)
+    assert [(one["start"], one["size"]) for one in offered] == [(0, 2), (2, 2), (4, 2)]
+
+
 @pytest.mark.parametrize("key", KNOWN)
 def test_placements_are_those_of_the_model(bench: Any, key: str) -> None:
     nvml = bench.with_mig(key)
