@@ -24,7 +24,7 @@ _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
 _STAND_INS = "Clouds, kubelets and GPUs are stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
 _MASTER = " and nfd-master"
 _NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"
-_RULES = "Rules stand in for NVIDIA's programs on the nodes: {}"
+_RULES = "Rules stand in for NVIDIA's programs on the nodes, and no verifier runs there: {}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
