@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 DRIVER, CUDA = "580.95.05", "13.0"
 STARTED = "2026-01-02T03:04:05Z"
 STARTED_SECONDS = 1767323045
-MIG_OFF_LISTED = failed(3, "nvmlDeviceGetGpuInstancePossiblePlacements")
 KNOWN = [key for key in model_keys() if model(key).profiles is not None and model(key).products]
 
 
@@ -162,7 +161,7 @@ def _profiles(mig: state.Mig) -> tuple[Profile, ...]:
             slices=one.slices,
             max_instances=one.max_instances,
             memory_mib=one.memory_mib or 0,
-            placements=tuple((start, one.size) for start in one.starts) if mig.current else MIG_OFF_LISTED,
+            placements=tuple((start, one.size) for start in one.starts),
         )
         for one in sorted(mig.profiles, key=lambda profile: profile.number)
     )
