@@ -14,8 +14,8 @@ from gpus.section import Section
 if TYPE_CHECKING:
     from gpus.errors import Problems
 
-#: A tag, because a digest could not be looked up where this was written: sites that pin images give their own.
-DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm"
+#: With the digest of the index for all architectures, as public Dockerfiles and lock files agree on it; it was not pulled here.
+DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm@sha256:519591d6871b7bc437060736b9f7456b8731f1499a57e22e6c285135ae657bf7"
 #: The operator compiles a driver for some ten minutes; MIG may cost a reboot.
 _DEADLINE_SECONDS: Final = 1200
 _INTERVAL_SECONDS: Final = 300
