@@ -22,6 +22,7 @@ from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
+from gpus.startup_taint import means
 
 if TYPE_CHECKING:
     from components.aks import AksCluster
@@ -86,7 +87,7 @@ class GpuPlatform(pulumi.ComponentResource):
         cluster = self._cluster(name, planned, args["cluster"])
         inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
-        pools = self._pools(name, planned, cluster, operator, inside)
+        pools = self._pools(name, planned, cluster, _after(inside, [operator, *self._startup_taint(name, planned, inside)]))
         if planned.settings.verification.enabled:
             self._verification(name, planned, _after(inside, [operator]), pools)
         self.cluster_name = cluster.cluster_name
@@ -127,16 +128,22 @@ class GpuPlatform(pulumi.ComponentResource):
         hidden = "operator" in secret_sections
         return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
 
+    def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        """What must be there before the pools' first nodes, so that they are born with the startup taint."""
+        if not planned.settings.verification.startup_taint or means(planned.settings.cluster) != "admission":
+            return []
+        from components.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
+
+        return [StartupTaint(f"{name}-startup-taint", {"planned": planned}, inside)]
+
     def _pools(
         self,
         name: str,
         planned: Plan,
         cluster: "AksCluster | MagnumCluster | ExistingCluster",
-        operator: GpuOperator,
-        inside: pulumi.ResourceOptions,
+        after_operator: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
-        after_operator = _after(inside, [operator])
         made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
             self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator, made)

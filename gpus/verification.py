@@ -32,12 +32,14 @@ class VerificationSettings:
         deadline_seconds: how long a node may take to become what was declared, from the start of its verifier on.
         interval_seconds: between two assertions afterwards.
         image: Python 3.11 or newer with nothing else in it.
+        startup_taint: whether nodes are born with a taint that goes once they have passed.
     """
 
     enabled: bool
     deadline_seconds: int = _DEADLINE_SECONDS
     interval_seconds: int = _INTERVAL_SECONDS
     image: str = DEFAULT_IMAGE
+    startup_taint: bool = False
 
 
 def parse_verification(value: object, path: str, problems: Problems) -> VerificationSettings:
@@ -51,10 +53,12 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
     image = section.text(
         "image", pattern=r"[^\s@]+[:@]\S+", allowed="an image with a tag or digest, e.g. registry.example.com/python:3.12-slim"
     )
+    startup_taint = section.flag("startupTaint")
     section.finish()
     return VerificationSettings(
         enabled=enabled is not False,
         deadline_seconds=deadline or _DEADLINE_SECONDS,
         interval_seconds=interval or _INTERVAL_SECONDS,
         image=image or DEFAULT_IMAGE,
+        startup_taint=enabled is not False and startup_taint is True,
     )

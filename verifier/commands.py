@@ -21,6 +21,7 @@ from verifier.mark import mark
 from verifier.node import NodeReader
 from verifier.observation import Observer
 from verifier.reading import Reading
+from verifier.untaint import untaint
 from verifier.watch import LOG, Watcher, follow, server
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
         # The same verdict again is no news to everybody who watches nodes.
         if options.mark and node and reason != told and (trouble := mark(node, expected, assertion)):
             print(trouble, file=sys.stderr, flush=True)
+        if options.untaint and node and (trouble := untaint(node, options.untaint, assertion)):
+            print(trouble, file=sys.stderr, flush=True)
         left = deadline - time.monotonic()
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
@@ -118,6 +121,8 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
     watcher = Watcher(expected, Observer(reader, node, options.pause), options.interval, options.nvml_seconds)
     if options.mark and node is not None:
         watcher.tell = partial(mark, node)
+    if options.untaint and node is not None:
+        watcher.untaint = partial(untaint, node, options.untaint)
     try:
         http = server(watcher, options.listen)
     except OSError as error:

@@ -1350,6 +1350,42 @@ _OPERATOR_CASES = (
         f"{_POOL}.minimum.driver",
         "900 is newer than the driver that the operator installs, 595.91.07",
     ),
+    Case(
+        "startup-taint-a-text",
+        aks(verification={"startupTaint": "yes"}),
+        "gpu-pools:verification.startupTaint",
+        "neither true nor false",
+    ),
+    Case(
+        "startup-taint-on-an-old-kubernetes",
+        aks(cluster={"kubernetesVersion": "1.35.9"}, verification={"startupTaint": True}),
+        "gpu-pools:verification.startupTaint",
+        "needs Kubernetes 1.36, and gpu-pools:cluster.kubernetesVersion is 1.35.9",
+        "1.36 or newer",
+        'Set kubernetesVersion: "1.36"',
+    ),
+    *(
+        Case(
+            f"startup-taint-with-{driver}",
+            magnum(cluster={"driver": driver}, verification={"startupTaint": True}),
+            "gpu-pools:verification.startupTaint",
+            f"nodes of Magnum's driver {driver} cannot be born with a taint",
+            "heat",
+            "Leave it out",
+        )
+        for driver in ("magnum-cluster-api", "capi-helm")
+    ),
+    Case(
+        "startup-taint-declared-by-hand",
+        aks(
+            {"taints": ["sku=gpu:NoSchedule", "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified:NoSchedule"]},
+            cluster={"kubernetesVersion": "1.36"},
+            verification={"startupTaint": True},
+        ),
+        f"{_POOL}.taints[1]",
+        "is the startup taint of the verification",
+        "taints that stay",
+    ),
     Case("verification-not-a-mapping", aks(verification=True), "gpu-pools:verification", "true is not a mapping"),
     Case(
         "verification-enabled-a-text",
