@@ -88,7 +88,7 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, *, sta
     if pool.min_nodes == 0:
         yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and not startup_taint:
-        yield "a new node advertises whole GPUs until its MIG layout is applied: pods may start too early (C06)"
+        yield "new nodes advertise whole GPUs until MIG is applied: without startupTaint pods may start too early (C06)"
 
 
 def _check_mps(pool: Pool, hardware: Hardware, sharing: Mps, problems: Problems) -> list[str]:

@@ -79,4 +79,11 @@ def test_a_workload_waits_for_the_pass_of_its_node(sandbox: Callable[..., Trial]
     trial.wait_until(lambda: _phase(trial) == "Running", "the workload on its node")
     assert not _tainted(trial)
     assert _verdict(trial) == "True"
+
+    # As one whose removal failed: it has no business on a node that holds, so the watch takes it away.
+    node = _node(trial)
+    taint = {"key": STARTUP_TAINT, "effect": "NoSchedule"}
+    trial.api().patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"taints": [taint]}})
     trial.engine("preview", "--expect-no-changes").ok()
+    trial.wait_until(lambda: not _tainted(trial), "the watch that removes the taint")
+    assert _phase(trial) == "Running"
