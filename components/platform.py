@@ -87,7 +87,7 @@ class GpuPlatform(pulumi.ComponentResource):
         cluster = self._cluster(name, planned, args["cluster"])
         inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
-        pools = self._pools(name, planned, cluster, _after(inside, [operator, *self._startup_taint(name, planned, inside)]))
+        pools = self._pools(name, planned, cluster, operator, inside)
         if planned.settings.verification.enabled:
             self._verification(name, planned, _after(inside, [operator]), pools)
         self.cluster_name = cluster.cluster_name
@@ -141,9 +141,11 @@ class GpuPlatform(pulumi.ComponentResource):
         name: str,
         planned: Plan,
         cluster: "AksCluster | MagnumCluster | ExistingCluster",
-        after_operator: pulumi.ResourceOptions,
+        operator: GpuOperator,
+        inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
+        after_operator = _after(inside, [operator, *self._startup_taint(name, planned, inside)])
         made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
             self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator, made)

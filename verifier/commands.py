@@ -104,9 +104,9 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
         # The same verdict again is no news to everybody who watches nodes.
         if options.mark and node and reason != told and (trouble := mark(node, expected, assertion)):
             print(trouble, file=sys.stderr, flush=True)
+        left = deadline - time.monotonic()
         if options.untaint and node and (trouble := untaint(node, options.untaint, assertion)):
             print(trouble, file=sys.stderr, flush=True)
-        left = deadline - time.monotonic()
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
         if reason != told:
@@ -121,8 +121,6 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
     watcher = Watcher(expected, Observer(reader, node, options.pause), options.interval, options.nvml_seconds)
     if options.mark and node is not None:
         watcher.tell = partial(mark, node)
-    if options.untaint and node is not None:
-        watcher.untaint = partial(untaint, node, options.untaint)
     try:
         http = server(watcher, options.listen)
     except OSError as error:
@@ -130,6 +128,8 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
         raise _UsageError(message) from None
     LOG.info("listening on port %s", http.server_address[1])
     threading.Thread(target=http.serve_forever, daemon=True).start()
+    if options.untaint and node is not None:
+        watcher.untaint = partial(untaint, node, options.untaint)
     if node is not None:
         threading.Thread(target=follow, args=(node, watcher.wake), daemon=True).start()
     watcher.run()
