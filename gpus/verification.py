@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: A tag, because a digest could not be looked up where this was written: sites that pin images give their own.
 DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm"
+#: A CUDA program and a shell (docs.nvidia.com, confidential containers, "Run a Sample Workload"); a tag for the same reason.
+DEFAULT_SMOKE_TEST_IMAGE: Final = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
 #: The operator compiles a driver for some ten minutes; MIG may cost a reboot.
 _DEADLINE_SECONDS: Final = 1200
 _INTERVAL_SECONDS: Final = 300
@@ -32,12 +34,16 @@ class VerificationSettings:
         deadline_seconds: how long a node may take to become what was declared, from the start of its verifier on.
         interval_seconds: between two assertions afterwards.
         image: Python 3.11 or newer with nothing else in it.
+        smoke_test: whether pods use each pool after its nodes were verified.
+        smoke_test_image: a shell, and NVIDIA's sample vectorAdd in /cuda-samples.
     """
 
     enabled: bool
     deadline_seconds: int = _DEADLINE_SECONDS
     interval_seconds: int = _INTERVAL_SECONDS
     image: str = DEFAULT_IMAGE
+    smoke_test: bool = False
+    smoke_test_image: str = DEFAULT_SMOKE_TEST_IMAGE
 
 
 def parse_verification(value: object, path: str, problems: Problems) -> VerificationSettings:
@@ -48,13 +54,20 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
     enabled = section.flag("enabled")
     deadline = section.integer("deadlineSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
     interval = section.integer("intervalSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
-    image = section.text(
-        "image", pattern=r"[^\s@]+[:@]\S+", allowed="an image with a tag or digest, e.g. registry.example.com/python:3.12-slim"
-    )
+    image = _image(section, "image", "python:3.12-slim")
+    smoke_test = section.flag("smokeTest")
+    smoke_test_image = _image(section, "smokeTestImage", "cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04")
     section.finish()
     return VerificationSettings(
         enabled=enabled is not False,
         deadline_seconds=deadline or _DEADLINE_SECONDS,
         interval_seconds=interval or _INTERVAL_SECONDS,
         image=image or DEFAULT_IMAGE,
+        smoke_test=bool(smoke_test),
+        smoke_test_image=smoke_test_image or DEFAULT_SMOKE_TEST_IMAGE,
     )
+
+
+def _image(section: Section, key: str, example: str) -> str | None:
+    allowed = f"an image with a tag or digest, e.g. registry.example.com/{example}"
+    return section.text(key, pattern=r"[^\s@]+[:@]\S+", allowed=allowed)
