@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from verifier import report
 from verifier.api import in_cluster
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
     from verifier.child import Reader
     from verifier.observation import Assertion
+
+
+#: Seconds between two assertions of `--wait`, at most, unless `--every` says more.
+_LONGEST_PAUSE: Final = 30.0
 
 
 class _UsageError(Exception):
@@ -96,7 +100,7 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
     node = _node_reader(options)
     observer = Observer(reader, node, options.pause)
     deadline = time.monotonic() + options.wait
-    told = ""
+    told, since = "", time.monotonic()
     while True:
         assertion = observer.hold(expected)
         reason = report.termination_message(expected, assertion)
@@ -108,8 +112,16 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
             return assertion
         if reason != told:
             print(f"{_now()} waiting: {reason}", file=sys.stderr, flush=True)
-        told = reason
-        time.sleep(min(options.every, left))
+            told, since = reason, time.monotonic()
+        time.sleep(min(_pause(options.every, time.monotonic() - since), left))
+
+
+def _pause(every: float, waited: float) -> float:
+    """Seconds until the next assertion: the longer nothing has changed, the longer, but never a large part of what was waited.
+
+    A hundred nodes that get a driver for ten minutes are no reason to ask the API a hundred times every few seconds.
+    """
+    return max(every, min(_LONGEST_PAUSE, waited / 4))
 
 
 def _watch(options: argparse.Namespace, reader: Reader) -> int:
