@@ -23,6 +23,7 @@ from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
 from gpus.smoke_test import SMOKE_TEST_NAMESPACE
+from gpus.verifier_reports import no_reports, reports
 
 if TYPE_CHECKING:
     from components.aks import AksCluster
@@ -60,6 +61,8 @@ class GpuPlatform(pulumi.ComponentResource):
     """What every node must be and show, as `python -m gpus plan --json` prints it."""
     advertises: pulumi.Output[dict[str, dict[str, int]]]
     """Pool -> resource -> count that every node of it must advertise."""
+    verification: pulumi.Output[dict[str, Any]]
+    """What is needed to read the reports of the nodes (gpus/verifier_reports.py); `enabled` says whether there are any."""
 
     def __init__(
         self,
@@ -88,8 +91,9 @@ class GpuPlatform(pulumi.ComponentResource):
         inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
         pools = self._pools(name, planned, cluster, operator, inside)
+        self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
-            self._verification(name, planned, _after(inside, [operator]), pools)
+            self.verification = self._verification(name, planned, _after(inside, [operator]), pools)
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
         self.plan = pulumi.Output.from_input(planned.as_json())
@@ -100,6 +104,7 @@ class GpuPlatform(pulumi.ComponentResource):
                 "kubeconfig": self.kubeconfig,
                 "plan": self.plan,
                 "advertises": self.advertises,
+                "verification": self.verification,
             }
         )
 
@@ -150,7 +155,7 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _verification(
         self, name: str, planned: Plan, opts: pulumi.ResourceOptions, pools: Mapping[str, list[pulumi.Resource]]
-    ) -> None:
+    ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
         from components.verification import Verification, Verifier  # noqa: PLC0415
 
@@ -161,6 +166,7 @@ class GpuPlatform(pulumi.ComponentResource):
             proven[pool] = Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
         if planned.settings.verification.smoke_test:
             self._smoke_tests(name, planned, opts, proven)
+        return verifier.digest.apply(lambda digest: reports(planned, digest))
 
     def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
         from components.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
