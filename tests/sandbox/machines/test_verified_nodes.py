@@ -12,21 +12,13 @@ import pytest
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
 from gpus.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, expectation_file, verifier_daemon_set_spec
-from gpus.verifier_rights import (
-    CONDITION,
-    POLICY,
-    ROLE,
-    VERIFIER_NAMESPACE,
-    cluster_rules,
-    namespace_rules,
-    policy_binding_spec,
-    policy_spec,
-)
+from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_daemon_set_spec
+from gpus.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
 from sandbox import cluster, node_tools, processes
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
+from tests.granted import RBAC, grant
 from tests.sandbox.machines.site import Site, install
 from verifier import archive
 
@@ -60,7 +52,6 @@ POOLS = {planned.name: planned for planned in PLAN.pools}
 PLAN_SHARES = {(name, planned.name): count for planned in PLAN.pools for name, count in planned.advertises.items()}
 SETS = f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets"
 CONFIG_MAPS = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 #: Pods are replaced, operands restarted, the verifier asked again: each takes seconds, and more where everything is slow.
 LONG = 150.0
@@ -102,20 +93,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def _install_verifier(site: Site) -> None:
     """What components/verification.py puts into a cluster."""
+    grant(site.api)
     api = site.api
-    api.create("/api/v1/namespaces", {"metadata": {"name": VERIFIER_NAMESPACE}})
-    api.create(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/serviceaccounts", {"metadata": {"name": SERVICE_ACCOUNT}})
-    admission = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-    api.create(f"{admission}ies", {"metadata": {"name": POLICY}, "spec": policy_spec()})
-    api.create(f"{admission}ybindings", {"metadata": {"name": POLICY}, "spec": policy_binding_spec()})
-    subjects = [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": VERIFIER_NAMESPACE}]
-    places = [("ClusterRole", RBAC, cluster_rules())]
-    places += [("Role", f"{RBAC}/namespaces/{where}", rules) for where, rules in namespace_rules().items()]
-    for kind, base, rules in places:
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": ROLE}
-        api.create(f"{base}/{kind.lower()}s", {"metadata": {"name": ROLE}, "rules": rules})
-        body = {"metadata": {"name": ROLE}, "roleRef": reference, "subjects": subjects}
-        api.create(f"{base}/{kind.lower()}bindings", body)
     program = base64.b64encode(archive.archive()).decode()
     api.create(CONFIG_MAPS, {"metadata": {"name": "program"}, "binaryData": {PROGRAM_FILE: program}})
     for planned in POOLS.values():
