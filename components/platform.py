@@ -2,9 +2,9 @@
 
 The settings are planned before anything is registered, so that whatever is wrong with them is reported at once and nothing
 is half made. Then, in this order: the cluster; NFD; the sharing ConfigMaps and the GPU operator; the pools; where declared,
-their verification. Pools come after the operator, so that a node never carries a label whose config is not there yet, and go
-before it when the stack is destroyed. What lies inside a cluster of ours is deleted with it: no uninstall can then hang on a
-cluster that is going away.
+their verification and smoke tests. Pools come after the operator, so that a node never carries a label whose config is not
+there yet, and go before it when the stack is destroyed. What lies inside a cluster of ours is deleted with it: no uninstall
+can then hang on a cluster that is going away.
 
 Nothing here depends on an output, so a preview shows every resource, also before the cluster exists.
 """
@@ -22,7 +22,9 @@ from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
+from gpus.smoke_test import SMOKE_TEST_NAMESPACE
 from gpus.startup_taint import means
+from gpus.verifier_reports import no_reports, reports
 
 if TYPE_CHECKING:
     from components.aks import AksCluster
@@ -46,7 +48,7 @@ class GpuPlatformArgs(TypedDict):
     node_feature_discovery: NotRequired[dict[str, Any]]
     """Node Feature Discovery."""
     verification: NotRequired[dict[str, Any]]
-    """Verification of the nodes."""
+    """Verification of the nodes, and the smoke tests."""
 
 
 class GpuPlatform(pulumi.ComponentResource):
@@ -60,6 +62,8 @@ class GpuPlatform(pulumi.ComponentResource):
     """What every node must be and show, as `python -m gpus plan --json` prints it."""
     advertises: pulumi.Output[dict[str, dict[str, int]]]
     """Pool -> resource -> count that every node of it must advertise."""
+    verification: pulumi.Output[dict[str, Any]]
+    """What is needed to read the reports of the nodes (gpus/verifier_reports.py); `enabled` says whether there are any."""
 
     def __init__(
         self,
@@ -88,8 +92,9 @@ class GpuPlatform(pulumi.ComponentResource):
         inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
         pools = self._pools(name, planned, cluster, operator, inside)
+        self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
-            self._verification(name, planned, _after(inside, [operator]), pools)
+            self.verification = self._verification(name, planned, _after(inside, [operator]), pools)
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
         self.plan = pulumi.Output.from_input(planned.as_json())
@@ -100,6 +105,7 @@ class GpuPlatform(pulumi.ComponentResource):
                 "kubeconfig": self.kubeconfig,
                 "plan": self.plan,
                 "advertises": self.advertises,
+                "verification": self.verification,
             }
         )
 
@@ -158,14 +164,26 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _verification(
         self, name: str, planned: Plan, opts: pulumi.ResourceOptions, pools: Mapping[str, list[pulumi.Resource]]
-    ) -> None:
+    ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
         from components.verification import Verification, Verifier  # noqa: PLC0415
 
         verifier = Verifier(f"{name}-verifier", {}, opts)
+        proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():
             args: Any = {"pool": pool, "planned": planned, "program": verifier.program}
-            Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
+            proven[pool] = Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
+        if planned.settings.verification.smoke_test:
+            self._smoke_tests(name, planned, opts, proven)
+        return verifier.digest.apply(lambda digest: reports(planned, digest))
+
+    def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
+        from components.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
+
+        namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
+        for pool, verification in proven.items():
+            args: Any = {"pool": pool, "planned": planned, "namespace": SMOKE_TEST_NAMESPACE}
+            SharingSmokeTest(f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace]))
 
     def _aks_pools(
         self,

@@ -9,7 +9,6 @@ The program is the file of verifier/archive.py: this is the one place where comp
 """
 
 import base64
-from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -19,10 +18,8 @@ from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from components._options import child_options
-from components._words import plan_of
+from components._words import plan_of, pool_of
 from components.node_features import privileged_namespace
-from gpus.errors import InvalidStackError, Problem
-from gpus.plan import Plan, PoolPlan
 from gpus.verifier_pods import (
     EXPECTATION_FILE,
     PROGRAM_FILE,
@@ -31,6 +28,7 @@ from gpus.verifier_pods import (
     expectation_file,
     program_name,
     verifier_daemon_set_spec,
+    verifier_labels,
 )
 from gpus.verifier_rights import (
     POLICY,
@@ -59,6 +57,8 @@ class Verifier(pulumi.ComponentResource):
     """Where they run."""
     program: pulumi.Output[str]
     """The ConfigMap of the program; its name changes with the program."""
+    digest: pulumi.Output[str]
+    """The digest of the program, by which its reports name it."""
 
     def __init__(self, name: str, args: VerifierArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make namespace, program, account, rights and policy."""
@@ -84,8 +84,11 @@ class Verifier(pulumi.ComponentResource):
         )
         self._rights(name, child_options(self, opts, depends_on=[account, bound]))
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
-        self.program = pulumi.Output.from_input(self._program(name, child_options(self, opts, depends_on=[namespace])))
-        self.register_outputs({"namespace": self.namespace, "program": self.program})
+        told = digest()
+        self.program = pulumi.Output.from_input(program_name(told))
+        self.digest = pulumi.Output.from_input(told)
+        self._program(name, told, child_options(self, opts, depends_on=[namespace]))
+        self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
 
     def _rights(self, name: str, opts: pulumi.ResourceOptions) -> None:
         subjects: Any = [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": VERIFIER_NAMESPACE}]
@@ -102,8 +105,7 @@ class Verifier(pulumi.ComponentResource):
                 f"{name}-role-binding-{namespace}", metadata=metadata, role_ref=_reference("Role"), subjects=subjects, opts=opts
             )
 
-    def _program(self, name: str, opts: pulumi.ResourceOptions) -> str:
-        told = digest()
+    def _program(self, name: str, told: str, opts: pulumi.ResourceOptions) -> None:
         # Its bytes depend on this machine's zlib, which must not look like a change; another content is another resource.
         ConfigMap(
             f"{name}-{program_name(told)}",
@@ -112,7 +114,6 @@ class Verifier(pulumi.ComponentResource):
             immutable=True,
             opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(ignore_changes=["binaryData"])),
         )
-        return program_name(told)
 
 
 class VerificationArgs(TypedDict):
@@ -132,7 +133,7 @@ class Verification(pulumi.ComponentResource):
     """The verification of one pool's nodes, present and future."""
 
     expectation: pulumi.Output[dict[str, str]]
-    """The ConfigMap that says what a node must be: its namespace, name and key."""
+    """The ConfigMap that says what a node must be: its namespace, name and key, and the SHA-256 of the document."""
     reports: pulumi.Output[dict[str, str]]
     """How to find the verifiers: namespace and label selector of their pods."""
 
@@ -144,7 +145,7 @@ class Verification(pulumi.ComponentResource):
         """
         what = f"Verification({name})"
         plan = plan_of(what, args.get("planned"), args.get("config"))
-        planned = _pool_of(what, plan, args["pool"])
+        planned = pool_of(what, plan, args["pool"])
         super().__init__("gpu-pools:index:Verification", name, None, opts)
         file = expectation_file(plan, planned)
         document = ConfigMap(
@@ -167,21 +168,12 @@ class Verification(pulumi.ComponentResource):
                 self, opts, depends_on=[document], custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit)
             ),
         )
-        place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE}
+        place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
         self.expectation = pulumi.Output.from_input(place)
-        labels: Mapping[str, str] = verifier_daemon_set_spec(plan, planned, "")["selector"]["matchLabels"]
-        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        selector = ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
         self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": selector})
         self.register_outputs({"expectation": self.expectation, "reports": self.reports})
 
 
 def _reference(kind: str) -> Any:  # noqa: ANN401 - an input type of the SDK
     return {"apiGroup": _RBAC, "kind": kind, "name": ROLE}
-
-
-def _pool_of(what: str, plan: Plan, name: str) -> PoolPlan:
-    for planned in plan.pools:
-        if planned.name == name:
-            return planned
-    known = ", ".join(planned.name for planned in plan.pools)
-    raise InvalidStackError([Problem(f"{what}.pool", f'"{name}" is no pool of the plan', known, "Name one of them.")])

@@ -52,22 +52,29 @@ class ExpectationFile:
     Attributes:
         name: ends in a hash of the text.
         text: JSON.
+        sha256: of the text, in hexadecimal.
     """
 
     name: str
     text: str
+    sha256: str
 
 
 def expectation_file(plan: Plan, planned: PoolPlan) -> ExpectationFile:
     """The expectation of a pool of the plan."""
     text = json.dumps(node_expectation(plan, planned), indent=1, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return ExpectationFile(f"expectation-{planned.name}-{digest[:_DIGITS]}", text)
+    return ExpectationFile(f"expectation-{planned.name}-{digest[:_DIGITS]}", text, digest)
 
 
 def program_name(digest: str) -> str:
     """The ConfigMap that holds the verifier of that digest."""
     return f"verifier-{digest[:_DIGITS]}"
+
+
+def verifier_labels(planned: PoolPlan) -> dict[str, str]:
+    """The labels by which the verifier's pods of a pool are found."""
+    return {"app.kubernetes.io/name": VERIFIER_APP, POOL_LABEL: planned.name}
 
 
 def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, program: str) -> dic
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    labels = {"app.kubernetes.io/name": VERIFIER_APP, POOL_LABEL: planned.name}
+    labels = verifier_labels(planned)
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},

@@ -9,7 +9,6 @@ what the verifier uses, its text unchanged, with its BSD licence. This module is
 from __future__ import annotations
 
 import argparse
-import hashlib
 import io
 import re
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from verifier.part import part_of
+from verifier.program import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,10 +79,7 @@ def digest() -> str:
     Raises:
         ModuleNotFoundError: as `archive`.
     """
-    told = hashlib.sha256()
-    for name, content in _entries():
-        told.update(f"{name} {len(content)}\n".encode() + content)
-    return told.hexdigest()
+    return digest_of(_entries())
 
 
 def _entries() -> list[tuple[str, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import logging
 import os
@@ -10,26 +11,35 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from verifier import report
 from verifier.api import in_cluster
 from verifier.documents import DocumentError
+from verifier.evidence import Origin
 from verifier.expectation import Expectation, read_expectation
 from verifier.findings import Verdict
 from verifier.mark import mark
 from verifier.node import NodeReader
 from verifier.observation import Observer
+from verifier.program import own_digest
 from verifier.reading import Reading
 from verifier.untaint import untaint
 from verifier.watch import LOG, Watcher, follow, server
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from pathlib import Path
 
     from verifier.child import Reader
     from verifier.observation import Assertion
+
+
+#: Seconds between two assertions of `--wait`, at most, unless `--every` says more.
+_LONGEST_PAUSE: Final = 30.0
+#: A verdict that stays is written again so often by `assert --wait`: whoever reads it sees that it is not of the past.
+_HEARTBEAT_SECONDS: Final = 300.0
 
 
 class _UsageError(Exception):
@@ -73,6 +83,19 @@ def _expectation(options: argparse.Namespace) -> Expectation:
     return expected
 
 
+def _marker(options: argparse.Namespace, node: NodeReader | None) -> Callable[[Expectation, Assertion], str | None] | None:
+    """Writes each verdict to the node; None where it is not to be written."""
+    if not options.mark or node is None:
+        return None
+    try:
+        expectation = hashlib.sha256(options.expect.read_bytes()).hexdigest()
+        origin = Origin(expectation, own_digest(), getattr(options, "interval", None))
+    except OSError as error:
+        message = f"what asserts cannot be read: {error}"
+        raise _UsageError(message) from None
+    return partial(mark, node, origin)
+
+
 def _export(options: argparse.Namespace, reader: Reader) -> int:
     observation = _observer(options, reader).look(None)
     document = {"apiVersion": report.API_VERSION, "kind": "NodeObservation", "time": _now(), **observation.as_json()}
@@ -95,15 +118,18 @@ def _assert(options: argparse.Namespace, reader: Reader) -> int:
 def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) -> Assertion:
     """Assert once, or again and again until it holds or --wait is over; each new reason to go on is told meanwhile."""
     node = _node_reader(options)
-    observer = Observer(reader, node, options.pause)
+    observer, write = Observer(reader, node, options.pause), _marker(options, node)
     deadline = time.monotonic() + options.wait
-    told = ""
+    told, since, marked = "", time.monotonic(), 0.0
     while True:
         assertion = observer.hold(expected)
         reason = report.termination_message(expected, assertion)
         # The same verdict again is no news to everybody who watches nodes.
-        if options.mark and node and reason != told and (trouble := mark(node, expected, assertion)):
-            print(trouble, file=sys.stderr, flush=True)
+        news = reason != told or time.monotonic() - marked >= _HEARTBEAT_SECONDS
+        if write and news:
+            marked = time.monotonic()
+            if trouble := write(expected, assertion):
+                print(trouble, file=sys.stderr, flush=True)
         left = deadline - time.monotonic()
         if options.untaint and node and (trouble := untaint(node, options.untaint, assertion)):
             print(trouble, file=sys.stderr, flush=True)
@@ -111,16 +137,24 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
             return assertion
         if reason != told:
             print(f"{_now()} waiting: {reason}", file=sys.stderr, flush=True)
-        told = reason
-        time.sleep(min(options.every, left))
+            told, since = reason, time.monotonic()
+        time.sleep(min(_pause(options.every, time.monotonic() - since), left))
+
+
+def _pause(every: float, waited: float) -> float:
+    """Seconds until the next assertion: the longer nothing has changed, the longer, but never a large part of what was waited.
+
+    A hundred nodes that get a driver for ten minutes are no reason to ask the API a hundred times every few seconds.
+    """
+    return max(every, min(_LONGEST_PAUSE, waited / 4))
 
 
 def _watch(options: argparse.Namespace, reader: Reader) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     expected, node = _expectation(options), _node_reader(options)
     watcher = Watcher(expected, Observer(reader, node, options.pause), options.interval, options.nvml_seconds)
-    if options.mark and node is not None:
-        watcher.tell = partial(mark, node)
+    if write := _marker(options, node):
+        watcher.tell = write
     try:
         http = server(watcher, options.listen)
     except OSError as error:

@@ -98,14 +98,15 @@ def report(expected: Expectation, assertion: Assertion, *, at: str) -> dict[str,
         "verdict": findings.verdict.words,
         "looks": assertion.looks,
         "seconds": round(assertion.seconds, 3),
-        "differences": [_finding_json(finding) for finding in ordered(findings.differences)],
-        "cannotTell": [_finding_json(finding) for finding in ordered(findings.unknown)],
+        "differences": [finding_json(finding) for finding in ordered(findings.differences)],
+        "cannotTell": [finding_json(finding) for finding in ordered(findings.unknown)],
         "notes": list(findings.notes),
         "observed": assertion.observation.as_json(),
     }
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding for machines."""
     return {
         "subject": finding.where.subject,
         "gpu": finding.where.gpu,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import zipfile
@@ -13,6 +14,8 @@ import pytest
 from components.platform import GpuPlatform
 from components.verification import Verification, Verifier
 from gpus.errors import InvalidStackError
+from verifier import evidence, mark
+from verifier.archive import digest
 from verifier.expectation import parse_expectation
 
 from .conftest import KUBECONFIG
@@ -112,8 +115,40 @@ def test_without_the_section_there_is_no_verifier(run: Run, tmp_path: Path, monk
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     settings: Any = {key: value for key, value in CONFIG.items() if key != "verification"}
-    recorded = run(lambda: GpuPlatform("gpu", settings))
+    told: list[Any] = []
+    recorded = run(lambda: GpuPlatform("gpu", settings).verification.apply(told.append))
+    assert told[0]["enabled"] is False
+    assert "nothing is proven" in told[0]["why"]
     assert not [one.name for one in recorded.resources if "verif" in one.name]
+
+
+def test_the_output_says_where_the_reports_are_and_what_counts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    told: list[Any] = []
+
+    def program() -> None:
+        settings: Any = CONFIG
+        GpuPlatform("gpu", settings).verification.apply(told.append)
+
+    deployed = run(program)
+    (output,) = told
+    (config_map,) = [one.inputs["metadata"]["name"] for one in deployed.of("ConfigMap") if "binaryData" in one.inputs]
+    assert output["program"] == {"configMap": config_map, "digest": digest()}
+    assert (output["enabled"], output["intervalSeconds"], output["context"]) == (True, 300, "byo")
+    assert (output["condition"], output["annotation"]) == (mark.CONDITION, evidence.ANNOTATION)
+    assert set(output["pools"]) == {"a", "b"}
+    for pool, inputs in expectations(deployed).items():
+        said = output["pools"][pool]
+        text = inputs["data"][said["expectation"]["key"]]
+        assert said["expectation"]["configMap"] == inputs["metadata"]["name"]
+        assert said["expectation"]["sha256"] == hashlib.sha256(text.encode()).hexdigest()
+        daemon_set = deployed.one("DaemonSet", f"gpu-{pool}-verification-verifier").inputs["spec"]
+        labels = daemon_set["template"]["metadata"]["labels"]
+        assert dict(pair.split("=") for pair in said["podSelector"].split(",")) == labels
+        assert said["nodeSelector"] == daemon_set["template"]["spec"]["nodeSelector"]
+    assert "very-secret-token" not in json.dumps(output)
 
 
 def test_alone_it_takes_sections_of_a_stack_file(run: Run) -> None:

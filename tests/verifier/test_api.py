@@ -22,6 +22,7 @@ from verifier import archive
 from verifier.api import Api
 from verifier.causes import CAUSES
 from verifier.compare_node import compare_node
+from verifier.evidence import ANNOTATION, Origin
 from verifier.findings import Findings, Verdict, Where
 from verifier.mark import mark
 from verifier.node import ApiFailure, NodeReader
@@ -42,6 +43,7 @@ NODE, OTHER = "gpu-1", "gpu-2"
 SHARING: dict[str, Any] = {"timeSlicing": {"replicas": 500}}
 PLAN, POOL = nodes.planned(SHARING, count=2)
 LONGEST_WAIT = 60
+ORIGIN = Origin("e" * 64, "f" * 64, 300.0)
 RULES = {
     "nodes": [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "watch"], "resourceNames": [NODE]},
@@ -339,16 +341,44 @@ def conditions(admin: Admin, name: str = NODE) -> dict[str, Any]:
     return {one["type"]: one for one in admin("GET", f"/api/v1/nodes/{name}")["status"]["conditions"]}
 
 
+def annotation(admin: Admin) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(admin("GET", f"/api/v1/nodes/{NODE}")["metadata"]["annotations"][ANNOTATION])
+    return found
+
+
 def test_the_verdict_stands_on_the_node_beside_what_others_say(admin: Admin, api: Api) -> None:
     node, expected = NodeReader(api, NODE), nodes.healthy(PLAN, POOL, NODE).expected
     ready = conditions(admin)["Ready"]
-    assert mark(node, expected, assertion_of("allocatable")) is None
+    assert mark(node, ORIGIN, expected, assertion_of("allocatable")) is None
     found = conditions(admin)
     assert (found["GpuSharingVerified"]["status"], found["GpuSharingVerified"]["reason"]) == ("False", "Differs")
     assert "allocatable is 1, expected 4" in found["GpuSharingVerified"]["message"]
     assert found["Ready"] == ready
-    assert mark(node, expected, assertion_of()) is None
+    report = annotation(admin)
+    assert (report["verdict"], report["differences"][0]["field"]) == ("differs", "allocatable")
+    assert report["time"] == found["GpuSharingVerified"]["lastHeartbeatTime"]
+    assert mark(node, ORIGIN, expected, assertion_of()) is None
     assert conditions(admin)["GpuSharingVerified"]["status"] == "True"
+    assert (annotation(admin)["verdict"], annotation(admin)["expectation"]) == ("holds", ORIGIN.expectation)
+
+
+def test_what_others_annotate_stays_and_where_no_annotation_fits_the_condition_still_does(admin: Admin, api: Api) -> None:
+    node, expected = NodeReader(api, NODE), nodes.healthy(PLAN, POOL, NODE).expected
+    assert mark(node, ORIGIN, expected, assertion_of()) is None
+    before = annotation(admin)
+    # All annotations together may have 256 KiB.
+    full = "x" * (256 * 1024 - len(json.dumps(before)) - 200)
+    admin.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {"big": full}}})
+    try:
+        trouble = mark(node, ORIGIN, expected, assertion_of(*(f"field {number}" for number in range(9))))
+        assert trouble
+        assert f"the annotation {ANNOTATION} cannot be written" in trouble
+        assert conditions(admin)["GpuSharingVerified"]["status"] == "False"
+        assert annotation(admin) == before
+    finally:
+        admin.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {"big": None, "other": "1"}}})
+    assert mark(node, ORIGIN, expected, assertion_of()) is None
+    assert admin("GET", f"/api/v1/nodes/{NODE}")["metadata"]["annotations"]["other"] == "1"
 
 
 def test_a_verdict_that_stays_has_a_new_heartbeat_and_the_old_transition(admin: Admin, api: Api) -> None:
@@ -356,7 +386,7 @@ def test_a_verdict_that_stays_has_a_new_heartbeat_and_the_old_transition(admin: 
     past = "2026-01-01T00:00:00Z"
     old = {"type": "GpuSharingVerified", "status": "True", "lastTransitionTime": past, "lastHeartbeatTime": past}
     admin("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": [old]}}, "application/strategic-merge-patch+json")
-    assert mark(node, expected, assertion_of()) is None
+    assert mark(node, ORIGIN, expected, assertion_of()) is None
     found = conditions(admin)["GpuSharingVerified"]
     assert found["lastTransitionTime"] == past
     assert found["lastHeartbeatTime"] > past
@@ -364,7 +394,7 @@ def test_a_verdict_that_stays_has_a_new_heartbeat_and_the_old_transition(admin: 
 
 def test_a_condition_that_may_not_be_written_is_told(api: Api) -> None:
     expected = nodes.healthy(PLAN, POOL, NODE).expected
-    trouble = mark(NodeReader(api, OTHER), expected, assertion_of())
+    trouble = mark(NodeReader(api, OTHER), ORIGIN, expected, assertion_of())
     assert trouble
     assert "the condition GpuSharingVerified cannot be written" in trouble
     assert "cannot get resource" in trouble
