@@ -2,9 +2,9 @@
 
 The settings are planned before anything is registered, so that whatever is wrong with them is reported at once and nothing
 is half made. Then, in this order: the cluster; NFD; the sharing ConfigMaps and the GPU operator; the pools; where declared,
-their verification. Pools come after the operator, so that a node never carries a label whose config is not there yet, and go
-before it when the stack is destroyed. What lies inside a cluster of ours is deleted with it: no uninstall can then hang on a
-cluster that is going away.
+their verification and smoke tests. Pools come after the operator, so that a node never carries a label whose config is not
+there yet, and go before it when the stack is destroyed. What lies inside a cluster of ours is deleted with it: no uninstall
+can then hang on a cluster that is going away.
 
 Nothing here depends on an output, so a preview shows every resource, also before the cluster exists.
 """
@@ -22,6 +22,8 @@ from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
+from gpus.smoke_test import SMOKE_TEST_NAMESPACE
+from gpus.startup_taint import means
 from gpus.verifier_reports import no_reports, reports
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class GpuPlatformArgs(TypedDict):
     node_feature_discovery: NotRequired[dict[str, Any]]
     """Node Feature Discovery."""
     verification: NotRequired[dict[str, Any]]
-    """Verification of the nodes."""
+    """Verification of the nodes, and the smoke tests."""
 
 
 class GpuPlatform(pulumi.ComponentResource):
@@ -132,6 +134,14 @@ class GpuPlatform(pulumi.ComponentResource):
         hidden = "operator" in secret_sections
         return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
 
+    def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        """What must be there before the pools' first nodes, so that they are born with the startup taint."""
+        if not planned.settings.verification.startup_taint or means(planned.settings.cluster) != "admission":
+            return []
+        from components.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
+
+        return [StartupTaint(f"{name}-startup-taint", {"planned": planned}, inside)]
+
     def _pools(
         self,
         name: str,
@@ -141,7 +151,7 @@ class GpuPlatform(pulumi.ComponentResource):
         inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
-        after_operator = _after(inside, [operator])
+        after_operator = _after(inside, [operator, *self._startup_taint(name, planned, inside)])
         made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
             self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator, made)
@@ -159,10 +169,21 @@ class GpuPlatform(pulumi.ComponentResource):
         from components.verification import Verification, Verifier  # noqa: PLC0415
 
         verifier = Verifier(f"{name}-verifier", {}, opts)
+        proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():
             args: Any = {"pool": pool, "planned": planned, "program": verifier.program}
-            Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
+            proven[pool] = Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
+        if planned.settings.verification.smoke_test:
+            self._smoke_tests(name, planned, opts, proven)
         return verifier.digest.apply(lambda digest: reports(planned, digest))
+
+    def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
+        from components.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
+
+        namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
+        for pool, verification in proven.items():
+            args: Any = {"pool": pool, "planned": planned, "namespace": SMOKE_TEST_NAMESPACE}
+            SharingSmokeTest(f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace]))
 
     def _aks_pools(
         self,

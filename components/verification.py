@@ -18,10 +18,8 @@ from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from components._options import child_options
-from components._words import plan_of
+from components._words import plan_of, pool_of
 from components.node_features import privileged_namespace
-from gpus.errors import InvalidStackError, Problem
-from gpus.plan import Plan, PoolPlan
 from gpus.verifier_pods import (
     EXPECTATION_FILE,
     PROGRAM_FILE,
@@ -147,7 +145,7 @@ class Verification(pulumi.ComponentResource):
         """
         what = f"Verification({name})"
         plan = plan_of(what, args.get("planned"), args.get("config"))
-        planned = _pool_of(what, plan, args["pool"])
+        planned = pool_of(what, plan, args["pool"])
         super().__init__("gpu-pools:index:Verification", name, None, opts)
         file = expectation_file(plan, planned)
         document = ConfigMap(
@@ -179,11 +177,3 @@ class Verification(pulumi.ComponentResource):
 
 def _reference(kind: str) -> Any:  # noqa: ANN401 - an input type of the SDK
     return {"apiGroup": _RBAC, "kind": kind, "name": ROLE}
-
-
-def _pool_of(what: str, plan: Plan, name: str) -> PoolPlan:
-    for planned in plan.pools:
-        if planned.name == name:
-            return planned
-    known = ", ".join(planned.name for planned in plan.pools)
-    raise InvalidStackError([Problem(f"{what}.pool", f'"{name}" is no pool of the plan', known, "Name one of them.")])

@@ -24,6 +24,7 @@ from verifier.node import NodeReader
 from verifier.observation import Observer
 from verifier.program import own_digest
 from verifier.reading import Reading
+from verifier.untaint import untaint
 from verifier.watch import LOG, Watcher, follow, server
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from verifier.observation import Assertion
 
 
+#: Seconds between two assertions of `--wait`, at most, unless `--every` says more.
+_LONGEST_PAUSE: Final = 30.0
 #: A verdict that stays is written again so often by `assert --wait`: whoever reads it sees that it is not of the past.
 _HEARTBEAT_SECONDS: Final = 300.0
 
@@ -117,7 +120,7 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
     node = _node_reader(options)
     observer, write = Observer(reader, node, options.pause), _marker(options, node)
     deadline = time.monotonic() + options.wait
-    told, marked = "", 0.0
+    told, since, marked = "", time.monotonic(), 0.0
     while True:
         assertion = observer.hold(expected)
         reason = report.termination_message(expected, assertion)
@@ -128,12 +131,22 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
             if trouble := write(expected, assertion):
                 print(trouble, file=sys.stderr, flush=True)
         left = deadline - time.monotonic()
+        if options.untaint and node and (trouble := untaint(node, options.untaint, assertion)):
+            print(trouble, file=sys.stderr, flush=True)
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
         if reason != told:
             print(f"{_now()} waiting: {reason}", file=sys.stderr, flush=True)
-        told = reason
-        time.sleep(min(options.every, left))
+            told, since = reason, time.monotonic()
+        time.sleep(min(_pause(options.every, time.monotonic() - since), left))
+
+
+def _pause(every: float, waited: float) -> float:
+    """Seconds until the next assertion: the longer nothing has changed, the longer, but never a large part of what was waited.
+
+    A hundred nodes that get a driver for ten minutes are no reason to ask the API a hundred times every few seconds.
+    """
+    return max(every, min(_LONGEST_PAUSE, waited / 4))
 
 
 def _watch(options: argparse.Namespace, reader: Reader) -> int:
@@ -149,6 +162,8 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
         raise _UsageError(message) from None
     LOG.info("listening on port %s", http.server_address[1])
     threading.Thread(target=http.serve_forever, daemon=True).start()
+    if options.untaint and node is not None:
+        watcher.untaint = partial(untaint, node, options.untaint)
     if node is not None:
         threading.Thread(target=follow, args=(node, watcher.wake), daemon=True).start()
     watcher.run()

@@ -1,7 +1,8 @@
 """One look at the node, and two equal looks: what an assertion is made of.
 
 A single look may fall between two steps of mig-manager or the device plugin. Only two equal ones in a row count as a pass or
-as a difference; what healthy nodes change all the time (processes, counters of requests) is left out of "equal".
+as a difference; what healthy nodes change all the time (processes, counters of requests) is left out of "equal". The last look of
+one assertion is the one before the first of the next: as long as a node stays as it is, each assertion looks once.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Assertion:
     Attributes:
         findings: what was found.
         observation: the last look.
-        looks: how many there were.
+        looks: how many there were, the one that is left from the assertion before included.
         seconds: how long it took.
     """
 
@@ -75,6 +76,8 @@ class Observer:
         self._reader = reader
         self._node = node
         self._pause = pause_seconds
+        #: The last look of the last assertion.
+        self._last: Observation | None = None
 
     def look(self, expected: Expectation | None) -> Observation:
         """Look once; MPS is asked only where it is declared."""
@@ -86,9 +89,11 @@ class Observer:
     def hold(self, expected: Expectation) -> Assertion:
         """Hold the expectation against the node: look until two looks in a row are equal."""
         try:
-            return self._hold(expected)
+            assertion = self._hold(expected)
         finally:
             self._reader.release()
+        self._last = assertion.observation
+        return assertion
 
     def _look(self, expected: Expectation | None) -> Observation:
         nvml = self._reader.read()
@@ -101,11 +106,13 @@ class Observer:
 
     def _hold(self, expected: Expectation) -> Assertion:
         began = time.monotonic()
-        before = self._look(expected)
-        looks = 1
+        # Whether a driver that hung still hangs has to be seen again.
+        kept = None if self._last is None or isinstance(self._last.nvml, Hung) else self._last
+        before, looks = kept or self._look(expected), 1
         # A hung driver is proven by one look, and each more would take as long.
         while not isinstance(before.nvml, Hung):
-            time.sleep(self._pause)
+            if kept is None or looks > 1:
+                time.sleep(self._pause)
             now = self._look(expected)
             looks += 1
             equal = _steady(now) == _steady(before)

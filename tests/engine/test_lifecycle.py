@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpus.smoke_test import SMOKE_TEST_NAMESPACE
 from gpus.verifier_rights import CONDITION
 from sandbox import node_tools
 from sandbox.engine import Engine
@@ -135,6 +136,20 @@ def test_a_user_collects_them_with_pulumi_and_kubectl(deployed: Deployed, tmp_pa
     assert all(pool["expectation"]["document"] and pool["nodes"] for pool in evidence["pools"])
     assert list(tmp_path.iterdir()) == []
     assert found([("what was printed", f"{done.stdout}{done.stderr}".encode())], needles(trial)) == []
+
+
+def test_pods_have_used_every_share_and_one_waited(deployed: Deployed) -> None:
+    """The deploy waited for them; who waits for whom is seen in tests/sandbox/machines/test_verified_nodes.py."""
+    trial = deployed.trial
+    if not trial.plan().settings.verification.smoke_test:
+        pytest.skip("this stack has no smoke test")
+    used: dict[str, list[int]] = {}
+    for job in trial.api().list(f"/apis/batch/v1/namespaces/{SMOKE_TEST_NAMESPACE}/jobs")["items"]:
+        pool = job["spec"]["template"]["metadata"]["labels"]["gpu-pools/pool"]
+        used.setdefault(pool, []).append(job["status"].get("succeeded", 0) - 1)
+    assert {pool: sorted(shares) for pool, shares in used.items()} == {
+        pool.name: sorted(pool.advertises.values()) for pool in trial.plan().pools
+    }
 
 
 def test_no_secret_in_plain_text(deployed: Deployed) -> None:

@@ -17,6 +17,7 @@ from verifier import nvml
 from verifier.child import Reader
 from verifier.compare_gpus import compare_gpus
 from verifier.findings import Findings, Verdict
+from verifier.observation import Observer
 from verifier.reading import Failed, Hung, Reading, Unreadable
 
 if TYPE_CHECKING:
@@ -396,6 +397,43 @@ def test_a_change_between_two_looks_is_looked_at_again(bench: Bench, monkeypatch
     monkeypatch.setattr(Reader, "read", changing)
     assertion = bench.hold(healthy, healthy.machine)
     assert (assertion.looks, assertion.findings.verdict) == (3, Verdict.HOLDS)
+
+
+def test_the_last_look_of_an_assertion_counts_for_the_next(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = node(SEVEN)
+    half = mig(healthy.machine, 0, instances=())
+    read, reads = Reader.read, 0
+
+    def counted(reader: Reader) -> Reading | Hung | Unreadable:
+        nonlocal reads
+        reads += 1
+        return read(reader)
+
+    monkeypatch.setattr(Reader, "read", counted)
+    observer = Observer(Reader(), None, 0)
+    for machine, verdict, needed in (
+        (healthy.machine, Verdict.HOLDS, 2),
+        (healthy.machine, Verdict.HOLDS, 1),
+        (half, Verdict.DIFFERS, 2),
+        (half, Verdict.DIFFERS, 1),
+        (healthy.machine, Verdict.HOLDS, 2),
+    ):
+        bench.put(machine)
+        before = reads
+        assertion = observer.hold(healthy.expected)
+        assert (assertion.findings.verdict, reads - before) == (verdict, needed)
+        assert assertion.looks >= 2
+
+
+def test_a_driver_that_hung_is_looked_at_anew(bench: Bench) -> None:
+    healthy = node({"exclusive": {}})
+    reader = Reader(3)
+    observer = Observer(reader, None, 0)
+    bench.put(gpu_fault(healthy.machine, 1, "nvmlDeviceGetComputeMode", hang_seconds=3600))
+    assert observer.hold(healthy.expected).findings.verdict is Verdict.DIFFERS
+    reader._seconds = 60
+    bench.put(healthy.machine)
+    assert observer.hold(healthy.expected).findings.verdict is Verdict.HOLDS
 
 
 def test_a_node_that_never_settles_is_no_pass(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from tests.verifier import nodes
 from verifier import __main__ as program
 from verifier import archive
 from verifier.causes import CAUSES
+from verifier.commands import _pause
 from verifier.documents import as_json
 from verifier.findings import Findings, Where
 from verifier.observation import Assertion, Observation
@@ -224,6 +225,11 @@ def test_waiting_ends_as_soon_as_the_node_is_right(pyz: Path, bench: Bench, expe
         out, _ = waiting.communicate(timeout=LONGEST_WAIT)
         assert waiting.returncode == 0
         assert "as declared" in out
+
+
+def test_waiting_asks_less_often_the_longer_nothing_has_changed() -> None:
+    assert [_pause(5, waited) for waited in (0, 20, 60, 1000)] == [5, 5, 15, 30]
+    assert _pause(60, 1000) == 60
 
 
 @programs

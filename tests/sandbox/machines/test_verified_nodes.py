@@ -1,4 +1,4 @@
-"""The verifier's pods on simulated nodes: the real program, with its own token, before the real API server."""
+"""The verifier's pods on simulated nodes: the real program, with its own token, before the real API server; and smoke tests."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
+from gpus.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, expectation_file, verifier_daemon_set_spec
-from gpus.verifier_rights import (
-    CONDITION,
-    POLICY,
-    ROLE,
-    VERIFIER_NAMESPACE,
-    cluster_rules,
-    namespace_rules,
-    policy_binding_spec,
-    policy_spec,
-)
+from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_daemon_set_spec
+from gpus.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
 from sandbox import cluster, node_tools, processes
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
+from tests.granted import RBAC, grant
 from tests.sandbox.machines.site import Site, install
 from verifier import archive
 
@@ -55,9 +48,10 @@ config:
 """
 PLAN = plan_config(load_yaml(STACK)["config"])
 POOLS = {planned.name: planned for planned in PLAN.pools}
+#: (resource, pool) -> what a node of it advertises.
+PLAN_SHARES = {(name, planned.name): count for planned in PLAN.pools for name, count in planned.advertises.items()}
 SETS = f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets"
 CONFIG_MAPS = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 #: Pods are replaced, operands restarted, the verifier asked again: each takes seconds, and more where everything is slow.
 LONG = 150.0
@@ -99,20 +93,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def _install_verifier(site: Site) -> None:
     """What components/verification.py puts into a cluster."""
+    grant(site.api)
     api = site.api
-    api.create("/api/v1/namespaces", {"metadata": {"name": VERIFIER_NAMESPACE}})
-    api.create(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/serviceaccounts", {"metadata": {"name": SERVICE_ACCOUNT}})
-    admission = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-    api.create(f"{admission}ies", {"metadata": {"name": POLICY}, "spec": policy_spec()})
-    api.create(f"{admission}ybindings", {"metadata": {"name": POLICY}, "spec": policy_binding_spec()})
-    subjects = [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": VERIFIER_NAMESPACE}]
-    places = [("ClusterRole", RBAC, cluster_rules())]
-    places += [("Role", f"{RBAC}/namespaces/{where}", rules) for where, rules in namespace_rules().items()]
-    for kind, base, rules in places:
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": ROLE}
-        api.create(f"{base}/{kind.lower()}s", {"metadata": {"name": ROLE}, "rules": rules})
-        body = {"metadata": {"name": ROLE}, "roleRef": reference, "subjects": subjects}
-        api.create(f"{base}/{kind.lower()}bindings", body)
     program = base64.b64encode(archive.archive()).decode()
     api.create(CONFIG_MAPS, {"metadata": {"name": "program"}, "binaryData": {PROGRAM_FILE: program}})
     for planned in POOLS.values():
@@ -174,6 +156,39 @@ def test_nodes_of_every_strategy_are_verified(site: Site) -> None:
         assert pod["spec"]["nodeName"] == f"{pool}0"
         assert condition(site, pool)["status"] == "True"
         assert "as declared" in condition(site, pool)["message"]
+
+
+def test_as_many_pods_run_at_once_as_a_node_has_shares_and_one_waits(site: Site) -> None:
+    """The smoke tests of all strategies, placed by the real scheduler; what is seen is what a watch of their pods tells."""
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    site.api.create("/api/v1/namespaces", {"metadata": {"name": SMOKE_TEST_NAMESPACE, "labels": labels}})
+    path = f"/api/v1/namespaces/{SMOKE_TEST_NAMESPACE}/pods"
+    begin = site.api.list(path)["metadata"]["resourceVersion"]
+    tests = {test.name: test for planned in POOLS.values() for test in smoke_tests(PLAN, planned)}
+    for name, test in tests.items():
+        job = {"metadata": {"name": name}, "spec": test.spec}
+        site.api.create(f"/apis/batch/v1/namespaces/{SMOKE_TEST_NAMESPACE}/jobs", job)
+    seen: dict[str, dict[str, Any]] = {name: {} for name in tests}
+    full: set[str] = set()
+    for event in site.api.watch(path, begin):
+        pod = event["object"]
+        name = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+        seen[name][pod["metadata"]["name"]] = pod
+        running, waiting = _phase(seen[name], "Running"), _phase(seen[name], "Pending")
+        shares = PLAN_SHARES[tests[name].resource, pod["spec"]["nodeSelector"]["pool"]]
+        assert len(running) <= shares
+        words = [one.get("message", "") for left in waiting for one in left["status"].get("conditions", [])]
+        if len(running) == shares and len(waiting) == 1 and any(f"Insufficient {tests[name].resource}" in one for one in words):
+            full.add(name)
+        if all(len(_phase(pods, "Succeeded")) == tests[job].spec["completions"] for job, pods in seen.items()):
+            break
+    assert full == set(tests), site.story()
+    for pods in seen.values():
+        assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == 1
+
+
+def _phase(pods: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+    return [pod for pod in pods.values() if pod["status"]["phase"] == phase]
 
 
 def test_a_verified_node_that_loses_its_sharing_is_not_ready_until_it_has_it_again(site: Site) -> None:
