@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: With the digest of the index for all architectures, as public Dockerfiles and lock files agree on it; it was not pulled here.
 DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm@sha256:519591d6871b7bc437060736b9f7456b8731f1499a57e22e6c285135ae657bf7"
-#: A CUDA program and a shell (docs.nvidia.com, confidential containers, "Run a Sample Workload"). By tag: no source has its digest.
+#: A CUDA program and a shell (docs.nvidia.com, confidential containers, "Run a Sample Workload"); no source has its digest.
 DEFAULT_SMOKE_TEST_IMAGE: Final = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
 #: The operator compiles a driver for some ten minutes; MIG may cost a reboot.
 _DEADLINE_SECONDS: Final = 1200
