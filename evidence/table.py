@@ -43,7 +43,8 @@ def _rows(evidence: Evidence, pool: PoolEvidence) -> Iterator[tuple[tuple[str, .
         told = _age(evidence, node)
         yield (name, _name(node), declared, seen, told, node.verdict.value), node.verdict
     if not pool.nodes or pool.verdict is Verdict.NOT_YET_PROVEN:
-        words = "no node yet" if not pool.nodes else "more nodes"
+        lacking = "more nodes" if pool.nodes else "no node yet"
+        words = lacking if pool.verdict is Verdict.NOT_YET_PROVEN else "-"
         yield (name, words, declared, "-", "-", pool.verdict.value), pool.verdict
 
 

@@ -263,7 +263,9 @@ def test_a_cluster_that_does_not_answer_cannot_be_told_of() -> None:
     for nodes, maps in (("no route", {}), (seen.nodes, "forbidden")):
         judged = judge("s", wanted, Snapshot(NOW, nodes, maps))
         assert judged.verdict.exit_code == 2
-        assert ("no route" if nodes == "no route" else "forbidden") in evidence_table(judged, colour=False)
+        shown = evidence_table(judged, colour=False)
+        assert ("no route" if nodes == "no route" else "forbidden") in shown
+        assert "no node yet" not in shown
 
 
 def test_a_report_without_an_interval_is_fresh_for_as_long_as_an_assertion_repeats_it() -> None:
