@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 #: A tag, because a digest could not be looked up where this was written: sites that pin images give their own.
 DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm"
-#: A CUDA program and a shell (docs.nvidia.com, confidential containers, "Run a Sample Workload"); a tag for the same reason.
-DEFAULT_SMOKE_TEST_IMAGE: Final = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
+#: NVIDIA's vectorAdd with a shell, for amd64 and arm64, by the digest that NVIDIA's own NemoClaw proves GPUs with
+#: (NVIDIA/NemoClaw, container-gpu-proof.ts, 2026); it was not pulled here.
+DEFAULT_SMOKE_TEST_IMAGE: Final = (
+    "nvcr.io/nvidia/k8s/cuda-sample@sha256:7c7540bdf1f942d4fb6db97069fd6c289471b54ac29e3c7fcdf914cf77af7d41"
+)
 #: The operator compiles a driver for some ten minutes; MIG may cost a reboot.
 _DEADLINE_SECONDS: Final = 1200
 _INTERVAL_SECONDS: Final = 300
@@ -35,7 +38,7 @@ class VerificationSettings:
         interval_seconds: between two assertions afterwards.
         image: Python 3.11 or newer with nothing else in it.
         smoke_test: whether pods use each pool after its nodes were verified.
-        smoke_test_image: a shell, and NVIDIA's sample vectorAdd in /cuda-samples.
+        smoke_test_image: a shell, and a CUDA program /cuda-samples/sample.
     """
 
     enabled: bool
@@ -56,7 +59,7 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
     interval = section.integer("intervalSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
     image = _image(section, "image", "python:3.12-slim")
     smoke_test = section.flag("smokeTest")
-    smoke_test_image = _image(section, "smokeTestImage", "cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04")
+    smoke_test_image = _image(section, "smokeTestImage", "cuda-sample:vectoradd")
     section.finish()
     return VerificationSettings(
         enabled=enabled is not False,
