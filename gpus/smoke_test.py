@@ -38,7 +38,7 @@ _DECLARATION: Final = "gpu-pools/declaration"
 _MOST_FAILURES: Final = 2
 _DIGITS: Final = 10
 _NOBODY: Final = 65534
-#: nvidia-smi comes with the driver, the sample (it adds vectors) with the image. The sleep: so long the share is kept.
+#: nvidia-smi comes with the driver, the sample (it adds vectors) with the image. It sleeps so that its neighbours run beside it.
 _SCRIPT: Final = """\
 set -u
 seen=$(nvidia-smi -L) || { echo "nvidia-smi: $seen"; exit 1; }

@@ -17,15 +17,17 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
+from gpus.placing import pool_selector
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, plan_config
 from gpus.stack_file import load_yaml
-from gpus.verifier_pods import SERVICE_ACCOUNT, VERIFIER_APP, expectation_file
+from gpus.verifier_pods import EXPECTATION_FILE, SERVICE_ACCOUNT, VERIFIER_APP, expectation_file
 from gpus.verifier_rights import VERIFIER_NAMESPACE
 from sandbox import cluster, processes
 from sandbox.machines.api import Api as Admin
 from tests.granted import grant
 from tests.verifier import nodes
 from verifier.api import Api, ApiError
+from verifier.archive import digest
 from verifier.evidence import Origin
 from verifier.mark import mark
 from verifier.node import NodeReader
@@ -124,7 +126,7 @@ class Verifier:
         prepared: Any = _Prepared(healthy.nvml)
         self.observer = Observer(prepared, self.reader, 0)
         file = expectation_file(PLAN, self.planned)
-        self.origin = Origin(file.sha256, "0" * 64, PLAN.settings.verification.interval_seconds)
+        self.origin = Origin(file.sha256, digest(), PLAN.settings.verification.interval_seconds)
 
     def assert_and_mark(self) -> Assertion:
         """What an interval brings."""
@@ -183,7 +185,10 @@ class Fleet:
             assert verifier.api.heard.wait(_LONGEST_WAIT), f"the verifier of {verifier.node} hears nothing"
 
     def requests(self) -> Counter[tuple[str, str]]:
-        """(verb, resource) -> requests that the API server has answered; watches count when they end."""
+        """(verb, resource) -> requests that the API server has answered; watches count when they end.
+
+        It does not count by who asked, so nobody else may ask meanwhile.
+        """
         found: Counter[tuple[str, str]] = Counter()
         for labels, number in self._metric(_REQUEST):
             resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
@@ -228,6 +233,10 @@ class Fleet:
         body = {"metadata": {"name": DEVICE_PLUGIN_CONFIG_MAP}, "data": texts}
         self.admin.create(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/configmaps", body)
         grant(self.admin)
+        for planned in PLAN.pools:
+            file = expectation_file(PLAN, planned)
+            expectation = {"metadata": {"name": file.name}, "data": {EXPECTATION_FILE: file.text}}
+            self.admin.create(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps", expectation)
 
     def _is_enforced(self) -> bool:
         """Whether what a verifier may not do is refused; the API server takes a new policy up a moment later."""
@@ -248,7 +257,8 @@ class Fleet:
 
     def _make_node(self, name: str, planned: PoolPlan) -> None:
         wanted = nodes.kubernetes_of(PLAN, planned, name)
-        self.admin.create(NODES, {"metadata": {"name": name, "labels": dict(wanted.labels)}})
+        labels = {**wanted.labels, **pool_selector(PLAN.settings.cluster, planned)}
+        self.admin.create(NODES, {"metadata": {"name": name, "labels": labels}})
         amounts = {resource: str(count) for resource, count in wanted.allocatable.items()}
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": nodes.STARTED, "lastTransitionTime": nodes.STARTED}
         self.admin.patch(
@@ -259,8 +269,8 @@ class Fleet:
             container = {"name": pod.app.removesuffix("-daemonset"), "image": f"{pod.app}:v1"}
             self._make_pod(OPERATOR_NAMESPACE, f"{pod.app}-{name}", {"app": pod.app}, name, "default", container)
         verifier = {"name": "watch", "image": "python:3.12"}
-        labels = {"app.kubernetes.io/name": VERIFIER_APP}
-        self._make_pod(VERIFIER_NAMESPACE, f"verifier-{name}", labels, name, SERVICE_ACCOUNT, verifier)
+        told = {"app.kubernetes.io/name": VERIFIER_APP}
+        self._make_pod(VERIFIER_NAMESPACE, f"verifier-{name}", told, name, SERVICE_ACCOUNT, verifier)
 
     def _make_pod(
         self, namespace: str, name: str, labels: dict[str, str], node: str, account: str, container: dict[str, str]
