@@ -116,6 +116,7 @@ class Verifier:
     node: str
     planned: PoolPlan
     api: _Followed
+    program: str
     woken: int = 0
     observer: Observer = field(init=False)
 
@@ -126,7 +127,7 @@ class Verifier:
         prepared: Any = _Prepared(healthy.nvml)
         self.observer = Observer(prepared, self.reader, 0)
         file = expectation_file(PLAN, self.planned)
-        self.origin = Origin(file.sha256, digest(), PLAN.settings.verification.interval_seconds)
+        self.origin = Origin(file.sha256, self.program, PLAN.settings.verification.interval_seconds)
 
     def assert_and_mark(self) -> Assertion:
         """What an interval brings."""
@@ -161,6 +162,7 @@ class Fleet:
         _OVER.clear()
         self.cluster = cluster.boot(folder / "cluster", "fleet", tools, machines=False)
         self.admin = Admin(self.cluster.kubeconfig)
+        self.program = digest()
         self._prepare()
         pools = PLAN.pools
         self.verifiers: Sequence[Verifier] = self.each(
@@ -253,7 +255,7 @@ class Fleet:
         account.mkdir()
         (account / "token").write_text(self._token(name))
         (account / "ca.crt").write_text(self.cluster.ca_pem)
-        return Verifier(name, planned, _Followed(self.cluster.server, account / "token", account / "ca.crt"))
+        return Verifier(name, planned, _Followed(self.cluster.server, account / "token", account / "ca.crt"), self.program)
 
     def _make_node(self, name: str, planned: PoolPlan) -> None:
         wanted = nodes.kubernetes_of(PLAN, planned, name)
