@@ -23,6 +23,7 @@ from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
 from gpus.smoke_test import SMOKE_TEST_NAMESPACE
+from gpus.startup_taint import means
 from gpus.verifier_reports import no_reports, reports
 
 if TYPE_CHECKING:
@@ -133,6 +134,14 @@ class GpuPlatform(pulumi.ComponentResource):
         hidden = "operator" in secret_sections
         return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
 
+    def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        """What must be there before the pools' first nodes, so that they are born with the startup taint."""
+        if not planned.settings.verification.startup_taint or means(planned.settings.cluster) != "admission":
+            return []
+        from components.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
+
+        return [StartupTaint(f"{name}-startup-taint", {"planned": planned}, inside)]
+
     def _pools(
         self,
         name: str,
@@ -142,7 +151,7 @@ class GpuPlatform(pulumi.ComponentResource):
         inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
-        after_operator = _after(inside, [operator])
+        after_operator = _after(inside, [operator, *self._startup_taint(name, planned, inside)])
         made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
             self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator, made)

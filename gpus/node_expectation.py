@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.operands import version_text
+from gpus.operands import parse_version, version_text
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP
 from gpus.sharing import Mig, Mps
 
 if TYPE_CHECKING:
-    from gpus.models import GpuModel, MigProfile
+    from gpus.models import GpuModel, MigProfile, Version
     from gpus.plan import Plan, PoolPlan
 
 API_VERSION: Final = "gpu-pools/v1"
@@ -40,7 +40,7 @@ def node_expectation(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         "gpuModel": nvml.gpu_model,
         "products": list(nvml.products),
         "count": nvml.count,
-        "minimum": {"driver": _minimum_driver(planned), "cuda": None},
+        "minimum": {"driver": _minimum_driver(planned), "cuda": planned.pool.minimum.cuda},
         "computeMode": nvml.compute_mode,
         "gpus": [{"index": gpu.index, "migMode": gpu.mig_mode, "instances": dict(gpu.instances)} for gpu in nvml.gpus],
         "profiles": _profiles(planned),
@@ -108,10 +108,17 @@ def _known(model: GpuModel, name: str) -> MigProfile | None:
 
 
 def _minimum_driver(planned: PoolPlan) -> str | None:
-    """The newest of the first drivers that have the model's MIG and the declared profiles; None: no source gives one."""
+    """The newest of the declared minimum and the first drivers that have the model's MIG and the declared profiles."""
+    declared, own = planned.pool.minimum.driver, _mig_driver(planned)
+    if declared is not None and (parse_version(declared) or ()) >= own:
+        return declared
+    return version_text(own) if own else None
+
+
+def _mig_driver(planned: PoolPlan) -> Version:
+    """Empty: no source gives one."""
     if not isinstance(planned.sharing, Mig):
-        return None
+        return ()
     model = planned.hardware.model
     profiles = (_known(model, name) for name in _declared(planned))
-    newest = max((model.min_driver, *(profile.min_driver for profile in profiles if profile)))
-    return version_text(newest) if newest else None
+    return max((model.min_driver, *(profile.min_driver for profile in profiles if profile)))

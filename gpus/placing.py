@@ -84,9 +84,10 @@ def node_group_labels(planned: PoolPlan, driver: str | None) -> dict[str, str]:
     """The Magnum labels of the pool's node group: the user's, and the taints where the driver's kubelets set them."""
     placement = planned.pool.placement
     labels = dict(placement.labels) if isinstance(placement, MagnumPlacement) else {}
-    if driver == "heat" and planned.taints:
+    born_with = [taint for taint in (*planned.taints, planned.startup_taint) if taint]
+    if driver == "heat" and born_with:
         # The shape is the kubelet's: key=value:Effect, the equals sign also where there is no value.
-        taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in planned.taints)
+        taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in born_with)
         option = f"--register-with-taints={taints}"
         labels["kubelet_options"] = f"{labels['kubelet_options']} {option}" if "kubelet_options" in labels else option
     return labels

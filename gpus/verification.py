@@ -14,8 +14,8 @@ from gpus.section import Section
 if TYPE_CHECKING:
     from gpus.errors import Problems
 
-#: A tag, because a digest could not be looked up where this was written: sites that pin images give their own.
-DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm"
+#: With the digest of the index for all architectures, as public Dockerfiles and lock files agree on it; it was not pulled here.
+DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm@sha256:519591d6871b7bc437060736b9f7456b8731f1499a57e22e6c285135ae657bf7"
 #: NVIDIA's vectorAdd with a shell, for amd64 and arm64, by the digest that NVIDIA's own NemoClaw proves GPUs with
 #: (NVIDIA/NemoClaw, container-gpu-proof.ts, 2026); it was not pulled here.
 DEFAULT_SMOKE_TEST_IMAGE: Final = (
@@ -37,6 +37,7 @@ class VerificationSettings:
         deadline_seconds: how long a node may take to become what was declared, from the start of its verifier on.
         interval_seconds: between two assertions afterwards.
         image: Python 3.11 or newer with nothing else in it.
+        startup_taint: whether nodes are born with a taint that goes once they have passed.
         smoke_test: whether pods use each pool after its nodes were verified.
         smoke_test_image: a shell, and a CUDA program /cuda-samples/sample.
     """
@@ -45,6 +46,7 @@ class VerificationSettings:
     deadline_seconds: int = _DEADLINE_SECONDS
     interval_seconds: int = _INTERVAL_SECONDS
     image: str = DEFAULT_IMAGE
+    startup_taint: bool = False
     smoke_test: bool = False
     smoke_test_image: str = DEFAULT_SMOKE_TEST_IMAGE
 
@@ -57,6 +59,7 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
     enabled = section.flag("enabled")
     deadline = section.integer("deadlineSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
     interval = section.integer("intervalSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
+    startup_taint = section.flag("startupTaint")
     image = _image(section, "image", "python:3.12-slim")
     smoke_test = section.flag("smokeTest")
     smoke_test_image = _image(section, "smokeTestImage", "cuda-sample:vectoradd")
@@ -66,6 +69,7 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
         deadline_seconds=deadline or _DEADLINE_SECONDS,
         interval_seconds=interval or _INTERVAL_SECONDS,
         image=image or DEFAULT_IMAGE,
+        startup_taint=enabled is not False and startup_taint is True,
         smoke_test=bool(smoke_test),
         smoke_test_image=smoke_test_image or DEFAULT_SMOKE_TEST_IMAGE,
     )

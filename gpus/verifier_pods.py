@@ -114,6 +114,8 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
         "volumeMounts": mounts,
     }
     expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--mark"]
+    if planned.startup_taint:
+        expect += ["--untaint", planned.startup_taint.key]
     return {
         "nodeSelector": pool_selector(plan.settings.cluster, planned),
         "tolerations": [dict(toleration) for toleration in plan.tolerations],

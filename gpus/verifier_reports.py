@@ -39,6 +39,7 @@ def reports(plan: Plan, digest: str) -> dict[str, Any]:
         "condition": CONDITION,
         "annotation": ANNOTATION,
         "namespace": VERIFIER_NAMESPACE,
+        "expectationKey": EXPECTATION_FILE,
         # The kubeconfig of a cluster that exists may have more than one.
         "context": cluster.context if isinstance(cluster, ExistingSettings) else None,
         "program": {"configMap": program_name(digest), "digest": digest},
@@ -54,5 +55,6 @@ def _pool(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         "minNodes": planned.pool.min_nodes,
         "nodeSelector": pool_selector(plan.settings.cluster, planned),
         "podSelector": ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items()),
-        "expectation": {"configMap": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256},
+        "expectation": file.name,
+        "sha256": file.sha256,
     }

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gpus import startup_taint
 from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP
 
@@ -27,8 +28,7 @@ ROLE: Final = "gpu-pools-verifier"
 POLICY: Final = "gpu-pools-verifier"
 CONDITION: Final = "GpuSharingVerified"
 ANNOTATION: Final = "gpu-pools/verification"
-#: The prefix tells the cluster autoscaler that the taint goes away by itself, so that it is no reason to add more nodes.
-STARTUP_TAINT: Final = "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified"
+STARTUP_TAINT: Final = startup_taint.STARTUP_TAINT.key
 
 _GROUP: Final = f"system:serviceaccounts:{VERIFIER_NAMESPACE}"
 _NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"

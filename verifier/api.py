@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _SECONDS: Final = 10.0
 _STREAM_SLACK_SECONDS: Final = 15.0
 _MESSAGE_LENGTH: Final = 300
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
 
 
 class ApiError(Exception):
@@ -68,12 +70,20 @@ class Api:
         Raises:
             ApiError: where that is refused, or no answer comes.
         """
-        return self._answer("PATCH", path, {}, json.dumps(body).encode())
+        return self._answer("PATCH", path, {}, (_STRATEGIC, json.dumps(body)))
 
-    def _answer(self, method: str, path: str, query: Mapping[str, str], body: bytes | None = None) -> dict[str, Any]:
+    def change(self, path: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+        """Change an object by a JSON patch; returns what it is then.
+
+        Raises:
+            ApiError: where that is refused, a test of the patch fails (422), or no answer comes.
+        """
+        return self._answer("PATCH", path, {}, (_JSON_PATCH, json.dumps(operations)))
+
+    def _answer(self, method: str, path: str, query: Mapping[str, str], patch: tuple[str, str] | None = None) -> dict[str, Any]:
         request = f"{method} {path}"
         try:
-            with self._open(path, query, _SECONDS, body) as response:
+            with self._open(path, query, _SECONDS, patch) as response:
                 answer = json.load(response)
         except urllib.error.HTTPError as error:
             raise ApiError(request, error.code, _message(error)) from None
@@ -100,17 +110,19 @@ class Api:
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ApiError(request, None, str(getattr(error, "reason", error))) from None
 
-    def _open(self, path: str, query: Mapping[str, str], seconds: float, patch: bytes | None = None) -> http.client.HTTPResponse:
+    def _open(
+        self, path: str, query: Mapping[str, str], seconds: float, patch: tuple[str, str] | None = None
+    ) -> http.client.HTTPResponse:
         context = ssl.create_default_context(cafile=str(self.ca_file))
         token = self.token_file.read_text(encoding="ascii").strip()
         address = f"{self.server}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "gpu-pools-verifier"}
-        method = "GET"
+        method, data = "GET", None
         if patch is not None:
-            method, headers["Content-Type"] = "PATCH", "application/strategic-merge-patch+json"
+            method, headers["Content-Type"], data = "PATCH", patch[0], patch[1].encode()
         # A proxy of the environment must not come between: it would not reach the cluster's own address.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-        asked = urllib.request.Request(address, data=patch, headers=headers, method=method)  # noqa: S310 - always https
+        asked = urllib.request.Request(address, data=data, headers=headers, method=method)  # noqa: S310 - always https
         response: http.client.HTTPResponse = opener.open(asked, timeout=seconds)
         return response
 

@@ -24,6 +24,7 @@ from verifier.node import NodeReader
 from verifier.observation import Observer
 from verifier.program import own_digest
 from verifier.reading import Reading
+from verifier.untaint import untaint
 from verifier.watch import LOG, Watcher, follow, server
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
             if trouble := write(expected, assertion):
                 print(trouble, file=sys.stderr, flush=True)
         left = deadline - time.monotonic()
+        if options.untaint and node and (trouble := untaint(node, options.untaint, assertion)):
+            print(trouble, file=sys.stderr, flush=True)
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
         if reason != told:
@@ -159,6 +162,8 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
         raise _UsageError(message) from None
     LOG.info("listening on port %s", http.server_address[1])
     threading.Thread(target=http.serve_forever, daemon=True).start()
+    if options.untaint and node is not None:
+        watcher.untaint = partial(untaint, node, options.untaint)
     if node is not None:
         threading.Thread(target=follow, args=(node, watcher.wake), daemon=True).start()
     watcher.run()

@@ -70,6 +70,8 @@ class Watcher:
         self.result: Result | None = None
         #: Told of each assertion; returns what went wrong with that.
         self.tell: Callable[[Expectation, Assertion], str | None] = lambda _, __: None
+        #: The same, of whoever takes the startup taint away.
+        self.untaint: Callable[[Assertion], str | None] = lambda _: None
 
     def run(self) -> None:
         """Assert for ever."""
@@ -90,6 +92,8 @@ class Watcher:
             LOG.info("%s", report.termination_message(self.expected, assertion))
         self.result = result
         if trouble := self.tell(self.expected, assertion):
+            LOG.warning("%s", trouble)
+        if trouble := self.untaint(assertion):
             LOG.warning("%s", trouble)
         return result
 

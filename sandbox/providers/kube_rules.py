@@ -55,6 +55,7 @@ CLUSTER_SCOPED: Final = frozenset(
     {
         "Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
         "PriorityClass", "RuntimeClass", "StorageClass", "ClusterPolicy", "NodeFeatureRule", "NVIDIADriver",
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
         "MutatingWebhookConfiguration", "APIService", "CSIDriver", "IngressClass", "DeviceClass",
     }

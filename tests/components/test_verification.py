@@ -141,9 +141,9 @@ def test_the_output_says_where_the_reports_are_and_what_counts(run: Run, tmp_pat
     assert set(output["pools"]) == {"a", "b"}
     for pool, inputs in expectations(deployed).items():
         said = output["pools"][pool]
-        text = inputs["data"][said["expectation"]["key"]]
-        assert said["expectation"]["configMap"] == inputs["metadata"]["name"]
-        assert said["expectation"]["sha256"] == hashlib.sha256(text.encode()).hexdigest()
+        text = inputs["data"][output["expectationKey"]]
+        assert said["expectation"] == inputs["metadata"]["name"]
+        assert said["sha256"] == hashlib.sha256(text.encode()).hexdigest()
         daemon_set = deployed.one("DaemonSet", f"gpu-{pool}-verification-verifier").inputs["spec"]
         labels = daemon_set["template"]["metadata"]["labels"]
         assert dict(pair.split("=") for pair in said["podSelector"].split(",")) == labels

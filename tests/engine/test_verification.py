@@ -61,8 +61,12 @@ def test_up_fails_with_the_difference_and_goes_through_after_the_repair(sandbox:
     (node,) = trial.nodes("ts")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
     assert "GpuSharingVerified is False: Differs" in trial.status().out
+    verified = trial.run("verify", trial.stack)
+    assert verified.code == 1, verified.text
+    assert "compute mode is PROHIBITED, expected DEFAULT" in verified.out
 
     _set_compute_mode(path, DEFAULT)
     trial.up().ok()
+    assert trial.run("verify", trial.stack).ok().out.splitlines()[-1] == "1 node: 1 proven"
     assert trial.get(VERIFIERS)["status"]["numberReady"] == 1
     trial.engine("preview", "--expect-no-changes").ok()

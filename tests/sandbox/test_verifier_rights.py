@@ -1,4 +1,7 @@
-"""What a verifier's own token can do, tried with a real API server: its node's condition, annotation and taint, nothing else."""
+"""What a verifier's own token can do, tried with a real API server: its node's condition, annotation and taint, nothing else.
+
+And what the startup taint is: how nodes get it from the same API server, and how the verifier takes it away under these rights.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ import pytest
 
 from gpus.node_expectation import OPERATOR_NAMESPACE
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP
+from gpus.startup_taint import POLICY as ADMISSION
+from gpus.startup_taint import admission_binding_spec, admission_policy_spec
 from gpus.verifier_rights import (
     ANNOTATION,
     CONDITION,
@@ -27,9 +32,17 @@ from gpus.verifier_rights import (
 )
 from sandbox import cluster, processes, toolchain
 from sandbox.progress import Progress
+from verifier.api import Api
+from verifier.causes import CAUSES
+from verifier.findings import Findings, Where
+from verifier.node import NodeReader
+from verifier.observation import Assertion, Observation
+from verifier.reading import Unreadable
+from verifier.untaint import untaint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 pytestmark = pytest.mark.programs
 
@@ -204,6 +217,140 @@ def test_it_removes_the_startup_taint_and_cannot_put_it_back(admin: User, verifi
     assert admin.ok("GET", f"{NODES}/{NODE}")["spec"]["taints"] == [SKU]
     answer = verifier("PATCH", f"{NODES}/{NODE}", {"spec": {"taints": [STARTUP, SKU]}}, MERGE)
     assert (answer.status, "removes the taint" in answer.words) == (REFUSED, True), answer
+
+
+# --- the startup taint ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Interrupted(Api):
+    """Somebody writes to the node between the verifier's look and its removal."""
+
+    meanwhile: Callable[[], None]
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        found = super().get(path, **query)
+        self.meanwhile()
+        return found
+
+
+@pytest.fixture
+def reader(admin: User, verifier: User, tmp_path: Path) -> NodeReader:
+    """As the verifier's program reads NODE, with its own token."""
+    (tmp_path / "token").write_text(verifier.token)
+    (tmp_path / "ca.crt").write_text(admin.at.ca_pem)
+    return NodeReader(Api(admin.at.server, tmp_path / "token", tmp_path / "ca.crt"), NODE)
+
+
+def _asserted(reader: NodeReader, verdict: str) -> Assertion:
+    findings = Findings()
+    if verdict == "differs":
+        findings.differs(Where("node"), "allocatable", 4, 1, next(iter(CAUSES)))
+    if verdict == "unknown":
+        findings.cannot_tell(Where("node"), "readings", "two equal ones", "different ones", "unsteady")
+    return Assertion(findings, Observation(Unreadable("not looked at"), None, reader.read(None)), 2, 0.5)
+
+
+def _taints(admin: User) -> Any:
+    return admin.ok("GET", f"{NODES}/{NODE}")["spec"].get("taints")
+
+
+def test_the_program_removes_the_taint_after_a_pass_and_leaves_the_others(admin: User, reader: NodeReader, node: Any) -> None:
+    assert node["spec"]["taints"] == [STARTUP, SKU]
+    assert untaint(reader, STARTUP_TAINT, _asserted(reader, "holds")) is None
+    assert _taints(admin) == [SKU]
+    assert untaint(reader, STARTUP_TAINT, _asserted(reader, "holds")) is None
+
+
+def test_the_last_taint_may_go(admin: User, reader: NodeReader, node: Any) -> None:
+    admin.ok("PATCH", f"{NODES}/{NODE}", {"spec": {"taints": [STARTUP]}}, MERGE)
+    assert untaint(reader, STARTUP_TAINT, _asserted(reader, "holds")) is None
+    assert _taints(admin) is None
+    assert node["spec"]["taints"]
+
+
+@pytest.mark.parametrize("verdict", ["differs", "unknown"])
+def test_without_a_pass_the_taint_stays(admin: User, reader: NodeReader, verdict: str) -> None:
+    assert untaint(reader, STARTUP_TAINT, _asserted(reader, verdict)) is None
+    assert _taints(admin) == [STARTUP, SKU]
+
+
+def test_nobodys_taint_is_lost_where_somebody_taints_the_node_at_the_same_moment(
+    admin: User, reader: NodeReader, node: Any
+) -> None:
+    assertion, new = _asserted(reader, "holds"), {"key": "maintenance", "effect": "NoSchedule"}
+    api = reader.api
+
+    def taint() -> None:
+        if new not in _taints(admin):
+            admin.ok("PATCH", f"{NODES}/{NODE}", {"spec": {"taints": [new, *node["spec"]["taints"]]}}, MERGE)
+
+    busy = NodeReader(Interrupted(api.server, api.token_file, api.ca_file, taint), NODE)
+    assert untaint(busy, STARTUP_TAINT, assertion) is None
+    assert _taints(admin) == [new, SKU]
+
+
+def test_a_removal_that_is_overtaken_again_and_again_is_told(admin: User, reader: NodeReader, node: Any) -> None:
+    assertion, api = _asserted(reader, "holds"), reader.api
+
+    def reorder() -> None:
+        admin.ok("PATCH", f"{NODES}/{NODE}", {"spec": {"taints": _taints(admin)[::-1]}}, MERGE)
+
+    trouble = untaint(NodeReader(Interrupted(api.server, api.token_file, api.ca_file, reorder), NODE), STARTUP_TAINT, assertion)
+    assert trouble
+    assert f"the taint {STARTUP_TAINT} cannot be removed" in trouble
+    assert len(_taints(admin)) == len(node["spec"]["taints"])
+
+
+def test_a_removal_that_is_refused_is_told(admin: User, reader: NodeReader) -> None:
+    trouble = untaint(NodeReader(reader.api, OTHER), STARTUP_TAINT, _asserted(reader, "holds"))
+    assert trouble
+    assert f"the taint {STARTUP_TAINT} cannot be removed" in trouble
+    assert "its own node only" in trouble
+    assert admin.ok("GET", f"{NODES}/{OTHER}")["spec"]["taints"] == [STARTUP, SKU]
+
+
+@pytest.fixture(scope="module")
+def births(admin: User) -> Callable[..., list[Any]]:
+    """Tells the taints that a node gets when it registers, once pools a and b have the startup taint."""
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolic"
+    admin.ok("POST", f"{path}ies", {"metadata": {"name": ADMISSION}, "spec": admission_policy_spec()})
+    for pool in ("a", "b"):
+        spec = admission_binding_spec({"agentpool": pool})
+        admin.ok("POST", f"{path}ybindings", {"metadata": {"name": f"{ADMISSION}-{pool}"}, "spec": spec})
+
+    def taints(labels: Mapping[str, str], *own: Any) -> list[Any]:
+        body = {"metadata": {"name": "new", "labels": labels}, "spec": {"taints": own} if own else {}}
+        found: list[Any] = admin.ok("POST", f"{NODES}?dryRun=All", body)["spec"]["taints"]
+        # The API server gives newborn nodes a taint of its own.
+        return [taint for taint in found if taint["key"] != "node.kubernetes.io/not-ready"]
+
+    deadline = threading.Event()
+    timer = threading.Timer(LONGEST_WAIT, deadline.set)
+    timer.start()
+    while not all(taints({"agentpool": pool}) for pool in ("a", "b")):
+        assert not deadline.wait(0.1), "the policy is not in force"
+    timer.cancel()
+    return taints
+
+
+def test_nodes_of_a_pool_are_born_with_the_taint_beside_their_own(births: Callable[..., list[Any]]) -> None:
+    born = {"key": STARTUP_TAINT, "effect": "NoSchedule"}
+    assert births({"agentpool": "a", "zone": "1"}) == [born]
+    assert births({"agentpool": "b"}, SKU) == [SKU, born]
+    assert births({"agentpool": "b"}, STARTUP) == [STARTUP]
+
+
+def test_nodes_of_nobody_else_are(births: Callable[..., list[Any]]) -> None:
+    assert births({"agentpool": "system"}) == births({}) == []
+    assert births({"agentpool": "system"}, SKU) == [SKU]
+
+
+def test_a_node_that_is_there_gets_no_taint_again(births: Callable[..., list[Any]], admin: User, node: Any) -> None:
+    assert births({"agentpool": "a"})
+    admin.ok("PATCH", f"{NODES}/{NODE}", {"metadata": {"labels": {"agentpool": "a"}}, "spec": {"taints": [SKU]}}, MERGE)
+    assert _taints(admin) == [SKU]
+    assert node["spec"]["taints"] == [STARTUP, SKU]
 
 
 def test_it_reads_what_it_compares(verifier: User) -> None:

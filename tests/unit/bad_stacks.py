@@ -1319,6 +1319,73 @@ _OPERATOR_CASES = (
         "deadlineSeconds",
         "Did you mean `deadlineSeconds`?",
     ),
+    Case("minimum-a-text", aks({"minimum": "570"}), f"{_POOL}.minimum", "is not a mapping", "a mapping with driver or cuda"),
+    Case(
+        "minimum-driver-a-number",
+        aks({"minimum": {"driver": 570.124}}),
+        f"{_POOL}.minimum.driver",
+        "570.124 is not a text",
+        'e.g. "570.124.06"',
+    ),
+    Case("minimum-driver-no-version", aks({"minimum": {"driver": "R570"}}), f"{_POOL}.minimum.driver", '"R570" does not fit'),
+    Case("minimum-cuda-with-a-patch", aks({"minimum": {"cuda": "12.8.1"}}), f"{_POOL}.minimum.cuda", "does not fit", '"12.8"'),
+    Case(
+        "minimum-unknown-key",
+        aks({"minimum": {"cudaVersion": "12.8"}}),
+        f"{_POOL}.minimum.cudaVersion",
+        "unknown key",
+        "cuda, driver",
+    ),
+    Case(
+        "minimum-newer-than-the-pinned-driver",
+        aks({"minimum": {"driver": "570.124.06"}}, operator={"values": {"driver": {"version": "550.144.03"}}}),
+        f"{_POOL}.minimum.driver",
+        "570.124.06 is newer than the driver that the operator installs, 550.144.03",
+        "550.144.03 or older",
+        "gpu-pools:operator.values.driver.version",
+    ),
+    Case(
+        "minimum-newer-than-the-chart-s-driver",
+        aks({"minimum": {"driver": "900"}}),
+        f"{_POOL}.minimum.driver",
+        "900 is newer than the driver that the operator installs, 595.91.07",
+    ),
+    Case(
+        "startup-taint-a-text",
+        aks(verification={"startupTaint": "yes"}),
+        "gpu-pools:verification.startupTaint",
+        "neither true nor false",
+    ),
+    Case(
+        "startup-taint-on-an-old-kubernetes",
+        aks(cluster={"kubernetesVersion": "1.35.9"}, verification={"startupTaint": True}),
+        "gpu-pools:verification.startupTaint",
+        "needs Kubernetes 1.36, and gpu-pools:cluster.kubernetesVersion is 1.35.9",
+        "1.36 or newer",
+        'Set kubernetesVersion: "1.36"',
+    ),
+    *(
+        Case(
+            f"startup-taint-with-{driver}",
+            magnum(cluster={"driver": driver}, verification={"startupTaint": True}),
+            "gpu-pools:verification.startupTaint",
+            f"nodes of Magnum's driver {driver} cannot be born with a taint",
+            "heat",
+            "Leave it out",
+        )
+        for driver in ("magnum-cluster-api", "capi-helm")
+    ),
+    Case(
+        "startup-taint-declared-by-hand",
+        aks(
+            {"taints": ["sku=gpu:NoSchedule", "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified:NoSchedule"]},
+            cluster={"kubernetesVersion": "1.36"},
+            verification={"startupTaint": True},
+        ),
+        f"{_POOL}.taints[1]",
+        "is the startup taint of the verification",
+        "taints that stay",
+    ),
     Case("verification-not-a-mapping", aks(verification=True), "gpu-pools:verification", "true is not a mapping"),
     Case(
         "verification-enabled-a-text",

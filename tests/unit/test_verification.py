@@ -38,9 +38,16 @@ class TestSettings:
         assert parsed({}) == VerificationSettings(enabled=True, deadline_seconds=1200, interval_seconds=300, image=DEFAULT_IMAGE)
 
     def test_everything_can_be_said(self) -> None:
-        given = {"enabled": False, "deadlineSeconds": 60, "intervalSeconds": 30, "image": "registry.example.com/python@sha256:ab"}
+        given = {
+            "enabled": True, "deadlineSeconds": 60, "intervalSeconds": 30, "image": "registry.example.com/python@sha256:ab",
+            "startupTaint": True,
+        }  # fmt: skip
         wanted = VerificationSettings(
-            enabled=False, deadline_seconds=60, interval_seconds=30, image="registry.example.com/python@sha256:ab"
+            enabled=True,
+            deadline_seconds=60,
+            interval_seconds=30,
+            image="registry.example.com/python@sha256:ab",
+            startup_taint=True,
         )
         assert parsed(given) == wanted
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpus.node_expectation import node_expectation
+from tests.unit.stacks import aks, plan_of
 from tests.verifier import nodes
 from verifier.causes import CAUSES
 from verifier.compare_gpus import compare_gpus
@@ -93,6 +94,16 @@ def test_the_minimum_driver_is_that_of_the_newest_profile() -> None:
     assert document({"mig": {"layout": {"1g.5gb": 7}}}, key="a100-40gb")["minimum"]["driver"] is None
     assert document({"mig": {"layout": {"1g.23gb": 7}}}, key="b200-180gb")["minimum"]["driver"] == "570.133.20"
     assert document({"exclusive": {}}, key="b200-180gb")["minimum"]["driver"] is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted"),
+    [({"driver": "570.124.06", "cuda": "12.8"}, ("570.124.06", "12.8")), ({"driver": "470"}, ("525", None)), ({}, ("525", None))],
+)
+def test_the_minimum_is_the_newest_of_what_is_declared_and_what_the_profiles_need(declared: Any, wanted: object) -> None:
+    plan = plan_of(aks({"minimum": declared}, sharing={"cut": {"mig": {"layout": {"1g.20gb": 4}}}}))
+    minimum = parse_expectation(node_expectation(plan, plan.pools[0])).minimum
+    assert (minimum.driver, minimum.cuda) == wanted
 
 
 # --- versions, layouts ------------------------------------------------------------------------------------

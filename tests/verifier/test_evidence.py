@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.verifier import nodes
-from verifier import archive
+from verifier import archive, commands
 from verifier.causes import CAUSES
+from verifier.child import Reader
 from verifier.evidence import MOST_BYTES, Origin, evidence
 from verifier.findings import Findings, Where
 from verifier.observation import Assertion, Observation
@@ -136,6 +138,44 @@ HEALTHY = nodes.healthy(*nodes.planned(MIXED, count=8))
 def test_a_healthy_node_of_eight_gpus_in_seven_parts_takes_a_fifth_of_the_room() -> None:
     node = nodes.healthy(*nodes.planned({"mig": {"layout": {"1g.10gb": 7}}}, count=8))
     assert len(json.dumps(told(node), separators=(",", ":"))) < MOST_BYTES / 5
+
+
+class Clock:
+    """Time that passes by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(("every", "waits", "writes"), [(60, 1000, 4), (5, 299, 1), (400, 1200, 4)])
+def test_a_verdict_that_stays_is_written_again_so_that_nobody_takes_it_for_one_of_the_past(
+    every: float, waits: float, writes: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written: list[float] = []
+    clock = Clock()
+    found = Assertion(findings_of(MOST), Observation(Unreadable("x"), None, None), 2, 0.5)
+
+    def hold(*_: object) -> Assertion:
+        return found
+
+    def mark(*_: object) -> None:
+        written.append(clock.now)
+
+    monkeypatch.setattr(commands, "time", clock)
+    monkeypatch.setattr(commands, "mark", mark)
+    monkeypatch.setattr(commands, "_node_reader", lambda _: object())
+    monkeypatch.setattr(commands.Observer, "hold", hold)
+    expect = tmp_path / "e.json"
+    expect.write_text("{}")
+    options = argparse.Namespace(mark=True, untaint=None, expect=expect, pause=0, wait=waits, every=every)
+    assert commands._hold(options, Reader(), HEALTHY.expected) is found
+    assert len(written) == writes
 
 
 def test_the_program_knows_its_own_digest_from_its_file_and_from_sources_none(tmp_path: Path) -> None:
