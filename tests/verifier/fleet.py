@@ -8,12 +8,16 @@ and what NVML says. MPS is left out: its daemon is asked on the node, which cost
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
@@ -21,6 +25,7 @@ from gpus.placing import pool_selector
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, plan_config
 from gpus.stack_file import load_yaml
 from gpus.verifier_pods import EXPECTATION_FILE, SERVICE_ACCOUNT, VERIFIER_APP, expectation_file
+from gpus.verifier_reports import reports
 from gpus.verifier_rights import VERIFIER_NAMESPACE
 from sandbox import cluster, processes
 from sandbox.machines.api import Api as Admin
@@ -36,7 +41,6 @@ from verifier.watch import _JITTER, _LEAST_GAP_SECONDS, _WATCH_SECONDS, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from gpus.plan import PoolPlan
     from sandbox.toolchain import Tools
@@ -58,6 +62,7 @@ config:
     - {name: parted, nodeSelector: {pool: parted}, gpuModel: NVIDIA A100-SXM4-80GB, gpusPerNode: 8, sharing: parted}
 """
 PLAN = plan_config(load_yaml(STACK)["config"])
+_ROOT = Path(__file__).parents[2]
 NODES = "/api/v1/nodes"
 #: What docs/reference/verification.md promises of an undisturbed node at the usual interval.
 MOST_PER_HOUR = 100
@@ -185,6 +190,20 @@ class Fleet:
             verifier.follow()
         for verifier in self.verifiers:
             assert verifier.api.heard.wait(_LONGEST_WAIT), f"the verifier of {verifier.node} hears nothing"
+
+    def report(self, *, page: bool = False) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        """`python -m evidence` on all nodes, as a process; returns how it ended, and its evidence (none where it wrote none).
+
+        Args:
+            page: whether it writes the HTML page too.
+        """
+        outputs, evidence = self.folder / "outputs.json", self.folder / "evidence.json"
+        outputs.write_text(json.dumps({"clusterName": "fleet", "verification": reports(PLAN, self.program)}))
+        evidence.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "evidence", "--outputs", str(outputs), "--kubeconfig", str(self.cluster.kubeconfig)]
+        command += ["--json", str(evidence), *(["--html", str(self.folder / "evidence.html")] if page else [])]
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=_LONGEST_WAIT)
+        return done, json.loads(evidence.read_text()) if evidence.exists() else {}
 
     def requests(self) -> Counter[tuple[str, str]]:
         """(verb, resource) -> requests that the API server has answered; watches count when they end.
