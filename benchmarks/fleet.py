@@ -3,13 +3,15 @@
 A real API server and etcd hold that many Node objects in three pools, with their operands' pods. Each node has a verifier: its
 real code in this process, its own token, the rights and the policy in force; only NVML is prepared (tests/verifier/fleet.py).
 The API server counts what it is asked. What an hour brings follows from that and the usual interval, and is held against the
-promise of docs/reference/verification.md. The times are this machine's, which runs all of it at once: for orientation only.
+promise of docs/reference/verification.md. Then `python -m evidence` reports on all nodes in one run. The times are this
+machine's, which runs all of it at once: for orientation only.
 
-Needs the programs of `make tools`; no GPU, no root.
+Needs the programs of `make tools`, for the report kubectl; no GPU, no root.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import time
@@ -51,10 +53,27 @@ def main() -> None:
                 f"an hour of an undisturbed node, every {interval} s: at most {hourly:.0f} requests (promised: {MOST_PER_HOUR})"
             )
             print(f"all {count} nodes: {hourly * count / 3600:.1f} requests a second")
+            _report(fleet)
             assert not woken
             assert hourly <= MOST_PER_HOUR
         finally:
             fleet.end()
+
+
+def _report(fleet: Fleet) -> None:
+    """One run of `python -m evidence` on all nodes, with JSON and the HTML page."""
+    if shutil.which("kubectl") is None:
+        print("report: NOT MEASURED (no kubectl on PATH)")
+        return
+    before, began = fleet.requests(), time.monotonic()
+    done, evidence = fleet.report(page=True)
+    seconds = time.monotonic() - began
+    asked = _difference(before, fleet.requests())
+    assert done.returncode == 0, done.stderr
+    nodes = [node for pool in evidence["pools"] for node in pool["nodes"]]
+    assert [node["verdict"] for node in nodes] == ["proven"] * len(fleet.verifiers)
+    lists = ", ".join(f"{verb} {resource} {number}" for (verb, resource), number in sorted(asked.items()))
+    print(f"report of all {len(nodes)} nodes in one run: {seconds:.1f} s, requests: {lists}")
 
 
 def _round(fleet: Fleet, what: str) -> float:

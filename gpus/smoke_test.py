@@ -38,7 +38,7 @@ _DECLARATION: Final = "gpu-pools/declaration"
 _MOST_FAILURES: Final = 2
 _DIGITS: Final = 10
 _NOBODY: Final = 65534
-#: nvidia-smi comes with the driver, vectorAdd with the image. The sleep keeps the share while the neighbours start.
+#: nvidia-smi comes with the driver, the sample (it adds vectors) with the image. It sleeps so that its neighbours run beside it.
 _SCRIPT: Final = """\
 set -u
 seen=$(nvidia-smi -L) || { echo "nvidia-smi: $seen"; exit 1; }
@@ -49,7 +49,7 @@ if [ "$gpus" != 1 ] || [ "$instances" != "$MIG_INSTANCES" ]; then
   echo "sees $gpus GPUs and $instances MIG instances instead of 1 and $MIG_INSTANCES"
   exit 1
 fi
-/cuda-samples/vectorAdd || exit 1
+/cuda-samples/sample || exit 1
 sleep 5
 """
 
@@ -117,7 +117,8 @@ def _template(plan: Plan, planned: PoolPlan, resource: str) -> dict[str, Any]:
         "spec": {
             "restartPolicy": "Never",
             "nodeSelector": pool_selector(plan.settings.cluster, planned),
-            "tolerations": [dict(toleration) for toleration in plan.tolerations],
+            # Of this pool only, and not of nodes that are still to be verified: users' pods have no others.
+            "tolerations": [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints],
             "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [itself]}},
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 #: With the digest of the index for all architectures, as public Dockerfiles and lock files agree on it; it was not pulled here.
 DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm@sha256:519591d6871b7bc437060736b9f7456b8731f1499a57e22e6c285135ae657bf7"
-#: A CUDA program and a shell (docs.nvidia.com, confidential containers, "Run a Sample Workload"); no source has its digest.
-DEFAULT_SMOKE_TEST_IMAGE: Final = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
+#: NVIDIA's vectorAdd with a shell, for amd64 and arm64, by the digest that NVIDIA's own NemoClaw proves GPUs with
+#: (NVIDIA/NemoClaw, container-gpu-proof.ts, 2026); it was not pulled here.
+DEFAULT_SMOKE_TEST_IMAGE: Final = (
+    "nvcr.io/nvidia/k8s/cuda-sample@sha256:7c7540bdf1f942d4fb6db97069fd6c289471b54ac29e3c7fcdf914cf77af7d41"
+)
 #: The operator compiles a driver for some ten minutes; MIG may cost a reboot.
 _DEADLINE_SECONDS: Final = 1200
 _INTERVAL_SECONDS: Final = 300
@@ -36,7 +39,7 @@ class VerificationSettings:
         image: Python 3.11 or newer with nothing else in it.
         startup_taint: whether nodes are born with a taint that goes once they have passed.
         smoke_test: whether pods use each pool after its nodes were verified.
-        smoke_test_image: a shell, and NVIDIA's sample vectorAdd in /cuda-samples.
+        smoke_test_image: a shell, and a CUDA program /cuda-samples/sample.
     """
 
     enabled: bool
@@ -59,7 +62,7 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
     startup_taint = section.flag("startupTaint")
     image = _image(section, "image", "python:3.12-slim")
     smoke_test = section.flag("smokeTest")
-    smoke_test_image = _image(section, "smokeTestImage", "cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04")
+    smoke_test_image = _image(section, "smokeTestImage", "cuda-sample:vectoradd")
     section.finish()
     return VerificationSettings(
         enabled=enabled is not False,

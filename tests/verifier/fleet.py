@@ -8,24 +8,31 @@ and what NVML says. MPS is left out: its daemon is asked on the node, which cost
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
+from gpus.placing import pool_selector
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, plan_config
 from gpus.stack_file import load_yaml
-from gpus.verifier_pods import SERVICE_ACCOUNT, VERIFIER_APP, expectation_file
+from gpus.verifier_pods import EXPECTATION_FILE, SERVICE_ACCOUNT, VERIFIER_APP, expectation_file
+from gpus.verifier_reports import reports
 from gpus.verifier_rights import VERIFIER_NAMESPACE
 from sandbox import cluster, processes
 from sandbox.machines.api import Api as Admin
 from tests.granted import grant
 from tests.verifier import nodes
 from verifier.api import Api, ApiError
+from verifier.archive import digest
 from verifier.evidence import Origin
 from verifier.mark import mark
 from verifier.node import NodeReader
@@ -34,7 +41,6 @@ from verifier.watch import _JITTER, _LEAST_GAP_SECONDS, _WATCH_SECONDS, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from gpus.plan import PoolPlan
     from sandbox.toolchain import Tools
@@ -56,6 +62,7 @@ config:
     - {name: parted, nodeSelector: {pool: parted}, gpuModel: NVIDIA A100-SXM4-80GB, gpusPerNode: 8, sharing: parted}
 """
 PLAN = plan_config(load_yaml(STACK)["config"])
+_ROOT = Path(__file__).parents[2]
 NODES = "/api/v1/nodes"
 #: What docs/reference/verification.md promises of an undisturbed node at the usual interval.
 MOST_PER_HOUR = 100
@@ -114,6 +121,7 @@ class Verifier:
     node: str
     planned: PoolPlan
     api: _Followed
+    program: str
     woken: int = 0
     observer: Observer = field(init=False)
 
@@ -124,7 +132,7 @@ class Verifier:
         prepared: Any = _Prepared(healthy.nvml)
         self.observer = Observer(prepared, self.reader, 0)
         file = expectation_file(PLAN, self.planned)
-        self.origin = Origin(file.sha256, "0" * 64, PLAN.settings.verification.interval_seconds)
+        self.origin = Origin(file.sha256, self.program, PLAN.settings.verification.interval_seconds)
 
     def assert_and_mark(self) -> Assertion:
         """What an interval brings."""
@@ -159,6 +167,7 @@ class Fleet:
         _OVER.clear()
         self.cluster = cluster.boot(folder / "cluster", "fleet", tools, machines=False)
         self.admin = Admin(self.cluster.kubeconfig)
+        self.program = digest()
         self._prepare()
         pools = PLAN.pools
         self.verifiers: Sequence[Verifier] = self.each(
@@ -182,8 +191,25 @@ class Fleet:
         for verifier in self.verifiers:
             assert verifier.api.heard.wait(_LONGEST_WAIT), f"the verifier of {verifier.node} hears nothing"
 
+    def report(self, *, page: bool = False) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        """`python -m evidence` on all nodes, as a process; returns how it ended, and its evidence (none where it wrote none).
+
+        Args:
+            page: whether it writes the HTML page too.
+        """
+        outputs, evidence = self.folder / "outputs.json", self.folder / "evidence.json"
+        outputs.write_text(json.dumps({"clusterName": "fleet", "verification": reports(PLAN, self.program)}))
+        evidence.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "evidence", "--outputs", str(outputs), "--kubeconfig", str(self.cluster.kubeconfig)]
+        command += ["--json", str(evidence), *(["--html", str(self.folder / "evidence.html")] if page else [])]
+        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=_LONGEST_WAIT)
+        return done, json.loads(evidence.read_text()) if evidence.exists() else {}
+
     def requests(self) -> Counter[tuple[str, str]]:
-        """(verb, resource) -> requests that the API server has answered; watches count when they end."""
+        """(verb, resource) -> requests that the API server has answered; watches count when they end.
+
+        It does not count by who asked, so nobody else may ask meanwhile.
+        """
         found: Counter[tuple[str, str]] = Counter()
         for labels, number in self._metric(_REQUEST):
             resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
@@ -228,6 +254,10 @@ class Fleet:
         body = {"metadata": {"name": DEVICE_PLUGIN_CONFIG_MAP}, "data": texts}
         self.admin.create(f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/configmaps", body)
         grant(self.admin)
+        for planned in PLAN.pools:
+            file = expectation_file(PLAN, planned)
+            expectation = {"metadata": {"name": file.name}, "data": {EXPECTATION_FILE: file.text}}
+            self.admin.create(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps", expectation)
 
     def _is_enforced(self) -> bool:
         """Whether what a verifier may not do is refused; the API server takes a new policy up a moment later."""
@@ -244,11 +274,12 @@ class Fleet:
         account.mkdir()
         (account / "token").write_text(self._token(name))
         (account / "ca.crt").write_text(self.cluster.ca_pem)
-        return Verifier(name, planned, _Followed(self.cluster.server, account / "token", account / "ca.crt"))
+        return Verifier(name, planned, _Followed(self.cluster.server, account / "token", account / "ca.crt"), self.program)
 
     def _make_node(self, name: str, planned: PoolPlan) -> None:
         wanted = nodes.kubernetes_of(PLAN, planned, name)
-        self.admin.create(NODES, {"metadata": {"name": name, "labels": dict(wanted.labels)}})
+        labels = {**wanted.labels, **pool_selector(PLAN.settings.cluster, planned)}
+        self.admin.create(NODES, {"metadata": {"name": name, "labels": labels}})
         amounts = {resource: str(count) for resource, count in wanted.allocatable.items()}
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": nodes.STARTED, "lastTransitionTime": nodes.STARTED}
         self.admin.patch(
@@ -259,8 +290,8 @@ class Fleet:
             container = {"name": pod.app.removesuffix("-daemonset"), "image": f"{pod.app}:v1"}
             self._make_pod(OPERATOR_NAMESPACE, f"{pod.app}-{name}", {"app": pod.app}, name, "default", container)
         verifier = {"name": "watch", "image": "python:3.12"}
-        labels = {"app.kubernetes.io/name": VERIFIER_APP}
-        self._make_pod(VERIFIER_NAMESPACE, f"verifier-{name}", labels, name, SERVICE_ACCOUNT, verifier)
+        told = {"app.kubernetes.io/name": VERIFIER_APP}
+        self._make_pod(VERIFIER_NAMESPACE, f"verifier-{name}", told, name, SERVICE_ACCOUNT, verifier)
 
     def _make_pod(
         self, namespace: str, name: str, labels: dict[str, str], node: str, account: str, container: dict[str, str]

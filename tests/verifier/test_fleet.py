@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,20 @@ def test_a_first_assertion_reads_twice_and_each_later_one_of_an_undisturbed_node
     assert asked(first, second) == times((READING, 1), (MARK, 1))
     per_assertion = sum(asked(first, second).values()) / COUNT
     assert most_per_hour(per_assertion) < MOST_PER_HOUR
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
+def test_one_report_of_all_nodes_needs_two_lists(fleet: Fleet) -> None:
+    all_hold(fleet.assert_all())
+    before = fleet.requests()
+    done, evidence = fleet.report()
+    assert done.returncode == 0, done.stdout + done.stderr
+    nodes = [node for pool in evidence["pools"] for node in pool["nodes"]]
+    assert sorted(node["verdict"] for node in nodes) == ["proven"] * COUNT
+    asked_for = {
+        name: number for name, number in (fleet.requests() - before).items() if name[1] in {"nodes", "configmaps", "pods"}
+    }
+    assert asked_for == {("LIST", "nodes"): 1, ("LIST", "configmaps"): 1}
 
 
 def test_a_mark_wakes_no_verifier_and_a_change_of_a_node_wakes_its_own_only(fleet: Fleet) -> None:
