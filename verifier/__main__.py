@@ -10,11 +10,10 @@ import argparse
 import os
 import signal
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from verifier.child import Reader
+from verifier.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,31 +27,41 @@ _INTERRUPTED: Final = 130
 _SIGNALLED: Final = 128
 
 
-def run() -> int:
+def run(child: Process | None = None) -> int:
     """`main` as a program of its own: it ends when it is told to; returns the exit code."""
     # The first process of a container gets no signal that it does not handle.
     signal.signal(signal.SIGTERM, _end)
     try:
-        return main()
+        return main(child=child)
     except Exception:  # noqa: BLE001 - Python would end with 1, which says that the node differs
+        import traceback  # noqa: PLC0415 - as a rule it is not needed
+
         traceback.print_exc()
         return _CANNOT_TELL
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    reader = Reader(options.nvml_seconds)
-    # Without bytecode, loading is most of the time that is spent: the child does its part at the same time.
-    reader.start()
-    try:
-        from verifier.commands import run_command  # noqa: PLC0415 - see above
+def main(arguments: Sequence[str] | None = None, child: Process | None = None) -> int:
+    """Run the command line; returns the exit code.
 
-        return run_command(options, reader)
+    Args:
+        arguments: the command line; that of the process by default.
+        child: a process that can read NVML, where one has been started.
+    """
+    options = _parser().parse_args(arguments)
+    child = child or Process()
+    # It takes its first reading while all the rest is loaded.
+    child.ask()
+    try:
+        from verifier.child import Reader  # noqa: PLC0415 - see above
+        from verifier.commands import run_command  # noqa: PLC0415
+
+        reader = Reader(options.nvml_seconds, child)
+        try:
+            return run_command(options, reader)
+        finally:
+            reader.release()
     except KeyboardInterrupt:
         return _INTERRUPTED
-    finally:
-        reader.release()
 
 
 def _end(number: int, frame: object) -> None:

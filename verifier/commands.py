@@ -1,33 +1,29 @@
-"""What the commands do, once the command line is read. Prints; decides no finding."""
+"""What the commands do, once the command line is read. Prints; decides no finding.
+
+What only some need is imported where they need it: loading takes most of the time of an assertion.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import logging
 import os
 import sys
-import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from verifier import report
-from verifier.api import in_cluster
 from verifier.documents import DocumentError
 from verifier.expectation import Expectation, read_expectation
 from verifier.findings import Verdict
-from verifier.mark import mark
-from verifier.node import NodeReader
 from verifier.observation import Observer
 from verifier.reading import Reading
-from verifier.watch import LOG, Watcher, follow, server
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
     from verifier.child import Reader
+    from verifier.node import NodeReader
     from verifier.observation import Assertion
 
 
@@ -52,6 +48,9 @@ def _observer(options: argparse.Namespace, reader: Reader) -> Observer:
 def _node_reader(options: argparse.Namespace) -> NodeReader | None:
     if options.only:
         return None
+    from verifier.api import in_cluster  # noqa: PLC0415 - HTTP and TLS take longest of all
+    from verifier.node import NodeReader  # noqa: PLC0415
+
     api = in_cluster(os.environ, options.account)
     if api is None or not options.node:
         missing = "NODE_NAME is not set" if api else "this is no pod: KUBERNETES_SERVICE_HOST is not set"
@@ -101,7 +100,7 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
         assertion = observer.hold(expected)
         reason = report.termination_message(expected, assertion)
         # The same verdict again is no news to everybody who watches nodes.
-        if options.mark and node and reason != told and (trouble := mark(node, expected, assertion)):
+        if options.mark and node and reason != told and (trouble := _mark(node, expected, assertion)):
             print(trouble, file=sys.stderr, flush=True)
         left = deadline - time.monotonic()
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
@@ -112,12 +111,24 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
         time.sleep(min(options.every, left))
 
 
+def _mark(node: NodeReader, expected: Expectation, assertion: Assertion) -> str | None:
+    from verifier.mark import mark  # noqa: PLC0415
+
+    return mark(node, expected, assertion)
+
+
 def _watch(options: argparse.Namespace, reader: Reader) -> int:
+    import logging  # noqa: PLC0415
+    import threading  # noqa: PLC0415
+    from functools import partial  # noqa: PLC0415
+
+    from verifier.watch import LOG, Watcher, follow, server  # noqa: PLC0415
+
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     expected, node = _expectation(options), _node_reader(options)
     watcher = Watcher(expected, Observer(reader, node, options.pause), options.interval, options.nvml_seconds)
     if options.mark and node is not None:
-        watcher.tell = partial(mark, node)
+        watcher.tell = partial(_mark, node)
     try:
         http = server(watcher, options.listen)
     except OSError as error:
@@ -149,4 +160,4 @@ def _terminate(path: Path | None, message: str) -> None:
 
 
 def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
