@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 #: Seconds.
 _NVML, _PAUSE, _EVERY, _INTERVAL = 30.0, 1.0, 10.0, 300.0
 _PORT: Final = 9409
+_WIDTH: Final = 100
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _CANNOT_TELL: Final = 2
 _INTERRUPTED: Final = 130
@@ -69,11 +70,19 @@ def _end(number: int, frame: object) -> None:
     sys.exit(_SIGNALLED + number)
 
 
+class _Help(argparse.HelpFormatter):
+    """Of a fixed width: to find out the terminal's takes time to load, and argparse asks for it with each argument."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_WIDTH)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="verifier", description="Compare a GPU node with what was declared for it.")
+    about = "Compare a GPU node with what was declared for it."
+    parser = argparse.ArgumentParser(prog="verifier", description=about, formatter_class=_Help)
     commands = parser.add_subparsers(dest="command", required=True)
-    export = commands.add_parser("export", help="print what this node is")
-    holds = commands.add_parser("assert", help="compare this node with an expectation")
+    export = commands.add_parser("export", formatter_class=_Help, help="print what this node is")
+    holds = commands.add_parser("assert", formatter_class=_Help, help="compare this node with an expectation")
     _add_expectation(holds)
     holds.add_argument("--json", action="store_true", help="print the report for machines")
     holds.add_argument(
@@ -83,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "--every", type=_seconds, default=_EVERY, metavar="SECONDS", help="pause between two assertions of --wait (10)"
     )
     holds.add_argument("--termination-log", type=Path, metavar="FILE", help="write a line about what does not hold there")
-    watches = commands.add_parser("watch", help="assert again and again, and serve the result over HTTP")
+    about = "assert again and again, and serve the result over HTTP"
+    watches = commands.add_parser("watch", formatter_class=_Help, help=about)
     _add_expectation(watches)
     watches.add_argument("--interval", type=_seconds, default=_INTERVAL, metavar="SECONDS", help="between two assertions (300)")
     watches.add_argument(

@@ -47,9 +47,9 @@ if sys.version_info < (3, 11):
     sys.stderr.write("cannot tell: the verifier needs Python 3.11 or newer\\n")
     sys.exit(2)
 
-from verifier.start import run
+from verifier.start import end, run
 
-sys.exit(run())
+end(run())
 '''
 #: The earliest that a zip can say.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)

@@ -1,7 +1,7 @@
 """The process that reads NVML, as its parent has it: started, asked, listened to, killed. Understands nothing of what it says.
 
-It is a Python of its own, no fork: the parent may have threads. This module loads next to nothing of Python's library, so that
-the process can be started before everything else is loaded, and loads its own part meanwhile.
+This module loads next to nothing of Python's library, so that the process can be started before everything else is loaded, and
+loads its own part meanwhile. Nothing of NVML is ever in the parent.
 """
 
 from __future__ import annotations
@@ -26,10 +26,15 @@ _KILL: Final = 9
 _CHUNK: Final = 65536
 _SHORTEST_WAIT_SECONDS: Final = 0.0005
 _LONGEST_WAIT_SECONDS: Final = 0.05
+_SLOWER: Final = 1.2
 
 
 class Process:
     """Starts it.
+
+    Args:
+        fork: that it goes on from here, which saves the start of a Python. Only for a process that has no thread but this one,
+            and little in it.
 
     Attributes:
         code: the exit code, negative for a signal; None as long as it is not known to have ended.
@@ -38,25 +43,37 @@ class Process:
         OSError: when it cannot be started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, fork: bool = False) -> None:
         _open_standard_streams()
         (its_in, self._in), (self._out, its_out), (self._err, its_err) = os.pipe(), os.pipe(), os.pipe()
         its = (its_in, its_out, its_err)
-        # -I: nothing in the container's environment or working directory decides what is imported. -S: the archive has all that
-        # it needs in it.
-        command = [sys.executable, "-I", *(["-S"] if os.path.isfile(_ROOT) else []), "-c", _PROGRAM, _ROOT]  # noqa: PTH113 - see above
-        streams = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(its)]
         self.code: int | None = None
         self._asked = False
         try:
-            # Everything else that is open here, its ends of the pipes too, closes itself.
-            self._pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=streams)
+            self._pid = self._fork(its) if fork else _spawn(its)
         except OSError:
             self.close()
             raise
         finally:
             for end in its:
                 os.close(end)
+
+    def _fork(self, its: tuple[int, int, int]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                # With the parent's end of its input open it would never see that nobody asks any more.
+                self.close()
+                for number, end in enumerate(its):
+                    os.dup2(end, number)
+                from verifier.serve import serve  # noqa: PLC0415 - in the child only
+
+                serve()
+            except BaseException:  # noqa: BLE001 - it must not come back to where its parent is
+                sys.excepthook(*sys.exc_info())
+            finally:
+                os._exit(1)
+        return pid
 
     def ask(self) -> None:
         """Have it read, unless it has been asked already and its answer not been listened to."""
@@ -93,7 +110,7 @@ class Process:
                 return False
             else:
                 time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_WAIT_SECONDS)
+                pause = min(_SLOWER * pause, _LONGEST_WAIT_SECONDS)
         return True
 
     def finish(self) -> None:
@@ -119,6 +136,16 @@ class Process:
             if end >= 0:
                 os.close(end)
         self._in = self._out = self._err = -1
+
+
+def _spawn(its: tuple[int, int, int]) -> int:
+    """A Python of its own: its parent may have threads."""
+    # -I: nothing in the container's environment or working directory decides what is imported. -S: the archive has all that it
+    # needs in it.
+    flags = ["-I", "-S"] if os.path.isfile(_ROOT) else ["-I"]  # noqa: PTH113 - pathlib takes time to load
+    # Everything else that is open here, its parent's ends of the pipes too, closes itself.
+    streams = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(its)]
+    return os.posix_spawn(sys.executable, [sys.executable, *flags, "-c", _PROGRAM, _ROOT], os.environ, file_actions=streams)
 
 
 def _open_standard_streams() -> None:

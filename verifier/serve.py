@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 from verifier.nvml import read_nvml
 
 
 def serve() -> None:
-    """For each line on standard input read NVML, and write the reading as a line; before each call its name on a line."""
-    for _ in sys.stdin:
-        reading = read_nvml(_announce)
-        sys.stdout.write(json.dumps(reading) + "\n")
-        sys.stdout.flush()
+    """For each byte on standard input read NVML, and write the reading as a line; before each call its name on a line."""
+    while os.read(0, 1):
+        _tell(json.dumps(read_nvml(_tell)))
     # There is nothing to tidy up, and somebody waits.
     os._exit(0)
 
 
-def _announce(call: str) -> None:
-    os.write(1, f"{call}\n".encode())
+def _tell(line: str) -> None:
+    os.write(1, f"{line}\n".encode())

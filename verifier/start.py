@@ -5,9 +5,14 @@ Loading takes most of the time of an assertion. So both processes do their part 
 
 from __future__ import annotations
 
+import os
 import sys
 
 from verifier.process import Process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _CANNOT_TELL = 2
 
@@ -15,7 +20,7 @@ _CANNOT_TELL = 2
 def run() -> int:
     """The program; returns the exit code."""
     try:
-        child = Process()
+        child = Process(fork=True)
     except OSError as error:
         # Python would end with 1, which says that the node differs.
         sys.stderr.write(f"cannot tell: no process can be started: {error.strerror}\n")
@@ -23,3 +28,12 @@ def run() -> int:
     from verifier import __main__ as program  # noqa: PLC0415 - see above
 
     return program.run(child)
+
+
+def end(code: int) -> NoReturn:
+    """End without what Python does at its end: to take apart what was loaded takes a third of the time of a reading."""
+    try:
+        print(end="", flush=True)  # noqa: T201 - it minds that standard output may be closed
+    except OSError:
+        code = _CANNOT_TELL  # nobody takes the verdict
+    os._exit(code)

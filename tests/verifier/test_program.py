@@ -198,6 +198,17 @@ def test_a_node_that_is_as_declared_exits_with_0(pyz: Path, bench: Bench, expect
 
 
 @programs
+def test_who_asserts_the_gpus_alone_waits_for_nothing_else_to_load(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    command = [sys.executable, "-I", "-S", "-X", "importtime", str(pyz), "assert", "--only", "nvml", "--expect", str(expect)]
+    done = subprocess.run([*command, "--pause", "0"], capture_output=True, text=True, check=True, timeout=LONGEST_WAIT)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "verifier.compare_gpus" in loaded
+    heavy = {"http.client", "ssl", "subprocess", "logging", "hashlib", "zipfile", "shutil", "pynvml"}
+    assert not loaded & {*heavy, "verifier.api", "verifier.node", "verifier.mps", "verifier.causes", "verifier.watch"}
+
+
+@programs
 def test_a_node_that_differs_exits_with_1_and_says_what_why_and_what_to_do(
     pyz: Path, bench: Bench, expect: Path, tmp_path: Path
 ) -> None:
@@ -241,11 +252,32 @@ def test_where_no_process_can_be_started_nothing_can_be_told(
     def refused(*_: object, **__: object) -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(os, "posix_spawn", refused)
+    monkeypatch.setattr(os, "fork", refused)
     before = len(list(Path("/proc/self/fd").iterdir()))
     assert start.run() == 2
     assert "cannot tell: no process can be started: Resource temporarily unavailable" in capsys.readouterr().err
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@programs
+def test_a_verdict_that_nobody_takes_is_none(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    command = [sys.executable, str(pyz), "assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
+    with Path("/dev/full").open("wb") as full:
+        assert subprocess.run(command, stdout=full, check=False, timeout=LONGEST_WAIT).returncode == 2
+
+
+@programs
+def test_a_defect_of_the_process_that_reads_is_told(pyz: Path, bench: Bench, expect: Path, tmp_path: Path) -> None:
+    def broken_pynvml(name: str, content: bytes) -> bytes:
+        return b'raise ImportError("a defect")' if name == "pynvml.py" else content
+
+    bench.put(healthy().machine)
+    path = rebuilt(pyz, tmp_path / "defect.pyz", broken_pynvml)
+    done = run(path, "assert", "--only", "nvml", "--expect", expect, "--pause", 0)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "the process that reads NVML ended with exit code 1" in done.stdout
+    assert "ImportError: a defect" in done.stdout
 
 
 @programs
