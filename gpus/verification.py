@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gpus.errors import Problems
 
 #: A tag, because a digest could not be looked up where this was written: sites that pin images give their own.
-DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm"
+#: Of the Python that this project runs on, since the verifier then starts with the bytecode that was packed here.
+DEFAULT_IMAGE: Final = "python:3.11.13-slim-bookworm"
 #: The operator compiles a driver for some ten minutes; MIG may cost a reboot.
 _DEADLINE_SECONDS: Final = 1200
 _INTERVAL_SECONDS: Final = 300
