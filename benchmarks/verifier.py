@@ -2,7 +2,8 @@
 
 - size of the file that goes into a ConfigMap.
 - `assert --only nvml`, the whole process with its two readings, against `nvidia-smi -q -x` (one reading) of the same machine,
-  measured in turns. Without a GPU: on the simulated library, against an empty Python process; that ratio only shows changes.
+  measured in turns; with the bytecode of the Python that runs this, and without any, as in an image of another Python. Without
+  a GPU: on the simulated library, against an empty Python process; that ratio only shows changes.
 - `watch`: processor time per assertion (its children included) and memory.
 
 Run it where nothing else runs. Nothing of the GPU is changed.
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,7 +61,9 @@ def main() -> None:
             os.environ.update(surroundings(find_library(Progress()), machine))
             floor, what = [sys.executable, "-I", "-S", "-c", "pass"], "an empty Python process (simulated NVML)"
         expect.write_text(json.dumps(_exclusive(products)))
-        _compare(pyz, expect, floor, what)
+        print(f"measured against {what}")
+        _compare("assert", pyz, expect, floor)
+        _compare("assert without bytecode", _without_bytecode(pyz), expect, floor)
         _watch(pyz, expect)
 
 
@@ -71,14 +75,23 @@ def _exclusive(products: list[str]) -> dict[str, object]:
     return node_expectation(plan, plan.pools[0])
 
 
-def _compare(pyz: Path, expect: Path, floor: list[str], what: str) -> None:
+def _without_bytecode(pyz: Path) -> Path:
+    path = pyz.with_name("sources.pyz")
+    with zipfile.ZipFile(pyz) as packed, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as sources:
+        for name in packed.namelist():
+            if name.endswith(".py"):
+                sources.writestr(name, packed.read(name))
+    return path
+
+
+def _compare(name: str, pyz: Path, expect: Path, floor: list[str]) -> None:
     command = [sys.executable, "-I", "-S", str(pyz), "assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     pairs = [(_seconds(command), _seconds(floor)) for _ in range(TIMES)]
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(first / second for first, second in pairs)
-    print(f"assert: {ours * 1000:.0f} ms, {what}: {theirs * 1000:.0f} ms, ratio {ratio:.1f} (medians of {TIMES})")
+    print(f"{name}: {ours * 1000:.0f} ms against {theirs * 1000:.0f} ms, ratio {ratio:.2f} (medians of {TIMES})")
 
 
 def _seconds(command: list[str]) -> float:

@@ -14,8 +14,9 @@ from gpus.section import Section
 if TYPE_CHECKING:
     from gpus.errors import Problems
 
-#: With the digest of the index for all architectures, as public Dockerfiles and lock files agree on it; it was not pulled here.
-DEFAULT_IMAGE: Final = "python:3.12.11-slim-bookworm@sha256:519591d6871b7bc437060736b9f7456b8731f1499a57e22e6c285135ae657bf7"
+#: Of the oldest Python that this project runs on: the verifier then starts with the bytecode that was packed here. The digest is
+#: that of the index for all architectures, as public Dockerfiles and lock files agree on it; it was not pulled here.
+DEFAULT_IMAGE: Final = "python:3.11.13-slim-bookworm@sha256:86adf8dbadc3d6e82ee5dd2c74bec2e1c2467cdad47886280501df722372d2e1"
 #: NVIDIA's vectorAdd with a shell, for amd64 and arm64, by the digest that NVIDIA's own NemoClaw proves GPUs with
 #: (NVIDIA/NemoClaw, container-gpu-proof.ts, 2026); it was not pulled here.
 DEFAULT_SMOKE_TEST_IMAGE: Final = (

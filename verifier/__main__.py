@@ -10,11 +10,10 @@ import argparse
 import os
 import signal
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from verifier.child import Reader
+from verifier.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,37 +21,48 @@ if TYPE_CHECKING:
 #: Seconds.
 _NVML, _PAUSE, _EVERY, _INTERVAL = 30.0, 1.0, 10.0, 300.0
 _PORT: Final = 9409
+_WIDTH: Final = 100
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _CANNOT_TELL: Final = 2
 _INTERRUPTED: Final = 130
 _SIGNALLED: Final = 128
 
 
-def run() -> int:
+def run(child: Process | None = None) -> int:
     """`main` as a program of its own: it ends when it is told to; returns the exit code."""
     # The first process of a container gets no signal that it does not handle.
     signal.signal(signal.SIGTERM, _end)
     try:
-        return main()
+        return main(child=child)
     except Exception:  # noqa: BLE001 - Python would end with 1, which says that the node differs
+        import traceback  # noqa: PLC0415 - as a rule it is not needed
+
         traceback.print_exc()
         return _CANNOT_TELL
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    reader = Reader(options.nvml_seconds)
-    # Without bytecode, loading is most of the time that is spent: the child does its part at the same time.
-    reader.start()
-    try:
-        from verifier.commands import run_command  # noqa: PLC0415 - see above
+def main(arguments: Sequence[str] | None = None, child: Process | None = None) -> int:
+    """Run the command line; returns the exit code.
 
-        return run_command(options, reader)
+    Args:
+        arguments: the command line; that of the process by default.
+        child: a process that can read NVML, where one has been started.
+    """
+    options = _parser().parse_args(arguments)
+    child = child or Process()
+    # It takes its first reading while all the rest is loaded.
+    child.ask()
+    try:
+        from verifier.child import Reader  # noqa: PLC0415 - see above
+        from verifier.commands import run_command  # noqa: PLC0415
+
+        reader = Reader(options.nvml_seconds, child)
+        try:
+            return run_command(options, reader)
+        finally:
+            reader.release()
     except KeyboardInterrupt:
         return _INTERRUPTED
-    finally:
-        reader.release()
 
 
 def _end(number: int, frame: object) -> None:
@@ -60,11 +70,19 @@ def _end(number: int, frame: object) -> None:
     sys.exit(_SIGNALLED + number)
 
 
+class _Help(argparse.HelpFormatter):
+    """Of a fixed width: to find out the terminal's takes time to load, and argparse asks for it with each argument."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_WIDTH)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="verifier", description="Compare a GPU node with what was declared for it.")
+    about = "Compare a GPU node with what was declared for it."
+    parser = argparse.ArgumentParser(prog="verifier", description=about, formatter_class=_Help)
     commands = parser.add_subparsers(dest="command", required=True)
-    export = commands.add_parser("export", help="print what this node is")
-    holds = commands.add_parser("assert", help="compare this node with an expectation")
+    export = commands.add_parser("export", formatter_class=_Help, help="print what this node is")
+    holds = commands.add_parser("assert", formatter_class=_Help, help="compare this node with an expectation")
     _add_expectation(holds)
     holds.add_argument("--json", action="store_true", help="print the report for machines")
     holds.add_argument(
@@ -74,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "--every", type=_seconds, default=_EVERY, metavar="SECONDS", help="pause between two assertions of --wait (10)"
     )
     holds.add_argument("--termination-log", type=Path, metavar="FILE", help="write a line about what does not hold there")
-    watches = commands.add_parser("watch", help="assert again and again, and serve the result over HTTP")
+    about = "assert again and again, and serve the result over HTTP"
+    watches = commands.add_parser("watch", formatter_class=_Help, help=about)
     _add_expectation(watches)
     watches.add_argument("--interval", type=_seconds, default=_INTERVAL, metavar="SECONDS", help="between two assertions (300)")
     watches.add_argument(

@@ -1,31 +1,23 @@
-"""What the commands do, once the command line is read. Prints; decides no finding."""
+"""What the commands do, once the command line is read. Prints; decides no finding.
+
+What only some need is imported where they need it: loading takes most of the time of an assertion.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
 import json
-import logging
 import os
 import sys
-import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from verifier import report
-from verifier.api import in_cluster
 from verifier.documents import DocumentError
-from verifier.evidence import Origin
 from verifier.expectation import Expectation, read_expectation
 from verifier.findings import Verdict
-from verifier.mark import mark
-from verifier.node import NodeReader
 from verifier.observation import Observer
-from verifier.program import own_digest
 from verifier.reading import Reading
-from verifier.untaint import untaint
-from verifier.watch import LOG, Watcher, follow, server
 
 if TYPE_CHECKING:
     import argparse
@@ -33,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from verifier.child import Reader
+    from verifier.node import NodeReader
     from verifier.observation import Assertion
 
 
@@ -63,6 +56,9 @@ def _observer(options: argparse.Namespace, reader: Reader) -> Observer:
 def _node_reader(options: argparse.Namespace) -> NodeReader | None:
     if options.only:
         return None
+    from verifier.api import in_cluster  # noqa: PLC0415 - HTTP and TLS take longest of all
+    from verifier.node import NodeReader  # noqa: PLC0415
+
     api = in_cluster(os.environ, options.account)
     if api is None or not options.node:
         missing = "NODE_NAME is not set" if api else "this is no pod: KUBERNETES_SERVICE_HOST is not set"
@@ -87,6 +83,12 @@ def _marker(options: argparse.Namespace, node: NodeReader | None) -> Callable[[E
     """Writes each verdict to the node; None where it is not to be written."""
     if not options.mark or node is None:
         return None
+    import hashlib  # noqa: PLC0415
+
+    from verifier.evidence import Origin  # noqa: PLC0415
+    from verifier.mark import mark  # noqa: PLC0415
+    from verifier.program import own_digest  # noqa: PLC0415
+
     try:
         expectation = hashlib.sha256(options.expect.read_bytes()).hexdigest()
         origin = Origin(expectation, own_digest(), getattr(options, "interval", None))
@@ -94,6 +96,15 @@ def _marker(options: argparse.Namespace, node: NodeReader | None) -> Callable[[E
         message = f"what asserts cannot be read: {error}"
         raise _UsageError(message) from None
     return partial(mark, node, origin)
+
+
+def _untainter(options: argparse.Namespace, node: NodeReader | None) -> Callable[[Assertion], str | None] | None:
+    """Takes the startup taint away after a pass; None where that is not asked for."""
+    if not options.untaint or node is None:
+        return None
+    from verifier.untaint import untaint  # noqa: PLC0415
+
+    return partial(untaint, node, options.untaint)
 
 
 def _export(options: argparse.Namespace, reader: Reader) -> int:
@@ -118,7 +129,7 @@ def _assert(options: argparse.Namespace, reader: Reader) -> int:
 def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) -> Assertion:
     """Assert once, or again and again until it holds or --wait is over; each new reason to go on is told meanwhile."""
     node = _node_reader(options)
-    observer, write = Observer(reader, node, options.pause), _marker(options, node)
+    observer, write, untaint = Observer(reader, node, options.pause), _marker(options, node), _untainter(options, node)
     deadline = time.monotonic() + options.wait
     told, since, marked = "", time.monotonic(), 0.0
     while True:
@@ -131,7 +142,7 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
             if trouble := write(expected, assertion):
                 print(trouble, file=sys.stderr, flush=True)
         left = deadline - time.monotonic()
-        if options.untaint and node and (trouble := untaint(node, options.untaint, assertion)):
+        if untaint and (trouble := untaint(assertion)):
             print(trouble, file=sys.stderr, flush=True)
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
@@ -150,11 +161,18 @@ def _pause(every: float, waited: float) -> float:
 
 
 def _watch(options: argparse.Namespace, reader: Reader) -> int:
+    import logging  # noqa: PLC0415
+    import threading  # noqa: PLC0415
+
+    from verifier.watch import LOG, Watcher, follow, server  # noqa: PLC0415
+
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     expected, node = _expectation(options), _node_reader(options)
     watcher = Watcher(expected, Observer(reader, node, options.pause), options.interval, options.nvml_seconds)
     if write := _marker(options, node):
         watcher.tell = write
+    if untaint := _untainter(options, node):
+        watcher.untaint = untaint
     try:
         http = server(watcher, options.listen)
     except OSError as error:
@@ -162,8 +180,6 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
         raise _UsageError(message) from None
     LOG.info("listening on port %s", http.server_address[1])
     threading.Thread(target=http.serve_forever, daemon=True).start()
-    if options.untaint and node is not None:
-        watcher.untaint = partial(untaint, node, options.untaint)
     if node is not None:
         threading.Thread(target=follow, args=(node, watcher.wake), daemon=True).start()
     watcher.run()
@@ -188,4 +204,4 @@ def _terminate(path: Path | None, message: str) -> None:
 
 
 def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from verifier.documents import DocumentError, read
-from verifier.reading import COMPUTE_MODES
+from verifier.names import COMPUTE_MODES
 
 if TYPE_CHECKING:
     from pathlib import Path

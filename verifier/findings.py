@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from verifier.causes import Cause, cause
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from verifier.causes import Cause
 
 
 class Verdict(Enum):
@@ -73,11 +73,11 @@ class Findings:
 
     def differs(self, where: Where, field: str, expected: object, observed: object, why: str, detail: str = "") -> None:
         """Add a proven difference; `why` is a key of verifier.causes."""
-        self.differences.append(Finding(where, field, expected, observed, cause(why), detail))
+        self.differences.append(Finding(where, field, expected, observed, _cause(why), detail))
 
     def cannot_tell(self, where: Where, field: str, expected: object, observed: object, why: str, detail: str = "") -> None:
         """Add a question that could not be answered."""
-        self.unknown.append(Finding(where, field, expected, observed, cause(why), detail))
+        self.unknown.append(Finding(where, field, expected, observed, _cause(why), detail))
 
     def note(self, text: str) -> None:
         """Add a remark."""
@@ -94,6 +94,12 @@ class Findings:
         if self.differences:
             return Verdict.DIFFERS
         return Verdict.CANNOT_TELL if self.unknown else Verdict.HOLDS
+
+
+def _cause(key: str) -> Cause:
+    from verifier.causes import cause  # noqa: PLC0415 - a node that is as declared needs none of them
+
+    return cause(key)
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:

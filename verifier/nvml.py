@@ -1,36 +1,29 @@
 """Reads everything that the verifier wants to know from NVML, through pynvml.
 
 Only reads. Each call's error is kept where its answer would stand. NVML is opened for one reading and closed after it: a
-process that keeps it open would itself stand in the way of a reset. `verifier.child` runs this in a process of its own,
+process that keeps it open would itself stand in the way of a reset. `verifier.serve` runs this in a process of its own,
 since a call may never come back; before each call the name is told to whoever listens.
+
+What comes out is JSON, in the form of verifier/reading.py, which says what each field means: to load dataclasses would take as
+long as to read the GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pynvml
 
-from verifier.reading import (
-    ComputeInstance,
-    Failed,
-    Gpu,
-    GpuInstance,
-    Mode,
-    Process,
-    Profile,
-    Reading,
-    RemappedRows,
-    compute_mode,
-    failed,
-)
+from verifier.names import compute_mode, error_name
 
+TYPE_CHECKING = False  # typing takes time to load, too
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, Final, TypeVar
 
-_Value = TypeVar("_Value")
+    _Value = TypeVar("_Value")
+
 _MIB: Final = 1024 * 1024
 _MIG_NAME: Final = "MIG "
 _UNCORRECTED: Final = 1
@@ -47,10 +40,18 @@ _OLD_PROFILES: Final = 1
 _ABSENT: Final = frozenset({2, 3, 6})
 
 
+class Failure(dict[str, object]):
+    """NVML answered an error: what stands in the place of the answer."""
+
+    def __init__(self, code: int, function: str) -> None:
+        super().__init__(error=error_name(code), code=code, function=function)
+        self.code = code
+
+
 class _CallError(Exception):
     """An NVML error on its way to the field that it belongs to."""
 
-    def __init__(self, failure: Failed) -> None:
+    def __init__(self, failure: Failure) -> None:
         super().__init__(str(failure))
         self.failure = failure
 
@@ -72,38 +73,37 @@ class Nvml:
         try:
             return getattr(pynvml, function)(*arguments)
         except pynvml.NVMLError as error:
-            raise _CallError(failed(error.value, function)) from None
+            raise _CallError(Failure(error.value, function)) from None
 
 
-def read_nvml(announce: Callable[[str], None]) -> Reading:
-    """Read the node once."""
+def read_nvml(announce: Callable[[str], None]) -> dict[str, Any]:
+    """Read the node once; returns a verifier.reading.Reading as JSON."""
     nvml = Nvml(announce)
     try:
         nvml("nvmlInit")
     except _CallError as error:
-        failure = error.failure
-        return Reading(failure, failure, failure, failure, failure)
+        return dict.fromkeys(("failure", "driver", "nvml", "cuda", "gpus"), error.failure)
     try:
         return _read(nvml)
     finally:
-        _or_error(lambda: nvml("nvmlShutdown"))
+        _or_failure(lambda: nvml("nvmlShutdown"))
 
 
-def _or_error(read: Callable[[], _Value]) -> _Value | Failed:
+def _or_failure(read: Callable[[], _Value]) -> _Value | Failure:
     try:
         return read()
     except _CallError as error:
         return error.failure
 
 
-def _read(nvml: Nvml) -> Reading:
-    return Reading(
-        failure=None,
-        driver=_or_error(lambda: _text(nvml("nvmlSystemGetDriverVersion"))),
-        nvml=_or_error(lambda: _text(nvml("nvmlSystemGetNVMLVersion"))),
-        cuda=_or_error(lambda: _cuda(nvml("nvmlSystemGetCudaDriverVersion"))),
-        gpus=_or_error(lambda: tuple(_read_gpu(nvml, index) for index in range(nvml("nvmlDeviceGetCount")))),
-    )
+def _read(nvml: Nvml) -> dict[str, Any]:
+    return {
+        "failure": None,
+        "driver": _or_failure(lambda: _text(nvml("nvmlSystemGetDriverVersion"))),
+        "nvml": _or_failure(lambda: _text(nvml("nvmlSystemGetNVMLVersion"))),
+        "cuda": _or_failure(lambda: _cuda(nvml("nvmlSystemGetCudaDriverVersion"))),
+        "gpus": _or_failure(lambda: [_read_gpu(nvml, index) for index in range(nvml("nvmlDeviceGetCount"))]),
+    }
 
 
 def _text(value: str | bytes) -> str:
@@ -114,90 +114,100 @@ def _cuda(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _read_gpu(nvml: Nvml, index: int) -> Gpu:
+def _read_gpu(nvml: Nvml, index: int) -> dict[str, Any]:
     nvml.place = f" on GPU {index}"
-    device = _or_error(lambda: nvml("nvmlDeviceGetHandleByIndex", index))
+    device = _or_failure(lambda: nvml("nvmlDeviceGetHandleByIndex", index))
 
-    def ask(read: Callable[[Nvml, Any], _Value]) -> _Value | Failed:
-        return device if isinstance(device, Failed) else _or_error(lambda: read(nvml, device))
+    def ask(read: Callable[[Nvml, Any], _Value]) -> _Value | Failure:
+        return device if isinstance(device, Failure) else _or_failure(lambda: read(nvml, device))
 
     profiles = ask(_profiles)
-    gpu = Gpu(
-        index=index,
-        uuid=ask(lambda nvml, device: _text(nvml("nvmlDeviceGetUUID", device))),
-        name=ask(lambda nvml, device: _text(nvml("nvmlDeviceGetName", device))),
-        pci_bus=ask(lambda nvml, device: _text(nvml("nvmlDeviceGetPciInfo_v3", device).busId)),
-        memory_mib=ask(lambda nvml, device: int(nvml("nvmlDeviceGetMemoryInfo", device).total) // _MIB),
-        mig=ask(lambda nvml, device: Mode(*nvml("nvmlDeviceGetMigMode", device))),
-        profiles=profiles,
-        instances=ask(lambda nvml, device: _instances(nvml, device, profiles)),
-        compute_mode=ask(lambda nvml, device: compute_mode(nvml("nvmlDeviceGetComputeMode", device))),
-        ecc=ask(lambda nvml, device: Mode(*nvml("nvmlDeviceGetEccMode", device))),
-        uncorrected_errors=ask(lambda nvml, device: int(nvml("nvmlDeviceGetTotalEccErrors", device, _UNCORRECTED, _VOLATILE))),
-        remapped_rows=ask(lambda nvml, device: RemappedRows(*nvml("nvmlDeviceGetRemappedRows", device))),
-        retired_pages_pending=ask(lambda nvml, device: bool(nvml("nvmlDeviceGetRetiredPagesPendingStatus", device))),
-        recovery_action=ask(_recovery_action),
-        processes=ask(_processes),
-    )
+    gpu = {
+        "index": index,
+        "uuid": ask(lambda nvml, device: _text(nvml("nvmlDeviceGetUUID", device))),
+        "name": ask(lambda nvml, device: _text(nvml("nvmlDeviceGetName", device))),
+        "pciBus": ask(lambda nvml, device: _text(nvml("nvmlDeviceGetPciInfo_v3", device).busId)),
+        "memoryMiB": ask(lambda nvml, device: int(nvml("nvmlDeviceGetMemoryInfo", device).total) // _MIB),
+        "mig": ask(lambda nvml, device: _mode(nvml("nvmlDeviceGetMigMode", device))),
+        "profiles": profiles,
+        "instances": ask(lambda nvml, device: _instances(nvml, device, profiles)),
+        "computeMode": ask(lambda nvml, device: compute_mode(nvml("nvmlDeviceGetComputeMode", device))),
+        "ecc": ask(lambda nvml, device: _mode(nvml("nvmlDeviceGetEccMode", device))),
+        "uncorrectedErrors": ask(lambda nvml, device: int(nvml("nvmlDeviceGetTotalEccErrors", device, _UNCORRECTED, _VOLATILE))),
+        "remappedRows": ask(lambda nvml, device: _rows(nvml("nvmlDeviceGetRemappedRows", device))),
+        "retiredPagesPending": ask(lambda nvml, device: bool(nvml("nvmlDeviceGetRetiredPagesPendingStatus", device))),
+        "recoveryAction": ask(_recovery_action),
+        "processes": ask(_processes),
+    }
     nvml.place = ""
     return gpu
+
+
+def _mode(answer: tuple[int, int]) -> dict[str, int]:
+    current, pending = answer
+    return {"current": current, "pending": pending}
+
+
+def _rows(answer: tuple[int, int, int, int]) -> dict[str, int]:
+    corrected, uncorrected, pending, failed = answer
+    return {"corrected": corrected, "uncorrected": uncorrected, "pending": pending, "failed": failed}
 
 
 def _recovery_action(nvml: Nvml, device: object) -> int:
     function = "nvmlDeviceGetFieldValues"
     (value,) = nvml(function, device, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
     if value.nvmlReturn:
-        raise _CallError(failed(value.nvmlReturn, function))
+        raise _CallError(Failure(value.nvmlReturn, function))
     return int(value.value.uiVal)
 
 
-def _processes(nvml: Nvml, device: object) -> tuple[Process, ...]:
+def _processes(nvml: Nvml, device: object) -> list[dict[str, Any]]:
     """Those of all lists; a list that the driver or the GPU does not have is no error as long as another is there."""
-    found: list[Process] = []
-    lists = {kind: _or_error(functools.partial(nvml, function, device)) for kind, function in _PROCESS_LISTS.items()}
+    found: list[dict[str, Any]] = []
+    lists = {kind: _or_failure(functools.partial(nvml, function, device)) for kind, function in _PROCESS_LISTS.items()}
     for kind, answer in lists.items():
-        if not isinstance(answer, Failed):
-            found += [Process(int(one.pid), kind, _process_name(nvml, one.pid)) for one in answer]
+        if not isinstance(answer, Failure):
+            found += [{"pid": int(one.pid), "kind": kind, "name": _process_name(nvml, one.pid)} for one in answer]
         elif kind == "compute" or answer.code not in {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND}:
             raise _CallError(answer)
-    return tuple(sorted(found, key=lambda process: (process.pid, process.kind)))
+    return sorted(found, key=lambda process: (process["pid"], process["kind"]))
 
 
 def _process_name(nvml: Nvml, pid: int) -> str | None:
     """Not told where the process is of another PID namespace, or has just ended."""
-    name = _or_error(lambda: _text(nvml("nvmlSystemGetProcessName", pid)))
-    return None if isinstance(name, Failed) else name.rpartition("/")[2]
+    name = _or_failure(lambda: _text(nvml("nvmlSystemGetProcessName", pid)))
+    return None if isinstance(name, Failure) else name.rpartition("/")[2]
 
 
 # --- MIG --------------------------------------------------------------------------------------------------
 
 
-def _profiles(nvml: Nvml, device: object) -> tuple[Profile, ...]:
+def _profiles(nvml: Nvml, device: object) -> list[dict[str, Any]]:
     """The profiles that NVML lists now: none while MIG is off on drivers up to 535, and on GPUs without MIG."""
-    found = []
+    found: list[dict[str, Any]] = []
     for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
-        info = _or_error(lambda number=number: _profile_info(nvml, device, number))  # type: ignore[misc]
-        if isinstance(info, Failed):
+        info = _or_failure(lambda number=number: _profile_info(nvml, device, number))  # type: ignore[misc]
+        if isinstance(info, Failure):
             if info.code in _ABSENT:
                 continue
             raise _CallError(info)
         found.append(
-            Profile(
-                number=number,
-                id=int(info.id),
-                name=_profile_name(info),
-                slices=int(info.sliceCount),
-                max_instances=int(info.instanceCount),
-                memory_mib=int(info.memorySizeMB),
-                placements=_or_error(lambda info=info: _placements(nvml, device, info.id)),  # type: ignore[misc]
-            )
+            {
+                "number": number,
+                "id": int(info.id),
+                "name": _profile_name(info),
+                "slices": int(info.sliceCount),
+                "maxInstances": int(info.instanceCount),
+                "memoryMiB": int(info.memorySizeMB),
+                "placements": _or_failure(lambda info=info: _placements(nvml, device, info.id)),  # type: ignore[misc]
+            }
         )
-    return tuple(found)
+    return found
 
 
 def _profile_info(nvml: Nvml, device: object, number: int) -> Any:  # noqa: ANN401
-    info = _or_error(lambda: nvml("nvmlDeviceGetGpuInstanceProfileInfo", device, number))
-    if isinstance(info, Failed):
+    info = _or_failure(lambda: nvml("nvmlDeviceGetGpuInstanceProfileInfo", device, number))
+    if isinstance(info, Failure):
         if info.code == _FUNCTION_NOT_FOUND:
             return nvml("nvmlDeviceGetGpuInstanceProfileInfo", device, number, _OLD_PROFILES)
         raise _CallError(info)
@@ -209,49 +219,52 @@ def _profile_name(info: Any) -> str | None:  # noqa: ANN401
     return name or None
 
 
-def _placements(nvml: Nvml, device: object, profile_id: int) -> tuple[tuple[int, int], ...]:
+def _placements(nvml: Nvml, device: object, profile_id: int) -> list[tuple[int, int]]:
     count = ctypes.c_uint(0)
     function = "nvmlDeviceGetGpuInstancePossiblePlacements"
     nvml(function, device, profile_id, None, ctypes.byref(count))
     array = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
     nvml(function, device, profile_id, ctypes.byref(array), ctypes.byref(count))
-    return tuple((int(array[nth].start), int(array[nth].size)) for nth in range(count.value))
+    return [(int(array[nth].start), int(array[nth].size)) for nth in range(count.value)]
 
 
-def _instances(nvml: Nvml, device: object, profiles: tuple[Profile, ...] | Failed) -> tuple[GpuInstance, ...]:
+def _instances(nvml: Nvml, device: object, profiles: list[dict[str, Any]] | Failure) -> list[dict[str, Any]]:
     """Instances are listed by profile: where the profiles cannot be had, nothing is known of the instances either."""
-    found: dict[int, GpuInstance] = {}
-    mode = _or_error(lambda: Mode(*nvml("nvmlDeviceGetMigMode", device)))
-    if isinstance(mode, Failed):
+    found: dict[int, dict[str, Any]] = {}
+    mode = _or_failure(lambda: _mode(nvml("nvmlDeviceGetMigMode", device)))
+    if isinstance(mode, Failure):
         if mode.code == _NOT_SUPPORTED:
-            return ()
+            return []
         raise _CallError(mode)
-    if not mode.current:
-        return ()
-    if isinstance(profiles, Failed):
+    if not mode["current"]:
+        return []
+    if isinstance(profiles, Failure):
         raise _CallError(profiles)
     if not profiles:
-        raise _CallError(failed(_NOT_SUPPORTED, "nvmlDeviceGetGpuInstanceProfileInfo"))
+        raise _CallError(Failure(_NOT_SUPPORTED, "nvmlDeviceGetGpuInstanceProfileInfo"))
     for profile in profiles:
         handles = _handles(
-            lambda array, count, profile=profile: nvml("nvmlDeviceGetGpuInstances", device, profile.id, array, count),  # type: ignore[misc]
+            lambda array, count, profile=profile: nvml("nvmlDeviceGetGpuInstances", device, profile["id"], array, count),  # type: ignore[misc]
             pynvml.c_nvmlGpuInstance_t,
-            profile.max_instances,
+            profile["maxInstances"],
         )
         for handle in handles:
             info = nvml("nvmlGpuInstanceGetInfo", handle)
-            computes = _computes(nvml, handle)
-            found[int(info.id)] = GpuInstance(
-                int(info.id), int(info.profileId), int(info.placement.start), int(info.placement.size), computes
-            )
-    return tuple(found[number] for number in sorted(found))
+            found[int(info.id)] = {
+                "id": int(info.id),
+                "profileId": int(info.profileId),
+                "start": int(info.placement.start),
+                "size": int(info.placement.size),
+                "computes": _computes(nvml, handle),
+            }
+    return [found[number] for number in sorted(found)]
 
 
-def _computes(nvml: Nvml, instance: object) -> tuple[ComputeInstance, ...]:
-    found: dict[int, ComputeInstance] = {}
+def _computes(nvml: Nvml, instance: object) -> list[dict[str, int]]:
+    found: dict[int, dict[str, int]] = {}
     for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        info = _or_error(lambda number=number: _compute_info(nvml, instance, number))  # type: ignore[misc]
-        if isinstance(info, Failed):
+        info = _or_failure(lambda number=number: _compute_info(nvml, instance, number))  # type: ignore[misc]
+        if isinstance(info, Failure):
             if info.code in _ABSENT:
                 continue
             raise _CallError(info)
@@ -262,8 +275,9 @@ def _computes(nvml: Nvml, instance: object) -> tuple[ComputeInstance, ...]:
         )
         for handle in handles:
             made = nvml("nvmlComputeInstanceGetInfo_v2", handle)
-            found[int(made.id)] = ComputeInstance(int(made.id), int(info.sliceCount), int(made.placement.start))
-    return tuple(found[number] for number in sorted(found))
+            start = int(made.placement.start)
+            found[int(made.id)] = {"id": int(made.id), "slices": int(info.sliceCount), "start": start}
+    return [found[number] for number in sorted(found)]
 
 
 def _compute_info(nvml: Nvml, instance: object, number: int) -> Any:  # noqa: ANN401

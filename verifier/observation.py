@@ -11,9 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier import mps
 from verifier.compare_gpus import compare_gpus
-from verifier.compare_node import compare_node
 from verifier.documents import as_json
 from verifier.findings import Findings, Where
 from verifier.reading import Failed, Hung, Reading, Unreadable, steady
@@ -100,7 +98,7 @@ class Observer:
         asked = expected is not None and expected.mps is not None
         return Observation(
             nvml=nvml,
-            mps=mps.read_mps(_gpu_count(nvml)) if asked else None,
+            mps=_read_mps(_gpu_count(nvml)) if asked else None,
             node=self._node.read(expected.node if expected else None) if self._node else None,
         )
 
@@ -130,8 +128,12 @@ def _compared(expected: Expectation, observation: Observation) -> Findings:
     findings = Findings()
     compare_gpus(expected, observation.nvml, findings)
     if expected.mps is not None and observation.mps is not None:
-        mps.compare_mps(expected.mps, observation.mps, findings)
+        from verifier.mps import compare_mps  # noqa: PLC0415 - what not everybody needs takes time to load
+
+        compare_mps(expected.mps, observation.mps, findings)
     if expected.node is not None and observation.node is not None:
+        from verifier.compare_node import compare_node  # noqa: PLC0415
+
         compare_node(expected, observation.node, observation.nvml, findings)
     return findings
 
@@ -139,6 +141,12 @@ def _compared(expected: Expectation, observation: Observation) -> Findings:
 def _steady(observation: Observation) -> tuple[object, object, object]:
     nvml = steady(observation.nvml) if isinstance(observation.nvml, Reading) else observation.nvml
     return nvml, observation.mps, observation.node
+
+
+def _read_mps(gpus: int) -> MpsReading:
+    from verifier.mps import read_mps  # noqa: PLC0415
+
+    return read_mps(gpus)
 
 
 def _gpu_count(nvml: Reading | Hung | Unreadable) -> int:

@@ -1,8 +1,8 @@
 """The part of a Python module that is used: the statements that some names need, their text unchanged.
 
-pynvml has 12,000 lines and the verifier calls some thirty of its functions; a zip carries no bytecode, so each start would
-compile all of it. What is kept: the head (with the licence), imports, what runs when the module is loaded, the wanted names and
-all that they refer to. Names that a module makes or looks up by text cannot be seen here and have to be wanted explicitly.
+pynvml has 12,000 lines and the verifier calls some thirty of its functions; all of it would be loaded at each start. What is
+kept: the head (with the licence), what runs when the module is loaded, the wanted names and all that they refer to, imports among
+them. Names that a module makes or looks up by text cannot be seen here and have to be wanted explicitly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def part_of(source: str, wanted: Callable[[str], bool]) -> str:
 
 
 def _always(statement: ast.stmt) -> bool:
-    """Imports, and what is run for its effect; of expressions not the bare texts."""
+    """What is run for its effect, and imports of nobody knows what; of expressions not the bare texts."""
     if isinstance(statement, ast.Expr):
         return not isinstance(statement.value, ast.Constant)
     return not _defined(statement)
@@ -50,6 +50,8 @@ def _defined(statement: ast.stmt) -> list[str]:
         return [statement.name]
     if isinstance(statement, ast.Assign):
         return [name for target in statement.targets for name in _names(target)]
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.partition(".")[0] for alias in statement.names if alias.name != "*"]
     return []
 
 

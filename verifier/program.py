@@ -1,6 +1,6 @@
 """Which verifier this is: the digest by which a deploy names the program, found again in the file that runs.
 
-It is that of the content, not of the file's bytes: these depend on the compression of whoever built it.
+It is that of the sources, not of the file's bytes: these depend on the compression and the bytecode of whoever built it.
 """
 
 from __future__ import annotations
@@ -32,4 +32,5 @@ def own_digest(file: Path = Path(__file__).parents[1]) -> str | None:
     import zipfile  # noqa: PLC0415 - only who writes to the node needs it, and it takes time to load
 
     with zipfile.ZipFile(file) as packed:
-        return digest_of((name, packed.read(name)) for name in sorted(packed.namelist()))
+        sources = sorted(name for name in packed.namelist() if name.endswith(".py"))
+        return digest_of((name, packed.read(name)) for name in sources)

@@ -1,23 +1,14 @@
 """What NVML said of a node, as plain values.
 
 Where NVML answered an error, the error stands in the field's place: it is a fact of its own and is never replaced by a
-default. Reading is the business of verifier/nvml.py, judging that of verifier/compare_gpus.py.
+default. Reading is the business of verifier/nvml.py, which writes it as JSON, judging that of verifier/compare_gpus.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
-#: NVML_COMPUTEMODE_*, by number.
-COMPUTE_MODES: Final = ("DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS")
-#: NVML_ERROR_*, those that are told apart here or that read better by name (nvml.h).
-ERRORS: Final = {
-    2: "INVALID_ARGUMENT", 3: "NOT_SUPPORTED", 4: "NO_PERMISSION", 6: "NOT_FOUND", 9: "DRIVER_NOT_LOADED", 10: "TIMEOUT",
-    11: "IRQ_ISSUE", 12: "LIBRARY_NOT_FOUND", 13: "FUNCTION_NOT_FOUND", 14: "CORRUPTED_INFOROM", 15: "GPU_IS_LOST",
-    16: "RESET_REQUIRED", 17: "OPERATING_SYSTEM", 18: "LIB_RM_VERSION_MISMATCH", 19: "IN_USE", 20: "MEMORY",
-    23: "INSUFFICIENT_RESOURCES", 25: "ARGUMENT_VERSION_MISMATCH", 27: "NOT_READY", 28: "GPU_NOT_FOUND", 999: "UNKNOWN",
-}  # fmt: skip
+from verifier.names import error_name
 
 
 @dataclass(frozen=True)
@@ -35,7 +26,7 @@ class Failed:
 
 def failed(code: int, function: str) -> Failed:
     """The error with its name."""
-    return Failed(ERRORS.get(code, "NVML error"), code, function)
+    return Failed(error_name(code), code, function)
 
 
 @dataclass(frozen=True)
@@ -121,7 +112,7 @@ class Gpu:
         mig: MIG mode, 1 for on.
         profiles: kinds of GPU instance that NVML lists; none where the GPU or the driver lists none now.
         instances: GPU instances, none with MIG off.
-        compute_mode: one of COMPUTE_MODES.
+        compute_mode: one of names.COMPUTE_MODES.
         ecc: ECC mode, 1 for on.
         uncorrected_errors: uncorrected ECC errors since the driver was loaded.
         remapped_rows: from Ampere on.
@@ -185,11 +176,6 @@ class Unreadable:
     """The reading itself went wrong, in words: nothing is known of the GPUs."""
 
     reason: str
-
-
-def compute_mode(number: int) -> str:
-    """NVML_COMPUTEMODE_* by name."""
-    return COMPUTE_MODES[number] if number < len(COMPUTE_MODES) else str(number)
 
 
 def steady(reading: Reading) -> Reading:

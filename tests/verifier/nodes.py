@@ -25,6 +25,7 @@ from sandbox.nvml import state
 from tests.unit.stacks import existing
 from verifier.expectation import parse_expectation
 from verifier.mps import MpsReading
+from verifier.names import compute_mode
 from verifier.node import ConfigReading, NodeReading, Pod
 from verifier.reading import (
     ComputeInstance,
@@ -35,7 +36,6 @@ from verifier.reading import (
     Profile,
     Reading,
     RemappedRows,
-    compute_mode,
     failed,
 )
 

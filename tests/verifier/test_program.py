@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -13,6 +15,7 @@ import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +26,7 @@ from sandbox.nvml import state
 from tests.unit.stacks import aks
 from tests.verifier import nodes
 from verifier import __main__ as program
-from verifier import archive
+from verifier import archive, start
 from verifier.causes import CAUSES
 from verifier.commands import _pause
 from verifier.documents import as_json
@@ -33,8 +36,7 @@ from verifier.part import part_of
 from verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from tests.verifier.conftest import Bench
 
@@ -87,10 +89,41 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     packed = zipfile.ZipFile(BytesIO(archive.archive()))
     names = packed.namelist()
     assert names == sorted(names)
-    assert {name.partition("/")[0] for name in names} == {"__main__.py", "pynvml.py", "verifier"}
-    assert not {"verifier/archive.py", "verifier/part.py"} & set(names)
+    sources = {name for name in names if name.endswith(".py")}
+    assert set(names) == sources | {f"{name}c" for name in sources}
+    assert {name.partition("/")[0] for name in sources} == {"__main__.py", "pynvml.py", "verifier"}
+    assert not {"verifier/archive.py", "verifier/part.py"} & sources
     assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
     assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def rebuilt(pyz: Path, path: Path, change: Callable[[str, bytes], bytes]) -> Path:
+    """The file with other entries."""
+    with zipfile.ZipFile(pyz) as before, zipfile.ZipFile(path, "w") as after:
+        for name in before.namelist():
+            after.writestr(name, change(name, before.read(name)))
+    return path
+
+
+def test_bytecode_is_used_where_it_is_that_of_the_source(pyz: Path, tmp_path: Path) -> None:
+    def reworded(name: str, content: bytes) -> bytes:
+        return content.replace(b"Compare a GPU node", b"Look at a GPU node") if name == "verifier/__main__.py" else content
+
+    path = rebuilt(pyz, tmp_path / "reworded.pyz", reworded)
+    for choice, words in (("never", "Compare a GPU node"), ("default", "Look at a GPU node")):
+        command = [sys.executable, "-I", "-S", "--check-hash-based-pycs", choice, str(path), "--help"]
+        assert words in subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONGEST_WAIT).stdout
+
+
+@programs
+def test_a_python_of_another_version_takes_the_sources(pyz: Path, bench: Bench, expect: Path, tmp_path: Path) -> None:
+    def of_another_version(name: str, content: bytes) -> bytes:
+        return b"\x00\x00\r\n" + content[4:] if name.endswith(".pyc") else content
+
+    bench.put(healthy().machine)
+    path = rebuilt(pyz, tmp_path / "other.pyz", of_another_version)
+    done = run(path, "assert", "--only", "nvml", "--expect", expect, "--pause", 0)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 MODULE = '''\
@@ -98,6 +131,7 @@ MODULE = '''\
 """A text."""
 import os
 from ctypes import *
+from sys import argv as words, path
 
 A = 1
 B, C = A, 2
@@ -110,11 +144,11 @@ class Base: ...
 @wraps(B)
 class Used(Base):
     def method(self):
-        return D
+        return D, words
 
 
 def unused():
-    return A
+    return A, os
 
 
 E = F = 3
@@ -128,11 +162,12 @@ def register():
 
 def test_the_part_of_a_module_is_what_the_wanted_names_need_unchanged() -> None:
     part = part_of(MODULE, lambda name: name == "Used")
-    assert part.startswith("# Licence.\nimport os\nfrom ctypes import *\n")
+    assert part.startswith("# Licence.\nfrom ctypes import *\nfrom sys import argv as words, path\n")
     for kept in ("A = 1", "B, C = A, 2", "D = lambda: E", "class Base: ...", "E = F = 3", "register()", "def register():"):
         assert kept in part
-    assert "@wraps(B)\nclass Used(Base):\n    def method(self):\n        return D\n" in part
+    assert "@wraps(B)\nclass Used(Base):\n    def method(self):\n        return D, words\n" in part
     assert "unused" not in part
+    assert "import os" not in part
     assert '"""' not in part
 
 
@@ -164,6 +199,17 @@ def test_a_node_that_is_as_declared_exits_with_0(pyz: Path, bench: Bench, expect
 
 
 @programs
+def test_who_asserts_the_gpus_alone_waits_for_nothing_else_to_load(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    command = [sys.executable, "-I", "-S", "-X", "importtime", str(pyz), "assert", "--only", "nvml", "--expect", str(expect)]
+    done = subprocess.run([*command, "--pause", "0"], capture_output=True, text=True, check=True, timeout=LONGEST_WAIT)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "verifier.compare_gpus" in loaded
+    heavy = {"http.client", "ssl", "subprocess", "logging", "hashlib", "zipfile", "shutil", "pynvml"}
+    assert not loaded & {*heavy, "verifier.api", "verifier.node", "verifier.mps", "verifier.causes", "verifier.watch"}
+
+
+@programs
 def test_a_node_that_differs_exits_with_1_and_says_what_why_and_what_to_do(
     pyz: Path, bench: Bench, expect: Path, tmp_path: Path
 ) -> None:
@@ -188,7 +234,7 @@ def test_the_verdict_is_kept_where_the_termination_log_cannot_be_written(pyz: Pa
 
 
 def test_a_defect_of_the_verifier_is_no_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def broken_main() -> int:
+    def broken_main(**_: object) -> int:
         message = "a defect"
         raise KeyError(message)
 
@@ -199,6 +245,49 @@ def test_a_defect_of_the_verifier_is_no_difference(monkeypatch: pytest.MonkeyPat
     finally:
         signal.signal(signal.SIGTERM, before)
     assert "a defect" in capsys.readouterr().err
+
+
+def test_where_no_process_can_be_started_nothing_can_be_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert start.run() == 2
+    assert "cannot tell: no process can be started: Resource temporarily unavailable" in capsys.readouterr().err
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@programs
+def test_a_verdict_that_nobody_takes_is_none(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    command = [sys.executable, str(pyz), "assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
+    with Path("/dev/full").open("wb") as full:
+        assert subprocess.run(command, stdout=full, check=False, timeout=LONGEST_WAIT).returncode == 2
+
+
+@programs
+def test_a_defect_of_the_process_that_reads_is_told(pyz: Path, bench: Bench, expect: Path, tmp_path: Path) -> None:
+    def broken_pynvml(name: str, content: bytes) -> bytes:
+        return b'raise ImportError("a defect")' if name == "pynvml.py" else content
+
+    bench.put(healthy().machine)
+    path = rebuilt(pyz, tmp_path / "defect.pyz", broken_pynvml)
+    done = run(path, "assert", "--only", "nvml", "--expect", expect, "--pause", 0)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "the process that reads NVML ended with exit code 1" in done.stdout
+    assert "ImportError: a defect" in done.stdout
+
+
+@programs
+def test_a_caller_may_have_closed_the_standard_streams(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, str(pyz)]
+        command += ["assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
+        assert subprocess.run(command, check=False, timeout=LONGEST_WAIT, capture_output=True).returncode == 0, closed
 
 
 @programs
