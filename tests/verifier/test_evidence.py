@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,9 @@ def test_a_healthy_node_of_eight_gpus_in_seven_parts_takes_a_fifth_of_the_room()
 
 
 class Clock:
-    """Time that passes by sleeping."""
+    """Time that passes by sleeping; how it is written is the same."""
+
+    strftime, gmtime = staticmethod(time.strftime), staticmethod(time.gmtime)
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -168,7 +171,7 @@ def test_a_verdict_that_stays_is_written_again_so_that_nobody_takes_it_for_one_o
         written.append(clock.now)
 
     monkeypatch.setattr(commands, "time", clock)
-    monkeypatch.setattr(commands, "mark", mark)
+    monkeypatch.setattr("verifier.mark.mark", mark)
     monkeypatch.setattr(commands, "_node_reader", lambda _: object())
     monkeypatch.setattr(commands.Observer, "hold", hold)
     expect = tmp_path / "e.json"
