@@ -334,7 +334,7 @@ _TABLE: Final = (
             "writes the label"
         ),
         "Run `pulumi up`; look at the label's manager in metadata.managedFields.",
-        "D19 P06 D03",
+        "D19 P06 D03 T03",
     ),
     _Row(
         "taint-missing",
@@ -374,7 +374,7 @@ _TABLE: Final = (
             "operator has not made it"
         ),
         ("Compare the DaemonSet's tolerations and node selector with the node's taints and nvidia.com/gpu.deploy.* labels."),
-        "C11 I04 R01",
+        "C11 I04 R01 I09 T03",
     ),
     _Row(
         "mps-operand-missing",
@@ -468,7 +468,7 @@ _TABLE: Final = (
         "nothing-offered",
         "the device plugin offers nothing: it is not registered with the kubelet, or waits for the MPS daemon",
         "Read the device plugin's log.",
-        "D01 I11 D12 D08",
+        "D01 I11 D12 D08 O06",
     ),
     _Row(
         "count-other",
@@ -493,7 +493,7 @@ _TABLE: Final = (
         "gfd-absent",
         "gpu-feature-discovery's labels are not on the node: its pod is missing, or NFD refuses nvidia.com labels",
         "Check gpu-feature-discovery's pod and NFD's extraLabelNs.",
-        "I03 R08 R09",
+        "I03 R08 R09 I09",
     ),
     _Row(
         "gfd-stale",

@@ -33,6 +33,9 @@ _MIG_STATE: Final = "nvidia.com/mig.config.state"
 _MIG_STATES: Final = {"failed": "mig-config-failed", "pending": "mig-config-pending", "rebooting": "mig-config-rebooting"}
 _UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 _GFD: Final = "gpu-feature-discovery"
+#: Without the MPS daemon the device plugin stays up and registers nothing.
+_PLUGIN_WAITS: Final = frozenset({"mps-dead", "mps-operand-missing"})
+_STRATEGY: Final = "nvidia.com/mig.strategy"
 _SHARED: Final = ".shared"
 _PRODUCT: Final = "nvidia.com/gpu.product"
 _INVALID: Final = "-MIG-INVALID"
@@ -153,6 +156,9 @@ def _compare_operands(wanted: NodeExpectation, found: NodeReading, pods: tuple[P
     for pod in pods:
         if any(_belongs(pod, operand) for operand in wanted.excluded_operands):
             findings.differs(Where(f"pod {pod.namespace}/{pod.name}"), "pod on the node", "none", "there", "operand-excluded")
+        elif pod.trouble in _TROUBLES and not any(_belongs(pod, operand) for operand in wanted.operands):
+            # Exporters and validators: a validator ends with errors, too, where all GPUs are in use.
+            findings.note(f"pod {pod.namespace}/{pod.name}, which sharing does not need, is not ready: {pod.words}")
 
 
 def _belongs(pod: Pod, operand: str) -> bool:
@@ -169,7 +175,8 @@ def _compare_resources(
     offered = {name: count for name, count in found.allocatable.items() if count}
     for name, count in wanted.allocatable.items():
         if offered.get(name, 0) != count:
-            why = _why_other(expected, wanted, found, nvml, name)
+            waits = bool(findings.whys() & _PLUGIN_WAITS)
+            why = _why_other(expected, wanted, found, nvml, name, waits=waits)
             findings.differs(Where(name), "allocatable", count, offered.get(name, 0), why)
     for name in sorted({*found.allocatable, *found.capacity} - {*wanted.allocatable}):
         if offered.get(name):
@@ -182,22 +189,46 @@ def _compare_resources(
 
 
 def _why_other(
-    expected: Expectation, wanted: NodeExpectation, found: NodeReading, nvml: Reading | Hung | Unreadable, name: str
+    expected: Expectation,
+    wanted: NodeExpectation,
+    found: NodeReading,
+    nvml: Reading | Hung | Unreadable,
+    name: str,
+    *,
+    waits: bool,
 ) -> str:
     """The likely cause of another number, by what else is there."""
     offered = {key: count for key, count in found.allocatable.items() if count}
-    if found.capacity.get(name, 0) == wanted.allocatable[name]:
-        return "unhealthy"
-    if not offered:
+    remembered = found.capacity.get(name, 0) == wanted.allocatable[name]
+    if not offered and (waits or not remembered or not _has_plugin(found)):
         return "nothing-offered"
+    # The kubelet keeps the capacity of a name that the plugin gave up, too: then it offers another one instead.
+    if remembered and (name in offered or not offered.keys() - wanted.allocatable):
+        return "unhealthy"
     plain = offered == {_WHOLE_GPU: expected.count}
+    if plain and found.labels.get(_STRATEGY) != wanted.discovered_labels.get(_STRATEGY):
+        return "sharing-off"
     if not plain and _is_renamed(name, wanted.allocatable, offered):
         return "name-other"
+    return _why_as_started(expected, wanted, found, nvml, plain=plain)
+
+
+def _why_as_started(
+    expected: Expectation, wanted: NodeExpectation, found: NodeReading, nvml: Reading | Hung | Unreadable, *, plain: bool
+) -> str:
+    """The same, where the name is right: was the plugin given something else, or does it still serve what was there before?"""
     if expected.profiles and _has_instances(nvml):
         return "plugin-outdated"
     if plain:
         return "sharing-off"
-    return "plugin-outdated" if _is_outdated(found) else "count-other"
+    # Under another label the plugin serves another key, however old its process is.
+    labelled = wanted.labels.items() <= found.labels.items()
+    return "plugin-outdated" if labelled and _is_outdated(found) else "count-other"
+
+
+def _has_plugin(found: NodeReading) -> bool:
+    """Whether a device plugin runs that could have taken devices out; where pods may not be read that stays open."""
+    return isinstance(found.pods, ApiFailure) or any(pod.device_plugin and pod.ready for pod in _listed(found.pods))
 
 
 def _is_renamed(name: str, wanted: Mapping[str, int], offered: Mapping[str, int]) -> bool:

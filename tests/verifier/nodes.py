@@ -40,6 +40,8 @@ from verifier.reading import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpus.plan import Plan, PoolPlan
     from verifier.expectation import Expectation
 
@@ -47,6 +49,16 @@ DRIVER, CUDA = "580.95.05", "13.0"
 STARTED = "2026-01-02T03:04:05Z"
 STARTED_SECONDS = 1767323045
 KNOWN = [key for key in model_keys() if model(key).profiles is not None and model(key).products]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A pool's: its sharing, GPU model, GPUs per node, and how many nodes it has."""
+
+    sharing: dict[str, Any]
+    key: str
+    count: int
+    nodes: int
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,23 @@ def planned(sharing: dict[str, Any], *, key: str = "a100-80gb", count: int = 1, 
     text = existing({"gpuModel": key, "gpusPerNode": count, **pool}, sharing={"declared": sharing})
     plan = plan_config(load_yaml(text)["config"])
     return plan, plan.pools[0]
+
+
+def planned_fleet(declared: Sequence[Declaration]) -> Plan:
+    """A stack with a pool for each declaration."""
+    pools = [
+        {
+            "name": f"pool-{number}",
+            "gpuModel": one.key,
+            "gpusPerNode": one.count,
+            "sharing": f"sharing-{number}",
+            "nodeSelector": {"pool": str(number)},
+        }
+        for number, one in enumerate(declared)
+    ]
+    sharing = {f"sharing-{number}": one.sharing for number, one in enumerate(declared)}
+    # Not by way of a text: reading YAML would take most of the time of a thousand fleets.
+    return plan_config({"gpu-pools:cluster": {"platform": "existing"}, "gpu-pools:sharing": sharing, "gpu-pools:pools": pools})
 
 
 def healthy(plan: Plan, pool: PoolPlan, node: str = "gpu-1") -> Node:
@@ -90,6 +119,24 @@ def healthy(plan: Plan, pool: PoolPlan, node: str = "gpu-1") -> Node:
         mps=mps,
         kubernetes=kubernetes_of(plan, pool, node),
     )
+
+
+def alike(first: Node, pool: PoolPlan, name: str) -> Node:
+    """Another node of the same pool; what the operands said is the same there, and not worked out again."""
+    machine = machine_of(pool, name)
+    labels = {**first.kubernetes.labels, "kubernetes.io/hostname": name}
+    kubernetes = replace(first.kubernetes, name=name, labels=labels)
+    return replace(first, machine=machine, nvml=reading_of(machine), kubernetes=kubernetes)
+
+
+def healthy_fleet(declared: Sequence[Declaration]) -> list[Node]:
+    """The nodes of a stack with a pool for each declaration."""
+    plan = planned_fleet(declared)
+    fleet = []
+    for pool, one in zip(plan.pools, declared, strict=True):
+        first = healthy(plan, pool, f"{pool.name}-0")
+        fleet += [first, *(alike(first, pool, f"{pool.name}-{number}") for number in range(1, one.nodes))]
+    return fleet
 
 
 def machine_of(pool: PoolPlan, node: str = "gpu-1") -> state.Machine:
@@ -249,10 +296,15 @@ def pod(operand: str, **changes: Any) -> Pod:
 
 
 @st.composite
-def declarations(draw: st.DrawFn) -> tuple[dict[str, Any], str, int]:
-    """(sharing, GPU model, GPUs per node) of a pool that can be planned."""
+def declarations(draw: st.DrawFn) -> Declaration:
+    """A pool that can be planned."""
     key, count = draw(st.sampled_from(KNOWN)), draw(st.integers(1, 8))
-    return draw(_sharing(key, count)), key, count
+    return Declaration(draw(_sharing(key, count)), key, count, draw(st.integers(1, 3)))
+
+
+def fleets() -> st.SearchStrategy[list[Declaration]]:
+    """Pools of one stack."""
+    return st.lists(declarations(), min_size=1, max_size=4)
 
 
 @st.composite

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpus.node_expectation import node_expectation
 from tests.verifier import nodes
@@ -16,7 +18,13 @@ from verifier.documents import as_json, read
 from verifier.expectation import parse_expectation
 from verifier.findings import Findings, Verdict
 from verifier.mps import compare_mps
-from verifier.reading import Reading
+from verifier.reading import Reading, failed
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+FLEETS = 1000
 
 
 def compared(node: nodes.Node) -> Findings:
@@ -28,12 +36,45 @@ def compared(node: nodes.Node) -> Findings:
     return findings
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(nodes.declarations())
-def test_a_healthy_node_is_never_called_different(drawn: tuple[dict[str, Any], str, int]) -> None:
-    sharing, key, count = drawn
-    findings = compared(nodes.healthy(*nodes.planned(sharing, key=key, count=count)))
-    assert findings.verdict is Verdict.HOLDS, [*findings.differences, *findings.unknown]
+# One thing that is wrong, on any node whatever was declared for it.
+WRONG: dict[str, Callable[[nodes.Node], nodes.Node]] = {
+    "not ready": lambda node: _kubernetes(node, ready=False),
+    "one more than declared": lambda node: _kubernetes(
+        node, allocatable={name: count + 1 for name, count in node.kubernetes.allocatable.items()}
+    ),
+    "nothing offered": lambda node: _kubernetes(node, allocatable={}),
+    "a foreign resource": lambda node: _kubernetes(node, allocatable={**node.kubernetes.allocatable, "nvidia.com/other": 1}),
+    "no labels": lambda node: _kubernetes(node, labels={}),
+    "an edited configuration": lambda node: _kubernetes(node, config=replace(node.kubernetes.config, sha256="0" * 64)),  # type: ignore[type-var]
+    "no pods": lambda node: _kubernetes(node, pods=()),
+    "one GPU less": lambda node: replace(node, nvml=replace(node.nvml, gpus=node.nvml.gpus[1:])),  # type: ignore[index]
+    "no GPU list": lambda node: replace(node, nvml=replace(node.nvml, gpus=failed(15, "nvmlDeviceGetCount"))),
+}
+
+
+def _kubernetes(node: nodes.Node, **changes: Any) -> nodes.Node:
+    return replace(node, kubernetes=replace(node.kubernetes, **changes))
+
+
+def test_no_node_of_a_thousand_healthy_fleets_is_called_different_and_a_sick_one_is() -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=FLEETS, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @given(nodes.fleets(), st.sampled_from(sorted(WRONG)), st.randoms(use_true_random=False))
+    def holds(declared: list[nodes.Declaration], wrong: str, chance: random.Random) -> None:
+        fleet = nodes.healthy_fleet(declared)
+        for node in fleet:
+            findings = compared(node)
+            assert findings.verdict is Verdict.HOLDS, [node.kubernetes.name, *findings.differences, *findings.unknown]
+        assert compared(WRONG[wrong](chance.choice(fleet))).verdict is Verdict.DIFFERS
+        seen.update(["fleets", wrong, *(one.key for one in declared), *(next(iter(one.sharing)) for one in declared)])
+        seen["nodes"] += len(fleet)
+
+    holds()
+    assert seen["fleets"] >= FLEETS
+    assert seen["nodes"] > FLEETS
+    for what in (*nodes.KNOWN, *WRONG, "exclusive", "timeSlicing", "mps", "mig"):
+        assert seen[what], f"{what} never came"
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -89,6 +89,14 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         lambda found: config(offering(found, gpu=16), changed="2026-06-01T00:00:00Z"),
         ["plugin-outdated"],
     ),
+    "another pool's configuration is served, and some key was written since": (
+        SLICED,
+        lambda found: config(
+            labelled(offering(found, gpu=16), {"nvidia.com/device-plugin.config": "time-slicing-8-abcdef01"}),
+            changed="2026-06-01T00:00:00Z",
+        ),
+        ["label-other", "count-other"],
+    ),
     "the configuration lost its key": (SLICED, lambda found: config(found, keys=(), sha256=None), ["config-key-missing"]),
     "the configuration was edited under its key": (SLICED, lambda found: config(found, sha256="0" * 64), ["config-edited"]),
     "the configuration is gone": (
@@ -97,10 +105,33 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         ["config-map-missing"],
     ),
     "nothing is offered": (SLICED, offering, ["nothing-offered"]),
+    "mig-manager says success, and no MIG device is offered": (
+        SEVEN,
+        lambda found: labelled(offering(found), {MIG_STATE: "success"}),
+        ["nothing-offered"],
+    ),
     "a GPU is unhealthy": (
         SLICED,
         lambda found: offering(found, capacity={"nvidia.com/gpu": 8}, gpu=7),
         ["unhealthy"],
+    ),
+    "all GPUs are unhealthy": (SLICED, lambda found: offering(found, capacity={"nvidia.com/gpu": 8}, gpu=0), ["unhealthy"]),
+    "the plugin is gone, and the kubelet remembers what it had": (
+        SLICED,
+        lambda found: without(offering(found, capacity={"nvidia.com/gpu": 8}, gpu=0), PLUGIN),
+        ["operand-missing", "nothing-offered"],
+    ),
+    "the plugin waits, and the kubelet remembers what it had": (
+        SLICED,
+        lambda found: with_pod(offering(found, capacity={"nvidia.com/gpu": 8}, gpu=0), PLUGIN, ready=False, trouble="other"),
+        ["operand-not-ready", "nothing-offered"],
+    ),
+    "MIG devices are not offered as such, and the kubelet remembers them": (
+        UNLIKE,
+        lambda found: labelled(
+            offering(found, capacity={**found.capacity, "nvidia.com/gpu": 2}, gpu=2), {"nvidia.com/mig.strategy": None}
+        ),
+        ["sharing-off", "sharing-off", "left-over", "gfd-other"],
     ),
     "the resource has its old name": (RENAMED, lambda found: offering(found, gpu=8), ["name-other", "left-over"]),
     "the other MIG strategy": (UNLIKE, lambda found: offering(found, gpu=8), ["name-other", "name-other", "left-over"]),
@@ -126,6 +157,13 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         {"mps": {"replicas": 4}},
         lambda found: without(found, "nvidia-device-plugin-mps-control-daemon"),
         ["mps-operand-missing"],
+    ),
+    "the MPS daemon has no pod, and the plugin waits for it": (
+        {"mps": {"replicas": 4}},
+        lambda found: offering(
+            without(found, "nvidia-device-plugin-mps-control-daemon"), capacity={"nvidia.com/gpu": 8}, gpu=0
+        ),
+        ["mps-operand-missing", "nothing-offered"],
     ),
     "config-manager found no configuration": (
         SLICED,
@@ -211,6 +249,24 @@ def test_a_name_of_the_past_of_which_nothing_can_be_had_is_a_note(capacity: int)
     assert (
         f"nvidia.com/gpu: none is allocatable; the kubelet still lists the name, with a capacity of {capacity}" in findings.notes
     )
+
+
+@pytest.mark.parametrize("operand", ["nvidia-operator-validator", "nvidia-dcgm-exporter"])
+def test_a_pod_that_crashes_and_is_not_needed_for_sharing_is_a_note(operand: str) -> None:
+    healthy = node(SEVEN)
+    crashing = with_pod(healthy.kubernetes, operand, ready=False, trouble="crash", words="container x: CrashLoopBackOff")
+    findings = compared(healthy, crashing)
+    assert findings.verdict is Verdict.HOLDS
+    (note,) = findings.notes
+    assert f"gpu-operator/{operand}-x7k2p, which sharing does not need, is not ready: container x: CrashLoopBackOff" in note
+
+
+def test_labels_that_switch_an_operand_off_are_named_as_the_reason_that_it_has_no_pod() -> None:
+    healthy = node(SLICED)
+    left = labelled(without(healthy.kubernetes, PLUGIN), {"nvidia.com/gpu.deploy.device-plugin": "false"})
+    (finding,) = compared(healthy, left).differences
+    assert finding.cause.key == "operand-missing"
+    assert finding.detail == "nvidia.com/gpu.deploy.device-plugin=false"
 
 
 def test_labels_without_a_time_are_a_note() -> None:
