@@ -31,7 +31,7 @@ def differences(allocatable: dict[str, str]) -> tuple[str, ...]:
         "spec": {"taints": taints},
         "status": {"allocatable": {"cpu": "1930m", "memory": "28Gi", **allocatable}},
     }
-    [pool] = observe(plan, [node])
+    [pool] = observe(plan, [node], verifiers_run=True)
     [seen] = pool.nodes
     return seen.differences
 

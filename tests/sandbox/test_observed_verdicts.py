@@ -13,14 +13,14 @@ from tests.unit.stacks import aks, plan_of
 VERIFYING: dict[str, Any] = {"verification": {}}
 
 
-def differences(*conditions: dict[str, str], **sections: Any) -> tuple[str, ...]:
+def differences(*conditions: dict[str, str], verifiers_run: bool = True, **sections: Any) -> tuple[str, ...]:
     """Of a node that is otherwise as declared."""
     plan = plan_of(aks(**sections))
     (planned,) = plan.pools
     labels = {"kubernetes.azure.com/agentpool": planned.name, **planned.labels, **planned.gfd_labels}
     allocatable = {name: str(count) for name, count in planned.advertises.items()}
     node = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable, "conditions": list(conditions)}}
-    ((seen,),) = (pool.nodes for pool in observe(plan, [node]))
+    ((seen,),) = (pool.nodes for pool in observe(plan, [node], verifiers_run=verifiers_run))
     return seen.differences
 
 
@@ -38,9 +38,17 @@ def test_what_the_verifier_does_not_confirm_is_a_difference(status: str, reason:
 
 
 def test_other_conditions_are_none_of_it() -> None:
-    assert differences({"type": "DiskPressure", "status": "False", "reason": "x"}, **VERIFYING) == ()
+    disk = {"type": "DiskPressure", "status": "False", "reason": "x"}
+    assert differences(disk, verdict("True", "AsDeclared"), **VERIFYING) == ()
+
+
+def test_a_node_of_which_no_verifier_has_said_anything_is_not_right_yet() -> None:
+    assert differences(**VERIFYING) == ("not verified yet",)
+
+
+def test_where_no_verifier_runs_none_is_waited_for() -> None:
+    assert differences(verifiers_run=False, **VERIFYING) == ()
 
 
 def test_a_verdict_of_the_past_counts_no_more_than_none() -> None:
-    assert differences(**VERIFYING) == ()
     assert differences(verdict("False")) == ()
