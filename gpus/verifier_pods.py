@@ -103,7 +103,8 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
     mounts, volumes = _volumes(program, expectation_file(plan, planned).name, mps=isinstance(planned.sharing, Mps))
     common = {
         "image": settings.image,
-        "command": ["python3", f"{_PROGRAM}/{PROGRAM_FILE}"],
+        # Nothing of the image's environment or of what is installed there decides what is imported.
+        "command": ["python3", "-I", "-S", f"{_PROGRAM}/{PROGRAM_FILE}"],
         "env": _environment(planned),
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": {

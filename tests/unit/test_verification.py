@@ -146,7 +146,7 @@ class TestPod:
         (container,) = pod_of(aks())["containers"]
         paths = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         sources = {volume["name"]: volume["configMap"]["name"] for volume in pod_of(aks())["volumes"]}
-        assert container["command"] == ["python3", f"{paths['program']}/verifier.pyz"]
+        assert container["command"] == ["python3", "-I", "-S", f"{paths['program']}/verifier.pyz"]
         assert container["args"][:3] == ["watch", "--expect", f"{paths['expectation']}/expectation.json"]
         assert "--mark" in container["args"]
         assert sources == {"program": "program-1", "expectation": expectation_file(plan, plan.pools[0]).name}

@@ -91,6 +91,6 @@ def test_the_verifiers_pods_are_understood(sharing: dict[str, Any]) -> None:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {}}, "spec": {**spec, "nodeName": "node-1"}}
     made = pod_request(pod, 0, {}, SERVICE)
     (init,), (main,) = made.inits, made.mains
-    assert init.command[:3] == ("python3", "/run/gpu-pools/program/verifier.pyz", "assert")
+    assert init.command[:5] == ("python3", "-I", "-S", "/run/gpu-pools/program/verifier.pyz", "assert")
     assert main.command[-1] == f"{made.address}:9409"
     assert main.environment["NODE_NAME"] == "node-1"
