@@ -34,6 +34,7 @@ _BELONGS: Final[Mapping[str, str]] = {
     "gpuModel": "a pool of an existing cluster, or a flavor under gpu-pools:flavors",
     "sharing": "a pool, as the name of a declaration under gpu-pools:sharing",
     "taints": "a pool",
+    "minimum": "a pool",
     "resources": "nowhere: the plan derives the resource names",
 }
 
@@ -94,6 +95,16 @@ class Section:
         else:
             return value
         return None
+
+    def image(self, key: str, *, example: str) -> str | None:
+        """The name of a container image with its tag or digest.
+
+        Args:
+            key: the field.
+            example: an image with its tag, for the message.
+        """
+        allowed = f"an image with a tag or digest, e.g. registry.example.com/{example}"
+        return self.text(key, pattern=r"[^\s@]+[:@]\S+", allowed=allowed)
 
     def integer(
         self, key: str, *, minimum: int, maximum: int | None = None, required: bool = False, remedy: str = ""
