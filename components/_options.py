@@ -23,6 +23,7 @@ class Extras(TypedDict, total=False):
     deleted_with: pulumi.Resource | None
     provider: pulumi.ProviderResource
     custom_timeouts: pulumi.CustomTimeouts
+    hooks: pulumi.ResourceHookBinding | None
 
 
 def child_options(

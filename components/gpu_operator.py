@@ -3,17 +3,25 @@
 The chart's values follow from the plan; raw overrides were merged last and can be read in the outputs. The ClusterPolicy is
 the chart's own, so nothing here waits for it: a ready release means that the operator runs, not that GPUs are shared. The
 ConfigMaps come before the release, and pools wait for this component: a label must never name a key that is not there yet.
+
+Where the cluster has an operator already (`install: false`) nothing is installed, and its namespace stays its owner's: the
+ConfigMaps go into it, and the few fields of the ClusterPolicy that the plan decides are taken over (gpus.adoption). A cluster
+without one then refuses the change, since a ClusterPolicy has required fields that are not among them. When the stack goes, the
+fields go with it, and the operator falls back to its own defaults until its owner's next upgrade.
 """
 
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
+from pulumi_kubernetes.apiextensions import CustomResourcePatch
 from pulumi_kubernetes.core.v1 import ConfigMap
 
 from components._helm import chart_release
 from components._options import child_options
+from components._owners import tells_of_another_owner
 from components._words import plan_of
 from components.node_features import chart_values, privileged_namespace
+from gpus.adoption import CLUSTER_POLICY, cluster_policy_changes
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, Plan
 
 OPERATOR_NAMESPACE = "gpu-operator"
@@ -35,17 +43,17 @@ class GpuOperator(pulumi.ComponentResource):
 
     namespace: pulumi.Output[str]
     """Where the operator and its operands run."""
-    version: pulumi.Output[str]
-    """The chart's version."""
+    version: pulumi.Output[str | None]
+    """The chart's version; None of an operator that was there already."""
     values: pulumi.Output[dict[str, Any]]
-    """The final values of the chart."""
+    """The final values of the chart, or what was changed of the ClusterPolicy that was there."""
     overrides: pulumi.Output[dict[str, Any]]
     """What of the values was given by hand."""
     config_keys: pulumi.Output[list[str]]
     """Keys of the device plugin's ConfigMap."""
 
     def __init__(self, name: str, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Install the operator.
+        """Install the operator, or configure the one that is there.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
@@ -53,20 +61,17 @@ class GpuOperator(pulumi.ComponentResource):
         plan = plan_of(f"GpuOperator({name})", args.get("planned"), args.get("config"))
         secret = args.get("secret_values", False)
         super().__init__("gpu-pools:index:GpuOperator", name, None, opts)
-        chart = plan.settings.operator.chart
+        chart, adopted = plan.settings.operator.chart, plan.settings.operator.adopted
+        values = cluster_policy_changes(plan.operator_values) if adopted else plan.operator_values
         self.namespace = pulumi.Output.from_input(OPERATOR_NAMESPACE)
-        self.version = pulumi.Output.from_input(chart.version)
-        self.values = chart_values(plan.operator_values, secret=secret)
+        self.version = pulumi.Output.from_input(None if adopted else chart.version)
+        self.values = chart_values(values, secret=secret)
         self.overrides = chart_values(dict(chart.values), secret=secret)
         self.config_keys = pulumi.Output.from_input(list(plan.device_plugin_configs))
-        config_maps = self._config_maps(name, plan, opts)
-        chart_release(
-            f"{name}-release",
-            chart,
-            OPERATOR_NAMESPACE,
-            self.values,
-            child_options(self, opts, depends_on=config_maps),
-        )
+        if adopted:
+            self._configure(name, self._config_maps(name, plan, opts, []), opts)
+        else:
+            self._install(name, plan, opts)
         self.register_outputs(
             {
                 "namespace": self.namespace,
@@ -77,8 +82,33 @@ class GpuOperator(pulumi.ComponentResource):
             }
         )
 
-    def _config_maps(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None) -> list[ConfigMap]:
-        namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, child_options(self, opts))
+    def _install(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None) -> None:
+        hooks = tells_of_another_owner(name, plan.settings.cluster)
+        options = child_options(self, opts, hooks=hooks)
+        namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
+        config_maps = self._config_maps(name, plan, opts, [namespace])
+        chart_release(
+            f"{name}-release",
+            plan.settings.operator.chart,
+            OPERATOR_NAMESPACE,
+            self.values,
+            child_options(self, opts, depends_on=config_maps, hooks=hooks),
+        )
+
+    def _configure(self, name: str, before: list[pulumi.Resource], opts: pulumi.ResourceOptions | None) -> None:
+        CustomResourcePatch(
+            f"{name}-policy",
+            api_version="nvidia.com/v1",
+            kind="ClusterPolicy",
+            # The owner's chart has set these fields, and would win.
+            metadata={"name": CLUSTER_POLICY, "annotations": {"pulumi.com/patchForce": "true"}},
+            spec=self.values,
+            opts=child_options(self, opts, depends_on=before),
+        )
+
+    def _config_maps(
+        self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource]
+    ) -> list[pulumi.Resource]:
         wanted = {
             "device-plugin": (DEVICE_PLUGIN_CONFIG_MAP, dict(plan.device_plugin_configs)),
             "mig-parted": (MIG_PARTED_CONFIG_MAP, {"config.yaml": plan.mig_parted_config}),
@@ -88,7 +118,7 @@ class GpuOperator(pulumi.ComponentResource):
                 f"{name}-{what}",
                 metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE},
                 data=data,
-                opts=child_options(self, opts, depends_on=[namespace]),
+                opts=child_options(self, opts, depends_on=before),
             )
             for what, (config_map, data) in wanted.items()
         ]

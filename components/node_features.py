@@ -14,6 +14,7 @@ from pulumi_kubernetes.core.v1 import Namespace
 
 from components._helm import chart_release
 from components._options import child_options
+from components._owners import tells_of_another_owner
 from components._words import one_of, plan_alone, plan_of
 from gpus.errors import InvalidStackError
 from gpus.placing import marker_daemon_set_spec, node_feature_rule
@@ -54,12 +55,14 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         """
         plan = plan_of(f"NodeFeatureDiscovery({name})", args.get("planned"), args.get("config"))
         super().__init__("gpu-pools:index:NodeFeatureDiscovery", name, None, opts)
-        namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts))
+        hooks = tells_of_another_owner(name, plan.settings.cluster)
+        namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts, hooks=hooks))
         chart = plan.settings.nfd.chart
         self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
         self.version = pulumi.Output.from_input(chart.version)
         self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
-        chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, child_options(self, opts, depends_on=[namespace]))
+        options = child_options(self, opts, depends_on=[namespace], hooks=hooks)
+        chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, options)
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
 
 

@@ -128,7 +128,7 @@ class GpuPlatform(pulumi.ComponentResource):
         self, name: str, planned: Plan, inside: pulumi.ResourceOptions, secret_sections: tuple[str, ...]
     ) -> GpuOperator:
         before: list[pulumi.Resource] = []
-        if planned.settings.nfd.install:
+        if not planned.settings.nfd.adopted:
             hidden = "nodeFeatureDiscovery" in secret_sections
             before = [NodeFeatureDiscovery(f"{name}-nfd", {"planned": planned, "secret_values": hidden}, inside)]
         hidden = "operator" in secret_sections

@@ -132,11 +132,18 @@ class OperatorSettings:
         chart: its chart.
         driver: who installs driver and toolkit on pools that do not say it themselves.
         mig_strategy: given by the user; None: derived from the pools.
+        install: False: the cluster has one already, which is configured (gpus.adoption); None: not said, so it is installed.
     """
 
     chart: ChartSettings
     driver: DriverOwner = "operator"
     mig_strategy: MigStrategy | None = None
+    install: bool | None = None
+
+    @property
+    def adopted(self) -> bool:
+        """Whether an operator that is there already is configured, instead of one being installed."""
+        return self.install is False
 
 
 @dataclass(frozen=True)
@@ -145,13 +152,18 @@ class NfdSettings:
 
     Attributes:
         chart: its chart.
-        install: False: the cluster has one already.
+        install: False: the cluster has one already; None: not said, so it is installed.
         marker_image: the image of the pools' markers, where the default cannot be pulled.
     """
 
     chart: ChartSettings
-    install: bool = True
+    install: bool | None = None
     marker_image: str | None = None
+
+    @property
+    def adopted(self) -> bool:
+        """Whether one that is there already is used."""
+        return self.install is False
 
 
 def parse_operator(value: object, path: str, problems: Problems) -> OperatorSettings:
@@ -159,10 +171,13 @@ def parse_operator(value: object, path: str, problems: Problems) -> OperatorSett
     section = Section({} if value is None else value, path, problems)
     driver = section.text("driver", choices=("operator", "preinstalled"))
     strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
+    install = section.flag("install")
     chart = _parse_chart(section, "gpu-operator", _DERIVED)
     section.finish()
     _check_operator_values(chart.values, section.at("values"), problems, toolkit=driver != "preinstalled")
-    return OperatorSettings(chart, driver or "operator", strategy)  # type: ignore[arg-type]
+    if install is False:
+        _check_nothing_of_a_chart(section)
+    return OperatorSettings(chart, driver or "operator", strategy, install)  # type: ignore[arg-type]
 
 
 def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
@@ -172,7 +187,19 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
     image = section.image("markerImage", example="busybox:1.37")
     chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
     section.finish()
-    return NfdSettings(chart, install=install is not False, marker_image=image)
+    return NfdSettings(chart, install, marker_image=image)
+
+
+def _check_nothing_of_a_chart(section: Section) -> None:
+    """Refuse what would be silently ignored: an operator that is there already has its owner's chart and values."""
+    for key in ("version", "chart", "values"):
+        if section.given(key):
+            section.problems.add(
+                section.at(key),
+                "has no effect on an operator that is there already",
+                allowed="driver and migStrategy",
+                remedy="Leave it out, or have its owner set it; or `install: true` where the cluster has no operator.",
+            )
 
 
 def _parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:

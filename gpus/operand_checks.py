@@ -41,6 +41,11 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
     """
     warnings = []
     for operand, feature, consequence in _needed(sharing, strategy, owner):
+        if settings.operator.adopted:
+            first = version_text(since(feature))
+            warnings.append(
+                f"the operator that is there must bring {operand} {first} or newer, else {consequence}; it {_UNCHECKED}"
+            )
         text = overridden(settings.operator.chart.values, operand)
         if text is None:
             continue
@@ -91,6 +96,10 @@ def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems
     if (pool.driver or settings.operator.driver) == "preinstalled":
         yield f"{what} needs NVIDIA driver {version_text(first)} or newer: whether the image has it {_UNCHECKED}"
         return
+    if settings.operator.adopted:
+        owner = "the operator that is there installs it"
+        yield f"{what} needs NVIDIA driver {version_text(first)} or newer: whether {owner} {_UNCHECKED}"
+        return
     text = overridden(settings.operator.chart.values, "driver")
     version = parse_version(text or "")
     if text is not None and (version is None or _tells_branch_only(text, first)):
@@ -114,7 +123,8 @@ def _minimum(pool: Pool, settings: Settings, problems: Problems) -> Iterator[str
     if least is None or (pool.driver or settings.operator.driver) == "preinstalled":
         return
     values, chart = settings.operator.chart.values, settings.operator.chart.version
-    text = overridden(values, "driver") or brought_by(chart, "driver")
+    adopted = settings.operator.adopted
+    text = None if adopted else overridden(values, "driver") or brought_by(chart, "driver")
     version = parse_version(text or "")
     if text is None or version is None or _tells_branch_only(text, least):
         which = text or "of a version that no source gives"

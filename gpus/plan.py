@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gpus import expectation
+from gpus.adoption import adoption_warnings, check_adoption
 from gpus.charts import merge_values
 from gpus.checks import (
     autoscaling_warnings,
@@ -242,6 +243,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     ]
     check_together(settings, problems)
     check_startup_taint(settings, problems)
+    check_adoption(settings, problems)
     problems.raise_if_any()
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
@@ -330,6 +332,7 @@ def _pool_warnings(
 ) -> Iterable[str]:
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, startup_taint=settings.verification.startup_taint)
     yield from startup_taint_warnings(settings)
+    yield from adoption_warnings(pool, settings)
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
         yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"

@@ -10,6 +10,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from gpus.adoption import check_who_installs
 from gpus.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpus.clusters import ClusterSettings, Platform, parse_cluster
 from gpus.errors import InvalidStackError, Problems, show
@@ -92,7 +93,12 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         flavor_names=_written(config, "flavors"),
     )
     pools = _parse_pools(config, context)
-    return None if cluster is None else Settings(cluster, sharing, pools, operator, nfd, verification, flavors)
+    if cluster is None:
+        return None
+    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors)
+    if complete:
+        check_who_installs(settings, problems)
+    return settings
 
 
 def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:

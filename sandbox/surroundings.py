@@ -1,7 +1,8 @@
 """What a stack finds in place before its deploy: the cloud's catalogue, or a cluster with nodes that exists already.
 
 Derived from the stack file, so that any stack runs here unchanged: the flavors, images, key pairs and networks that it names
-exist in the sandbox's OpenStack; the nodes that its selectors describe exist in the "existing" cluster.
+exist in the sandbox's OpenStack; the nodes that its selectors describe exist in the "existing" cluster, and so do the operator
+and the NFD that it wants to find there.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpus.clusters import ExistingSettings, MagnumSettings
 from gpus.pools import ExistingPlacement, MagnumPlacement
+from sandbox import add_ons, inventory, machine_groups
 from sandbox import cluster as clusters
-from sandbox import inventory, machine_groups
+from sandbox.add_ons import AddOns
 from sandbox.errors import SandboxError
 from sandbox.files import write_json
 from sandbox.machine_groups import Hardware, MachineGroup
@@ -49,6 +51,8 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
             "keypairs": [cluster.keypair] if cluster.keypair else [],
             "networks": [template.external_network] if template else [],
             "templates": given,
+            # What the stack does not say to be switched off is there.
+            "addOns": AddOns(plan.settings.nfd.install is not True, plan.settings.operator.install is not True).as_json(),
         },
     )
 
@@ -66,11 +70,12 @@ def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools) -> None:
         message = f"gpu-pools:cluster.kubeconfig names {cluster.kubeconfig}; the sandbox deploys to a cluster of its own only."
         raise SandboxError(message, "Leave `kubeconfig` out of the stack and set KUBECONFIG for the real cluster.")
     folder = sandbox.existing_cluster
-    clusters.boot(folder, cluster.context or "existing", tools)
+    running = clusters.boot(folder, cluster.context or "existing", tools)
     inventory.remember(folder)
     machine_groups.put(folder, MachineGroup(id="workers", node_prefix="worker-", count=2, hardware=_WORKER))
     for planned in plan.pools:
         machine_groups.put(folder, _group(planned))
+    add_ons.install(running, tools.helm, AddOns(plan.settings.nfd.adopted, plan.settings.operator.adopted))
 
 
 def _group(planned: PoolPlan) -> MachineGroup:

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sandbox import add_ons, machine_groups
 from sandbox import cluster as clusters
-from sandbox import machine_groups
 from sandbox.errors import SandboxError
 from sandbox.files import make_folder, write_atomic
 from sandbox.machine_groups import MachineGroup
@@ -24,6 +24,8 @@ from sandbox.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sandbox.toolchain import Tools
 
 _BASE32: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _KUBERNETES_VERSION: Final = "v1.36.3"
@@ -68,9 +70,13 @@ def handle(request: Request) -> dict[str, str]:
         for group in request["groups"]:
             machine_groups.remove(folder, group["uuid"])
         return {}
-    answer = _boot(folder, request) if action == "boot" else {}
+    tools = find_platform_tools(Progress(sys.stderr)) if action == "boot" else None
+    answer = _boot(folder, request, tools) if tools else {}
     for group in request["groups"]:
         machine_groups.put(folder, machines_of(request, group))
+    if tools and request["driver"] == CAPI_HELM:
+        # A cluster of that driver is complete when its add-ons are deployed, not before (driver.py, _update_status_updating).
+        add_ons.install(clusters.load(folder), tools.helm, read_seed(Path(request["seed"])).add_ons)
     return answer
 
 
@@ -79,13 +85,13 @@ def folder_of(all_clusters: Path, cluster: Mapping[str, str]) -> Path:
     return all_clusters / f"{_dns(cluster['name'])}-{cluster['uuid'][:6]}"
 
 
-def _boot(folder: Path, request: Request) -> dict[str, str]:
+def _boot(folder: Path, request: Request, tools: Tools) -> dict[str, str]:
     """Start the control plane with Magnum's authority, so that certificates signed by Magnum's API are good there."""
     keys = make_folder(folder / "pki")
     if not (keys / "sa.pub").exists():
         write_atomic(keys / "ca.crt", request["ca_certificate"])
         write_atomic(keys / "ca.key", request["ca_key"])
-    running = clusters.boot(folder, request["cluster"]["name"], find_platform_tools(Progress(sys.stderr)))
+    running = clusters.boot(folder, request["cluster"]["name"], tools)
     return {"server": running.server, "version": _KUBERNETES_VERSION}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sandbox.add_ons import AddOns, read_add_ons
 from sandbox.files import read_json
 from sandbox.machine_groups import Hardware
 
@@ -28,6 +29,7 @@ class Seed:
         keypairs: names.
         networks: names or ids of networks and subnets.
         templates: name -> properties of cluster templates that exist already.
+        add_ons: what clusters of the driver capi-helm come with.
     """
 
     flavors: Mapping[str, Hardware]
@@ -35,6 +37,7 @@ class Seed:
     keypairs: frozenset[str]
     networks: frozenset[str]
     templates: Mapping[str, dict[str, Any]]
+    add_ons: AddOns
 
 
 def read_seed(path: Path) -> Seed:
@@ -51,6 +54,7 @@ def read_seed(path: Path) -> Seed:
         keypairs=frozenset(raw.get("keypairs", [])),
         networks=frozenset(raw.get("networks", [])),
         templates=raw.get("templates", {}),
+        add_ons=read_add_ons(raw.get("addOns", {})),
     )
 
 

@@ -86,6 +86,7 @@ def fill_in(
     name: str,
     seed: bytes,
     namespace: str,
+    labelled: bool = True,
 ) -> dict[str, Value]:
     """Complete the inputs of an object.
 
@@ -95,6 +96,7 @@ def fill_in(
         name: the Pulumi name.
         seed: decides on the digits of an automatic name.
         namespace: the default namespace; "" for a kind that has none.
+        labelled: whether it says who manages it; not so fields of an object that is somebody else's.
     """
     obj = {key: _copied(value) for key, value in news.items()}
     metadata = obj.setdefault("metadata", {})
@@ -104,7 +106,7 @@ def fill_in(
         _name_automatically(metadata, olds, name, seed)
     if namespace and not metadata.get("namespace"):
         metadata["namespace"] = namespace
-    labels = metadata.setdefault("labels", {})
+    labels = metadata.setdefault("labels", {}) if labelled else None
     if isinstance(labels, dict):
         labels.setdefault(MANAGED_BY, "pulumi")
     return obj

@@ -9,8 +9,11 @@ Two things are better than the real provider's, because the sandbox promises tha
 the next one. An object that exists and was created for this very resource (its field manager, derived from the
 resource's URN, says so) is adopted; and pending Helm releases are recovered.
 
-Deliberately not here: Patch resources, List kinds, components (Chart v4, ConfigFile, ConfigGroup), rendering to
-files, and client-side apply: updates are always server-side.
+A Patch resource (`ClusterPolicyPatch`) applies its fields to an object that is somebody else's, and gives them up when it is
+deleted; as in the real provider no preview asks the API server about its creation.
+
+Deliberately not here: List kinds, components (Chart v4, ConfigFile, ConfigGroup), rendering to files, and client-side
+apply: updates are always server-side.
 """
 
 from __future__ import annotations
@@ -242,7 +245,8 @@ class KubernetesStandIn(StandIn):
             return news, [("", refusal)]
         news = {"apiVersion": _api_version(type_), "kind": type_.rsplit(":", 1)[-1], **news}
         namespace = settings.namespace if self._is_namespaced(settings, news) else ""
-        obj = kube_rules.fill_in(news, olds, name=request.name, seed=request.random_seed, namespace=namespace)
+        labelled = not _is_patch(type_, news)
+        obj = kube_rules.fill_in(news, olds, name=request.name, seed=request.random_seed, namespace=namespace, labelled=labelled)
         wait_for = kube_rules.annotations_of(obj).get("pulumi.com/waitFor")
         if wait_for is not None:
             try:
@@ -304,12 +308,13 @@ class KubernetesStandIn(StandIn):
             if preview:
                 return "", self._preview_release(settings, inputs)
             return f"{inputs['namespace']}/{inputs['name']}", self._apply_release(settings, inputs, timeout)
+        patch = _is_patch(type_, inputs)
         if preview:
-            return "", self._preview(settings, inputs, self._try_create)
+            return "", inputs if patch else self._preview(settings, inputs, self._try_create)
         api = self._required_api(settings)
         manager = self._manager({})
         with self._claims.hold(_place(api, inputs)) as overtaken:
-            live = self._create(api, settings, inputs, manager)
+            live = self._create(api, settings, inputs, manager, patch=patch)
             live = self._await(api, live, timeout_of(inputs, timeout), overtaken, manager, "created")
         return kube_rules.identity(live), _outputs(live, manager)
 
@@ -342,10 +347,12 @@ class KubernetesStandIn(StandIn):
         digits = hashlib.sha256(self.current.urn.encode()).hexdigest()[:8]
         return str(outputs.get(_FIELD_MANAGER) or f"pulumi-kubernetes-{digits}")
 
-    def _create(self, api: Api, settings: Settings, obj: dict[str, Value], manager: str) -> dict[str, Any]:
+    def _create(
+        self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, patch: bool = False
+    ) -> dict[str, Any]:
         for turn in range(_RETRIES + 1):
             try:
-                return api.create(obj, manager=manager)
+                return self._apply(api, settings, obj, manager) if patch else api.create(obj, manager=manager)
             except UnknownKindError as error:
                 if turn == _RETRIES:
                     _not_done(obj, "created", error)
@@ -489,7 +496,17 @@ class KubernetesStandIn(StandIn):
             return
         namespace, _, name = id_.rpartition("/")
         metadata = {**known.get("metadata", {}), "name": name, **({"namespace": namespace} if namespace else {})}
+        if _is_patch(type_, known):
+            self._relinquish(api, settings, {**known, "metadata": metadata}, self._manager(outputs))
+            return
         self._delete(api, {**known, "metadata": metadata})
+
+    def _relinquish(self, api: Api, settings: Settings, obj: dict[str, Value], manager: str) -> None:
+        """Give up the fields of an object that is somebody else's; those that nobody else has set go away."""
+        if _live(api, obj) is None:
+            return
+        place = {key: value for key, value in obj["metadata"].items() if key in {"name", "namespace"}}
+        self._apply(api, settings, {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": place}, manager)
 
     def _delete(self, api: Api, obj: dict[str, Value]) -> None:
         policy = kube_rules.annotations_of(obj).get("pulumi.com/deletionPropagationPolicy", "").capitalize()
@@ -516,13 +533,18 @@ def _not_done(obj: Mapping[str, Value], done: str, why: Exception | str) -> NoRe
 
 
 def _refusal(type_: str, news: Mapping[str, Value]) -> str:
-    module, kind = type_.rsplit(":", 1)
+    module = type_.rpartition(":")[0]
     for prefix, reason in _REFUSED.items():
         if module == prefix or module.startswith(f"{prefix}:"):
             return f"the sandbox's Kubernetes provider does not support {type_}: {reason}"
-    if kind.endswith("Patch") and news.get("kind") != kind:
-        return f"the sandbox's Kubernetes provider does not support {type_}: declare the whole object instead"
+    if _is_patch(type_, news) and not (news.get("metadata") or {}).get("name"):
+        return "patch resources require the `.metadata.name` field to be set"
     return ""
+
+
+def _is_patch(type_: str, obj: Mapping[str, Value]) -> bool:
+    """Whether the resource is about fields of somebody else's object; not so a custom resource whose kind ends in "Patch"."""
+    return type_.rsplit(":", 1)[-1] == f"{obj.get('kind')}Patch"
 
 
 def _api_version(type_: str) -> str:

@@ -98,6 +98,29 @@ class TestEveryStack:
         assert found == set(settings(stack)["sharing"])
 
 
+class TestAnOperatorThatIsThere:
+    """Nothing of it is installed again; what the plan decides of it is."""
+
+    @pytest.fixture
+    def recorded(self, run: Run) -> Recorder:
+        config = settings("magnum-prod")
+        config["cluster"] = {**config["cluster"], "driver": "capi-helm"}
+        adopted = {"operator": {"install": False}, "nodeFeatureDiscovery": {"install": False}}
+        return run(lambda: GpuPlatform("gpu", {**config, **adopted}))
+
+    def test_nothing_is_installed_and_no_namespace_of_its_owner_is_made(self, recorded: Recorder) -> None:
+        assert not recorded.of(":Release")
+        assert not {"gpu-operator-namespace", "gpu-nfd-namespace"} & {resource.name for resource in recorded.resources}
+
+    def test_the_policy_is_changed_after_the_config_maps_and_before_the_pools(self, recorded: Recorder) -> None:
+        policy = recorded.one(":ClusterPolicyPatch")
+        assert policy.inputs["metadata"] == {"name": "cluster-policy", "annotations": {"pulumi.com/patchForce": "true"}}
+        assert policy.inputs["spec"]["devicePlugin"]["config"]["name"] == "gpu-pools-device-plugin"
+        assert "gpu-operator-device-plugin" in recorded.depends_on("gpu-operator-policy")
+        for resource in (*recorded.of("NodeGroup"), *recorded.of("NodeFeatureRule")):
+            assert "gpu-operator-policy" in recorded.depends_on(resource.name)
+
+
 class TestMagnum:
     """The service loses one of two operations at once."""
 

@@ -330,13 +330,16 @@ class TestWithoutCluster:
         assert "namespace" not in checked["metadata"]
 
     @pytest.mark.parametrize(
-        ("type_", "kind"),
-        [("kubernetes:core/v1:NamespacePatch", "Namespace"), ("kubernetes:helm.sh/v4:Chart", "Chart")],
+        ("type_", "kind", "why"),
+        [
+            ("kubernetes:core/v1:NamespacePatch", "Namespace", "patch resources require the `.metadata.name`"),
+            ("kubernetes:helm.sh/v4:Chart", "Chart", "does not support"),
+        ],
     )
-    def test_what_it_cannot_do_is_refused(self, type_: str, kind: str) -> None:
+    def test_what_it_cannot_do_is_refused(self, type_: str, kind: str, why: str) -> None:
         stand_in = KubernetesStandIn()
         _, failures = stand_in.check(type_, {}, {"kind": kind})
-        assert "does not support" in failures[0][1]
+        assert why in failures[0][1]
 
     def test_a_bad_wait_for_is_refused_by_the_check(self) -> None:
         inputs = {"metadata": {"name": "a", "annotations": {"pulumi.com/waitFor": "soon"}}}
@@ -408,6 +411,26 @@ class TestObjects:
         driver.create(CONFIG_MAP, "again", {"metadata": {"name": "again"}, "data": {"a": "1", "b": "2"}})
         _, outputs = driver.create(CONFIG_MAP, "again", {"metadata": {"name": "again"}, "data": {"a": "2"}})
         assert outputs["data"] == {"a": "2"}
+
+    def test_a_patch_takes_fields_of_somebody_elses_object_and_gives_them_up(self, driver: Driver, api: Api) -> None:
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"}}
+        api.create({**theirs, "data": {"kept": "1", "taken": "1"}}, manager="helm")
+        patch, place = "kubernetes:core/v1:ConfigMapPatch", {"name": "theirs", "namespace": "default"}
+        forced = {**place, "annotations": {"pulumi.com/patchForce": "true"}}
+        inputs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": {"taken": "2", "new": "2"}}
+        with pytest.raises(ServiceError, match="conflict"):
+            driver.create(patch, "mine", inputs)
+        id_, made = driver.create(patch, "mine", {**inputs, "metadata": forced})
+        live = api.get("v1", "ConfigMap", "default", "theirs")
+        assert live is not None
+        assert live["data"] == {"kept": "1", "taken": "2", "new": "2"}
+        assert "labels" not in live["metadata"], "it is not said to be managed by Pulumi"
+        made = driver.update(patch, "mine", made, {**inputs, "metadata": forced, "data": {"taken": "3"}})
+        assert made["data"] == {"kept": "1", "taken": "3"}
+        driver.delete(patch, "mine", id_, made)
+        left = api.get("v1", "ConfigMap", "default", "theirs")
+        assert left is not None
+        assert left["data"] == {"kept": "1"}
 
     def test_the_servers_validation_shows_in_the_preview(self, driver: Driver) -> None:
         bad = workload("DaemonSet", "Bad_Name")

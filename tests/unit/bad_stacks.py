@@ -1076,11 +1076,77 @@ _LABEL_CASES = (
     ),
     Case(
         "taint-that-nfd-refuses",
-        magnum({"taints": ["sku=gpu:NoSchedule"]}, cluster={"driver": "capi-helm"}),
+        magnum(
+            {"taints": ["sku=gpu:NoSchedule"]},
+            cluster={"driver": "capi-helm"},
+            operator={"install": True},
+            nodeFeatureDiscovery={"install": True},
+        ),
         f"{_POOL}.taints[0]",
         "the driver capi-helm sets no taints",
         "nvidia.com/gpu=true:NoSchedule",
         "heat driver",
+    ),
+)
+
+_CAPI = {"driver": "capi-helm"}
+_ADOPTED = {"install": False}
+
+_ADOPTION_CASES = (
+    Case(
+        "capi-helm-without-a-word-on-its-operator",
+        magnum(cluster=_CAPI, nodeFeatureDiscovery=_ADOPTED),
+        f"{_OPERATOR}.install",
+        "is not said, and clusters of the driver capi-helm come with NVIDIA's GPU operator",
+        "false to use what is there",
+        "Write `install: false`",
+        deploy_only=True,
+    ),
+    Case(
+        "capi-helm-without-a-word-on-its-nfd",
+        magnum(cluster=_CAPI, operator={"install": True}),
+        "gpu-pools:nodeFeatureDiscovery.install",
+        "come with Node Feature Discovery",
+        "true where the cloud's operators have switched it off",
+        deploy_only=True,
+    ),
+    Case("operator-install-a-text", aks(operator={"install": "no"}), f"{_OPERATOR}.install", "neither true nor false"),
+    *(
+        Case(
+            f"operator-that-is-there-with-{key}",
+            existing(operator={**_ADOPTED, key: value}),
+            f"{_OPERATOR}.{key}",
+            "has no effect on an operator that is there already",
+            "driver and migStrategy",
+            "have its owner set it",
+        )
+        for key, value in (
+            ("version", "v26.7.0"),
+            ("chart", {"path": "gpu-operator.tgz"}),
+            ("values", {"dcgm": {"enabled": True}}),
+        )
+    ),
+    Case(
+        "operator-that-is-there-on-aks",
+        aks(operator=_ADOPTED),
+        f"{_OPERATOR}.install",
+        "an AKS cluster that the stack makes comes without GPU operator",
+        "left out",
+    ),
+    Case(
+        "operator-that-is-there-with-mps-beside-mixed-mig",
+        existing(
+            operator=_ADOPTED,
+            sharing={"cut": {"mig": {"layout": dict(_MIXED)}}, "inf": {"mps": {"replicas": 2}}},
+            pools=[
+                {"name": "a", "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"pool": "a"}, "sharing": "cut"},
+                {"name": "b", "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"pool": "b"}, "sharing": "inf"},
+            ],
+        ),
+        f"{_OPERATOR}.install",
+        "MPS beside mixed MIG needs a ClusterPolicy that names no MIG strategy",
+        "a stack without that combination",
+        "time-slicing",
     ),
 )
 
@@ -1367,7 +1433,12 @@ _OPERATOR_CASES = (
     *(
         Case(
             f"startup-taint-with-{driver}",
-            magnum(cluster={"driver": driver}, verification={"startupTaint": True}),
+            magnum(
+                cluster={"driver": driver},
+                verification={"startupTaint": True},
+                operator={"install": True},
+                nodeFeatureDiscovery={"install": True},
+            ),
             "gpu-pools:verification.startupTaint",
             f"nodes of Magnum's driver {driver} cannot be born with a taint",
             "heat",
@@ -1475,6 +1546,7 @@ CASES: tuple[Case, ...] = (
     *_POOL_CASES,
     *_LABEL_CASES,
     *_OPERATOR_CASES,
+    *_ADOPTION_CASES,
 )
 
 #: A stack that is wrong in ten ways at once, and where.

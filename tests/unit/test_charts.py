@@ -142,7 +142,7 @@ class TestSections:
         assert (operator.driver, operator.mig_strategy) == ("operator", None)
         assert (operator.chart.name, operator.chart.version) == ("gpu-operator", "v26.7.0")
         assert operator.chart.source == ChartSource(repository="https://helm.ngc.nvidia.com/nvidia")
-        assert nfd.install
+        assert not nfd.adopted
         assert (nfd.chart.name, nfd.chart.version) == ("node-feature-discovery", "0.19.0")
 
     @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ class TestSections:
         assert not _paths(problems)
 
     def test_nfd_may_be_there_already(self) -> None:
-        assert not parse_nfd({"install": False}, "n", Problems()).install
+        assert parse_nfd({"install": False}, "n", Problems()).adopted
