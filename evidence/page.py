@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from evidence.picture import picture
 from evidence.verdicts import Verdict, words_of
-from evidence.words import SIGNS, differences, omitted, plain, questions, summary, unproven, value
+from evidence.words import SIGNS, differences, omitted, plain, questions, set_by, summary, unproven, value
 from gpus.tables import resources_text
 
 if TYPE_CHECKING:
@@ -173,6 +173,7 @@ def _versions(node: NodeEvidence) -> Iterator[str]:
         told = {"driver": "driver", "cuda": "CUDA", "nvml": "NVML"}
         yield from (f"{words} {_e(node.report.versions[key])}" for key, words in told.items() if key in node.report.versions)
         yield from (_e(_MPS[key].format(text)) for key, text in node.report.mps.items() if key in _MPS)
+        yield from map(_e, set_by(node.report))
     if "kubeletVersion" in node.versions:
         yield f"kubelet {_e(node.versions['kubeletVersion'])}"
 

@@ -84,6 +84,7 @@ class Report:
         versions: driver, nvml, cuda, python, and failure where the GPUs could not be read.
         mps: what the MPS daemon said, by name.
         gpus: by index.
+        set_by: label or taint -> who has set it.
         notes: remarks.
         omitted: how many of which kind the report had no room for.
         document: the whole as it was read.
@@ -101,6 +102,7 @@ class Report:
     versions: Mapping[str, str]
     mps: Mapping[str, str]
     gpus: tuple[Gpu, ...]
+    set_by: Mapping[str, str]
     notes: tuple[str, ...]
     omitted: Mapping[str, int]
     document: Mapping[str, Any]
@@ -152,6 +154,7 @@ def _report(document: dict[str, Any]) -> Report:
         versions=versions,
         mps={} if mps is None else {key: _text(mps, key) for key in sorted(_mapping(observed, "mps"))},
         gpus=_gpus(observed),
+        set_by={key: _text(marks, key) for marks in [_optional(observed, "setBy")] for key in sorted(marks)},
         notes=_texts(document, "notes"),
         omitted={key: int(_number(omitted, key)) for omitted in [_optional(document, "omitted")] for key in sorted(omitted)},
         document=document,

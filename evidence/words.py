@@ -11,7 +11,7 @@ from evidence.verdicts import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from evidence.reports import Finding
+    from evidence.reports import Finding, Report
     from evidence.verdicts import Evidence, NodeEvidence, PoolEvidence
 
 #: So that nobody needs colours to tell them apart.
@@ -24,6 +24,7 @@ SIGNS: Final = {
     Verdict.NOT_YET_PROVEN: "…",
 }
 _MOST_CHARACTERS: Final = 400
+_MISSING: Final = "missing"
 
 
 def plain(text: object, most: int = _MOST_CHARACTERS) -> str:
@@ -99,6 +100,20 @@ def omitted(node: NodeEvidence) -> str:
     if node.report is None or not node.report.omitted:
         return ""
     return ", ".join(f"{count} more of {plain(kind)}" for kind, count in node.report.omitted.items())
+
+
+def set_by(report: Report) -> list[str]:
+    """Who has set the pool's labels and taints on a node, e.g. ``labels: 3 by nfd``."""
+    told = []
+    for kind in ("label", "taint"):
+        counts = Counter(who for what, who in report.set_by.items() if what.startswith(f"{kind} "))
+        if counts:
+            told.append(f"{kind}s: {', '.join(_by(who, count) for who, count in sorted(counts.items()))}")
+    return told
+
+
+def _by(who: str, count: int) -> str:
+    return f"{count} {who}" if who == _MISSING else f"{count} by {who}"
 
 
 def _nodes(evidence: Evidence) -> Iterator[tuple[PoolEvidence, NodeEvidence]]:

@@ -95,17 +95,18 @@ def install(cluster: Cluster, helm: Path, add_ons: AddOns) -> None:
 def _install(cluster: Cluster, helm: Path, release: _Release) -> None:
     with tempfile.TemporaryDirectory(prefix="gpu-pools-helm-") as folder:
         homes = {f"HELM_{kind}_HOME": f"{folder}/{kind}" for kind in ("CACHE", "CONFIG", "DATA")}
-        command = [str(helm), "upgrade", release.name, str(_CHARTS / release.chart), "--install", "--wait"]
-        command += ["--kubeconfig", str(cluster.kubeconfig), "--namespace", release.namespace, "--create-namespace"]
-        command += ["--timeout", f"{_SECONDS}s", "--values", "-"]
-        done = subprocess.run(
-            command,
-            input=json.dumps(release.values),
-            env={**os.environ, **homes, "KUBECACHEDIR": f"{folder}/kube"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {**os.environ, **homes, "KUBECACHEDIR": f"{folder}/kube"}
+
+        def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+            place = ("--kubeconfig", str(cluster.kubeconfig), "--namespace", release.namespace)
+            command = [str(helm), *arguments, *place]
+            return subprocess.run(command, input=text, env=environment, capture_output=True, text=True, check=False)
+
+        if release.name in run("list", "--deployed", "--short").stdout.split():
+            return
+        chart, wait = str(_CHARTS / release.chart), f"--timeout={_SECONDS}s"
+        values = json.dumps(release.values)
+        done = run("upgrade", release.name, chart, "--install", "--create-namespace", "--wait", wait, "--values=-", text=values)
     if done.returncode:
         message = f"The add-on {release.name} could not be installed: {done.stderr.strip()[-1000:]}"
         raise SandboxError(message, f"The logs of the cluster are in {cluster.folder / 'logs'}.")

@@ -1,6 +1,7 @@
 """Every object of a cluster by kind and name, to compare what was there before a deploy with what is there after it.
 
-Left out is what a cluster makes and drops by itself at any time: events, leases, endpoints, node heartbeats and the like.
+Left out is what a cluster makes and drops by itself at any time: events, leases, endpoints, node heartbeats and the like; and
+what another object owns: it goes with its owner, and an operator that was there makes and drops its own.
 """
 
 from __future__ import annotations
@@ -65,6 +66,6 @@ def _names(api: Api, path: str, kind: str) -> Iterator[str]:
         return
     for item in items:
         metadata = item["metadata"]
-        if (kind, metadata["name"]) in _IN_EVERY_NAMESPACE:
+        if (kind, metadata["name"]) in _IN_EVERY_NAMESPACE or metadata.get("ownerReferences"):
             continue
         yield "/".join(part for part in (kind, metadata.get("namespace"), metadata["name"]) if part)

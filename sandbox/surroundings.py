@@ -71,11 +71,11 @@ def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools) -> None:
         raise SandboxError(message, "Leave `kubeconfig` out of the stack and set KUBECONFIG for the real cluster.")
     folder = sandbox.existing_cluster
     running = clusters.boot(folder, cluster.context or "existing", tools)
-    inventory.remember(folder)
     machine_groups.put(folder, MachineGroup(id="workers", node_prefix="worker-", count=2, hardware=_WORKER))
     for planned in plan.pools:
         machine_groups.put(folder, _group(planned))
     add_ons.install(running, tools.helm, AddOns(plan.settings.nfd.adopted, plan.settings.operator.adopted))
+    inventory.remember(folder)
 
 
 def _group(planned: PoolPlan) -> MachineGroup:

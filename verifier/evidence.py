@@ -77,7 +77,7 @@ def evidence(expected: Expectation, assertion: Assertion, origin: Origin, *, nod
         "python": ".".join(map(str, sys.version_info[:3])),
         "differences": [],
         "cannotTell": [],
-        "observed": {**_versions(seen), "mps": _mps(seen.mps), "allocatable": {}, "gpus": []},
+        "observed": {**_versions(seen), "mps": _mps(seen.mps), "allocatable": {}, "setBy": {}, "gpus": []},
         "notes": [],
     }
     observed = document["observed"]
@@ -86,6 +86,7 @@ def evidence(expected: Expectation, assertion: Assertion, origin: Origin, *, nod
         *(("cannotTell", document["cannotTell"], _finding(one)) for one in ordered(findings.unknown)),
         *(("allocatable", observed["allocatable"], item) for item in _allocatable(seen)),
         *(("gpus", observed["gpus"], one) for one in _gpus(seen, expected.profiles)),
+        *(("setBy", observed["setBy"], item) for item in _set_by(seen)),
         *(("notes", document["notes"], _cut(note)) for note in findings.notes),
     ]
     omitted = _fill(parts, MOST_BYTES - _RESERVE - len(_compact(document)))
@@ -146,6 +147,11 @@ def _mps(reading: MpsReading | None) -> dict[str, Any] | None:
 def _allocatable(seen: Observation) -> Iterator[dict[str, int]]:
     if seen.node is not None:
         yield from ({name: count} for name, count in seen.node.allocatable.items())
+
+
+def _set_by(seen: Observation) -> Iterator[dict[str, str]]:
+    if seen.node is not None:
+        yield from ({_cut(what): _cut(who, _NAME_CHARACTERS)} for what, who in seen.node.set_by.items())
 
 
 def _gpus(seen: Observation, described: Mapping[str, Described]) -> Iterator[dict[str, Any]]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from verifier.api import ApiError
+from verifier.marks import set_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,7 @@ class NodeReading:
         pods: its pods in the operator's namespace; None where no expectation says which.
         foreign_pods: its pods in the other searched namespaces that look like a device plugin.
         config: the device plugin's configuration.
+        set_by: each label and taint of the expectation -> who has set it.
     """
 
     name: str
@@ -103,6 +105,7 @@ class NodeReading:
     pods: tuple[Pod, ...] | ApiFailure | None
     foreign_pods: tuple[Pod, ...] | ApiFailure | None
     config: ConfigReading | ApiFailure | None
+    set_by: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ class NodeReader:
             node = self.api.get(f"/api/v1/nodes/{self.name}")
             labels, taints = _labels(node), _taints(node)
             allocatable, capacity = (_resources(node, part) for part in ("allocatable", "capacity"))
+            marks = set_by(node, expected, taints) if expected else {}
         except ApiError as error:
             return NodeReading(self.name, _failure(error), False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -134,6 +138,7 @@ class NodeReader:
             pods=self._pods((expected.namespace,)) if expected else None,
             foreign_pods=self._foreign(expected.searched_namespaces) if expected else None,
             config=self._config(expected) if expected else None,
+            set_by=marks,
         )
 
     def _pods(self, namespaces: tuple[str, ...]) -> tuple[Pod, ...] | ApiFailure:

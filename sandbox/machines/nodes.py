@@ -127,7 +127,8 @@ class Nodes:
             },
             "spec": {"taints": group.taints} if group.taints else {},
         }
-        self._store.wrote("nodes", self._api.create(KINDS["nodes"], body))
+        # Whoever asks who has set what finds the kubelet, as on a real node.
+        self._store.wrote("nodes", self._api.create(f"{KINDS['nodes']}?fieldManager=kubelet", body))
         machine.applied_labels, machine.applied_taints = dict(group.labels), list(group.taints)
         self._report(machine, [])
         self._renew(machine.node)
@@ -150,7 +151,8 @@ class Nodes:
             "metadata": {"resourceVersion": node["metadata"]["resourceVersion"], "labels": labels},
             "spec": {"taints": [*others, *group.taints] or None},
         }
-        self._store.wrote("nodes", self._api.patch(f"{KINDS['nodes']}/{machine.node}", patch))
+        path = f"{KINDS['nodes']}/{machine.node}?fieldManager=cloud-node-manager"
+        self._store.wrote("nodes", self._api.patch(path, patch))
         machine.applied_labels, machine.applied_taints = dict(group.labels), list(group.taints)
 
     def _report_ready(self, machine: Machine, node: Json) -> None:

@@ -5,6 +5,7 @@ The tests share one stack and run in the order they are written.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,6 +103,10 @@ def test_the_operator_that_is_there_is_configured_and_the_stack_ends_verified(tr
     trial.engine("preview", "--expect-no-changes").ok()
     if node_tools.obstacle() is None:
         assert trial.run("verify", trial.stack).ok().out.splitlines()[-1] == "1 node: 1 proven"
+        (node,) = trial.nodes("mig")
+        told = json.loads(node["metadata"]["annotations"]["gpu-pools/verification"])["observed"]["setBy"]
+        assert set(told) == {f"label {key}" for pool in trial.plan().pools for key in pool.labels}
+        assert set(told.values()) == {"nfd"}, "no label that the driver was asked for reaches a node"
 
 
 def test_down_leaves_nothing(trial: Trial) -> None:

@@ -147,6 +147,7 @@ def test_a_hostile_cluster_injects_nothing() -> None:
 
     document = json.loads(text)
     document["observed"]["driver"] = EVIL
+    document["observed"]["setBy"] = {f"label {EVIL}": EVIL, f"taint {EVIL}": EVIL}
     for gpu in document["observed"]["gpus"]:
         gpu.update(uuid=EVIL, name=EVIL, mig=EVIL, instances=[[EVIL, 0, 1], ["7g" + EVIL, 1, 60]])
     for finding in document["differences"]:
@@ -231,3 +232,12 @@ def test_gpus_that_could_not_be_read_are_told_in_their_place() -> None:
 
     seen.report(seen.node("mig"), change)
     assert "NVML did not answer within 30 s" in page_of(seen).text
+
+
+def test_the_page_says_by_which_way_labels_and_taints_came() -> None:
+    seen = fleet()
+    told = {"label a": "nfd", "label b": "nfd", "label c": "kubectl-label", "label d": "missing", "taint e": "others than nfd"}
+    seen.report(seen.node("ts"), lambda document: document["observed"].update(setBy=told))
+    text = Page(evidence_page(seen.judged())).text
+    assert "labels: 1 by kubectl-label, 1 missing, 2 by nfd" in text
+    assert "taints: 1 by others than nfd" in text
