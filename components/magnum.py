@@ -177,6 +177,8 @@ class MagnumGpuNodePoolArgs(TypedDict):
     """The Magnum cluster."""
     magnum_driver: str
     """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
+    autoscaling: NotRequired[bool]
+    """Whether the cluster's autoscaler is on, by its label auto_scaling_enabled."""
     pool: NotRequired[MagnumPoolArgs]
     """The pool, planned by itself."""
     flavor: NotRequired[FlavorArgs]
@@ -219,7 +221,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         group = containerinfra.NodeGroup(
             f"{name}-group",
             cluster_id=args["cluster_id"],
-            **_group_inputs(planned, args["magnum_driver"]),
+            **_group_inputs(planned, args["magnum_driver"], autoscaling=args.get("autoscaling", False)),
             opts=child_options(
                 self,
                 opts,
@@ -271,12 +273,14 @@ def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
     return plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"))
 
 
-def _group_inputs(planned: PoolPlan, driver: str) -> dict[str, Any]:
+def _group_inputs(planned: PoolPlan, driver: str, *, autoscaling: bool) -> dict[str, Any]:
     pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
     labels = node_group_labels(planned, driver)
     # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of before
-    # does not fit, so that no such group could ever be resized.
-    limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if pool.autoscaled else {}
+    # does not fit, so that no such group could ever be resized. But capi-helm, where the autoscaler is on, refuses a group whose
+    # lower limit is Magnum's default, 0, and would scale one whose limits differ (magnum-capi-helm 1.4.0, driver.py).
+    limited = pool.autoscaled or (autoscaling and driver == "capi-helm")
+    limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if limited else {}
     return {
         "name": planned.name,
         "role": "gpu",

@@ -219,12 +219,17 @@ class GpuPlatform(pulumi.ComponentResource):
     ) -> None:
         from components.magnum import MagnumGpuNodePool  # noqa: PLC0415
 
-        driver = str(cast("MagnumSettings", planned.settings.cluster).driver)
+        settings = cast("MagnumSettings", planned.settings.cluster)
         groups: list[pulumi.Resource] = []
         for pool in planned.pools:
             group = MagnumGpuNodePool(
                 f"{name}-{pool.name}",
-                {"cluster_id": cluster.cluster_id, "magnum_driver": driver, "planned": pool},
+                {
+                    "cluster_id": cluster.cluster_id,
+                    "magnum_driver": str(settings.driver),
+                    "autoscaling": settings.autoscales,
+                    "planned": pool,
+                },
                 _after(opts, groups),
             )
             groups.append(group)

@@ -93,6 +93,13 @@ class MagnumSettings:
         """Which cloud it is."""
         return "magnum"
 
+    @property
+    def autoscales(self) -> bool:
+        """Whether labels of the stack turn the cluster's autoscaler on; a template that is given may do so unseen."""
+        labels = {**(self.template.labels if self.template else {}), **self.labels}
+        # As oslo_utils.strutils.bool_from_string reads it.
+        return labels.get("auto_scaling_enabled", "").strip().lower() in {"true", "t", "yes", "y", "on", "1"}
+
 
 @dataclass(frozen=True)
 class ExistingSettings:

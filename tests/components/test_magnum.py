@@ -105,6 +105,22 @@ class TestNodeGroup:
         assert inputs["nodeCount"] == 1
         assert not {"minNodeCount", "maxNodeCount"} & inputs.keys()
 
+    @pytest.mark.parametrize(
+        ("driver", "autoscaling", "limited"),
+        [("capi-helm", True, True), ("capi-helm", False, False), ("magnum-cluster-api", True, False), ("heat", True, False)],
+    )
+    def test_a_fixed_group_has_limits_where_the_driver_refuses_groups_without(
+        self,
+        run: Run,
+        driver: str,
+        autoscaling: bool,  # noqa: FBT001
+        limited: bool,  # noqa: FBT001
+    ) -> None:
+        args: Any = {**group_args(driver, taints=[]), "autoscaling": autoscaling}
+        inputs = run(lambda: MagnumGpuNodePool("a", args)).one("NodeGroup").inputs
+        found = [inputs.get(key) for key in ("nodeCount", "minNodeCount", "maxNodeCount")]
+        assert found == ([1, 1, 1] if limited else [1, None, None])
+
     def test_a_group_waits_for_the_groups_that_it_depends_on(self, run: Run) -> None:
         def program() -> None:
             first = MagnumGpuNodePool("a", group_args())

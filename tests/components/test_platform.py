@@ -104,7 +104,7 @@ class TestAnOperatorThatIsThere:
     @pytest.fixture
     def recorded(self, run: Run) -> Recorder:
         config = settings("magnum-prod")
-        config["cluster"] = {**config["cluster"], "driver": "capi-helm"}
+        config["cluster"] = {**config["cluster"], "driver": "capi-helm", "labels": {}}
         adopted = {"operator": {"install": False}, "nodeFeatureDiscovery": {"install": False}}
         return run(lambda: GpuPlatform("gpu", {**config, **adopted}))
 

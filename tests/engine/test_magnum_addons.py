@@ -27,6 +27,7 @@ config:
     name: small
     driver: capi-helm
     template: {image: flatcar, externalNetwork: public, flavor: m2.large}
+    labels: {auto_scaling_enabled: "true"}
   gpu-pools:flavors:
     g2.5xlarge: {gpuModel: NVIDIA A100-PCIE-40GB, gpusPerNode: 1}
   gpu-pools:sharing:
@@ -107,6 +108,15 @@ def test_the_operator_that_is_there_is_configured_and_the_stack_ends_verified(tr
         told = json.loads(node["metadata"]["annotations"]["gpu-pools/verification"])["observed"]["setBy"]
         assert set(told) == {f"label {key}" for pool in trial.plan().pools for key in pool.labels}
         assert set(told.values()) == {"nfd"}, "no label that the driver was asked for reaches a node"
+
+
+def test_a_changed_label_of_the_template_is_a_new_template_and_an_upgrade_of_the_cluster(trial: Trial) -> None:
+    """In place it would be planned as an update, and then Magnum would refuse it: a template in use cannot be changed."""
+    trial.edit(lambda config: config["gpu-pools:cluster"]["template"].update(labels={"monitoring_enabled": "true"}))
+    steps = [(step["urn"].split("::")[2].rpartition(":")[2], step["op"]) for step in trial.planned_steps()]
+    assert {op for kind, op in steps if kind == "ClusterTemplate"} == {"replace"}
+    assert [op for kind, op in steps if kind == "Cluster"] == ["update"]
+    assert not [op for kind, op in steps if kind == "NodeGroup"]
 
 
 def test_down_leaves_nothing(trial: Trial) -> None:

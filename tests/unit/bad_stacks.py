@@ -1110,6 +1110,29 @@ _ADOPTION_CASES = (
         "true where the cloud's operators have switched it off",
         deploy_only=True,
     ),
+    *(
+        Case(
+            f"capi-helm-with-autoscaler-and-a-pool-that-may-be-empty-{field}",
+            magnum(
+                pool,
+                cluster={**_CAPI, **labels},
+                operator={"install": True},
+                nodeFeatureDiscovery={"install": True},
+            ),
+            f"{_POOL}.{field}",
+            "0 is too few for the driver capi-helm",
+            "1 or more",
+            "Ask for one node at least",
+        )
+        for field, pool, labels in (
+            ("count", {"count": 0}, {"labels": {"auto_scaling_enabled": "true"}}),
+            (
+                "nodes.min",
+                {"count": GONE, "nodes": {"min": 0, "max": 2}},
+                {"templateId": GONE, "template": {**TEMPLATE, "labels": {"auto_scaling_enabled": "True"}}},
+            ),
+        )
+    ),
     Case("operator-install-a-text", aks(operator={"install": "no"}), f"{_OPERATOR}.install", "neither true nor false"),
     *(
         Case(

@@ -37,6 +37,7 @@ Row = Any
 
 _LOG: Final = log.getLogger("magnum.gpu_pools")
 _ON_PURPOSE: Final = "It was switched on that this fails."
+_TOO_FEW: Final = "Min node count must be greater than or equal to 1 for all node groups."
 _BUSY: Final = "The stack has an action in progress."
 _SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
 
@@ -314,10 +315,33 @@ class ClusterApi(SimulatedMachines):
 
 
 class CapiHelm(SimulatedMachines):
-    """Labels nodes as magnum-capi-helm does."""
+    """Labels nodes as magnum-capi-helm does; where the autoscaler is on it takes no group that may be empty, as that does."""
 
     plays = "capi-helm"
     system = "flatcar"
+
+    def create_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
+        """The same, where its lower limit will do.
+
+        Raises:
+            HostError: it will not.
+        """
+        _check_limit(cluster, nodegroup)
+        super().create_nodegroup(context, cluster, nodegroup)
+
+    def update_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
+        """The same, where its lower limit will do.
+
+        Raises:
+            HostError: it will not.
+        """
+        _check_limit(cluster, nodegroup)
+
+
+def _check_limit(cluster: Row, group: Row) -> None:
+    labels = {**(cluster.cluster_template.labels or {}), **(cluster.labels or {})}
+    if str(labels.get("auto_scaling_enabled", "")).lower() == "true" and not group.min_node_count:
+        raise HostError(_TOO_FEW)
 
 
 def _begin(group: Row, status: str) -> None:
