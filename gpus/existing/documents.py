@@ -220,7 +220,7 @@ class _Reader:
         return Document("other", path, value, (), title)
 
     def _config_map(self, data: dict[str, object], path: Path) -> tuple[Kind, tuple[Part, ...]]:
-        kinds = {_kind_of_text(text) for text in data.values()}
+        kinds = {kind_of_text(text) for text in data.values()}
         if "mig-parted" in kinds:
             return "mig-parted-map", tuple(self._embedded(data, "mig-parted", path))
         if "plugin" in kinds:
@@ -310,7 +310,7 @@ def _kind_of(value: Mapping[str, object]) -> Kind:
     return "plugin" if near and _GPU_CLIENTS not in value else "other"
 
 
-def _kind_of_text(text: object) -> Kind:
+def kind_of_text(text: object) -> Kind:
     """What a value of a ConfigMap holds; a text that is no YAML is judged by the words in it."""
     if not isinstance(text, str):
         return _kind_of(text) if isinstance(text, dict) else "other"

@@ -1,0 +1,118 @@
+"""Every rule stops what it is for, and only that; what is right is left alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from policies.described import Stack, Unknown
+from policies.judging import RuleSettings, Undecided, Violation, judge
+from policies.rules import RULES
+
+from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, operator, pod, pool, program, sharing
+
+if TYPE_CHECKING:
+    from policies.judging import Verdict
+
+TODAY = dt.date(2027, 1, 1)
+#: Rules that judge options, parents and dependencies of resources, which are always known.
+BY_OPTIONS = {"clusters-protected", "charts-as-releases", "node-groups-chained"}
+
+
+def verdicts(given: Program, about: str = "") -> list[Verdict]:
+    """What all rules say of a program, the limits being those of the rule in question."""
+    found: list[Verdict] = []
+    for rule in RULES:
+        limits: dict[str, Any] = {limit.name: limit.default for limit in rule.limits}
+        if rule.name == about:
+            limits |= given.limits
+        if rule.whole:
+            found += judge(rule, Stack(given.resources), RuleSettings(limits), TODAY)
+        else:
+            for resource in given.resources:
+                found += judge(rule, Stack((resource,)), RuleSettings(limits), TODAY)
+    return found
+
+
+@pytest.mark.parametrize(("name", "index"), [(name, index) for name, programs in BAD.items() for index in range(len(programs))])
+def test_a_bad_program_is_stopped_by_the_intended_rule_and_only_it(name: str, index: int) -> None:
+    found = verdicts(BAD[name][index], name)
+    assert {one.rule for one in found if isinstance(one, Violation)} == {name}
+    assert not [one for one in found if isinstance(one, Undecided)]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_program_is_left_alone(name: str) -> None:
+    assert verdicts(GOOD[name]) == []
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_an_organisation_allows_is_left_alone(name: str) -> None:
+    assert verdicts(ALLOWED[name], name) == []
+
+
+def test_each_rule_has_a_program_that_only_it_stops() -> None:
+    """So that removing any rule makes a test fail; a new rule needs its program."""
+    assert [rule.name for rule in RULES] == list(dict.fromkeys(rule.name for rule in RULES))
+    assert {rule.name for rule in RULES} == set(BAD)
+    assert {rule.name for rule in RULES if rule.limits} >= set(ALLOWED)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_messages_say_what_where_why_and_how_to_repair(name: str) -> None:
+    rule = next(rule for rule in RULES if rule.name == name)
+    (first, *_) = [one for one in verdicts(BAD[name][0], name) if isinstance(one, Violation)]
+    what, why, repair = first.text.splitlines()
+    assert what.startswith(f"{first.resource.name}: ")
+    assert why.startswith("why:    ")
+    assert all(incident in why for incident in rule.incidents)
+    assert repair.startswith("repair: ")
+
+
+class TestUnknownValues:
+    """A rule that meets an unknown says so, and the others go on."""
+
+    @pytest.mark.parametrize("name", sorted(set(BAD) - BY_OPTIONS))
+    def test_with_nothing_known_a_rule_neither_passes_nor_fails(self, name: str) -> None:
+        for given in BAD[name]:
+            hidden = tuple(_with_inputs(one, dict.fromkeys(one.inputs, Unknown())) for one in given.resources)
+            found = [one for one in verdicts(Program(hidden, given.limits), name) if one.rule == name]
+            assert {type(one) for one in found} == {Undecided}
+
+    def test_an_unknown_size_is_not_taken_for_an_allowed_one(self) -> None:
+        (found,) = [
+            one for one in verdicts(program(pool(vmSize=Unknown()), sizes=[]), "allowed-sizes") if one.rule == "allowed-sizes"
+        ]
+        assert isinstance(found, Undecided)
+        assert found.places == ("vmSize",)
+        assert found.text == "gpu: cannot be judged, not known before the deploy: vmSize"
+
+    def test_an_unknown_part_hides_nothing_in_the_others(self) -> None:
+        two = pod()
+        broken = {"name": "b", "resources": {"limits": {"nvidia.com/gpu.shared": "3"}}}
+        inputs = {"spec": {"containers": [{"resources": {"limits": Unknown()}}, broken]}}
+        found = [one for one in verdicts(program(_with_inputs(two, inputs))) if one.rule == "one-share-per-container"]
+        assert [type(one) for one in found] == [Violation, Undecided]
+
+    def test_what_is_known_is_judged_beside_what_is_not(self) -> None:
+        values = {**OPERATOR["values"], "operator": {"cleanupCRD": True}, "driver": {"version": Unknown()}}  # type: ignore[dict-item]
+        found = {one.rule: type(one) for one in verdicts(program(_values(values)))}
+        assert found["crds-kept"] is Violation
+        assert found["driver-upgrade-drains"] is Undecided
+        assert "release-has-time" not in found
+
+    def test_a_cluster_that_is_not_there_yet_hides_nothing_of_the_inputs(self) -> None:
+        given = program(pool(resourceName=Unknown(), scaleSetPriority="Spot"), sharing())
+        assert {one.rule for one in verdicts(given)} == {"spot-taint-written"}
+
+
+def _with_inputs(resource: Any, inputs: dict[str, Any]) -> Any:
+    return type(resource)(
+        resource.type, resource.name, resource.urn, inputs, resource.dependencies, resource.parent, resource.protect
+    )
+
+
+def _values(values: dict[str, Any]) -> Any:
+    return _with_inputs(operator(), {**operator().inputs, "values": values})
