@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from policies.reading import Field
     from policies.rule import Case
 
+#: The MIG strategy of the cluster is no matter of one file: `mig-strategy-fits` compares the two.
+_OPEN: Final = Surroundings("operator", "")
 #: What stops: the program refuses it, or drops it, or lets something else win.
 _STOPS: Final = ("crash", "ignored", "overridden")
 
@@ -57,7 +59,7 @@ def _findings(place: Field, text: str, version: str | None, check: Callable[[obj
 
 
 def _plugin(case: Case) -> Iterator[Found]:
-    return _judge_configs(case, "plugin", lambda value, findings: check_plugin_config(value, (), findings))
+    return _judge_configs(case, "plugin", lambda value, findings: check_plugin_config(value, (), findings, _OPEN))
 
 
 def _check_parted(value: object, findings: Findings) -> None:

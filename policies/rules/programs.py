@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gpus.azure_sizes import size
 from gpus.errors import show
 from gpus.existing.findings import Findings
 from gpus.existing.mig_parted_check import check_mig_parted
+from gpus.existing.plugin_check import check_plugin_config
 from gpus.existing.plugin_schema import plugin_schema
 from gpus.existing.surroundings import Surroundings
 from policies import kinds
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from policies.reading import Field
     from policies.rule import Case
 
+_Check = Callable[[object, tuple[str, ...], Findings, Surroundings], None]
 _NODE_POOLS: Final = (kinds.AGENT_POOL, kinds.NODE_GROUP)
 _CUSTOM: Final = ("kubernetes:nfd.k8s-sigs.io/", "kubernetes:nvidia.com/")
 _OPERATOR_OBJECTS: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule")
@@ -173,18 +176,23 @@ def _strategy(case: Case) -> Iterator[Found]:
         return
     place = values.at("mig", "strategy")
     strategy = place.text() or "single"
-    for resource, config, value in kinds.parsed_configs(case, "mig-parted"):
-        for one in _strategy_findings(value, strategy):
-            yield Found(place.path, f'"{strategy}", and {config.path} of {resource.name}: {one}')
+    # A strategy of "" leaves it to each file.
+    if place.present() and place.text() == "":
+        return
+    checks: tuple[tuple[str, str, _Check], ...] = (("mig-parted", "mixed", check_mig_parted), ("plugin", "", check_plugin_config))
+    for kind, harmless, check in checks:
+        for resource, config, value in kinds.parsed_configs(case, kind):
+            for one in _strategy_findings(value, check, strategy, harmless):
+                yield Found(place.path, f'"{strategy}", and {config.path} of {resource.name}: {one}')
 
 
-def _strategy_findings(value: object, strategy: str) -> list[str]:
-    """What is wrong with a config under this strategy, and is not wrong by itself."""
+def _strategy_findings(value: object, check: _Check, strategy: str, harmless: str) -> list[str]:
+    """What is wrong with a config under this strategy, and is not wrong under one that fits every config."""
     texts = []
-    for around in (Surroundings("operator", strategy), Surroundings("operator", "mixed")):
+    for around in (Surroundings("operator", strategy), Surroundings("operator", harmless)):
         findings = Findings({}, (plugin_schema().versions[-1],))
-        check_mig_parted(value, (), findings, around)
-        texts.append([f"{one.path}: {one.message}" for one in findings.sorted() if one.severity == "crash"])
+        check(value, (), findings, around)
+        texts.append([f"{one.path}: {one.message}" for one in findings.sorted() if one.severity in {"crash", "overridden"}])
     return [text for text in texts[0] if text not in texts[1]]
 
 

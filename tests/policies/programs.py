@@ -228,7 +228,10 @@ BAD: dict[str, list[Program]] = {
     "config-map-named": [program(operator(), _unnamed())],
     "pool-config-exists": [program(pool(nodeLabels={kinds.CONFIG_LABEL: "slice-8"}), operator(), sharing())],
     "pool-mig-config-exists": [program(pool(nodeLabels={kinds.MIG_LABEL: "thirds"}), layouts())],
-    "mig-strategy-fits": [program(operator({"mig": {"strategy": "single"}}), layouts(UNEVEN))],
+    "mig-strategy-fits": [
+        program(operator({"mig": {"strategy": "single"}}), layouts(UNEVEN)),
+        program(operator({"mig": {"strategy": "single"}}), sharing(whole="version: v1\nflags: {migStrategy: mixed}\n")),
+    ],
     "mig-mode-may-reboot": [
         program(pool(nodeLabels=_MIG), operator({"migManager": {"env": [{"name": "WITH_REBOOT", "value": "false"}]}}))
     ],

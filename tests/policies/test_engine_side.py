@@ -1,0 +1,144 @@
+"""The pack as the engine talks to it: the SDK's own servicer, with requests as the engine writes them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf import empty_pb2, json_format
+from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
+
+from policies import kinds
+
+from .programs import OPERATOR, POOL, SLICED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
+ADVISORY, MANDATORY = 0, 1
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    """The pack as a process, started as the Python language host starts it: without -u, with the engine's address."""
+    with subprocess.Popen(
+        [sys.executable, str(ROOT / "policies"), "127.0.0.1:1"], stdout=subprocess.PIPE, cwd=ROOT / "docs", text=True
+    ) as process:
+        assert process.stdout
+        port = process.stdout.readline().strip()
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield analyzer_pb2_grpc.AnalyzerStub(channel)
+        process.terminate()
+
+
+@pytest.fixture
+def pack(running: Any) -> Iterator[Any]:
+    """The pack, with no configuration before and after."""
+    running.Configure(analyzer_pb2.ConfigureAnalyzerRequest())
+    yield running
+    running.Configure(analyzer_pb2.ConfigureAnalyzerRequest())
+
+
+def resource(kind: str, name: str, inputs: dict[str, Any], **given: Any) -> dict[str, Any]:
+    urn = f"urn:pulumi:t::t::{kind}::{name}"
+    return {"type": kind, "name": name, "urn": urn, "properties": inputs, "options": {}, **given}
+
+
+def analyzed(pack: Any, *args: Any, **given: Any) -> list[Any]:
+    request = json_format.ParseDict(resource(*args, **given), analyzer_pb2.AnalyzeRequest())
+    return list(pack.Analyze(request).diagnostics)
+
+
+def analyzed_stack(pack: Any, *resources: dict[str, Any]) -> list[Any]:
+    request = json_format.ParseDict({"resources": list(resources)}, analyzer_pb2.AnalyzeStackRequest())
+    return list(pack.AnalyzeStack(request).diagnostics)
+
+
+def configure(pack: Any, rule: str, level: int, **settings: Any) -> None:
+    written = {"policyConfig": {rule: {"enforcementLevel": level, "properties": settings}}}
+    pack.Configure(json_format.ParseDict(written, analyzer_pb2.ConfigureAnalyzerRequest()))
+
+
+def test_the_pack_tells_its_rules_with_the_settings_that_they_have(pack: Any) -> None:
+    info = pack.GetAnalyzerInfo(empty_pb2.Empty())
+    schemas = {policy.name: set(policy.configSchema.properties) for policy in info.policies}
+    assert schemas["max-gpus"] == {"gpus", "exceptions"}
+    assert schemas["one-nfd"] == {"exceptions"}
+
+
+def test_a_violation_has_the_level_of_its_rule(pack: Any) -> None:
+    (found,) = analyzed(pack, kinds.AGENT_POOL, "gpu", {**POOL, "scaleSetPriority": "Spot"})
+    assert (found.policyName, found.enforcementLevel) == ("spot-taint-written", MANDATORY)
+    assert "nodeTaints: a spot pool without" in found.message
+
+
+def test_a_stack_can_set_level_and_exceptions(pack: Any) -> None:
+    spot = {**POOL, "scaleSetPriority": "Spot"}
+    configure(pack, "spot-taint-written", ADVISORY)
+    assert [found.enforcementLevel for found in analyzed(pack, kinds.AGENT_POOL, "gpu", spot)] == [ADVISORY]
+    exceptions = [{"resource": "gpu", "reason": "the taint comes next week", "until": "2999-01-01"}]
+    configure(pack, "spot-taint-written", MANDATORY, exceptions=exceptions)
+    assert analyzed(pack, kinds.AGENT_POOL, "gpu", spot) == []
+
+
+def test_a_broken_configuration_does_not_pass(pack: Any) -> None:
+    configure(pack, "spot-taint-written", MANDATORY, exceptions=[{"resource": "*", "reason": "x", "until": "x"}])
+    (found,) = analyzed(pack, kinds.AGENT_POOL, "gpu", POOL)
+    assert found.enforcementLevel == MANDATORY
+    assert "nothing was judged" in found.message
+
+
+def test_an_unknown_is_said_as_advice_and_hides_no_violation(pack: Any) -> None:
+    given = {**POOL, "scaleSetPriority": UNKNOWN, "gpuInstanceProfile": "MIG1g", "vmSize": "Standard_NC4as_T4_v3"}
+    found = {one.policyName: one for one in analyzed(pack, kinds.AGENT_POOL, "gpu", given)}
+    assert found["aks-mig-on-mig-size"].enforcementLevel == MANDATORY
+    assert found["spot-taint-written"].enforcementLevel == ADVISORY
+    assert "not known before the deploy: scaleSetPriority" in found["spot-taint-written"].message
+
+
+def test_a_violation_in_one_part_stays_beside_an_unknown_in_another(pack: Any) -> None:
+    containers = [{"resources": {"limits": UNKNOWN}}, {"resources": {"limits": {"nvidia.com/gpu.shared": "2"}}}]
+    found = analyzed(pack, "kubernetes:core/v1:Pod", "app", {"spec": {"containers": containers}})
+    (mine,) = [one for one in found if one.policyName == "one-share-per-container"]
+    assert mine.enforcementLevel == MANDATORY
+    assert "also:   app: cannot be judged" in mine.message
+
+
+def test_secret_values_are_judged_and_never_printed(pack: Any) -> None:
+    secret = {**SECRET, "value": {"x": SLICED.replace("replicas: 4", "replicas: 1, rename: hush-hush")}}
+    found = analyzed(pack, kinds.CONFIG_MAP, "sharing", {"metadata": {"name": "x"}, "data": secret})
+    assert {one.policyName for one in found} == {"device-plugin-config"}
+    assert "hush" not in "".join(one.message for one in found)
+
+
+def test_an_unknown_inside_a_secret_is_unknown(pack: Any) -> None:
+    (found,) = analyzed(pack, kinds.QUOTA, "quota", {"spec": {**SECRET, "value": {"hard": UNKNOWN}}})
+    assert (found.policyName, found.enforcementLevel) == ("quota-counts", ADVISORY)
+
+
+def test_rules_about_whole_programs_see_other_resources_and_what_waits_for_what(pack: Any) -> None:
+    operator = resource(kinds.RELEASE, "operator", OPERATOR)
+    pool = resource(kinds.AGENT_POOL, "gpu", {**POOL, "nodeTaints": ["sku=gpu:NoSchedule"]})
+    found = analyzed_stack(pack, operator, pool)
+    assert {(one.policyName, one.urn) for one in found} == {("pool-taints-tolerated", operator["urn"])}
+    groups = [resource(kinds.NODE_GROUP, name, {"clusterId": UNKNOWN}) for name in "ab"]
+    cluster = resource(kinds.MAGNUM_CLUSTER, "m", {})
+    for group in groups:
+        group["dependencies"] = [cluster["urn"]]
+    assert [one.policyName for one in analyzed_stack(pack, cluster, *groups)] == ["node-groups-chained"]
+    groups[1]["dependencies"] += [groups[0]["urn"]]
+    assert analyzed_stack(pack, cluster, *groups) == []
+
+
+def test_numbers_are_as_they_were_written(pack: Any) -> None:
+    given = json.loads(json.dumps({**OPERATOR, "timeout": 60}))
+    (found,) = analyzed(pack, kinds.RELEASE, "operator", given)
+    assert "timeout: 60; at least 1800 s" in found.message
