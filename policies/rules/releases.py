@@ -223,7 +223,7 @@ RULES: Final = (
     Rule(
         name="operands-not-older-than-chart",
         title="Operands are not pinned to versions older than the chart's",
-        incidents=("T06", "R10"),
+        incidents=("T06",),
         types=(kinds.RELEASE,),
         judge=_operand_versions,
         why="an old operand outlives node upgrades and then fails on them: `unsupported config version: 3`",
