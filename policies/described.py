@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -72,3 +73,15 @@ class Stack:
     def of(self, *types: str) -> tuple[Resource, ...]:
         """The resources of these types."""
         return tuple(resource for resource in self.resources if resource.type in types)
+
+    @cached_property
+    def awaited(self) -> Mapping[str, frozenset[str]]:
+        """Urn -> urns of all that it waits for, directly or through others, and of itself.
+
+        An engine lists resources in the order in which they were declared, so what one waits for stands before it.
+        """
+        known: dict[str, frozenset[str]] = {}
+        for resource in self.resources:
+            through = (known.get(urn, frozenset((urn,))) for urn in resource.dependencies)
+            known[resource.urn] = frozenset((resource.urn,)).union(*through)
+        return known

@@ -5,7 +5,10 @@ Several rules ask the same questions. Everything here reads through `Field`, so 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+import yaml
 
 from gpus.azure_sizes import retired, size
 from gpus.existing.documents import kind_of_text
@@ -86,16 +89,31 @@ def texts_of(inputs: Field, kind: str) -> Iterator[tuple[Field, str]]:
     """(place, text) of the device-plugin (`plugin`) or mig-parted configs in a ConfigMap."""
     for _, place in inputs.at("data").items():  # noqa: PERF102 - a Field is no mapping
         text = place.text()
-        if kind_of_text(text) == kind:
+        if kind_of(text) == kind:
             yield place, text
+
+
+@lru_cache(maxsize=256)
+def kind_of(text: str) -> str:
+    """What a text is: ``plugin``, ``mig-parted``, or something else. Every pool asks for the same few texts."""
+    return kind_of_text(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> object:
+    """Its first document; None where it is empty or no YAML, which is the business of the rules about ConfigMaps."""
+    try:
+        trees = parse_documents(text)
+    except yaml.YAMLError:
+        return None
+    return trees[0].value if trees else None
 
 
 def parsed_configs(case: Case, kind: str) -> Iterator[tuple[Resource, Field, object]]:
     """(ConfigMap, place, parsed YAML) of every config of a kind in the program."""
     for resource, inputs in case.of(CONFIG_MAP):
         for place, text in texts_of(inputs, kind):
-            trees = parse_documents(text)
-            yield resource, place, trees[0].value if trees else None
+            yield resource, place, _parsed(text)
 
 
 def named_map(case: Case, name: str) -> tuple[Resource, Field] | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from gpus.existing.documents import kind_of_text
 from gpus.existing.findings import Findings
 from gpus.existing.mig_parted_check import check_disabled_key, check_mig_parted
 from gpus.existing.plugin_check import check_plugin_config
@@ -41,7 +40,7 @@ def _judge_configs(case: Case, kind: str, check: Callable[[object, Findings], No
 
 def _only(place: Field, kind: str) -> Iterator[tuple[Field, str]]:
     text = place.text()
-    if kind_of_text(text) == kind:
+    if kinds.kind_of(text) == kind:
         yield place, text
 
 

@@ -40,9 +40,10 @@ def _chained(case: Case) -> Iterator[Found]:
     for other, inputs in case.of(kinds.NODE_GROUP):
         if other.urn == case.resource.urn:
             return
-        apart = not _waits(case, case.resource.urn, other.urn) and not _waits(case, other.urn, case.resource.urn)
-        if apart and _clusters(case, case.resource, case.inputs) & _clusters(case, other, inputs):
-            yield Found("dependsOn", f"neither {case.resource.name} nor {other.name} waits for the other")
+        if not _waits(case, case.resource.urn, other.urn) and _clusters(case, case.resource, case.inputs) & _clusters(
+            case, other, inputs
+        ):
+            yield Found("dependsOn", f"{case.resource.name} does not wait for {other.name}")
 
 
 def _clusters(case: Case, group: Resource, inputs: Field) -> set[str]:
@@ -52,17 +53,7 @@ def _clusters(case: Case, group: Resource, inputs: Field) -> set[str]:
 
 
 def _waits(case: Case, urn: str, target: str) -> bool:
-    """Whether a resource waits for another one, directly or through others (a component's children count as it)."""
-    by_urn = {resource.urn: resource for resource in case.stack.resources}
-    seen: set[str] = set()
-    open_urns = [urn]
-    while open_urns:
-        here = open_urns.pop()
-        if here in seen or here not in by_urn:
-            continue
-        seen.add(here)
-        open_urns += by_urn[here].dependencies
-    return target in seen
+    return target in case.stack.awaited[urn]
 
 
 def _image(case: Case) -> Iterator[Found]:

@@ -289,16 +289,14 @@ def _after_crds(case: Case) -> Iterator[Found]:
 
 
 def _reaches(case: Case, targets: set[str]) -> bool:
+    """Whether the resource, or a component around it, waits for one of the targets."""
     by_urn = {resource.urn: resource for resource in case.stack.resources}
-    seen: set[str] = set()
-    open_urns = [case.resource.urn]
-    while open_urns:
-        here = open_urns.pop()
-        if here in seen or here not in by_urn:
-            continue
-        seen.add(here)
-        open_urns += [*by_urn[here].dependencies, by_urn[here].parent]
-    return bool(seen & targets)
+    here: Resource | None = case.resource
+    while here is not None:
+        if case.stack.awaited[here.urn] & targets:
+            return True
+        here = by_urn.get(here.parent)
+    return False
 
 
 _RELEASE: Final = (kinds.RELEASE,)

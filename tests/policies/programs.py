@@ -149,6 +149,7 @@ BAD: dict[str, list[Program]] = {
         program(sharing(x=SLICED + MPS.split("sharing:\n")[1])),  # D09
         program(sharing(x="flags: {migStrategy: mixed}\n" + MPS)),  # D10
         program(sharing(x="version: v1\nsharing: {timeSlicing: [\n")),
+        program(pool(), operator(), sharing(whole=WHOLE, sliced="version: v1\nsharing: {timeSlicing: [\n"), pod()),
     ],
     "mig-parted-config": [
         program(layouts(HALVES.replace("version: v1", "version: v2"))),  # D13

@@ -15,16 +15,17 @@ from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, operator, pod, pool
 
 if TYPE_CHECKING:
     from policies.judging import Verdict
+    from policies.rule import Rule
 
 TODAY = dt.date(2027, 1, 1)
 #: Rules that judge options, parents and dependencies of resources, which are always known.
 BY_OPTIONS = {"clusters-protected", "charts-as-releases", "node-groups-chained"}
 
 
-def verdicts(given: Program, about: str = "") -> list[Verdict]:
+def verdicts(given: Program, about: str = "", rules: tuple[Rule, ...] = RULES) -> list[Verdict]:
     """What all rules say of a program, the limits being those of the rule in question."""
     found: list[Verdict] = []
-    for rule in RULES:
+    for rule in rules:
         limits: dict[str, Any] = {limit.name: limit.default for limit in rule.limits}
         if rule.name == about:
             limits |= given.limits
@@ -58,6 +59,13 @@ def test_each_rule_has_a_program_that_only_it_stops() -> None:
     assert [rule.name for rule in RULES] == list(dict.fromkeys(rule.name for rule in RULES))
     assert {rule.name for rule in RULES} == set(BAD)
     assert {rule.name for rule in RULES if rule.limits} >= set(ALLOWED)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_without_the_rule_nothing_stops_its_programs(name: str) -> None:
+    others = tuple(rule for rule in RULES if rule.name != name)
+    for given in BAD[name]:
+        assert not [one for one in verdicts(given, name, others) if isinstance(one, Violation)]
 
 
 @pytest.mark.parametrize("name", BAD)
