@@ -55,6 +55,7 @@ def test_rules_name_known_incidents_and_limits_are_listed() -> None:
     listed = re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \|", PAGE, re.MULTILINE)
     assert listed == [(rule.name, limit.name) for rule in RULES for limit in rule.limits]
     assert f"a pack of {len(RULES)} rules" in PAGE
+    assert f"policy pack of {len(RULES)} rules" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", LEVELS, ids=lambda path: path.stem)
