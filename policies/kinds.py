@@ -85,6 +85,13 @@ def gpu_pools(case: Case) -> list[tuple[Resource, Field]]:
     return [(resource, inputs) for resource, inputs in case.of(AGENT_POOL) if is_gpu_pool(inputs)]
 
 
+def own_name(inputs: Field) -> str:
+    """The name that a Kubernetes object was given; ``""`` where the provider makes one up and marks it so."""
+    metadata = inputs.at("metadata")
+    made_up = metadata.at("annotations", "pulumi.com/autonamed").value() in {"true", True}
+    return "" if made_up else metadata.at("name").text()
+
+
 def texts_of(inputs: Field, kind: str) -> Iterator[tuple[Field, str]]:
     """(place, text) of the device-plugin (`plugin`) or mig-parted configs in a ConfigMap."""
     for _, place in inputs.at("data").items():  # noqa: PERF102 - a Field is no mapping

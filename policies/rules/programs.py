@@ -131,15 +131,13 @@ def _config_map_made(case: Case) -> Iterator[Found]:
     values = _operator(case)
     if values is None:
         return
-    unnamed = [resource.name for resource, inputs in case.of(kinds.CONFIG_MAP) if not _own_name(inputs) and _of_operands(inputs)]
+    unnamed = [
+        resource.name for resource, inputs in case.of(kinds.CONFIG_MAP) if not kinds.own_name(inputs) and _of_operands(inputs)
+    ]
     for operand in ("devicePlugin", "migManager"):
         place = values.at(operand, "config", "name")
         if place.text() and unnamed and kinds.named_map(case, place.text()) is None:
             yield Found(place.path, f'"{place.text()}", while {", ".join(unnamed)} gets a made-up name')
-
-
-def _own_name(inputs: Field) -> str:
-    return inputs.at("metadata", "name").text()
 
 
 def _of_operands(inputs: Field) -> bool:

@@ -136,8 +136,9 @@ def _patch(label: str) -> Resource:
     return made(kinds.NODE_PATCH, "patch", {"metadata": {"name": "node-1", "labels": {label: "x"}}})
 
 
-def _unnamed() -> Resource:
-    return made(kinds.CONFIG_MAP, "sharing", {"metadata": {"namespace": "gpu-operator"}, "data": {"whole": WHOLE}})
+def _unnamed(made_up: str = "") -> Resource:
+    named = {"name": made_up, "annotations": {"pulumi.com/autonamed": "true"}} if made_up else {}
+    return made(kinds.CONFIG_MAP, "sharing", {"metadata": {"namespace": "gpu-operator", **named}, "data": {"whole": WHOLE}})
 
 
 #: Rule -> programs that break it and nothing else.
@@ -182,7 +183,7 @@ BAD: dict[str, list[Program]] = {
     ],
     "driver-image-exists": [program(group(imageId="flatcar-4081"), operator())],
     "release-has-time": [program(operator(timeout=300)), program(nfd(timeout=None))],
-    "release-has-name": [program(operator(name=None))],
+    "release-has-name": [program(operator(name=None)), program(operator(name="operator-1a2b3c4d"))],
     "config-created-whole": [program(operator({"devicePlugin": {"config": {"create": True, "data": {}}}}))],
     "config-has-default": [program(operator({"devicePlugin": {"config": {"default": ""}}}))],
     "crds-upgraded": [program(operator({"operator": {"upgradeCRD": False}}))],
@@ -226,7 +227,7 @@ BAD: dict[str, list[Program]] = {
         ),
     ],
     "default-config-exists": [program(operator(), sharing(sliced=SLICED))],
-    "config-map-named": [program(operator(), _unnamed())],
+    "config-map-named": [program(operator(), _unnamed()), program(operator(), _unnamed(made_up="sharing-1a2b3c4d"))],
     "pool-config-exists": [program(pool(nodeLabels={kinds.CONFIG_LABEL: "slice-8"}), operator(), sharing())],
     "pool-mig-config-exists": [program(pool(nodeLabels={kinds.MIG_LABEL: "thirds"}), layouts())],
     "mig-strategy-fits": [
