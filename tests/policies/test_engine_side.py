@@ -34,7 +34,7 @@ def running() -> Iterator[Any]:
     ) as process:
         assert process.stdout
         port = process.stdout.readline().strip()
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
             yield analyzer_pb2_grpc.AnalyzerStub(channel)
         process.terminate()
 
