@@ -14,8 +14,9 @@ from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
 from policies import kinds
+from policies.prices import Prices
 
-from .programs import OPERATOR, POOL, SLICED
+from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,3 +143,46 @@ def test_numbers_are_as_they_were_written(pack: Any) -> None:
     given = json.loads(json.dumps({**OPERATOR, "timeout": 60}))
     (found,) = analyzed(pack, kinds.RELEASE, "operator", given)
     assert "timeout: 60; at least 1800 s" in found.message
+
+
+def _whole(pack: Any, given: Program, about: str, folder: Path) -> set[str]:
+    """The rules that the running pack names for a program: resource by resource, then as a whole, as the engine asks."""
+    settings = {name: _written(value, folder) for name, value in given.limits.items()}
+    if settings:
+        configure(pack, about, MANDATORY, **settings)
+    requests = [
+        resource(
+            one.type,
+            one.name,
+            dict(one.inputs),
+            urn=one.urn,
+            options={"protect": one.protect, "ignoreChanges": list(one.ignore_changes), "parent": one.parent},
+        )
+        for one in given.resources
+    ]
+    found = [diagnostic for request in requests for diagnostic in _alone(pack, request)]
+    for request, one in zip(requests, given.resources, strict=True):
+        request["dependencies"] = sorted(one.dependencies)
+        request["parent"] = one.parent
+    return {one.policyName for one in [*found, *analyzed_stack(pack, *requests)]}
+
+
+def _alone(pack: Any, request: dict[str, Any]) -> list[Any]:
+    return list(pack.Analyze(json_format.ParseDict(request, analyzer_pb2.AnalyzeRequest())).diagnostics)
+
+
+def _written(value: Any, folder: Path) -> Any:
+    if not isinstance(value, Prices):
+        return value
+    (folder / "prices.yaml").write_text(json.dumps({"currency": value.currency, "perHour": dict(value.per_hour)}))
+    return str(folder / "prices.yaml")
+
+
+@pytest.mark.parametrize(("name", "index"), [(name, index) for name, programs in BAD.items() for index in range(len(programs))])
+def test_the_pack_stops_each_bad_program_with_the_intended_rule_alone(pack: Any, name: str, index: int, tmp_path: Path) -> None:
+    assert _whole(pack, BAD[name][index], name, tmp_path) == {name}
+
+
+@pytest.mark.parametrize("name", [*GOOD, *ALLOWED])
+def test_the_pack_stops_no_good_program(pack: Any, name: str, tmp_path: Path) -> None:
+    assert _whole(pack, GOOD.get(name) or ALLOWED[name], name, tmp_path) == set()
