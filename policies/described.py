@@ -78,10 +78,17 @@ class Stack:
     def awaited(self) -> Mapping[str, frozenset[str]]:
         """Urn -> urns of all that it waits for, directly or through others, and of itself.
 
-        An engine lists resources in the order in which they were declared, so what one waits for stands before it.
+        Engines list resources in any order, and never in a circle.
         """
+        needs = {resource.urn: resource.dependencies for resource in self.resources}
         known: dict[str, frozenset[str]] = {}
-        for resource in self.resources:
-            through = (known.get(urn, frozenset((urn,))) for urn in resource.dependencies)
-            known[resource.urn] = frozenset((resource.urn,)).union(*through)
+        for urn in needs:
+            open_urns = [urn]
+            while open_urns:
+                here = open_urns[-1]
+                before = needs.get(here, frozenset())
+                missing = [one for one in before if one not in known]
+                open_urns += missing
+                if not missing:
+                    known[open_urns.pop()] = frozenset((here,)).union(*(known[one] for one in before))
         return known

@@ -40,10 +40,9 @@ def _chained(case: Case) -> Iterator[Found]:
     for other, inputs in case.of(kinds.NODE_GROUP):
         if other.urn == case.resource.urn:
             return
-        if not _waits(case, case.resource.urn, other.urn) and _clusters(case, case.resource, case.inputs) & _clusters(
-            case, other, inputs
-        ):
-            yield Found("dependsOn", f"{case.resource.name} does not wait for {other.name}")
+        apart = not _waits(case, case.resource.urn, other.urn) and not _waits(case, other.urn, case.resource.urn)
+        if apart and _clusters(case, case.resource, case.inputs) & _clusters(case, other, inputs):
+            yield Found("dependsOn", f"neither {case.resource.name} nor {other.name} waits for the other")
 
 
 def _clusters(case: Case, group: Resource, inputs: Field) -> set[str]:

@@ -124,3 +124,11 @@ def _with_inputs(resource: Any, inputs: dict[str, Any]) -> Any:
 
 def _values(values: dict[str, Any]) -> Any:
     return _with_inputs(operator(), {**operator().inputs, "values": values})
+
+
+def test_the_order_of_resources_does_not_matter() -> None:
+    """Engines list a program's resources in any order."""
+    chained = GOOD["chained node groups"].resources
+    assert verdicts(Program(chained[::-1])) == []
+    two = BAD["node-groups-chained"][1].resources
+    assert {one.rule for one in verdicts(Program(two[::-1]))} == {"node-groups-chained"}
