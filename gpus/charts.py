@@ -12,9 +12,11 @@ import difflib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from gpus.errors import show
+from gpus.nested import at
+from gpus.operands import Operand
 from gpus.section import Section
 from gpus.stack_file import load_yaml
 
@@ -256,6 +258,15 @@ def _check_operator_values(values: Mapping[str, Any], path: str, problems: Probl
             allowed="anything else",
             remedy="Remove it: there it would win over what the operator sets, and nodes would show something else.",
         )
+    for operand in get_args(Operand):
+        version = at(values, operand, "version")
+        if isinstance(version, bool | list | dict):
+            problems.add(
+                f"{path}.{operand}.version",
+                f"{show(version)} is no version",
+                allowed="the tag or the digest of an image, as a text",
+                remedy="Leave it out, or write a tag in quotes.",
+            )
     for dotted, value in refused_choices(values):
         problems.add(
             f"{path}.{dotted}",
@@ -287,29 +298,22 @@ def overridden_environment(values: Mapping[str, Any]) -> Iterator[tuple[tuple[st
 def refused_choices(values: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """(dotted path, value) of each value that Kubernetes refuses in the ClusterPolicy."""
     for dotted, choices in CHOICES.items():
-        value = _value_at(values, dotted)
+        value = at(values, *dotted.split("."))
         if value not in (None, "") and value not in choices:
             yield dotted, value
 
 
 def refused_combinations(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(dotted path, why) of each value that the chart's own validations refuse, with its defaults where nothing is written."""
-    if _value_at(values, "cdi.nriPluginEnabled") is True:
+    if at(values, "cdi", "nriPluginEnabled") is True:
         for needed in ("cdi.enabled", "toolkit.enabled"):
-            if _value_at(values, needed) is False:
+            if at(values, *needed.split(".")) is False:
                 yield "cdi.nriPluginEnabled", f"needs {needed}"
-    if _value_at(values, "gpuCluster.deployCR") is True:
-        if _value_at(values, "clusterPolicy.deployCR") is not False:
+    if at(values, "gpuCluster", "deployCR") is True:
+        if at(values, "clusterPolicy", "deployCR") is not False:
             yield "gpuCluster.deployCR", "excludes clusterPolicy.deployCR, which is true by default"
-        if _value_at(values, "driver.enabled") is not False and _value_at(values, "driver.nvidiaDriverCRD.enabled") is not True:
+        if at(values, "driver", "enabled") is not False and at(values, "driver", "nvidiaDriverCRD", "enabled") is not True:
             yield "gpuCluster.deployCR", "needs driver.nvidiaDriverCRD.enabled, which is false by default"
-
-
-def _value_at(values: Mapping[str, Any], dotted: str) -> object:
-    found: object = values
-    for part in dotted.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
 
 
 def unknown_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, str, Sequence[str]]]:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from sandbox.observe import PoolObservation
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
-_STAND_INS = "Clouds, kubelets and GPUs are stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
+_STAND_INS = (
+    "Clouds, the engine's providers, kubelets, the GPU operator, the MPS daemon and GPUs are stand-ins; "
+    "the engine, the control plane, helm{} are real (docs/what-is-real.md)."
+)
 _MASTER = " and nfd-master"
 _NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"
 _RULES = "Rules stand in for NVIDIA's programs on the nodes: {}"

@@ -12,7 +12,6 @@ from gpus.existing.documents import WORDS, read_existing_file
 from gpus.existing.findings import Findings, path_text
 from gpus.existing.mig_parted_check import check_disabled_key, check_mig_parted
 from gpus.existing.operator_check import (
-    at,
     check_default,
     check_mig_file,
     check_operator_values,
@@ -23,6 +22,7 @@ from gpus.existing.operator_check import (
 from gpus.existing.plugin_check import check_plugin_config
 from gpus.existing.plugin_schema import plugin_schema, plugin_version
 from gpus.existing.surroundings import Surroundings
+from gpus.nested import at
 from gpus.operands import overridden, parse_version, version_text
 
 if TYPE_CHECKING:

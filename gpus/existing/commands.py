@@ -12,10 +12,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.existing.check import check_file
-from gpus.existing.documents import UnreadableFileError
 from gpus.existing.findings import plain
-from gpus.existing.imported import import_files
 from gpus.existing.plugin_schema import plugin_schema, plugin_version, versions_text
 from gpus.operands import parse_version
 
@@ -71,7 +68,12 @@ def _mig_parted(text: str) -> Version:
     return version
 
 
+# What the commands do is imported where they run: `plan` loads this module too, and needs none of it.
+
+
 def _check(options: argparse.Namespace) -> int:
+    from gpus.existing.check import check_file  # noqa: PLC0415 - see above
+
     def run() -> int:
         checked = check_file(options.file, options.device_plugin, options.mig_parted)
         print(json.dumps(checked.as_json(), indent=2) if options.json else _text(checked))  # noqa: T201
@@ -81,6 +83,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
+    from gpus.existing.imported import import_files  # noqa: PLC0415 - see above
+
     def run() -> int:
         imported = import_files(options.files)
         if options.json:
@@ -95,6 +99,8 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _reading(run: Callable[[], int], empty: dict[str, Any], *, as_json: bool) -> int:
+    from gpus.existing.documents import UnreadableFileError  # noqa: PLC0415 - see above
+
     try:
         return run()
     except UnreadableFileError as error:

@@ -19,6 +19,7 @@ from gpus.charts import (
 )
 from gpus.errors import show
 from gpus.existing.documents import MIG_FILE
+from gpus.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,13 +106,6 @@ def strategy_of(spec: Mapping[str, object], *, default: str) -> str:
     mig = spec.get("mig")
     written = mig.get("strategy", default) if isinstance(mig, dict) else default
     return written if isinstance(written, str) else ""
-
-
-def at(values: object, *keys: str) -> object:
-    """A value inside mappings, None where there is none."""
-    for key in keys:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
 
 
 def _check_plugin_config(spec: Mapping[str, object], base: Path, findings: Findings, *, inline: bool) -> None:

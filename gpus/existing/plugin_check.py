@@ -16,6 +16,7 @@ from gpus.existing.plugin_schema import plugin_schema
 from gpus.existing.profiles import models_with
 from gpus.existing.surroundings import Surroundings
 from gpus.existing.values import is_whole
+from gpus.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -353,7 +354,7 @@ def _check_duration(check: _Check, value: object, field: Field, path: Path) -> N
 def _overrides(check: _Check, known: Mapping[str, object]) -> None:
     runner = check.around.runner or "operator"
     for dotted, override in plugin_schema().environment[runner].items():
-        value = _at(known, dotted)
+        value = at(known, *dotted.split("."))
         wins, why = _winning(check, dotted, override)
         if value is None or (wins is not None and value == wins):
             continue
@@ -600,18 +601,23 @@ def _check_entry(check: _Check, entry: object, kind: str, path: Path, strategy: 
 
 
 def _check_name(check: _Check, entry: Mapping[str, object], path: Path) -> str | None:
-    name = entry.get("name")
-    full = resource_name(name) if isinstance(name, str) else None
     if "name" not in entry:
         check.crash(path, "no `name`", error="no resource name specified", allowed=_GPU, remedy=f"Add `name: {_GPU}`.")
-    elif full is None and (name is None or isinstance(name, str)):
-        check.crash(
-            (*path, "name"),
-            f"{show(name)} is no resource name",
-            error=_name_error(name),
-            allowed="nvidia.com/gpu, or nvidia.com/mig-<profile>",
-            remedy="Write nvidia.com/gpu; the prefix nvidia.com/ is put before everything else.",
-        )
+        return None
+    return _full_name(
+        check,
+        entry["name"],
+        (*path, "name"),
+        allowed="nvidia.com/gpu, or nvidia.com/mig-<profile>",
+        remedy="Write nvidia.com/gpu; the prefix nvidia.com/ is put before everything else.",
+    )
+
+
+def _full_name(check: _Check, value: object, path: Path, *, allowed: str, remedy: str) -> str | None:
+    """The completed name; None where it would not load, or where its type was reported already."""
+    full = resource_name(value) if isinstance(value, str) else None
+    if full is None and (value is None or isinstance(value, str)):
+        check.crash(path, f"{show(value)} is no resource name", error=_name_error(value), allowed=allowed, remedy=remedy)
     return full
 
 
@@ -655,18 +661,11 @@ def _too_many_clients(check: _Check, replicas: int, path: Path) -> None:
 def _check_rename(check: _Check, entry: Mapping[str, object], name: str | None, path: Path) -> None:
     if "rename" not in entry:
         return
-    rename = entry["rename"]
-    full = resource_name(rename) if isinstance(rename, str) else None
-    if full is None and (rename is None or isinstance(rename, str)):
-        check.crash(
-            (*path, "rename"),
-            f"{show(rename)} is no resource name",
-            error=_name_error(rename),
-            allowed="nothing",
-            remedy="Remove it; the only other name there is comes with renameByDefault.",
-        )
-    elif full is not None and full != f"{name}.shared":
-        _ignored_setting(check, (*path, "rename"), "rename", show(rename))
+    rename, here = entry["rename"], (*path, "rename")
+    remedy = "Remove it; the only other name there is comes with renameByDefault."
+    full = _full_name(check, rename, here, allowed="nothing", remedy=remedy)
+    if full is not None and full != f"{name}.shared":
+        _ignored_setting(check, here, "rename", show(rename))
 
 
 def _check_devices(check: _Check, entry: Mapping[str, object], path: Path) -> None:
@@ -753,14 +752,6 @@ def _no_resource(check: _Check, path: Path, name: str, why: str, allowed: str) -
 def _dict(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
     value = mapping.get(key)
     return value if isinstance(value, dict) else {}
-
-
-def _at(known: Mapping[str, object], dotted: str) -> object:
-    *parents, last = dotted.split(".")
-    inner: Mapping[str, object] = known
-    for parent in parents:
-        inner = _dict(inner, parent)
-    return inner.get(last)
 
 
 def _written(dotted: str) -> Path:

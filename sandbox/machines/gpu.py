@@ -9,13 +9,12 @@ Nothing ever computes or overheats.
 
 from __future__ import annotations
 
-import hashlib
-import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpus.mig import place
 from gpus.models import model
+from sandbox.nvml.state import gpu_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +78,7 @@ def born(node: str, hardware: Hardware, cloud_mig_profile: str | None) -> tuple[
         return ()
     known = model(hardware.gpu_model)
     product = hardware.gpu_product or (known.products[0] if known.products else f"Simulated {known.key}")
-    plain = tuple(Gpu(index, _uuid(node, index), known.key, product) for index in range(hardware.gpus))
+    plain = tuple(Gpu(index, gpu_uuid(node, index), known.key, product) for index in range(hardware.gpus))
     if cloud_mig_profile is None:
         return plain
     profile = cloud_profile(known, cloud_mig_profile)
@@ -121,8 +120,3 @@ def to_json(gpus: tuple[Gpu, ...]) -> list[dict[str, Any]]:
 def from_json(raw: list[dict[str, Any]]) -> tuple[Gpu, ...]:
     """Read back what to_json wrote."""
     return tuple(Gpu(**{**item, "instances": tuple(GpuInstance(**instance) for instance in item["instances"])}) for item in raw)
-
-
-def _uuid(node: str, index: int) -> str:
-    digest = hashlib.sha256(f"{node}/{index}".encode()).digest()
-    return f"GPU-{uuid.UUID(bytes=digest[:16])}"

@@ -301,6 +301,12 @@ def change(path: Path, how: Callable[[Machine], Machine]) -> Machine:
     return machine
 
 
+def gpu_uuid(node: str, slot: int) -> str:
+    """What NVML answers: the same GPU of the same node always has the same."""
+    digest = hashlib.sha256(f"{node}/{slot}".encode()).digest()
+    return f"GPU-{uuid.UUID(bytes=digest[:16])}"
+
+
 def text(machine: Machine) -> str:
     """The state file of a machine."""
     lines = [
@@ -320,13 +326,12 @@ def text(machine: Machine) -> str:
 
 
 def _gpu(known: GpuModel, product: str, node: str, slot: int, driver_version: str) -> Gpu:
-    digest = hashlib.sha256(f"{node}/{slot}".encode()).digest()
     # NVIDIA's GPUs can replace broken memory rows from Ampere on.
     remaps = known.architecture not in {"volta", "turing"}
     facts = board(product)
     return Gpu(
         slot=slot,
-        uuid=f"GPU-{uuid.UUID(bytes=digest[:16])}",
+        uuid=gpu_uuid(node, slot),
         name=product,
         minor=slot,
         # Where a GPU sits is the machine's affair: one bus each, in order.

@@ -1164,6 +1164,22 @@ _OPERATOR_CASES = (
         "chart values",
     ),
     Case(
+        "operator-version-a-list",
+        aks(operator={"values": {"migManager": {"version": [0, 15]}}}),
+        f"{_OPERATOR}.values.migManager.version",
+        "a list of 2 is no version",
+        "the tag or the digest of an image",
+        "write a tag in quotes",
+    ),
+    Case(
+        "operator-version-a-flag",
+        aks(operator={"values": {"driver": {"version": True}}}),
+        f"{_OPERATOR}.values.driver.version",
+        "true is no version",
+        "the tag or the digest of an image",
+        "Leave it out",
+    ),
+    Case(
         "operator-value-typo",
         aks(operator={"values": {"driver": {"verzion": "580"}}}),
         f"{_OPERATOR}.values.driver.verzion",

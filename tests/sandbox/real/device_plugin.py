@@ -17,6 +17,7 @@ import grpc
 
 from sandbox.files import write_atomic
 from sandbox.gpu_host import DEVICE_PLUGINS
+from sandbox.machines.device_manager import devices
 
 if TYPE_CHECKING:
     import subprocess
@@ -101,26 +102,9 @@ class Plugin:
             return next(listed)
 
 
-def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The length-delimited fields of a protobuf message: the device plugin's have no others on the way to an id."""
-    at = 0
-    while at < len(message):
-        number, at = message[at] >> 3, at + 1
-        size = shift = 0
-        while True:
-            byte, at = message[at], at + 1
-            size |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        yield number, message[at : at + size]
-        at += size
-
-
 def devices_of(response: bytes) -> dict[str, str]:
-    """Id -> health of a ListAndWatchResponse: repeated Device devices = 1 { string ID = 1; string health = 2; ... }."""
-    found = (dict(fields(device)) for number, device in fields(response) if number == 1)
-    return {device[1].decode(): device[2].decode() for device in found}
+    """Id -> health of a ListAndWatchResponse."""
+    return {device.decode(): health.decode() for device, health in devices(response).items()}
 
 
 def put_mps_daemon(host: GpuHost) -> None:
