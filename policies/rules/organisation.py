@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from policies.rule import Case
 
 _GROUP: Final = "azure-native:resources:ResourceGroup"
+_VERIFICATION: Final = "gpu-pools:index:Verification"
 _TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}
 _HOURS_PER_MONTH: Final = 730
 _STRATEGIES: Final = ("exclusive", "timeSlicing", "mps", "mig")
@@ -124,6 +125,11 @@ def _untrusted(case: Case) -> Iterator[Found]:
     for place, strategy in _strategy_of(case):
         if strategy == "timeSlicing":
             yield Found(place.path, f"timeSlicing, on a pool with {case.limits['label']}=untrusted")
+
+
+def _verified(case: Case) -> Iterator[Found]:
+    if case.limits["required"] and kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) and not case.stack.of(_VERIFICATION):
+        yield Found("(program)", "no pool is verified")
 
 
 def _protected(case: Case) -> Iterator[Found]:
@@ -232,5 +238,16 @@ RULES: Final = (
         why="one changed property replaces the whole cluster, with everything that runs in it",
         repair="Set protect in the stack's cluster section, or as a resource option.",
         limits=(Limit("required", {"type": "boolean"}, default=False),),
+    ),
+    Rule(
+        name="nodes-verified",
+        title="Deploys end only when the nodes are verified",
+        incidents=(),
+        types=(kinds.RELEASE,),
+        judge=_verified,
+        why="GPU sharing fails in silence: a deploy that asks no node ends well whatever the nodes advertise",
+        repair="Put the section gpu-pools:verification into the stack file, without `enabled: false`.",
+        limits=(Limit("required", {"type": "boolean"}, default=False),),
+        whole=True,
     ),
 )

@@ -103,6 +103,23 @@ def _autoscaled_mig(case: Case) -> Iterator[Found]:
         yield Found(label.path, f'"{label.text()}" on new nodes, and nothing keeps pods off until it is applied')
 
 
+def _shared_from_zero(case: Case) -> Iterator[Found]:
+    least = case.inputs.at("minCount")
+    if case.inputs.at("enableAutoScaling").value() is not True or least.number() not in {None, 0}:
+        return
+    if list(case.inputs.at("nodeInitializationTaints").each()):
+        return
+    key = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    for resource, place, value in kinds.parsed_configs(case, "plugin"):
+        if place.path in {f"data.{key.text()}", f'data["{key.text()}"]'} and _shares(value):
+            yield Found(least.path, f'none is kept, and "{key.text()}" of {resource.name} shares each GPU')
+
+
+def _shares(value: object) -> bool:
+    sharing = value.get("sharing") if isinstance(value, dict) else None
+    return isinstance(sharing, dict) and bool(sharing)
+
+
 def _deallocate(case: Case) -> Iterator[Found]:
     place = case.inputs.at("scaleDownMode")
     if kinds.is_gpu_pool(case.inputs) and place.text() == "Deallocate" and _driver_by_operator(case.inputs):
@@ -217,6 +234,18 @@ RULES: Final = (
         repair="Add a nodeInitializationTaint that goes once mig.config.state is success, or let AKS partition "
         "(gpuInstanceProfile).",
         level="advisory",
+    ),
+    Rule(
+        name="shared-pools-keep-a-node",
+        title="Autoscaled pools of shared GPUs keep a node, or a taint until their GPUs are advertised",
+        incidents=("C05",),
+        types=(kinds.AGENT_POOL,),
+        judge=_shared_from_zero,
+        why="the autoscaler counts a new node's GPUs unshared and takes it for full until they are advertised: "
+        "four waiting pods start four nodes",
+        repair="Set minCount to 1, or add a nodeInitializationTaint that goes once the GPUs are advertised.",
+        level="advisory",
+        whole=True,
     ),
     Rule(
         name="gpu-nodes-are-deleted",

@@ -27,6 +27,7 @@ KNOWN = {
     "service-monitor-exists": "the cluster may have the CRD already",
     "autoscaler-knows-names": "the plan warns of it too",
     "new-mig-nodes-wait": "the plan warns of it too",
+    "shared-pools-keep-a-node": "how many nodes are kept is the user's, and costs money",
     "node-groups-not-empty": "depends on the cloud's API",
 }
 

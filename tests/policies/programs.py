@@ -169,6 +169,10 @@ BAD: dict[str, list[Program]] = {
     "autoscaled-count-left-alone": [program(pool(**_AUTO)), program(pool(options=_LEFT, **_AUTO, count=None))],
     "autoscaler-knows-names": [program(pool(options=_LEFT, **_AUTO), sharing(sliced=RENAMED))],
     "new-mig-nodes-wait": [program(pool(options=_LEFT, **_AUTO, nodeLabels=_MIG))],
+    "shared-pools-keep-a-node": [
+        program(pool(options=_LEFT, **{**_AUTO, "minCount": 0}), sharing()),
+        program(pool(options=_LEFT, **{**_AUTO, "minCount": None}), sharing(sliced=MPS)),
+    ],
     "gpu-nodes-are-deleted": [program(pool(scaleDownMode="Deallocate"))],
     "gpu-pools-stand-alone": [
         program(made(kinds.MANAGED_CLUSTER, "aks", {"agentPoolProfiles": [{"vmSize": "Standard_D4s_v5"}, POOL]}))
@@ -305,6 +309,7 @@ BAD: dict[str, list[Program]] = {
         program(pool(nodeLabels={kinds.CONFIG_LABEL: "sliced", "tenants": "untrusted"}), sharing(), label="tenants")
     ],
     "clusters-protected": [program(_CLUSTER, required=True)],
+    "nodes-verified": [program(operator(), required=True)],
 }
 
 #: Programs in which nothing is wrong, whatever the rule.
@@ -328,6 +333,13 @@ GOOD: dict[str, Program] = {
     "a taint that keeps nothing off": program(pool(nodeTaints=["a=b:PreferNoSchedule"]), operator()),
     "spot": program(pool(**_SPOT)),
     "autoscaled": program(pool(options=_LEFT, **_AUTO), sharing()),
+    "whole GPUs, scaled from zero": program(
+        pool(options=_LEFT, **{**_AUTO, "minCount": 0}, nodeLabels={kinds.CONFIG_LABEL: "whole"}), sharing()
+    ),
+    "shared GPUs, scaled from zero behind a taint": program(
+        pool(options=_LEFT, **{**_AUTO, "minCount": 0}, nodeInitializationTaints=["gpu-pools/starting=true:NoSchedule"]),
+        sharing(),
+    ),
     "MIG by the operator": program(pool(nodeLabels=_MIG), operator(), sharing(), layouts()),
     "uneven MIG under mixed": program(operator({"mig": {"strategy": "mixed"}}), layouts(UNEVEN), sharing()),
     "MIG by AKS": program(pool(gpuInstanceProfile="MIG1g")),
@@ -362,4 +374,5 @@ ALLOWED: dict[str, Program] = {
     "allowed-strategies": program(pool(), sharing(), strategies=["timeSlicing"]),
     "untrusted-tenants-isolated": program(pool(gpuInstanceProfile="MIG1g", nodeLabels={"tenants": "untrusted"}), label="tenants"),
     "clusters-protected": program(made(kinds.MANAGED_CLUSTER, "aks", {}, protect=True), required=True),
+    "nodes-verified": program(operator(), made("gpu-pools:index:Verification", "gpu", {}), nfd(), required=True),
 }

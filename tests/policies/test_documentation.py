@@ -11,6 +11,8 @@ import pytest
 from policies.judging import read_settings
 from policies.rules import RULES
 
+from .programs import ALLOWED, BAD, GOOD
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
 LAST = {"D": 19, "C": 15, "I": 13, "R": 16, "O": 6, "T": 6, "P": 10}
@@ -56,6 +58,11 @@ def test_rules_name_known_incidents_and_limits_are_listed() -> None:
     assert listed == [(rule.name, limit.name) for rule in RULES for limit in rule.limits]
     assert f"a pack of {len(RULES)} rules" in PAGE
     assert f"policy pack of {len(RULES)} rules" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_counts_the_programs() -> None:
+    bad, good = sum(map(len, BAD.values())), len(GOOD) + len(ALLOWED)
+    assert f"{bad + good} programs: {bad} break one rule each, {good} break none." in PAGE
 
 
 @pytest.mark.parametrize("path", LEVELS, ids=lambda path: path.stem)

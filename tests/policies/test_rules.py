@@ -14,6 +14,9 @@ from policies.rules import RULES
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, operator, pod, pool, program, sharing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from policies.described import Resource
     from policies.judging import Verdict
     from policies.rule import Rule
 
@@ -24,16 +27,21 @@ BY_OPTIONS = {"clusters-protected", "charts-as-releases", "node-groups-chained"}
 
 def verdicts(given: Program, about: str = "", rules: tuple[Rule, ...] = RULES) -> list[Verdict]:
     """What all rules say of a program, the limits being those of the rule in question."""
+    return verdicts_under(given.resources, {about: given.limits}, rules)
+
+
+def verdicts_under(
+    resources: tuple[Resource, ...], limits: Mapping[str, Mapping[str, Any]], rules: tuple[Rule, ...] = RULES
+) -> list[Verdict]:
+    """What all rules say of resources, with limits by rule."""
     found: list[Verdict] = []
     for rule in rules:
-        limits: dict[str, Any] = {limit.name: limit.default for limit in rule.limits}
-        if rule.name == about:
-            limits |= given.limits
+        settings = RuleSettings({limit.name: limit.default for limit in rule.limits} | dict(limits.get(rule.name, {})))
         if rule.whole:
-            found += judge(rule, Stack(given.resources), RuleSettings(limits), TODAY)
+            found += judge(rule, Stack(resources), settings, TODAY)
         else:
-            for resource in given.resources:
-                found += judge(rule, Stack((resource,)), RuleSettings(limits), TODAY)
+            for resource in resources:
+                found += judge(rule, Stack((resource,)), settings, TODAY)
     return found
 
 
