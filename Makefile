@@ -1,8 +1,10 @@
 # gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks everything.
 STACK  ?= aks-dev
+BASE   ?= main
 PYTHON ?= python3
 VENV   := venv
 RUN    := $(VENV)/bin/python -m sandbox
+CHANGE := .sandbox/changes/$(STACK)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv tools up preview status scale down clean test unit lint bench
@@ -25,8 +27,17 @@ tools: venv ## find, download or build the programs
 up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 	@$(RUN) up $(STACK)
 
+ifdef PR
+preview: venv
+	@mkdir -p $(CHANGE)
+	@git show $(BASE):stacks/Pulumi.$(STACK).yaml > $(CHANGE)/before.yaml
+	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl $(if $(LEVELS),--policies $(LEVELS)) >&2
+	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --before $(CHANGE)/before.yaml --after stacks/Pulumi.$(STACK).yaml \
+		--json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
+else
 preview: venv ## show what `up` would do; needs no cloud account
 	@$(RUN) preview $(STACK)
+endif
 
 status: venv ## declared, expected and observed, node by node
 	@$(RUN) status $(STACK)

@@ -25,6 +25,8 @@ _T = TypeVar("_T")
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
 KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery")
+#: Keys that are about a change and not about what is declared; whoever judges changes reads them.
+CHANGE_KEYS: Final = ("acknowledged",)
 
 
 @dataclass(frozen=True)
@@ -161,10 +163,10 @@ def _check_unique(pools: list[Pool], problems: Problems) -> None:
 
 
 def _check_keys(config: Mapping[str, object], problems: Problems) -> None:
-    known = [f"{NAMESPACE}:{key}" for key in KEYS]
+    known = [f"{NAMESPACE}:{key}" for key in (*KEYS, *CHANGE_KEYS)]
     for key in config:
         if key in known or not key.startswith(f"{NAMESPACE}:"):
-            if key in KEYS:
+            if key in (*KEYS, *CHANGE_KEYS):
                 problems.add(key, "has no namespace", allowed=", ".join(known), remedy=f"Write {NAMESPACE}:{key}.")
             continue
         near = difflib.get_close_matches(key.removeprefix(f"{NAMESPACE}:"), KEYS, n=1)

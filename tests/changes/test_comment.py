@@ -1,0 +1,104 @@
+"""The comment: nothing of others can break it or reach out of it, and it always fits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from changes.__main__ import main
+from changes.blast import blast_radius
+from changes.markdown import comment
+from changes.steps import Finding, Preview
+from changes.workloads import Asking
+
+from .stacks import BEFORE, after
+from .test_pools import SLICED, plan
+
+if TYPE_CHECKING:
+    from changes.blast import BlastRadius
+
+HERE = Path(__file__).parent
+
+
+def _radius(*findings: Finding, asking: tuple[Asking, ...] = ()) -> BlastRadius:
+    return blast_radius(Preview((), findings), plan(SLICED, pools=2), plan(SLICED), {}, asking=asking)
+
+
+@given(st.text(max_size=80))
+def test_texts_of_others_stay_texts(text: str) -> None:
+    radius = _radius(Finding("rule", "mandatory", text, text), asking=(Asking(text, "nvidia.com/gpu"),))
+    shown = comment("shop", radius)
+    plain = comment("shop", _radius(Finding("rule", "mandatory", "x", "x"), asking=(Asking("x", "nvidia.com/gpu"),)))
+    tables = [
+        [line.count("|") - line.count("\\|") for line in one.splitlines() if line.startswith("|")] for one in (shown, plain)
+    ]
+    assert tables[0] == tables[1]
+    assert len(re.findall(r"(?<!\\)<", shown)) - shown.count("<br>") == len(re.findall(r"(?<!\\)<", plain)) - plain.count("<br>")
+    assert not re.search(r"@\w", shown)
+
+
+def test_findings_stand_by_level_and_mandatory_ones_block() -> None:
+    text = comment("shop", _radius(Finding("a", "mandatory", "x", "m"), Finding("b", "advisory", "y", "n")))
+    assert text.index("Policies that stop it: 1") < text.index("Policies that advise: 1")
+    assert "- a: x" in text
+    assert "(blocked)" in text.splitlines()[1]
+
+
+def test_a_comment_too_long_is_cut_and_says_so() -> None:
+    many = [Finding("rule", "advisory", "x", "word " * 200) for _ in range(100)]
+    text = comment("shop", _radius(*many))
+    assert len(text) < 65_536
+    assert text.endswith("_Cut: the JSON document has all of it._\n")
+
+
+def test_the_first_line_says_which_comment_it_is() -> None:
+    assert comment("shop", _radius()).startswith("<!-- gpu-pools preview of shop -->\n")
+
+
+class TestCommand:
+    """``python -m changes``."""
+
+    @pytest.fixture(autouse=True)
+    def _files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("before.yaml").write_text(BEFORE)
+        Path("after.yaml").write_text(after("vm-size"))
+
+    def _run(self, *arguments: str) -> int:
+        preview = str(HERE / "previews" / "vm-size.jsonl")
+        return main([preview, "--before", "before.yaml", "--after", "after.yaml", *arguments])
+
+    def test_it_prints_the_comment_and_ends_with_1_where_the_change_is_blocked(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self._run("--stack", "shop") == 1
+        assert "nobody acknowledged it" in capsys.readouterr().out
+
+    def test_an_acknowledged_replacement_is_let_through(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._run()
+        (number,) = re.findall(r"change: ([0-9a-f]{8})", capsys.readouterr().out)
+        section = f"  gpu-pools:acknowledged:\n    - change: {number}\n      reason: nobody trains this week\n"
+        Path("after.yaml").write_text(after("vm-size") + section)
+        assert self._run() == 0
+        assert "Acknowledged: nobody trains this week" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("--pods", "nowhere"),
+            ("--prices", "nowhere"),
+            ("--before", "nowhere"),
+            ("--after", "nowhere"),
+            ("--pods", "after.yaml"),
+        ],
+    )
+    def test_a_wrong_document_ends_with_2(self, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+        assert self._run(*arguments) == 2
+        assert capsys.readouterr().out == ""
+
+    def test_limits_of_a_change_block_it(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self._run("--max-more-gpus", "1") == 1
+        assert "the change adds up to 2 GPUs; allowed: 1" in capsys.readouterr().out
