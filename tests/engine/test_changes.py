@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from changes.__main__ import main as judge_change
 from sandbox.engine import Engine
 from sandbox.files import read_json
 from sandbox.progress import Progress
@@ -110,6 +111,28 @@ def test_nodes_that_an_autoscaler_adds_are_shared_with_no_up(aks: Trial) -> None
         aks.wait_until(lambda count=count: len(aks.nodes("spare")) == count and aks.holds(), f"{count} nodes as declared")
         assert [_gpus(node) for node in aks.nodes("spare")] == [{"nvidia.com/gpu": 7}] * count
     assert "not yet proven" not in aks.status().ok().out
+
+
+def test_a_pool_that_would_be_replaced_blocks_its_change_until_somebody_acknowledged_it(aks: Trial, tmp_path: Path) -> None:
+    before, events, pods, told = (tmp_path / name for name in ("before.yaml", "events", "pods", "told.json"))
+    deployed = aks.file.read_text(encoding="utf-8")
+    before.write_text(deployed)
+    pods.write_text(json.dumps(aks.api().list("/api/v1/pods")))
+    documents = [str(events), "--before", str(before), "--after", str(aks.file), "--pods", str(pods)]
+    try:
+        aks.edit(lambda config: config["gpu-pools:pools"][0].update(vmSize="Standard_NC48ads_A100_v4"))
+        # The engine and the program take no notice of the section.
+        aks.edit(lambda config: config.update({"gpu-pools:acknowledged": [{"change": "00000000", "reason": "another change"}]}))
+        aks.run("preview", aks.stack, "--save", str(events)).ok()
+        assert judge_change([*documents, "--json", str(told)]) == 1
+        change = json.loads(told.read_text())
+        assert {pool["name"]: pool["effects"] for pool in change["pools"]} == {"gpu": ["replaced"], "spare": ["untouched"]}
+        assert {one["rule"] for one in change["policies"]} >= {"gpus-only-on-request"}
+        (replaced,) = change["replacements"]
+        aks.edit(lambda config: config["gpu-pools:acknowledged"][0].update(change=replaced["change"]))
+        assert judge_change(documents) == 0
+    finally:
+        aks.write(deployed)
 
 
 def test_an_up_leaves_the_autoscalers_count_alone(aks: Trial) -> None:
