@@ -4,7 +4,7 @@ BASE   ?= main
 PYTHON ?= python3
 VENV   := venv
 RUN    := $(VENV)/bin/python -m sandbox
-CHANGE := .sandbox/changes/$(STACK)
+CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv tools up preview status scale down clean test unit lint bench
@@ -30,10 +30,11 @@ up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 ifdef PR
 preview: venv
 	@mkdir -p $(CHANGE)
-	@git show $(BASE):stacks/Pulumi.$(STACK).yaml > $(CHANGE)/before.yaml
+	@git show $(BASE):stacks/Pulumi.$(STACK).yaml > $(CHANGE)/before.yaml || \
+		{ rm $(CHANGE)/before.yaml; echo "• $(BASE) has no such stack file: everything is new" >&2; }
 	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl $(if $(LEVELS),--policies $(LEVELS)) >&2
-	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --before $(CHANGE)/before.yaml --after stacks/Pulumi.$(STACK).yaml \
-		--json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
+	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
+		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) --json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
 else
 preview: venv ## show what `up` would do; needs no cloud account
 	@$(RUN) preview $(STACK)
@@ -50,7 +51,7 @@ down: venv ## destroy STACK and stop everything it started
 
 clean: ## stop every sandbox, remove its state and the Python environment
 	@if [ -x $(VENV)/bin/python ]; then $(RUN) clean; fi
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .changes .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 lint: venv ## style, types and the borders between packages
 	@$(VENV)/bin/ruff check .

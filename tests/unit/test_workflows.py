@@ -1,0 +1,105 @@
+"""The pipelines: pinned, with no more rights than they need, no keys, and with commands that exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+GITLAB = ROOT / ".gitlab-ci.yml"
+PINNED = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+HIDDEN = {"stages", "default"}
+
+
+def _read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _called(path: Path) -> str:
+    """The text of a pipeline; also what another one calls in this repository."""
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+class TestGitHub:
+    """Each workflow of GitHub Actions."""
+
+    def test_actions_of_others_are_pinned_by_digest(self, path: Path) -> None:
+        used = [line.strip().removeprefix("- ") for line in _called(path).splitlines() if re.match(r"\s*(- )?uses: ", line)]
+        assert used
+        for line in used:
+            assert PINNED.match(line) or line.startswith("uses: ./.github/"), line
+
+    def test_nothing_is_allowed_but_what_a_job_asks_for(self, path: Path) -> None:
+        workflow = _read(path)
+        assert workflow["permissions"] == {}
+        for name, job in workflow["jobs"].items():
+            assert job["permissions"], name
+            writes = {right for right, how in job["permissions"].items() if how == "write"}
+            assert writes <= ({"pull-requests"} if path.stem == "comment" else {"id-token", "security-events"}), name
+
+    def test_jobs_end(self, path: Path) -> None:
+        for name, job in _read(path)["jobs"].items():
+            assert "uses" in job or job["timeout-minutes"] <= 120, name
+
+    def test_there_are_no_keys(self, path: Path) -> None:
+        assert "secrets." not in _called(path)
+        assert "pull_request_target" not in _called(path)
+
+    def test_a_checkout_leaves_no_token_behind(self, path: Path) -> None:
+        text = _called(path)
+        assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+    def test_texts_of_strangers_reach_no_shell(self, path: Path) -> None:
+        """What an event holds may be written by anybody; scripts take it from the environment."""
+        for job in _read(path)["jobs"].values():
+            for step in job.get("steps", ()):
+                assert "${{" not in step.get("run", "")
+
+
+def test_whoever_may_write_comments_runs_no_code_of_the_pull_request() -> None:
+    (job,) = _read(ROOT / ".github" / "workflows" / "comment.yml")["jobs"].values()
+    assert ["download-artifact" in step.get("uses", "") for step in job["steps"]] == [True, False]
+    assert not re.search(r"\b(make|python|pip|npm|source|eval)\b", job["steps"][1]["run"])
+
+
+def test_a_deploy_waits_for_the_one_before_it() -> None:
+    jobs = _read(ROOT / ".github" / "workflows" / "deploy.yml")["jobs"]
+    names = list(jobs)
+    assert [jobs[name].get("needs") for name in names] == [None, *names[:-1]]
+
+
+def test_gitlab_s_jobs_are_in_its_stages_and_end() -> None:
+    pipeline = _read(GITLAB)
+    jobs = {name: job for name, job in pipeline.items() if name not in HIDDEN and not name.startswith(".")}
+    assert {job["stage"] for job in jobs.values()} == set(pipeline["stages"])
+    for name, job in jobs.items():
+        assert job["timeout"], name
+        assert job["rules"], name
+        assert {*([job["extends"]] if isinstance(job.get("extends"), str) else job.get("extends", ()))} <= set(pipeline)
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, GITLAB], ids=lambda path: path.stem)
+def test_files_that_pipelines_name_are_there(path: Path) -> None:
+    text = _called(path)
+    stacks = re.findall(r"stack: (aks-\w+|magnum-\w+|byo)\b", text)
+    named = [*re.findall(r"policies/levels/\w+\.json", text), *(f"stacks/Pulumi.{stack}.yaml" for stack in stacks)]
+    for name in named:
+        assert (ROOT / name).is_file(), name
+    for target in re.findall(r"(?:^|run: |&& |; |- |\" )\s*make (?:--silent )?(\w+)", text, re.MULTILINE):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
+
+
+def test_the_linter_finds_nothing() -> None:
+    linter = shutil.which("actionlint")
+    if linter is None:
+        pytest.skip("actionlint is not on this machine: `go install github.com/rhysd/actionlint/cmd/actionlint@latest`")
+    done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
