@@ -5,6 +5,10 @@ drops what the policy would have found (pulumi-policy's `Analyze`). Here violati
 and "cannot be judged" is said for each place. A policy that finds only unknowns raises the SDK's error, which is its one way to
 say something without breaking the rule.
 
+The engine hands outputs to stack policies, which in a preview are whatever a provider makes up: a ConfigMap whose update is tried
+on the API server may show its old keys beside the new ones. So rules of whole programs see the inputs instead, which the engine
+has shown to the resource policies before, one by one.
+
 Nor is its handling of secrets: to a validation it hands them over in plain text (pulumi/pulumi-policy#241), so a message could
 print them. `keep_secrets` makes it hand over marked values instead.
 """
@@ -90,16 +94,40 @@ def _marked(value: Any) -> Any:  # noqa: ANN401 - whatever JSON gives
     return {key: _marked(inside) for key, inside in value.items()}
 
 
+class _Shown:
+    """What the engine has shown of each resource since the last program was judged as a whole."""
+
+    def __init__(self) -> None:
+        self._by_urn: dict[str, Any] = {}
+        self._judged = False
+
+    def remember(self, args: Any) -> None:  # noqa: ANN401 - the SDK is untyped here
+        """Keep a resource; the first one after a judgement begins a new program."""
+        if self._judged:
+            self._by_urn.clear()
+            self._judged = False
+        self._by_urn[args.urn] = args.props
+
+    def whole(self, resources: Iterable[Any]) -> Stack:
+        """The program with the inputs that were shown; a resource that was not has only its outputs."""
+        self._judged = True
+        return Stack(tuple(describe(one, self._by_urn.get(one.urn)) for one in resources))
+
+
+_SHOWN: Final = _Shown()
+
+
 def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:
     """The engine's policy of a rule."""
 
     def resource(args: Any, report: Report) -> None:  # noqa: ANN401 - the SDK is untyped here
+        _SHOWN.remember(args)
         described = describe(args)
         if described.type in rule.types:
             _run(rule, Stack((described,)), args.get_config(), report)
 
     def stack(args: Any, report: Report) -> None:  # noqa: ANN401
-        _run(rule, Stack(tuple(describe(one) for one in args.resources)), args.get_config(), report)
+        _run(rule, _SHOWN.whole(args.resources), args.get_config(), report)
 
     return (StackValidationPolicy if rule.whole else ResourceValidationPolicy)(
         name=rule.name,
@@ -110,14 +138,15 @@ def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:
     )
 
 
-def describe(given: Any) -> Resource:  # noqa: ANN401 - ResourceValidationArgs or PolicyResource
-    """A resource of the engine as a plain description."""
+def describe(given: Any, inputs: Any = None) -> Resource:  # noqa: ANN401 - ResourceValidationArgs or PolicyResource
+    """A resource of the engine as a plain description, with these inputs where its own properties are not to be taken."""
     parent = getattr(given, "parent", None)
+    props = given.props if inputs is None else inputs
     return Resource(
         type=given.resource_type,
         name=given.name,
         urn=given.urn,
-        inputs={str(key): plain(given.props, key) for key in given.props},
+        inputs={str(key): plain(props, key) for key in props},
         dependencies=frozenset(_needed(given)),
         parent=parent.urn if parent else (given.opts.parent or ""),
         protect=bool(given.opts.protect),

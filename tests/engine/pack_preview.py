@@ -53,8 +53,6 @@ async def main():
             ignore_changes=given["ignore_changes"],
         )
         one = pulumi.ComponentResource(given["type"], given["name"], inputs, options)
-        # Rules of whole programs are asked about outputs, which are a component's own affair.
-        one.register_outputs(inputs)
         # The SDK tells the engine of what waits for a component's children instead, and here are none.
         one._remote = True
         made[given["name"]] = one

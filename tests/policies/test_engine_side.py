@@ -59,6 +59,14 @@ def analyzed(pack: Any, *args: Any, **given: Any) -> list[Any]:
 
 
 def analyzed_stack(pack: Any, *resources: dict[str, Any]) -> list[Any]:
+    """As the engine asks: about each resource, then about all."""
+    for one in resources:
+        shown = {key: value for key, value in one.items() if key not in {"parent", "dependencies"}}
+        pack.Analyze(json_format.ParseDict(shown, analyzer_pb2.AnalyzeRequest()))
+    return judged_whole(pack, *resources)
+
+
+def judged_whole(pack: Any, *resources: dict[str, Any]) -> list[Any]:
     request = json_format.ParseDict({"resources": list(resources)}, analyzer_pb2.AnalyzeStackRequest())
     return list(pack.AnalyzeStack(request).diagnostics)
 
@@ -139,6 +147,20 @@ def test_rules_about_whole_programs_see_other_resources_and_what_waits_for_what(
     assert analyzed_stack(pack, cluster, *groups) == []
 
 
+def test_whole_programs_are_judged_by_inputs_not_by_what_a_preview_makes_of_them(pack: Any) -> None:
+    declared = {"metadata": {"name": "sharing", "namespace": "gpu-operator"}, "data": {"whole": "version: v1\n"}}
+    shown = resource(kinds.CONFIG_MAP, "sharing", declared)
+    operator = resource(kinds.RELEASE, "operator", OPERATOR)
+    for one in (shown, operator):
+        pack.Analyze(json_format.ParseDict(one, analyzer_pb2.AnalyzeRequest()))
+    stale = {**declared, "data": {**declared["data"], "old": "version: v1\nflags: {migStrategy: mixed}\n"}}  # type: ignore[dict-item]
+    assert judged_whole(pack, resource(kinds.CONFIG_MAP, "sharing", stale), operator) == []
+    # A program that is judged anew is shown anew; what was shown of the last one is forgotten.
+    assert [one.policyName for one in analyzed_stack(pack, resource(kinds.CONFIG_MAP, "sharing", stale), operator)] == [
+        "mig-strategy-fits"
+    ]
+
+
 def test_numbers_are_as_they_were_written(pack: Any) -> None:
     given = json.loads(json.dumps({**OPERATOR, "timeout": 60}))
     (found,) = analyzed(pack, kinds.RELEASE, "operator", given)
@@ -164,7 +186,7 @@ def _whole(pack: Any, given: Program, about: str, folder: Path) -> set[str]:
     for request, one in zip(requests, given.resources, strict=True):
         request["dependencies"] = sorted(one.dependencies)
         request["parent"] = one.parent
-    return {one.policyName for one in [*found, *analyzed_stack(pack, *requests)]}
+    return {one.policyName for one in [*found, *judged_whole(pack, *requests)]}
 
 
 def _alone(pack: Any, request: dict[str, Any]) -> list[Any]:
