@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from changes.__main__ import main
+from changes.steps import read_preview
 
-from .stacks import BEFORE, after
+from .stacks import BEFORE, CHANGES, after
 
 HERE = Path(__file__).parent
 BLOCKED = {"replicas": 0, "layout": 0, "vm-size": 1}
@@ -25,6 +26,12 @@ def test_three_changes_as_they_are_shown(change: str, tmp_path: Path, monkeypatc
     assert main([preview, "--before", "before.yaml", "--after", "Pulumi.shop.yaml", *out]) == BLOCKED[change]
     for kind in ("md", "json", "sarif"):
         assert Path(f"shown.{kind}").read_text() == (HERE / "golden" / f"{change}.{kind}").read_text()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_rule_stops_a_change_of_our_own_stack(change: str) -> None:
+    preview = read_preview(change, (HERE / "previews" / f"{change}.jsonl").read_text())
+    assert {one.level for one in preview.findings} == {"advisory"}
 
 
 def test_sarif_points_to_the_pool_in_the_stack_file() -> None:
