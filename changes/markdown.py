@@ -36,6 +36,7 @@ _WORDS: Final = {
     "relabelled": "its nodes get other labels or taints",
 }
 _MEANT: Final = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+_LIKE: Final = str.maketrans("`|\\", "'¦\N{SET MINUS}")
 #: GitHub's longest comment has 65,536 characters.
 _LONGEST: Final = 60_000
 
@@ -206,5 +207,5 @@ def _plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A text as code; a backtick would end it, a pipe would end its cell."""
-    return f"`{' '.join(text.split()).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+    """A text as code. A backtick would end it and a pipe its cell, and nothing can be escaped in there: so what is like them."""
+    return f"`{' '.join(text.split()).translate(_LIKE)}`"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from changes.__main__ import main
@@ -23,23 +23,34 @@ if TYPE_CHECKING:
     from changes.blast import BlastRadius
 
 HERE = Path(__file__).parent
+TWO, ONE = plan(SLICED, pools=2), plan(SLICED)
 
 
 def _radius(*findings: Finding, asking: tuple[Asking, ...] = ()) -> BlastRadius:
-    return blast_radius(Preview((), findings), plan(SLICED, pools=2), plan(SLICED), {}, asking=asking)
+    return blast_radius(Preview((), findings), TWO, ONE, {}, asking=asking)
 
 
-@given(st.text(max_size=80))
+def _bare(character: str, text: str) -> int:
+    """How often it stands there unescaped: behind an even number of backslashes."""
+    return len(re.findall(rf"(?<!\\)(?:\\\\)*{re.escape(character)}", text))
+
+
+def _with(text: str) -> str:
+    asking = (Asking(text, "nvidia.com/gpu"),)
+    return comment("shop", _radius(Finding(text, "mandatory", text, text), Finding("b", "advisory", "y", text), asking=asking))
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("\\|<>`*@#[]~ \n"), max_size=40))
 def test_texts_of_others_stay_texts(text: str) -> None:
-    radius = _radius(Finding("rule", "mandatory", text, text), asking=(Asking(text, "nvidia.com/gpu"),))
-    shown = comment("shop", radius)
-    plain = comment("shop", _radius(Finding("rule", "mandatory", "x", "x"), asking=(Asking("x", "nvidia.com/gpu"),)))
-    tables = [
-        [line.count("|") - line.count("\\|") for line in one.splitlines() if line.startswith("|")] for one in (shown, plain)
-    ]
+    shown, plain = _with(f"x{text}"), _with("x")
+    tables = [[_bare("|", line) for line in one.split("\n") if line.startswith("|")] for one in (shown, plain)]
     assert tables[0] == tables[1]
-    assert len(re.findall(r"(?<!\\)<", shown)) - shown.count("<br>") == len(re.findall(r"(?<!\\)<", plain)) - plain.count("<br>")
-    assert not re.search(r"@\w", shown)
+    without_code = [re.sub(r"(?<!\\)`[^`\n]*`", "", one) for one in (shown, plain)]
+    markup = [_bare("<", one) - one.count("<br>") for one in without_code]
+    assert markup[0] == markup[1]
+    assert _bare("`", shown) == _bare("`", plain)
+    assert not re.search(r"@\w", without_code[0])
 
 
 def test_findings_stand_by_level_and_mandatory_ones_block() -> None:
