@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _REPLACES: Final = {"replace", "create-replacement", "delete-replaced"}
 #: What the engine writes for a value that is unknown during a preview (pulumi sdk, resource/plugin/rpc.go).
 _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+_STOPPED: Final = "preview failed"
 _NOTHING: Final = {"same", "read", "refresh"}
 
 
@@ -73,19 +74,34 @@ def read_preview(name: str, text: str) -> Preview:
     """The preview in a text; `name` stands for it in messages.
 
     Raises:
-        InvalidStackError: if it is neither a digest nor a stream of events.
+        InvalidStackError: if it is neither a digest nor a stream of events, or of a preview that failed: it may lack steps.
     """
     try:
         documents = _documents(text)
         if len(documents) == 1 and isinstance(documents[0].get("steps"), list):
-            return Preview(tuple(_merged(_of_digest(step) for step in documents[0]["steps"])))
+            return _digest(name, documents[0])
         steps = tuple(_merged(_of_event(one["resourcePreEvent"]["metadata"]) for one in documents if "resourcePreEvent" in one))
         findings = tuple(_finding(one["policyEvent"]) for one in documents if "policyEvent" in one)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _refusal(name, f"it is no preview of the engine: {type(error).__name__}") from error
     if not any("summaryEvent" in one for one in documents):
         raise _refusal(name, "the engine did not come to its end")
+    errors = [str(said["message"]).strip() for one in documents if (said := one.get("diagnosticEvent")) and _is_error(said)]
+    # A policy that stops the preview hides no step of it, and makes the engine say no more than this.
+    if errors and (set(errors) != {_STOPPED} or not any(one.level == "mandatory" for one in findings)):
+        raise _refusal(name, f"the preview failed: {'; '.join(errors)}")
     return Preview(steps, findings)
+
+
+def _digest(name: str, document: Mapping[str, Any]) -> Preview:
+    errors = [str(said["message"]).strip() for said in document.get("diagnostics") or () if _is_error(said)]
+    if errors:
+        raise _refusal(name, f"the preview failed: {'; '.join(errors)}")
+    return Preview(tuple(_merged(_of_digest(step) for step in document["steps"])))
+
+
+def _is_error(said: Mapping[str, Any]) -> bool:
+    return said.get("severity") == "error"
 
 
 def _documents(text: str) -> list[Any]:

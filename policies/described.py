@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 #: API versions inside a type: azure-native:containerservice/v20250501:AgentPool.
 _API_VERSION: Final = re.compile(r"^(azure-native:\w+)/v\w+:")
+
+
+@lru_cache(maxsize=1024)
+def plain_type(token: str) -> str:
+    """A type token without Azure's API version."""
+    return _API_VERSION.sub(r"\1:", token)
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Resource:
 
     def __post_init__(self) -> None:
         """Cut the API version off the type."""
-        object.__setattr__(self, "type", _API_VERSION.sub(r"\1:", self.type))
+        object.__setattr__(self, "type", plain_type(self.type))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError, unknown
 from pulumi_policy.secret import Secret as EngineSecret
 
 from policies.configuration import schema_of
-from policies.described import Resource, Secret, Stack, Unknown
+from policies.described import Resource, Secret, Stack, Unknown, plain_type
 from policies.judging import Undecided, Violation, judge, read_settings
 
 if TYPE_CHECKING:
@@ -99,19 +99,27 @@ class _Shown:
 
     def __init__(self) -> None:
         self._by_urn: dict[str, Any] = {}
+        self._plain: dict[str, Mapping[str, object]] = {}
         self._judged = False
 
     def remember(self, args: Any) -> None:  # noqa: ANN401 - the SDK is untyped here
         """Keep a resource; the first one after a judgement begins a new program."""
         if self._judged:
             self._by_urn.clear()
+            self._plain.clear()
             self._judged = False
         self._by_urn[args.urn] = args.props
 
     def whole(self, resources: Iterable[Any]) -> Stack:
         """The program with the inputs that were shown; a resource that was not has only its outputs."""
         self._judged = True
-        return Stack(tuple(describe(one, self._by_urn.get(one.urn)) for one in resources))
+        return Stack(tuple(describe(one, self._inputs(one.urn)) for one in resources))
+
+    def _inputs(self, urn: str) -> Mapping[str, object] | None:
+        """Made plain once, for all rules of whole programs."""
+        if urn in self._by_urn and urn not in self._plain:
+            self._plain[urn] = plain_all(self._by_urn[urn])
+        return self._plain.get(urn)
 
 
 _SHOWN: Final = _Shown()
@@ -122,9 +130,8 @@ def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:
 
     def resource(args: Any, report: Report) -> None:  # noqa: ANN401 - the SDK is untyped here
         _SHOWN.remember(args)
-        described = describe(args)
-        if described.type in rule.types:
-            _run(rule, Stack((described,)), args.get_config(), report)
+        if plain_type(args.resource_type) in rule.types:
+            _run(rule, Stack((describe(args),)), args.get_config(), report)
 
     def stack(args: Any, report: Report) -> None:  # noqa: ANN401
         _run(rule, _SHOWN.whole(args.resources), args.get_config(), report)
@@ -138,15 +145,14 @@ def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:
     )
 
 
-def describe(given: Any, inputs: Any = None) -> Resource:  # noqa: ANN401 - ResourceValidationArgs or PolicyResource
+def describe(given: Any, inputs: Mapping[str, object] | None = None) -> Resource:  # noqa: ANN401 - the SDK's two kinds of them
     """A resource of the engine as a plain description, with these inputs where its own properties are not to be taken."""
     parent = getattr(given, "parent", None)
-    props = given.props if inputs is None else inputs
     return Resource(
         type=given.resource_type,
         name=given.name,
         urn=given.urn,
-        inputs={str(key): plain(props, key) for key in props},
+        inputs=plain_all(given.props) if inputs is None else inputs,
         dependencies=frozenset(_needed(given)),
         parent=parent.urn if parent else (given.opts.parent or ""),
         protect=bool(given.opts.protect),
@@ -160,6 +166,11 @@ def _needed(given: Any) -> Iterable[str]:  # noqa: ANN401
     for several in getattr(given, "property_dependencies", {}).values():
         for one in several:
             yield one.urn
+
+
+def plain_all(props: Mapping[str, Any]) -> dict[str, object]:
+    """All properties of a resource, plain."""
+    return {str(key): plain(props, key) for key in props}
 
 
 def plain(holder: Any, key: Any) -> object:  # noqa: ANN401 - the SDK's proxies raise where something unknown is touched

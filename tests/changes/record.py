@@ -28,6 +28,8 @@ def _shortened(event: dict[str, Any]) -> dict[str, Any] | None:
     if "policyEvent" in event:
         kept = ("policyName", "enforcementLevel", "resourceUrn", "message")
         return {"policyEvent": {key: event["policyEvent"][key] for key in kept if key in event["policyEvent"]}}
+    if event.get("diagnosticEvent", {}).get("severity") == "error":
+        return {"diagnosticEvent": {key: event["diagnosticEvent"][key] for key in ("severity", "message")}}
     if "summaryEvent" in event:
         return {"summaryEvent": {"resourceChanges": event["summaryEvent"]["resourceChanges"]}}
     metadata = event.get("resourcePreEvent", {}).get("metadata", {"op": "same"})

@@ -60,6 +60,36 @@ class TestPreview:
             ("metrics-know-shares", "advisory", "gpu-operator-release"),
         }
 
+    @pytest.mark.parametrize(
+        ("level", "messages", "counts"),
+        [
+            ("mandatory", ["preview failed\n"], True),
+            ("advisory", ["preview failed\n"], False),
+            ("mandatory", ["bad stack\n", "an unhandled error occurred\n"], False),
+            ("mandatory", ["bad stack\n", "preview failed\n"], False),
+        ],
+    )
+    def test_a_failed_preview_may_lack_steps_unless_only_a_policy_stopped_it(
+        self,
+        level: str,
+        messages: list[str],
+        counts: bool,  # noqa: FBT001
+    ) -> None:
+        found = {"policyName": "a", "enforcementLevel": level, "resourceUrn": "u::x", "message": "m"}
+        said = [{"diagnosticEvent": {"severity": "error", "message": message}} for message in messages]
+        said.append({"diagnosticEvent": {"severity": "warning", "message": "using a language host"}})
+        text = "\n".join(json.dumps(one) for one in [*said, {"policyEvent": found}, {"summaryEvent": {}}])
+        if counts:
+            assert [one.level for one in read_preview("p", text).findings] == ["mandatory"]
+        else:
+            with pytest.raises(InvalidStackError, match="the preview failed"):
+                read_preview("p", text)
+
+    def test_a_failed_digest_says_nothing_of_policies_and_is_refused(self) -> None:
+        text = json.dumps({"steps": [], "diagnostics": [{"severity": "error", "message": "error: preview failed\n"}]})
+        with pytest.raises(InvalidStackError, match="the preview failed"):
+            read_preview("p", text)
+
     @pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"steps": [{}]}', '{"steps": 1}', '{"resourcePreEvent": {}}'])
     def test_anything_else_is_refused(self, text: str) -> None:
         with pytest.raises(InvalidStackError, match="preview"):

@@ -106,15 +106,33 @@ class Preview:
         }
         assert self._run("stack", "init", "test")[0] == 0
 
-    def _run(self, *arguments: str) -> tuple[int, str]:
+    def _run(self, *arguments: str, **environment: str) -> tuple[int, str]:
         command = [str(self._pulumi), *arguments, "--non-interactive"]
+        variables = {**self._environment, **environment}
         done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False, timeout=LONGEST
+            command, cwd=self._folder, env=variables, capture_output=True, text=True, check=False, timeout=LONGEST
         )
         return done.returncode, done.stdout + done.stderr
 
     def of(self, given: Program, settings: dict[str, Any] | None = None) -> Previewed:
         """A preview of these resources with the pack, the settings being those of the pack's configuration."""
+        self._write(given, settings or {})
+        events = self._folder / "events.json"
+        events.unlink(missing_ok=True)
+        code, text = self._run(*self._command, "--color", "never", "--event-log", str(events))
+        return Previewed(code, text, tuple(_findings(events)))
+
+    def stream(self, given: Program) -> tuple[int, str]:
+        """Exit code and output of the same as the engine's stream of events."""
+        self._write(given, {})
+        return self._run(*self._command, "--json", PULUMI_ENABLE_STREAMING_JSON_PREVIEW="true")
+
+    @property
+    def _command(self) -> tuple[str, ...]:
+        pack = ("--policy-pack", str(PROJECT / "policies" / "pack"), "--policy-pack-config", str(self._folder / "settings.json"))
+        return ("preview", "--stack", "test", *pack)
+
+    def _write(self, given: Program, settings: dict[str, Any]) -> None:
         names = {one.urn: one.name for one in given.resources}
         written = [
             {
@@ -129,12 +147,7 @@ class Preview:
             for one in given.resources
         ]
         (self._folder / "resources.json").write_text(json.dumps(written))
-        (self._folder / "settings.json").write_text(json.dumps(self._with_price_files(settings or {})))
-        events = self._folder / "events.json"
-        events.unlink(missing_ok=True)
-        pack = ("--policy-pack", str(PROJECT / "policies" / "pack"), "--policy-pack-config", str(self._folder / "settings.json"))
-        code, text = self._run("preview", "--stack", "test", "--color", "never", "--event-log", str(events), *pack)
-        return Previewed(code, text, tuple(_findings(events)))
+        (self._folder / "settings.json").write_text(json.dumps(self._with_price_files(settings)))
 
     def _with_price_files(self, settings: Any) -> Any:
         if isinstance(settings, Prices):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from changes.steps import read_preview
+from gpus.errors import InvalidStackError
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD, POOL, pool, program
 
@@ -22,8 +24,13 @@ pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
 
 @pytest.fixture(scope="module")
-def preview(tmp_path_factory: pytest.TempPathFactory) -> Previewing:
-    return Preview(tmp_path_factory.mktemp("pack")).of
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Preview:
+    return Preview(tmp_path_factory.mktemp("pack"))
+
+
+@pytest.fixture
+def preview(engine: Preview) -> Previewing:
+    return engine.of
 
 
 def test_a_good_program_passes(preview: Previewing) -> None:
@@ -62,3 +69,15 @@ def test_what_is_not_known_is_said_and_stops_nothing(preview: Previewing) -> Non
     done = preview(program(pool(**{**POOL, "scaleSetPriority": "(unknown)"})))
     assert done.code == 0, done.text
     assert "not known before the deploy: scaleSetPriority" in done.text
+
+
+def test_a_stream_of_a_stopped_preview_is_whole_and_that_of_a_broken_program_is_refused(engine: Preview) -> None:
+    code, text = engine.stream(BAD["spot-taint-written"][0])
+    read = read_preview("events", text)
+    assert code != 0
+    assert [(one.rule, one.level) for one in read.findings] == [("spot-taint-written", "mandatory")]
+    assert "gpu" in {step.name for step in read.steps}
+    code, text = engine.stream(program(pool(), pool()))  # one name for two
+    assert code != 0
+    with pytest.raises(InvalidStackError, match="the preview failed"):
+        read_preview("events", text)
