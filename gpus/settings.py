@@ -163,13 +163,14 @@ def _check_unique(pools: list[Pool], problems: Problems) -> None:
 
 
 def _check_keys(config: Mapping[str, object], problems: Problems) -> None:
-    known = [f"{NAMESPACE}:{key}" for key in (*KEYS, *CHANGE_KEYS)]
+    keys = (*KEYS, *CHANGE_KEYS)
+    known = [f"{NAMESPACE}:{key}" for key in keys]
     for key in config:
         if key in known or not key.startswith(f"{NAMESPACE}:"):
-            if key in (*KEYS, *CHANGE_KEYS):
+            if key in keys:
                 problems.add(key, "has no namespace", allowed=", ".join(known), remedy=f"Write {NAMESPACE}:{key}.")
             continue
-        near = difflib.get_close_matches(key.removeprefix(f"{NAMESPACE}:"), KEYS, n=1)
+        near = difflib.get_close_matches(key.removeprefix(f"{NAMESPACE}:"), keys, n=1)
         problems.add(
             key,
             f"unknown key `{key}`",

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from changes.acknowledged import SECTION, replacements
 from changes.steps import Step, read_preview
 from changes.workloads import Asking, of_cluster, of_stack
 from gpus.errors import InvalidStackError
+from gpus.plan import plan_config
+
+from .stacks import BEFORE
 
 HERE = Path(__file__).parent
 POOL, CLUSTER = "azure-native:containerservice:AgentPool", "azure-native:containerservice:ManagedCluster"
@@ -159,6 +163,14 @@ class TestAcknowledged:
     def test_a_wrong_section_acknowledges_nothing_in_silence(self, written: object, message: str) -> None:
         with pytest.raises(InvalidStackError, match=message):
             replacements([], {SECTION: written})
+
+
+def test_the_plan_knows_the_section_and_takes_nothing_from_it() -> None:
+    config = yaml.safe_load(BEFORE)["config"]
+    acknowledged = {**config, SECTION: [{"change": "0123abcd", "reason": "moved by hand"}]}
+    assert plan_config(acknowledged).as_json() == plan_config(config).as_json()
+    with pytest.raises(InvalidStackError, match=f"Did you mean `{SECTION}`"):
+        plan_config({**config, f"{SECTION}s": []})
 
 
 class TestWorkloads:
