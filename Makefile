@@ -7,7 +7,7 @@ RUN    := $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tools up preview status scale down clean test unit lint bench
+.PHONY: help venv tools up preview status verify scale down clean test unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ endif
 
 status: venv ## declared, expected and observed, node by node
 	@$(RUN) status $(STACK)
+
+verify: venv ## what the verifiers on the nodes of STACK have reported (JSON=file, HTML=file)
+	@$(RUN) verify $(STACK) $(if $(JSON),--json $(JSON)) $(if $(HTML),--html $(HTML))
 
 scale: venv ## play the autoscaler: POOL=<name> COUNT=<n>
 	@$(RUN) scale $(STACK) $(POOL) $(COUNT)

@@ -26,6 +26,7 @@ def main() -> None:
     pulumi.export("clusterName", platform.cluster_name)
     pulumi.export("kubeconfig", platform.kubeconfig)
     pulumi.export("advertises", platform.advertises)
+    pulumi.export("verification", platform.verification)
 
 
 main()

@@ -81,6 +81,19 @@ def plan_of(what: str, planned: object, config: Mapping[str, Any] | None) -> Pla
     return plan_config(stack_config(config), complete=False)
 
 
+def pool_of(what: str, plan: Plan, name: str) -> PoolPlan:
+    """A pool of a plan by its name.
+
+    Raises:
+        InvalidStackError: if the plan has none of that name.
+    """
+    for planned in plan.pools:
+        if planned.name == name:
+            return planned
+    known = ", ".join(planned.name for planned in plan.pools)
+    raise InvalidStackError([Problem(f"{what}.pool", f'"{name}" is no pool of the plan', known, "Name one of them.")])
+
+
 def one_of(what: str, first: str, second: str) -> Problem:
     """The problem of arguments that give none or both of two alternatives."""
     return Problem(what, f"gives neither or both of `{first}` and `{second}`", "exactly one of the two", "Keep one of them.")

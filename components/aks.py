@@ -14,7 +14,7 @@ import pulumi
 from pulumi_azure_native import containerservice, resources
 
 from components._options import child_options
-from components._pool_args import NodeRangeArgs
+from components._pool_args import MinimumArgs, NodeRangeArgs
 from components._words import one_of, plan_alone, stack_words
 from components.kubernetes_provider import kubernetes_provider
 from gpus.clusters import AksSettings, SystemPool, parse_cluster
@@ -150,6 +150,8 @@ class AksPoolArgs(TypedDict):
     """Node taints, e.g. sku=gpu:NoSchedule."""
     driver: NotRequired[str]
     """Who installs the driver: operator or preinstalled."""
+    minimum: NotRequired[MinimumArgs]
+    """The oldest driver and CUDA version that will do."""
     partitioned_by: NotRequired[str]
     """Who partitions MIG GPUs: operator or aks."""
 

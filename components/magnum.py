@@ -14,7 +14,7 @@ import pulumi
 from pulumi_openstack import containerinfra
 
 from components._options import child_options
-from components._pool_args import NodeRangeArgs
+from components._pool_args import MinimumArgs, NodeRangeArgs
 from components._words import one_of, plan_alone, stack_words
 from components.kubernetes_provider import kubernetes_provider
 from gpus.clusters import MagnumSettings, MagnumTemplate, parse_cluster
@@ -166,6 +166,8 @@ class MagnumPoolArgs(TypedDict):
     """Node taints."""
     driver: NotRequired[str]
     """Who installs the GPU driver: operator or preinstalled."""
+    minimum: NotRequired[MinimumArgs]
+    """The oldest driver and CUDA version that will do."""
 
 
 class MagnumGpuNodePoolArgs(TypedDict):

@@ -21,8 +21,8 @@ from gpus.plan import PoolPlan
 from gpus.pools import ExistingPlacement
 
 NFD_NAMESPACE = "node-feature-discovery"
-#: Has sh, printf and mv, and nothing else of interest.
-MARKER_IMAGE = "busybox:1.37"
+#: Has sh, printf and mv, and nothing else of interest. The digest is the one that public manifests name; it was not pulled here.
+MARKER_IMAGE = "busybox:1.37.0@sha256:9db7b59979c38555a39def84a31fb98b5296952f9e3afd4f6f11f05b07adfab0"
 
 
 class NodeFeatureDiscoveryArgs(TypedDict):

@@ -1,9 +1,10 @@
 """GPU pools on one cluster, from a stack's settings: the whole flow in one component.
 
 The settings are planned before anything is registered, so that whatever is wrong with them is reported at once and nothing
-is half made. Then, in this order: the cluster; NFD; the sharing ConfigMaps and the GPU operator; the pools. Pools come last,
-so that a node never carries a label whose config is not there yet, and go first when the stack is destroyed. What lies inside
-a cluster of ours is deleted with it: no uninstall can then hang on a cluster that is going away.
+is half made. Then, in this order: the cluster; NFD; the sharing ConfigMaps and the GPU operator; the pools; where declared,
+their verification and smoke tests. Pools come after the operator, so that a node never carries a label whose config is not
+there yet, and go before it when the stack is destroyed. What lies inside a cluster of ours is deleted with it: no uninstall
+can then hang on a cluster that is going away.
 
 Nothing here depends on an output, so a preview shows every resource, also before the cluster exists.
 """
@@ -21,6 +22,9 @@ from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
+from gpus.smoke_test import SMOKE_TEST_NAMESPACE
+from gpus.startup_taint import means
+from gpus.verifier_reports import no_reports, reports
 
 if TYPE_CHECKING:
     from components.aks import AksCluster
@@ -43,6 +47,8 @@ class GpuPlatformArgs(TypedDict):
     """The GPU operator."""
     node_feature_discovery: NotRequired[dict[str, Any]]
     """Node Feature Discovery."""
+    verification: NotRequired[dict[str, Any]]
+    """Verification of the nodes, and the smoke tests."""
 
 
 class GpuPlatform(pulumi.ComponentResource):
@@ -56,6 +62,8 @@ class GpuPlatform(pulumi.ComponentResource):
     """What every node must be and show, as `python -m gpus plan --json` prints it."""
     advertises: pulumi.Output[dict[str, dict[str, int]]]
     """Pool -> resource -> count that every node of it must advertise."""
+    verification: pulumi.Output[dict[str, Any]]
+    """What is needed to read the reports of the nodes (gpus/verifier_reports.py); `enabled` says whether there are any."""
 
     def __init__(
         self,
@@ -83,7 +91,10 @@ class GpuPlatform(pulumi.ComponentResource):
         cluster = self._cluster(name, planned, args["cluster"])
         inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
-        self._pools(name, planned, cluster, operator, inside)
+        pools = self._pools(name, planned, cluster, operator, inside)
+        self.verification = pulumi.Output.from_input(no_reports())
+        if planned.settings.verification.enabled:
+            self.verification = self._verification(name, planned, _after(inside, [operator]), pools)
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
         self.plan = pulumi.Output.from_input(planned.as_json())
@@ -94,6 +105,7 @@ class GpuPlatform(pulumi.ComponentResource):
                 "kubeconfig": self.kubeconfig,
                 "plan": self.plan,
                 "advertises": self.advertises,
+                "verification": self.verification,
             }
         )
 
@@ -122,6 +134,14 @@ class GpuPlatform(pulumi.ComponentResource):
         hidden = "operator" in secret_sections
         return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
 
+    def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        """What must be there before the pools' first nodes, so that they are born with the startup taint."""
+        if not planned.settings.verification.startup_taint or means(planned.settings.cluster) != "admission":
+            return []
+        from components.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
+
+        return [StartupTaint(f"{name}-startup-taint", {"planned": planned}, inside)]
+
     def _pools(
         self,
         name: str,
@@ -129,22 +149,55 @@ class GpuPlatform(pulumi.ComponentResource):
         cluster: "AksCluster | MagnumCluster | ExistingCluster",
         operator: GpuOperator,
         inside: pulumi.ResourceOptions,
-    ) -> None:
-        after_operator = _after(inside, [operator])
+    ) -> Mapping[str, list[pulumi.Resource]]:
+        """Pool -> what makes its nodes what they are."""
+        after_operator = _after(inside, [operator, *self._startup_taint(name, planned, inside)])
+        made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
-            self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator)
-            return
+            self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator, made)
+            return made
         if isinstance(planned.settings.cluster, MagnumSettings):
-            self._node_groups(name, planned, cast("MagnumCluster", cluster), after_operator)
+            self._node_groups(name, planned, cast("MagnumCluster", cluster), after_operator, made)
         for pool in planned.pools:
-            self._pool_labels(name, planned, pool, after_operator)
+            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator))
+        return made
 
-    def _aks_pools(self, name: str, planned: Plan, cluster: "AksCluster", opts: pulumi.ResourceOptions) -> None:
+    def _verification(
+        self, name: str, planned: Plan, opts: pulumi.ResourceOptions, pools: Mapping[str, list[pulumi.Resource]]
+    ) -> pulumi.Output[dict[str, Any]]:
+        # Loaded only where it is used, as the clouds are.
+        from components.verification import Verification, Verifier  # noqa: PLC0415
+
+        verifier = Verifier(f"{name}-verifier", {}, opts)
+        proven: dict[str, pulumi.Resource] = {}
+        for pool, made in pools.items():
+            args: Any = {"pool": pool, "planned": planned, "program": verifier.program}
+            proven[pool] = Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
+        if planned.settings.verification.smoke_test:
+            self._smoke_tests(name, planned, opts, proven)
+        return verifier.digest.apply(lambda digest: reports(planned, digest))
+
+    def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
+        from components.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
+
+        namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
+        for pool, verification in proven.items():
+            args: Any = {"pool": pool, "planned": planned, "namespace": SMOKE_TEST_NAMESPACE}
+            SharingSmokeTest(f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace]))
+
+    def _aks_pools(
+        self,
+        name: str,
+        planned: Plan,
+        cluster: "AksCluster",
+        opts: pulumi.ResourceOptions,
+        made: Mapping[str, list[pulumi.Resource]],
+    ) -> None:
         from components.aks import AksGpuNodePool  # noqa: PLC0415
 
         tags = dict(cast("AksSettings", planned.settings.cluster).tags)
         for pool in planned.pools:
-            AksGpuNodePool(
+            group = AksGpuNodePool(
                 f"{name}-{pool.name}",
                 {
                     "cluster_name": cluster.cluster_name,
@@ -154,8 +207,16 @@ class GpuPlatform(pulumi.ComponentResource):
                 },
                 opts,
             )
+            made[pool.name].append(group)
 
-    def _node_groups(self, name: str, planned: Plan, cluster: "MagnumCluster", opts: pulumi.ResourceOptions) -> None:
+    def _node_groups(
+        self,
+        name: str,
+        planned: Plan,
+        cluster: "MagnumCluster",
+        opts: pulumi.ResourceOptions,
+        made: Mapping[str, list[pulumi.Resource]],
+    ) -> None:
         from components.magnum import MagnumGpuNodePool  # noqa: PLC0415
 
         driver = str(cast("MagnumSettings", planned.settings.cluster).driver)
@@ -167,8 +228,9 @@ class GpuPlatform(pulumi.ComponentResource):
                 _after(opts, groups),
             )
             groups.append(group)
+            made[pool.name].append(group)
 
-    def _pool_labels(self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions) -> None:
+    def _pool_labels(self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions) -> PoolLabels:
         settings = planned.settings.cluster
         args: PoolLabelsArgs = {
             "namespace": OPERATOR_NAMESPACE,
@@ -179,7 +241,7 @@ class GpuPlatform(pulumi.ComponentResource):
         }
         if image := planned.settings.nfd.marker_image:
             args["image"] = image
-        PoolLabels(f"{name}-{pool.name}-labels", args, opts)
+        return PoolLabels(f"{name}-{pool.name}-labels", args, opts)
 
 
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:

@@ -1,5 +1,7 @@
 """``python -m gpus plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
 
+``expect STACKFILE [POOL]`` prints what the verifier of a pool compares nodes with, so that it can be run by hand.
+
 ``layouts`` and ``change`` are in gpus/mig_commands.py; ``check`` and ``import``, which read files that exist already, in
 gpus/existing/commands.py.
 
@@ -20,12 +22,15 @@ from typing import TYPE_CHECKING
 from gpus import mig_commands
 from gpus.errors import InvalidStackError
 from gpus.existing import commands as existing_commands
+from gpus.node_expectation import node_expectation
 from gpus.plan import plan_config, problems_json
 from gpus.stack_file import read_stack_file
 from gpus.tables import plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from gpus.plan import Plan
 
 _INVALID = 2
 #: As a program that SIGPIPE ended would answer in a shell.
@@ -43,6 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     plan.add_argument("--json", action="store_true", help="print JSON for machines")
     plan.set_defaults(run=_plan)
+    expect = commands.add_parser("expect", help="print the expectation document of a pool, for the verifier")
+    expect.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
+    expect.add_argument("pool", nargs="?", help="the pool; may be left out where there is only one")
+    expect.add_argument("--json", action="store_true", help="print problems as JSON too; the document always is")
+    expect.set_defaults(run=_expect)
     mig_commands.add_commands(commands)
     existing_commands.add_commands(commands)
     options = parser.parse_args(arguments)
@@ -50,16 +60,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _plan(options: argparse.Namespace) -> int:
+def _planned(options: argparse.Namespace) -> Plan | None:
+    """The plan of the stack file; None, and its problems printed, where it cannot be planned."""
     try:
-        planned = plan_config(read_stack_file(options.stackfile), complete=False)
+        return plan_config(read_stack_file(options.stackfile), complete=False)
     except InvalidStackError as error:
         if options.json:
             print(json.dumps(problems_json(error.problems), indent=2))
         else:
             print(error, file=sys.stderr)
+        return None
+
+
+def _plan(options: argparse.Namespace) -> int:
+    planned = _planned(options)
+    if planned is None:
         return _INVALID
     print(json.dumps(planned.as_json(), indent=2) if options.json else plan_table(planned))
+    return 0
+
+
+def _expect(options: argparse.Namespace) -> int:
+    planned = _planned(options)
+    if planned is None:
+        return _INVALID
+    pools = {pool.name: pool for pool in planned.pools}
+    name = options.pool or (next(iter(pools)) if len(pools) == 1 else None)
+    if name not in pools:
+        said = f'there is no pool "{name}"' if name else "name one of the pools"
+        print(f"error: {said}; the stack has {', '.join(pools)}.", file=sys.stderr)
+        return _INVALID
+    print(json.dumps(node_expectation(planned, pools[name]), indent=2))
     return 0
 
 

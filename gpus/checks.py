@@ -76,7 +76,7 @@ def mig_owner(pool: Pool) -> str:
     return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
 
 
-def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str) -> Iterator[str]:
+def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, *, startup_taint: bool) -> Iterator[str]:
     """What autoscaling makes of this pool."""
     if not pool.autoscaled or isinstance(pool.placement, ExistingPlacement):
         return
@@ -87,8 +87,8 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str) -> Ite
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/gpu.shared is judged unready (C04)"
     if pool.min_nodes == 0:
         yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
-    if isinstance(sharing, Mig) and mig_owner(pool) == "operator":
-        yield "a new node advertises whole GPUs until its MIG layout is applied: pods may start too early (C06)"
+    if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and not startup_taint:
+        yield "new nodes advertise whole GPUs until MIG is applied: without startupTaint pods may start too early (C06)"
 
 
 def _check_mps(pool: Pool, hardware: Hardware, sharing: Mps, problems: Problems) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpus.models import variant_of
-from gpus.operands import overridden, parse_version, since, version_text
+from gpus.operands import brought_by, overridden, parse_version, since, version_text
 from gpus.sharing import Mig, Mps
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
                 allowed=f"{first} or newer",
                 remedy="Leave it out: the chart brings a newer one.",
             )
-    return [*warnings, *_driver(pool, sharing, settings, problems), *_requests(sharing, settings)]
+    drivers = (*_driver(pool, sharing, settings, problems), *_minimum(pool, settings, problems))
+    return [*warnings, *drivers, *_requests(sharing, settings)]
 
 
 def refuses_two(sharing: Sharing, settings: Settings) -> bool:
@@ -92,9 +93,7 @@ def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems
         return
     text = overridden(settings.operator.chart.values, "driver")
     version = parse_version(text or "")
-    # Precompiled drivers are named by their branch: 570 may be 570.133.20 or older.
-    branch = text is not None and text.isdecimal() and (int(text),) == first[:1] and len(first) > 1
-    if text is not None and (version is None or branch):
+    if text is not None and (version is None or _tells_branch_only(text, first)):
         yield f"driver.version {text} tells no version: whether it is {version_text(first)} or newer {_UNCHECKED}"
     elif version is not None and version < first:
         problems.add(
@@ -103,6 +102,35 @@ def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems
             allowed=f"{version_text(first)} or newer",
             remedy="Leave it out: the chart brings a newer one.",
         )
+
+
+def _minimum(pool: Pool, settings: Settings, problems: Problems) -> Iterator[str]:
+    """The declared minimum against the driver that the operator installs; what an image has, only its nodes can tell."""
+    if pool.minimum.driver is None and pool.minimum.cuda is None:
+        return
+    if not settings.verification.enabled:
+        yield "only the verification holds the nodes against `minimum`, and this stack has none (gpu-pools:verification)"
+    least = parse_version(pool.minimum.driver or "")
+    if least is None or (pool.driver or settings.operator.driver) == "preinstalled":
+        return
+    values, chart = settings.operator.chart.values, settings.operator.chart.version
+    text = overridden(values, "driver") or brought_by(chart, "driver")
+    version = parse_version(text or "")
+    if text is None or version is None or _tells_branch_only(text, least):
+        which = text or "of a version that no source gives"
+        yield f"the operator installs driver {which}: whether it is {pool.minimum.driver} or newer {_UNCHECKED}"
+    elif version < least:
+        problems.add(
+            f"{pool.path}.minimum.driver",
+            f"{pool.minimum.driver} is newer than the driver that the operator installs, {text}",
+            allowed=f"{text} or older",
+            remedy="Name a newer driver in gpu-pools:operator.values.driver.version, or ask for an older one.",
+        )
+
+
+def _tells_branch_only(text: str, first: Version) -> bool:
+    """Precompiled drivers are named by their branch: 570 may be 570.133.20 or older."""
+    return text.isdecimal() and (int(text),) == first[:1] and any(first[1:])
 
 
 def _drivers(gpu: GpuModel, sharing: Mig) -> dict[str, Version]:

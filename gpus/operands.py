@@ -49,6 +49,12 @@ def overridden(values: Mapping[str, Any], operand: Operand) -> str | None:
     return str(version) if isinstance(version, str | int | float) and version != "" else None
 
 
+def brought_by(chart: str, operand: Operand) -> str | None:
+    """The version that a gpu-operator chart brings of an operand; None where the chart is not known."""
+    charts: Mapping[str, Mapping[str, str]] = _raw()["charts"]
+    return charts.get(chart, {}).get(operand)
+
+
 def charts_with(operand: Operand) -> str:
     """Which chart brings which version of an operand, in words, the newest first."""
     charts: Mapping[str, Mapping[str, str]] = _raw()["charts"]

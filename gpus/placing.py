@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpus.clusters import NODE_GROUP_LABELS, MagnumSettings
 from gpus.kubernetes_names import POOL_LABEL
-from gpus.pools import ExistingPlacement, MagnumPlacement
+from gpus.pools import AksPlacement, ExistingPlacement, MagnumPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,6 +52,17 @@ def marker_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, st
     raise ValueError(message)
 
 
+def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+    """The node labels that tell the pool's nodes apart from their birth on, on every platform.
+
+    Raises:
+        ValueError: for a Magnum section without driver.
+    """
+    # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
+    aks = isinstance(planned.pool.placement, AksPlacement)
+    return {"kubernetes.azure.com/agentpool": planned.name} if aks else marker_selector(cluster, planned)
+
+
 def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:
     """The ``spec`` of the pool's NodeFeatureRule.
 
@@ -73,9 +84,10 @@ def node_group_labels(planned: PoolPlan, driver: str | None) -> dict[str, str]:
     """The Magnum labels of the pool's node group: the user's, and the taints where the driver's kubelets set them."""
     placement = planned.pool.placement
     labels = dict(placement.labels) if isinstance(placement, MagnumPlacement) else {}
-    if driver == "heat" and planned.taints:
+    born_with = [taint for taint in (*planned.taints, planned.startup_taint) if taint]
+    if driver == "heat" and born_with:
         # The shape is the kubelet's: key=value:Effect, the equals sign also where there is no value.
-        taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in planned.taints)
+        taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in born_with)
         option = f"--register-with-taints={taints}"
         labels["kubelet_options"] = f"{labels['kubelet_options']} {option}" if "kubelet_options" in labels else option
     return labels

@@ -40,6 +40,7 @@ from gpus.pools import AksPlacement, MagnumPlacement
 from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings
 from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
+from gpus.startup_taint import STARTUP_TAINT, check_startup_taint, startup_taint_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,6 +76,7 @@ class PoolPlan:
         mig_config_key: key of the mig-parted config; None where the operator's mig-manager has no say on these nodes.
         labels: every label that must reach the nodes.
         taints: the declared taints, and those that the cloud adds.
+        startup_taint: what nodes are born with until the verifier has passed them; None: nothing.
         driver: who installs driver and toolkit.
         mig_owner: who partitions.
         gpu_instance_profile: what AKS is told where AKS partitions.
@@ -94,6 +96,7 @@ class PoolPlan:
     mig_config_key: str | None
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
+    startup_taint: Taint | None
     driver: DriverOwner
     mig_owner: MigOwner
     gpu_instance_profile: str | None
@@ -127,6 +130,7 @@ class PoolPlan:
             "migConfigKey": self.mig_config_key,
             "labels": dict(self.labels),
             "taints": [str(taint) for taint in self.taints],
+            "startupTaint": self.startup_taint and str(self.startup_taint),
             "driver": self.driver,
             "partitionedBy": self.mig_owner if isinstance(self.sharing, Mig) else None,
             "advertises": dict(self.advertises),
@@ -237,6 +241,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         if (sharing := settings.sharing.get(pool.sharing)) is not None
     ]
     check_together(settings, problems)
+    check_startup_taint(settings, problems)
     problems.raise_if_any()
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
@@ -301,6 +306,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         mig_config_key=mig_key,
         labels=dict(sorted(labels.items())),
         taints=taints,
+        startup_taint=STARTUP_TAINT if settings.verification.startup_taint else None,
         driver=cast("DriverOwner", driver_of(pool, settings)),
         mig_owner=owner,
         gpu_instance_profile=profile,
@@ -322,7 +328,8 @@ def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | Non
 def _pool_warnings(
     pool: Pool, sharing: Sharing, hardware: Hardware, settings: Settings, strategies: _Strategies
 ) -> Iterable[str]:
-    yield from autoscaling_warnings(pool, sharing, strategies.chosen)
+    yield from autoscaling_warnings(pool, sharing, strategies.chosen, startup_taint=settings.verification.startup_taint)
+    yield from startup_taint_warnings(settings)
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
         yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"
@@ -336,7 +343,8 @@ def _reboots(hardware: Hardware, settings: Settings) -> bool:
 
 def _tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
     # Exists, never Equal: a taint whose value was changed outside must not stop the operands (I01).
-    found = {(taint.key, taint.effect) for planned in pools for taint in planned.taints}
+    taints = {taint for planned in pools for taint in (*planned.taints, planned.startup_taint) if taint}
+    found = {(taint.key, taint.effect) for taint in taints}
     derived = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(found)]
     # Helm replaces lists, so the chart's own toleration has to be repeated.
     return (_GPU_TOLERATION, *(toleration for toleration in derived if toleration != _GPU_TOLERATION))

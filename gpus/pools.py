@@ -27,6 +27,9 @@ MigOwner = Literal["operator", "aks"]
 DRIVER_OWNERS: Final = ("operator", "preinstalled")
 
 AKS_POOL_NAME: Final = r"[a-z][a-z0-9]{0,11}"
+#: NVIDIA's own: a branch, or branch and release.
+_DRIVER_VERSION: Final = r"\d{1,6}(\.\d{1,6}){0,2}"
+_CUDA_VERSION: Final = r"\d{1,3}\.\d{1,3}"
 _OTHER_POOL_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 
 
@@ -85,6 +88,14 @@ class ExistingPlacement:
 
 
 @dataclass(frozen=True)
+class Minimum:
+    """The oldest driver and CUDA version that a pool's workloads can use, such as ``570.124.06`` and ``12.8``; None: any."""
+
+    driver: str | None = None
+    cuda: str | None = None
+
+
+@dataclass(frozen=True)
 class Pool:
     """A GPU node pool as declared.
 
@@ -99,6 +110,7 @@ class Pool:
         taints: node taints, without those that the cloud adds.
         driver: who installs driver and toolkit; None: as the stack's default says.
         placement: the platform's part.
+        minimum: what each node's driver must be at least.
     """
 
     path: str
@@ -111,6 +123,7 @@ class Pool:
     taints: tuple[Taint, ...]
     driver: DriverOwner | None
     placement: AksPlacement | MagnumPlacement | ExistingPlacement
+    minimum: Minimum = field(default_factory=Minimum)
 
     @property
     def autoscaled(self) -> bool:
@@ -166,8 +179,19 @@ def parse_pool(value: object, path: str, context: PoolContext) -> Pool | None:
     _check_distinct(taints, section)
     _check_reach(labels, taints, section, context)
     driver = section.text("driver", choices=DRIVER_OWNERS)
+    minimum = _parse_minimum(section)
     section.finish()
-    return Pool(path, name, hardware, low, high, sharing, labels, taints, driver, placement)  # type: ignore[arg-type]
+    return Pool(path, name, hardware, low, high, sharing, labels, taints, driver, placement, minimum)  # type: ignore[arg-type]
+
+
+def _parse_minimum(section: Section) -> Minimum:
+    inner = section.section("minimum", what="a mapping with driver or cuda")
+    if inner is None:
+        return Minimum()
+    driver = inner.text("driver", pattern=_DRIVER_VERSION, allowed='a driver version in quotes, e.g. "570.124.06"')
+    cuda = inner.text("cuda", pattern=_CUDA_VERSION, allowed='a CUDA version in quotes, e.g. "12.8"')
+    inner.finish()
+    return Minimum(driver, cuda)
 
 
 def _parse_name(section: Section, platform: Platform) -> str:

@@ -34,6 +34,7 @@ _BELONGS: Final[Mapping[str, str]] = {
     "gpuModel": "a pool of an existing cluster, or a flavor under gpu-pools:flavors",
     "sharing": "a pool, as the name of a declaration under gpu-pools:sharing",
     "taints": "a pool",
+    "minimum": "a pool",
     "resources": "nowhere: the plan derives the resource names",
 }
 

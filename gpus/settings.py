@@ -16,6 +16,7 @@ from gpus.errors import InvalidStackError, Problems, show
 from gpus.pools import Flavor, Pool, PoolContext, parse_flavor, parse_pool
 from gpus.section import Section
 from gpus.sharing import Sharing, parse_sharing
+from gpus.verification import VerificationSettings, parse_verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ _T = TypeVar("_T")
 
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
-KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery")
+KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification")
 #: Keys that are about a change and not about what is declared; whoever judges changes reads them.
 CHANGE_KEYS: Final = ("acknowledged",)
 
@@ -39,6 +40,7 @@ class Settings:
         pools: at least one, unique names.
         operator: the GPU operator.
         nfd: Node Feature Discovery.
+        verification: of the nodes, after a deploy.
         flavors: Magnum flavors by name.
     """
 
@@ -47,6 +49,7 @@ class Settings:
     pools: tuple[Pool, ...]
     operator: OperatorSettings
     nfd: NfdSettings
+    verification: VerificationSettings
     flavors: Mapping[str, Flavor]
 
 
@@ -81,6 +84,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     flavors = _parse_named(config, "flavors", parse_flavor, problems)
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
+    verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
     context = PoolContext(
         platform=cluster.platform if cluster else _likely_platform(config),
         flavors=flavors,
@@ -90,7 +94,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         flavor_names=_written(config, "flavors"),
     )
     pools = _parse_pools(config, context)
-    return None if cluster is None else Settings(cluster, sharing, pools, operator, nfd, flavors)
+    return None if cluster is None else Settings(cluster, sharing, pools, operator, nfd, verification, flavors)
 
 
 def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:

@@ -41,6 +41,8 @@ WORKLOADS: Final = (
     "kubernetes:batch/v1:Job",
     "kubernetes:batch/v1:CronJob",
 )
+#: Our own component that puts verifiers on the nodes of a pool.
+VERIFICATION: Final = "gpu-pools:index:Verification"
 CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 MIG_LABEL: Final = "nvidia.com/mig.config"
 OPERATOR_CHART: Final = "gpu-operator"

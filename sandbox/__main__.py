@@ -1,7 +1,8 @@
-"""``python -m sandbox up|preview|status|scale|down STACK`` and ``clean``: the embedded platform's command line.
+"""``python -m sandbox up|preview|status|verify|scale|down STACK`` and ``clean``: the embedded platform's command line.
 
 Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
 file is wrong, nothing was started; 3 the stack is up but a node does not show what was declared; 130 interrupted.
+`verify` has those of `python -m evidence`: 0 proven, 1 a node differs, 2 it cannot be told, 3 a pool lacks nodes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evidence.errors import EvidenceError
+from evidence.showing import add_outputs, show
 from gpus.errors import InvalidStackError
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
@@ -22,13 +25,15 @@ if TYPE_CHECKING:
     from sandbox.observe import PoolObservation
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
+#: Of `verify`, where 1 says that a node differs.
+_CANNOT_TELL = 2
 _STAND_INS = (
     "Clouds, the engine's providers, kubelets, the GPU operator, the MPS daemon and GPUs are stand-ins; "
     "the engine, the control plane, helm{} are real (docs/what-is-real.md)."
 )
 _MASTER = " and nfd-master"
 _NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"
-_RULES = "Rules stand in for NVIDIA's programs on the nodes: {}"
+_RULES = "Rules stand in for NVIDIA's programs on the nodes, and no verifier runs there: {}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidStackError as error:
         print(error, file=sys.stderr)
         return _INVALID
-    except SandboxError as error:
+    except (SandboxError, EvidenceError) as error:
         print(f"\n{error.message}\n{error.remedy}", file=sys.stderr)
-        return _FAILED
+        return _CANNOT_TELL if options.command == "verify" else _FAILED
     except KeyboardInterrupt:
         print("\nInterrupted. Run the same command again to go on, or `make down` to take everything back.", file=sys.stderr)
         return _INTERRUPTED
@@ -54,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         ("up", "bring a stack up and show what its nodes advertise"),
         ("preview", "show what `up` would do"),
         ("status", "declared, expected and observed, node by node"),
+        ("verify", "collect what the verifiers on the nodes have reported"),
         ("down", "destroy a stack and stop everything it started"),
     ):
         one = subparsers.add_parser(name, help=text)
@@ -63,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
         if name == "preview":
             one.add_argument("--save", type=Path, metavar="FILE", help="write the engine's events there, with what policies find")
             one.add_argument("--policies", type=Path, metavar="FILE", help="how the policy pack is configured; with --save")
+        if name == "verify":
+            add_outputs(one)
     scale = subparsers.add_parser("scale", help="play the autoscaler: change a pool's node count from outside")
     scale.add_argument("stack")
     scale.add_argument("pool")
@@ -81,6 +89,8 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     if options.command == "status":
         pools = commands.status(options.stack)
         return _report(pools, commands.rules_because(options.stack), as_json=options.json)
+    if options.command == "verify":
+        return _verify(options, progress)
     if options.command == "preview":
         commands.preview(options.stack, progress, options.save, options.policies)
     elif options.command == "scale":
@@ -90,6 +100,16 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     else:
         commands.clean(progress)
     return 0
+
+
+def _verify(options: argparse.Namespace, progress: Progress) -> int:
+    from sandbox import commands  # noqa: PLC0415 as above
+
+    evidence = commands.verify(options.stack, progress)
+    show(evidence, options.json, options.html)
+    if reason := commands.rules_because(options.stack):
+        print(_RULES.format(reason), file=sys.stderr)
+    return evidence.verdict.exit_code
 
 
 def _report(pools: Iterable[PoolObservation], rules_because: str, *, as_json: bool) -> int:

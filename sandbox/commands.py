@@ -1,4 +1,4 @@
-"""What `make up`, `preview`, `status`, `scale`, `down` and `clean` do, step by step.
+"""What `make up`, `preview`, `status`, `verify`, `scale`, `down` and `clean` do, step by step.
 
 Each command can be interrupted at any point and run again: every step looks at what is there first. One command at a time
 works on a sandbox; a second one is told so.
@@ -7,6 +7,7 @@ works on a sandbox; a second one is told so.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import fcntl
 import os
 import shutil
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from urllib3.exceptions import HTTPError
 
+from evidence.cluster import config_maps_of
+from evidence.declared import declared
+from evidence.verdicts import Snapshot, judge
 from gpus.errors import InvalidStackError
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from evidence.verdicts import Evidence
     from gpus.plan import Plan
     from sandbox.progress import Progress
     from sandbox.toolchain import Tools
@@ -110,7 +115,29 @@ def status(stack: str) -> tuple[PoolObservation, ...]:
         SandboxError: if the sandbox is not up.
     """
     sandbox = _find_running(stack)
-    return observe(plan_of(sandbox), _listed(sandbox, "/api/v1/nodes"))
+    return _observed(sandbox, plan_of(sandbox))
+
+
+def verify(stack: str, progress: Progress) -> Evidence:
+    """What the verifiers of a stack have reported, as `python -m evidence` tells it of a real cluster.
+
+    Raises:
+        EvidenceError: if the stack's outputs do not say where reports are.
+        SandboxError: if the sandbox is not up, or the engine does not tell the outputs.
+    """
+    sandbox = _find_running(stack)
+    wanted = declared(Engine(sandbox, find_tools(progress, only={"pulumi"}), {}).outputs())
+    nodes: list[dict[str, Any]] = []
+    config_maps: list[dict[str, Any]] = []
+    time = dt.datetime.now(dt.UTC)
+    try:
+        for folder in _cluster_folders(sandbox):
+            api = Api(clusters.load(folder).kubeconfig)
+            nodes += api.list("/api/v1/nodes")["items"]
+            config_maps += api.list(f"/api/v1/namespaces/{wanted.namespace}/configmaps")["items"]
+    except (ApiError, HTTPError, OSError) as error:
+        return judge(stack, wanted, Snapshot(time, f"the cluster cannot be read: {error}", {}))
+    return judge(stack, wanted, Snapshot(time, nodes, config_maps_of(config_maps)))
 
 
 def rules_because(stack: str) -> str:
@@ -181,7 +208,7 @@ def settle(sandbox: Sandbox, plan: Plan, timeout: float = SETTLE_SECONDS) -> tup
     held_since: float | None = None
     while True:
         _see_that_clusters_live(sandbox)
-        seen = observe(plan, _listed(sandbox, "/api/v1/nodes"))
+        seen = _observed(sandbox, plan)
         # A node shows the old state until its pods are replaced, and a right one shortly between two replacements.
         calm = all(pool.holds for pool in seen) and all(map(is_rolled_out, _listed(sandbox, "/apis/apps/v1/daemonsets")))
         now = time.monotonic()
@@ -189,6 +216,11 @@ def settle(sandbox: Sandbox, plan: Plan, timeout: float = SETTLE_SECONDS) -> tup
         if now > deadline or (held_since and now - held_since >= _CALM_SECONDS):
             return seen
         time.sleep(_POLL_SECONDS)
+
+
+def _observed(sandbox: Sandbox, plan: Plan) -> tuple[PoolObservation, ...]:
+    run = not any(isinstance(recorded(folder), str) for folder in _cluster_folders(sandbox))
+    return observe(plan, _listed(sandbox, "/api/v1/nodes"), verifiers_run=run)
 
 
 def _find_running(stack: str) -> Sandbox:

@@ -1,7 +1,7 @@
 """Declared, expected, observed: what the nodes of each pool show, compared to the unit.
 
-The sandbox's own look at the API server. It reads allocatable (never capacity) and labels; what NVML says is the business of
-the verifier on the node.
+The sandbox's own look at the API server. It reads allocatable (never capacity), labels and taints; what NVML says is the business
+of the verifier on the node, whose verdict counts where a stack has one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.placing import marker_selector
+from gpus.placing import pool_selector
 from gpus.plan import sharing_words
 from gpus.tables import resources_text, table
+from gpus.verifier_rights import CONDITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,10 +57,16 @@ class PoolObservation:
         return self.enough_nodes and not any(node.differences for node in self.nodes)
 
 
-def observe(plan: Plan, nodes: Iterable[Mapping[str, Any]]) -> tuple[PoolObservation, ...]:
-    """Compare node objects of the API with the plan."""
+def observe(plan: Plan, nodes: Iterable[Mapping[str, Any]], *, verifiers_run: bool) -> tuple[PoolObservation, ...]:
+    """Compare node objects of the API with the plan.
+
+    Args:
+        plan: what must be there.
+        nodes: what is there.
+        verifiers_run: whether a node that no verifier has said anything of is still to be verified; else none runs there.
+    """
     known = list(nodes)
-    return tuple(_observe_pool(plan, planned, known) for planned in plan.pools)
+    return tuple(_observe_pool(plan, planned, known, verifiers_run=verifiers_run) for planned in plan.pools)
 
 
 def is_rolled_out(daemon_set: Mapping[str, Any]) -> bool:
@@ -74,19 +81,21 @@ def is_rolled_out(daemon_set: Mapping[str, Any]) -> bool:
     )
 
 
-def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
-    selector = {"agentpool": planned.name} if plan.platform == "aks" else marker_selector(plan.settings.cluster, planned)
+def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]], *, verifiers_run: bool) -> PoolObservation:
+    selector = pool_selector(plan.settings.cluster, planned)
     mine = [node for node in nodes if selector.items() <= _labels(node).items()]
-    return PoolObservation(planned, tuple(sorted((_observe_node(planned, node) for node in mine), key=lambda node: node.name)))
+    seen = [_observe_node(planned, node, _verdict(plan, node, verifiers_run=verifiers_run)) for node in mine]
+    return PoolObservation(planned, tuple(sorted(seen, key=lambda node: node.name)))
 
 
-def _observe_node(planned: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
+def _observe_node(planned: PoolPlan, node: Mapping[str, Any], verdict: Iterable[str]) -> NodeObservation:
     raw = node.get("status", {}).get("allocatable", {})
     counts = {name: _count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
     found = {name: count for name, count in counts.items() if count}
     differences = list(_resource_differences(planned.advertises, found))
     differences += _label_differences({**planned.labels, **planned.gfd_labels}, _labels(node))
     differences += _taint_differences(planned, node)
+    differences += verdict
     return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
 
 
@@ -118,6 +127,16 @@ def _taint_differences(planned: PoolPlan, node: Mapping[str, Any]) -> Iterable[s
     for taint in planned.taints:
         if (taint.key, taint.value, taint.effect) not in present:
             yield f"taint {taint} missing"
+
+
+def _verdict(plan: Plan, node: Mapping[str, Any], *, verifiers_run: bool) -> Iterable[str]:
+    """What the verifier on the node says, unless it confirms the node."""
+    if not plan.settings.verification.enabled:
+        return
+    said = [condition for condition in node.get("status", {}).get("conditions", []) if condition["type"] == CONDITION]
+    yield from (f"{CONDITION} is {one['status']}: {one['reason']}" for one in said if one["status"] != "True")
+    if verifiers_run and not said:
+        yield "not verified yet"
 
 
 def _labels(node: Mapping[str, Any]) -> dict[str, str]:

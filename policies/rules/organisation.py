@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from policies.rule import Case
 
 _GROUP: Final = "azure-native:resources:ResourceGroup"
-_VERIFICATION: Final = "gpu-pools:index:Verification"
 _TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}
 _HOURS_PER_MONTH: Final = 730
 _STRATEGIES: Final = ("exclusive", "timeSlicing", "mps", "mig")
@@ -128,7 +127,7 @@ def _untrusted(case: Case) -> Iterator[Found]:
 
 
 def _verified(case: Case) -> Iterator[Found]:
-    if case.limits["required"] and kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) and not case.stack.of(_VERIFICATION):
+    if case.limits["required"] and kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) and not case.stack.of(kinds.VERIFICATION):
         yield Found("(program)", "no pool is verified")
 
 

@@ -10,6 +10,7 @@ from policies.rule import Found, Rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from policies.described import Resource
     from policies.reading import Field
     from policies.rule import Case
 
@@ -72,6 +73,9 @@ def _profiles(case: Case) -> set[str]:
 
 
 def _sees_all(case: Case) -> Iterator[Found]:
+    if _is_verifier(case.resource):
+        return
+
     def judge(container: Field) -> Iterator[Found]:
         if kinds.requested(container):
             return
@@ -82,6 +86,12 @@ def _sees_all(case: Case) -> Iterator[Found]:
     spec = kinds.pod_spec(case.resource, case.inputs)
     yield from case.each(kinds.containers(spec), judge)
     yield from case.each(spec.at("volumes").each(), _device_path)
+
+
+def _is_verifier(resource: Resource) -> bool:
+    """Whether it is what our Verification makes: it looks at the node's GPUs without using any (gpus/verifier_pods.py)."""
+    kind = "".join(resource.parent.split("::")[2:3]).rpartition("$")[2]
+    return resource.type == kinds.DAEMON_SET and kind == kinds.VERIFICATION
 
 
 def _device_path(volume: Field) -> Iterator[Found]:
@@ -111,8 +121,15 @@ def _one_user(case: Case) -> Iterator[Found]:
         if resource.urn == case.resource.urn:
             return
         other = _user(kinds.pod_spec(resource, inputs))
-        if mine is not None and other is not None and mine != other:
+        if mine is not None and other is not None and mine != other and not _apart(case, resource, inputs):
             yield Found("securityContext.runAsUser", f"user {mine:g}, and {resource.name} runs as {other:g}")
+
+
+def _apart(case: Case, resource: Resource, inputs: Field) -> bool:
+    """Whether node selectors keep the two on different nodes, and so on different MPS servers."""
+    mine = dict(kinds.pod_spec(case.resource, case.inputs).at("nodeSelector").items())
+    theirs = kinds.pod_spec(resource, inputs).at("nodeSelector").items()
+    return any(key in mine and mine[key].value() != place.value() for key, place in theirs)
 
 
 def _modes(value: object) -> set[str]:

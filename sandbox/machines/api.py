@@ -71,6 +71,11 @@ class Api:
         self._host = configuration.host
         self._rest = client.ApiClient(configuration).rest_client
 
+    @property
+    def server(self) -> str:
+        """Where the API server is, e.g. ``https://127.0.0.1:6443``."""
+        return str(self._host)
+
     def get(self, path: str) -> Json | None:
         """One object, None if there is none."""
         try:

@@ -23,6 +23,7 @@ from sandbox.machines.nodes import Nodes
 from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
 from sandbox.machines.store import Store
+from sandbox.machines.verifier_pod import VerifierPod
 from sandbox.machines.world import LOG, World
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Daemon:
         self._kubelet = Kubelet([
             DriverPod(), ToolkitPod(), MarkerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(programs),
             GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
+            VerifierPod(programs),
         ])  # fmt: skip
 
     def run(self, stop: threading.Event) -> None:

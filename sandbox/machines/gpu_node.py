@@ -12,13 +12,16 @@ configuration says. Of a container's variables only those are passed on that the
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from sandbox import processes
@@ -26,6 +29,7 @@ from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, write_atomic
 from sandbox.gpu_host import DEVICE_PLUGINS, GpuHost
 from sandbox.machines import gpu_state
+from sandbox.machines.containers import PodRun
 from sandbox.machines.device_manager import DeviceManager
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Labels
@@ -36,11 +40,12 @@ from sandbox.nvml import state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
-    from pathlib import Path
 
     from sandbox.machines.gfd import Driver
     from sandbox.machines.gpu import Gpu
     from sandbox.machines.machine import Loaded
+    from sandbox.machines.outcomes import Outcome
+    from sandbox.machines.pod_request import PodRequest
     from sandbox.node_tools import NodeTools
 
 T = TypeVar("T")
@@ -56,13 +61,22 @@ _LISTENS: Final = "Starting Plugins."
 #: Of a container's variables, those that the programs decide by. Others are about paths and devices of a real container.
 _PASSED: Final = ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "DEVICE_ID_STRATEGY", "DEVICE_DISCOVERY_STRATEGY", "MPS_ROOT")
 _HEADER: Final = re.compile(r'^(?:[IWEF]\d{4} \S+ +\d+ \S+\] |time="[^"]*" level=\w+ msg=)')
-#: The one use that the plugin makes of nvidia-cuda-mps-control: asking a daemon that runs for a number.
+#: What is asked of nvidia-cuda-mps-control here: the plugin asks a daemon that runs for a number, the verifier for its limits.
 _MPS_CONTROL: Final = """\
 #!/bin/sh
 # Stand-in for NVIDIA's MPS control program: answers while the machine's MPS daemon is said to run.
-cat > /dev/null
-test -e "${0%/*}/../mps-daemon" && echo 100.0
+daemon="${0%/*}/../mps-daemon"
+read -r command gpu
+test -e "$daemon" || { echo "Cannot find MPS control daemon process"; exit 1; }
+case "$command" in
+get_default_active_thread_percentage) sed -n 1p "$daemon" ;;
+get_default_device_pinned_mem_limit) sed -n "$((gpu + 2))p" "$daemon" ;;
+esac
 """
+_MIB_PER_GIB: Final = 1024
+
+
+_PYTHON: Final = f'#!/bin/sh\nexec {shlex.quote(str(Path(sys.executable).resolve()))} "$@"\n'
 
 
 @dataclass
@@ -120,6 +134,7 @@ class GpuNode:
         self._manager: DeviceManager | None = None
         self._plugin: _Plugin | None = None
         self._found_registered = False
+        self._pods: dict[str, PodRun] = {}
         self._closed = False
 
     # ------------------------------------------------------------------ the GPUs
@@ -162,9 +177,12 @@ class GpuNode:
         """Another driver is loaded: the state file needs another look."""
         self._seen = ()
 
-    def switch_mps(self, *, on: bool) -> None:
-        """Let the stand-in of the MPS daemon run or not; a plugin that waits for it looks again at once."""
-        self._ask("mps", (on, time.monotonic()), lambda: self._switch_mps(on=on))
+    def switch_mps(self, replicas: int | None) -> None:
+        """Let the stand-in of the MPS daemon serve so many clients per GPU, or not run.
+
+        A plugin that waits for it looks again at once.
+        """
+        self._ask("mps", (replicas, time.monotonic()), lambda: self._switch_mps(replicas))
 
     # ------------------------------------------------------------------ gpu-feature-discovery
 
@@ -312,16 +330,38 @@ class GpuNode:
             return str(error)
         return "" if done.returncode == 0 else last_words(done.stdout + done.stderr) or NOT_APPLIED
 
+    # ------------------------------------------------------------------ pods whose containers really run
+
+    def run_pod(self, request: PodRequest) -> Outcome:
+        """See that a pod runs; what has become of it."""
+        run = self._pods.get(request.pod)
+        if run is None:
+            run = self._pods[request.pod] = PodRun(request, self._living_for_pods, self._folder, self._wake)
+        run.want(request)
+        return run.outcome
+
+    def keep_pods(self, pods: frozenset[str]) -> None:
+        """End what runs for any other pod."""
+        for pod in set(self._pods) - pods:
+            self._pods.pop(pod).end()
+
+    def _living_for_pods(self) -> GpuHost:
+        return self._line.submit(self._living).result()
+
     # ------------------------------------------------------------------ the namespace and its thread
 
     def close(self) -> None:
         """End everything that runs here."""
         self._closed = True
+        ending = list(self._pods.values())
+        self.keep_pods(frozenset())
         for errand in self._errands.values():
             errand.answer.cancel()
         # What the thread waits for ends with the namespace.
         self._end_namespace()
         self._line.shutdown(cancel_futures=True)
+        for pod in ending:
+            pod.join()
         self._end_namespace()
 
     def _end_namespace(self) -> None:
@@ -339,14 +379,16 @@ class GpuNode:
             self._end_namespace()
             host = GpuHost(self._folder, self._tools.library)
             write_atomic(host.folder / "bin" / "nvidia-cuda-mps-control", _MPS_CONTROL, mode=0o755)
+            # Containers bring a Python of their own; here there are no images.
+            write_atomic(host.folder / "bin" / "python3", _PYTHON, mode=0o755)
             self._manager = DeviceManager(host.outside(DEVICE_PLUGINS), self._wake)
             self._host = host
         return self._host
 
-    def _switch_mps(self, *, on: bool) -> None:
-        mark = self._folder / "mps-daemon"
-        if on:
-            write_atomic(mark, "")
+    def _switch_mps(self, replicas: int | None) -> None:
+        mark, on = self._folder / "mps-daemon", replicas is not None
+        if replicas is not None:
+            write_atomic(mark, _mps_limits(state.read(self._state), replicas))
         else:
             mark.unlink(missing_ok=True)
         state.change(self._state, lambda machine: gpu_state.with_mode(machine, exclusive=on))
@@ -381,6 +423,17 @@ class GpuNode:
         if error is not None:
             LOG.warning("%s: %s: %s", self._folder.name, name, error)
         self._wake()
+
+
+def _mps_limits(machine: state.Machine, replicas: int) -> str:
+    """The daemon's limits as it prints them: the percentage, then a line for each GPU.
+
+    They are those that the device plugin's daemon sets (k8s-device-plugin v0.17.4, cmd/mps-control-daemon/mps/daemon.go). Memory
+    comes back in whole GiB, rounded down (seen on an H100 with driver 580; what less than one looks like is assumed).
+    """
+    shares = [(gpu.memory_mib or 0) // replicas for gpu in machine.gpus]
+    limits = [f"{share // _MIB_PER_GIB}G" if share >= _MIB_PER_GIB else f"{share}M" for share in shares]
+    return "\n".join([f"{100 // replicas:.1f}", *limits]) + "\n"
 
 
 def last_words(text: str) -> str:

@@ -170,10 +170,9 @@ class MpsDaemonPod(_Configured):
         machine.loaded.pop(self.program, None)
 
     def _serve(self, machine: Machine, replicas: int | None) -> None:
-        on, was = replicas is not None, machine.mps_replicas is not None
-        machine.mps_replicas = replicas
-        if on != was:
-            self._programs.switch_mps(machine, on=on)
+        before, machine.mps_replicas = machine.mps_replicas, replicas
+        if replicas != before:
+            self._programs.switch_mps(machine, on=replicas is not None)
 
 
 class GfdPod(_Configured):

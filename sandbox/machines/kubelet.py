@@ -1,14 +1,15 @@
 """Stand-in for the kubelets: what becomes of the pods that are bound to the machines.
 
 A pod starts as soon as what it mounts exists and its runtime class is known on the machine; known programs then decide for
-themselves (programs), others run; a Job's pod succeeds after a moment. Crashing containers are tried again after a
-back-off of 1 to 10 s (really 10 s to 5 min), so that a repaired mistake shows quickly. A deleted pod is gone at once,
-without its grace period. There are no images to pull, no probes, no logs, no exec, and no network: a pod's address is
-made up.
+themselves (programs), others run; a Job's pod succeeds after a moment, or after as long as its commands `sleep`. Crashing
+containers are tried again after a back-off of 1 to 10 s (really 10 s to 5 min), so that a repaired mistake shows quickly. A
+deleted pod is gone at once, without its grace period. There are no images to pull, no logs, no exec, and no network: a pod's
+address is made up. Only the verifier's containers really run (containers.py), and only they are probed.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _JOB_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 _LONGEST_BACKOFF = 10
+_SLEEP = re.compile(r"\bsleep (\d+)\b")
 _ENDED = {"Succeeded", "Failed"}
 # The API server mounts it into every pod; whether the controller manager publishes it does not matter to a simulated one.
 _ROOT_CA = "kube-root-ca.crt"
@@ -150,10 +152,20 @@ def _plain(context: Context, life: _Life) -> Outcome:
     """A pod of no known program."""
     if not objects.owners(context.pod, "Job"):
         return Up()
-    if life.since is not None and context.world.now - life.since >= _JOB_SECONDS:
+    left = _job_seconds(context.pod) - (0.0 if life.since is None else context.world.now - life.since)
+    if left <= 0:
         return Finished()
-    context.world.again_in(_JOB_SECONDS)
+    context.world.again_in(left)
     return Up()
+
+
+def _job_seconds(pod: Json) -> float:
+    """How long a Job's pod takes. Nothing in it runs; what its commands say that they sleep is kept to."""
+    commands = (
+        "\n".join([*(container.get("command") or []), *(container.get("args") or [])])
+        for container in objects.containers(pod["spec"])
+    )
+    return max(_JOB_SECONDS, *(float(sum(map(int, _SLEEP.findall(command)))) for command in commands))
 
 
 def _obstacle(context: Context) -> Outcome | None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sandbox.machines.device_plugin import Advertised, Crash, NotReady
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
+    from sandbox.machines.outcomes import Outcome
+    from sandbox.machines.pod_request import PodRequest
 
 MACHINE_TYPE: Final = "Simulated-Machine"
 """What the machines' firmware says that they are."""
@@ -90,3 +92,9 @@ class NodePrograms(Protocol):
 
     def apply_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
         """``nvidia-mig-parted apply``, and ``assert`` afterwards."""
+
+    def run_pod(self, machine: Machine, request: PodRequest) -> Outcome | None:
+        """See that the containers of a pod run; what has become of them, None where no container can run."""
+
+    def keep_pods(self, machine: Machine, pods: frozenset[str]) -> None:
+        """End what runs for any other pod (uids)."""

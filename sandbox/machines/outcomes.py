@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sandbox.machines import objects
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sandbox.machines.objects import Json
+
+
+#: The label app.kubernetes.io/name of the pods whose containers really run.
+VERIFIER_APP: Final = "gpu-pools-verifier"
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,22 @@ class InitCrash:
 
     container: str
     message: str
+    code: int = 1
 
 
 @dataclass(frozen=True)
 class Up:
-    """All containers run, but for those that crash (name -> last words)."""
+    """All containers run, but for those that crash.
+
+    Attributes:
+        crashed: name -> last words.
+        codes: name -> exit code of those that did not end with 1.
+        unready: names of those that run and are not ready.
+    """
 
     crashed: Mapping[str, str] = field(default_factory=dict)
+    codes: Mapping[str, int] = field(default_factory=dict)
+    unready: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -96,10 +109,16 @@ def pod_status(pod: Json, outcome: Outcome, restarts: int, backoff: int) -> Json
         "message": outcome.message or None if isinstance(outcome, Finished) else None,
     }
     if not isinstance(outcome, Creating) and not rejected:
-        status["podIP"] = address if pod["spec"].get("hostNetwork") else _address(objects.uid(pod), 244)
+        status["podIP"] = address if pod["spec"].get("hostNetwork") else pod_address(pod)
         status["podIPs"] = [{"ip": status["podIP"]}]
     status["conditions"] = _conditions(old.get("conditions") or [], outcome, now)
     return {key: value for key, value in status.items() if value is not None or key in old}
+
+
+def pod_address(pod: Json) -> str:
+    """A pod's address: made up, and one of this machine's own for the pods that really listen on theirs."""
+    listens = objects.labels(pod).get("app.kubernetes.io/name") == VERIFIER_APP
+    return _address(objects.uid(pod), 244, 127 if listens else 10)
 
 
 def _phase(outcome: Outcome) -> str:
@@ -110,7 +129,7 @@ def _phase(outcome: Outcome) -> str:
 
 def _conditions(old: list[Json], outcome: Outcome, now: str) -> list[Json]:
     initialized = isinstance(outcome, (Up, Finished))
-    ready = isinstance(outcome, Up) and not outcome.crashed
+    ready = isinstance(outcome, Up) and not outcome.crashed and not outcome.unready
     done = isinstance(outcome, Finished)
     reason = "PodCompleted" if done else "ContainersNotReady"
     wanted: list[tuple[str, bool, str | None]] = [
@@ -144,8 +163,10 @@ def _inits(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -
         name = container["name"]
         if name == at:
             reached = False
-            crash = outcome.message if isinstance(outcome, InitCrash) else None
-            state = _crashed(crash, name, restarts, backoff, now) if crash is not None else _running(old.get(name), now)
+            if isinstance(outcome, InitCrash):
+                state = _crashed(outcome.message, outcome.code, name, restarts, backoff, now)
+            else:
+                state = _running(old.get(name), now)
         elif reached:
             state = _terminated(old.get(name), now)
         else:
@@ -169,9 +190,9 @@ def _mains(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -
         elif isinstance(outcome, Finished):
             state = _terminated(old.get(name), now, ready=False)
         elif name in outcome.crashed:
-            state = _crashed(outcome.crashed[name], name, restarts, backoff, now)
+            state = _crashed(outcome.crashed[name], outcome.codes.get(name, 1), name, restarts, backoff, now)
         else:
-            state = _running(old.get(name), now)
+            state = _running(old.get(name), now, ready=name not in outcome.unready)
         found.append(_container(pod, container, state, old.get(name)))
     return found
 
@@ -194,9 +215,9 @@ def _container(pod: Json, container: Json, state: Json, old: Json | None) -> Jso
     return {**base, **state}
 
 
-def _running(old: Json | None, now: str) -> Json:
+def _running(old: Json | None, now: str, *, ready: bool = True) -> Json:
     before = ((old or {}).get("state") or {}).get("running")
-    return {"state": {"running": before or {"startedAt": now}}, "ready": True, "started": True}
+    return {"state": {"running": before or {"startedAt": now}}, "ready": ready, "started": True}
 
 
 def _terminated(old: Json | None, now: str, *, ready: bool = True) -> Json:
@@ -205,8 +226,8 @@ def _terminated(old: Json | None, now: str, *, ready: bool = True) -> Json:
     return {"state": {"terminated": ended}, "ready": ready, "started": False}
 
 
-def _crashed(message: str, name: str, restarts: int, backoff: int, now: str) -> Json:
-    last = {"exitCode": 1, "reason": "Error", "message": message, "startedAt": now, "finishedAt": now}
+def _crashed(message: str, code: int, name: str, restarts: int, backoff: int, now: str) -> Json:
+    last = {"exitCode": code, "reason": "Error", "message": message, "startedAt": now, "finishedAt": now}
     return {
         "state": {
             "waiting": {"reason": "CrashLoopBackOff", "message": f"back-off {backoff}s restarting failed container={name}"}
@@ -218,6 +239,6 @@ def _crashed(message: str, name: str, restarts: int, backoff: int, now: str) -> 
     }
 
 
-def _address(seed: str, second: int) -> str:
+def _address(seed: str, second: int, first: int = 10) -> str:
     digest = hashlib.sha256(seed.encode()).digest()
-    return f"10.{second}.{digest[0]}.{digest[1] % 254 + 1}"
+    return f"{first}.{second}.{digest[0]}.{digest[1] % 254 + 1}"

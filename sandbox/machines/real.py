@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sandbox.machines.device_plugin import Crash, NotReady
     from sandbox.machines.gfd import Driver
     from sandbox.machines.machine import Loaded, Machine
+    from sandbox.machines.outcomes import Outcome
+    from sandbox.machines.pod_request import PodRequest
     from sandbox.node_tools import NodeTools
 
 
@@ -83,7 +85,7 @@ class RealPrograms:
         """Tell the MPS daemon's stand-in."""
         node = self._nodes.get(machine.node)
         if node is not None:
-            node.switch_mps(on=on)
+            node.switch_mps(machine.mps_replicas or 1 if on else None)
 
     def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
         """Run nvidia-mig-parted."""
@@ -99,6 +101,17 @@ class RealPrograms:
         if answer is not None:
             self._look(machine.node, machine)
         return answer
+
+    def run_pod(self, machine: Machine, request: PodRequest) -> Outcome | None:
+        """Run its containers beside them."""
+        node = self._nodes.get(machine.node)
+        return None if node is None else node.run_pod(request)
+
+    def keep_pods(self, machine: Machine, pods: frozenset[str]) -> None:
+        """End the others."""
+        node = self._nodes.get(machine.node)
+        if node is not None:
+            node.keep_pods(pods)
 
     def _look(self, name: str, machine: Machine) -> None:
         node = self._nodes.get(name)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sandbox.machines.device_plugin import Advertised, Crash, NotReady
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
+    from sandbox.machines.outcomes import Outcome
+    from sandbox.machines.pod_request import PodRequest
 
 _STRATEGY = "MIG_STRATEGY"
 
@@ -64,6 +66,12 @@ class RuledPrograms:
         """Change the record."""
         mode = EXCLUSIVE_PROCESS if on else DEFAULT_MODE
         machine.gpus = tuple(replace(gpu, compute_mode=mode) for gpu in machine.gpus)
+
+    def run_pod(self, machine: Machine, request: PodRequest) -> Outcome | None:
+        """Nothing runs."""
+
+    def keep_pods(self, machine: Machine, pods: frozenset[str]) -> None:
+        """Nothing runs."""
 
     def check_layout(self, machine: Machine, request: LayoutRequest) -> LayoutAnswer | None:
         """Read the file, compare."""

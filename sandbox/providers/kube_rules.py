@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.providers.differences import Diff, compare
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AUTONAMED: Final = "pulumi.com/autonamed"
+#: Of Jobs only (pulumi-kubernetes, #1575): one that is not ready is made anew instead of waited for.
+REPLACE_UNREADY: Final = "pulumi.com/replaceUnready"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 _ALWAYS = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
 _SELECTOR = ("spec.selector",)
@@ -52,6 +55,7 @@ CLUSTER_SCOPED: Final = frozenset(
     {
         "Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
         "PriorityClass", "RuntimeClass", "StorageClass", "ClusterPolicy", "NodeFeatureRule", "NVIDIADriver",
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
         "MutatingWebhookConfiguration", "APIService", "CSIDriver", "IngressClass", "DeviceClass",
     }
@@ -141,6 +145,15 @@ def differences(old: Mapping[str, Value], new: Mapping[str, Value], *, mutable: 
         replace_on=(*_ALWAYS, *immutable),
         delete_before_replace=_same_place(old, new),
     )
+
+
+def replaced_while_unready(found: Diff, old: Mapping[str, Value], new: Mapping[str, Value]) -> Diff:
+    """The same differences, with a replacement of the object: it was made, but is not ready, and is marked for that."""
+    path = f'metadata.annotations["{REPLACE_UNREADY}"]'
+    return replace(
+        found, changes=True, replaces=[*found.replaces, "metadata"], delete_before_replace=_same_place(old, new),
+        diffs=sorted({*found.diffs, "metadata"}), detailed={**found.detailed, path: "update-replace"},
+    )  # fmt: skip
 
 
 def _same_place(old: Mapping[str, Value], new: Mapping[str, Value]) -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from sandbox.providers import helm, kube_rules
-from sandbox.providers.await_ready import AwaitError, Waiter, timeout_of, wait_conditions
+from sandbox.providers.await_ready import AwaitError, Waiter, judge, timeout_of, wait_conditions
 from sandbox.providers.base import PartialFailure, ServiceError, StandIn
 from sandbox.providers.claims import Claims
 from sandbox.providers.differences import Diff, compare
@@ -271,9 +271,22 @@ class KubernetesStandIn(StandIn):
         if type_ == helm.TYPE:
             return self._releases.diff(old_inputs, news)
         found = kube_rules.differences(old_inputs, news, mutable=self._configured().mutable)
+        if not found.replaces and self._is_unready_job(old_inputs, news):
+            found = kube_rules.replaced_while_unready(found, old_inputs, news)
         with self._lock:
             (self._to_replace.add if found.replaces else self._to_replace.discard)(self.current.urn)
         return found
+
+    def _is_unready_job(self, olds: Mapping[str, Value], news: Mapping[str, Value]) -> bool:
+        """Whether the object is a Job that is to be replaced while it is not ready, and is not; not for want of an answer."""
+        if news.get("kind") != "Job" or not kube_rules.is_true(news, kube_rules.REPLACE_UNREADY):
+            return False
+        try:
+            metadata = olds["metadata"]
+            live = self._api(self._configured()).get(olds["apiVersion"], "Job", metadata["namespace"], metadata["name"])
+        except (UnreachableError, ApiError):
+            return False
+        return live is not None and not judge(live).ready
 
     # ---------------------------------------------------------------- create and update
 

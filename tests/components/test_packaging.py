@@ -11,7 +11,7 @@ import pulumi
 import pytest
 from pulumi.provider.experimental.analyzer import Analyzer
 
-MODULES = ("sharing", "aks", "magnum", "existing", "node_features", "gpu_operator", "platform")
+MODULES = ("sharing", "aks", "magnum", "existing", "node_features", "gpu_operator", "verification", "smoke_test", "platform")
 COMPONENTS = Path(__file__).parents[2] / "components"
 
 
@@ -31,7 +31,8 @@ def test_the_analyzer_reads_every_component() -> None:
     analyzed = Analyzer("gpu-pools").analyze(classes())
     assert set(analyzed["component_definitions"]) == {
         *("Exclusive", "TimeSlicing", "Mps", "Mig", "AksCluster", "AksGpuNodePool", "MagnumCluster", "MagnumGpuNodePool"),
-        *("ExistingCluster", "NodeFeatureDiscovery", "PoolLabels", "GpuOperator", "GpuPlatform"),
+        *("ExistingCluster", "NodeFeatureDiscovery", "PoolLabels", "GpuOperator", "Verifier", "Verification", "SharingSmokeTest"),
+        "GpuPlatform",
     }
 
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
 import stat
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpus.smoke_test import SMOKE_TEST_NAMESPACE
+from gpus.verifier_rights import CONDITION
+from sandbox import node_tools
+from sandbox.engine import Engine
 from sandbox.files import read_json
 from sandbox.inventory import KEPT_BY_HELM, inventory
+from sandbox.progress import Progress
+from sandbox.toolchain import find_tools
 from tests.engine.secrets_search import contents, found, keepers, needles
 from tests.engine.trial import PROJECT, Run, Trial
 
@@ -89,6 +98,58 @@ def test_the_nodes_say_so_themselves(deployed: Deployed) -> None:
     for pool, resources in declared[deployed.trial.stack].items():
         (node,) = deployed.trial.nodes(pool)
         assert _gpu_resources(node) == {f"nvidia.com/{name}": count for name, count in resources.items()}
+
+
+@pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}")
+def test_the_verifier_on_each_of_them_says_so_too(deployed: Deployed) -> None:
+    for pool in deployed.trial.plan().pools:
+        for node in deployed.trial.nodes(pool.name):
+            verdicts = [one for one in node["status"]["conditions"] if one["type"] == CONDITION]
+            assert [(one["status"], one["reason"]) for one in verdicts] == [("True", "AsDeclared")], verdicts
+
+
+def test_the_reports_of_all_nodes_are_collected(deployed: Deployed, tmp_path: Path) -> None:
+    trial, ruled = deployed.trial, node_tools.obstacle() is not None
+    files = [tmp_path / "evidence.json", tmp_path / "evidence.html"]
+    done = trial.run("verify", trial.stack, "--json", str(files[0]), "--html", str(files[1]))
+    assert done.code == (2 if ruled else 0), done.text
+    evidence = json.loads(files[0].read_text())
+    assert [pool["name"] for pool in evidence["pools"]] == sorted(pool.name for pool in trial.plan().pools)
+    verdicts = {node["verdict"] for pool in evidence["pools"] for node in pool["nodes"]}
+    assert verdicts == ({"not verified"} if ruled else {"proven"})
+    assert files[1].read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
+def test_a_user_collects_them_with_pulumi_and_kubectl(deployed: Deployed, tmp_path: Path) -> None:
+    """As against a real cloud: the outputs come from the engine, the kubeconfig from them, the nodes from kubectl."""
+    trial = deployed.trial
+    if trial.stack == "magnum-dev":
+        pytest.skip("one cluster of ours and one that exists are enough")
+    engine = Engine(trial.sandbox, find_tools(Progress(), only={"pulumi"}), {})
+    environment = {**engine.environment(), "TMPDIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-m", "evidence", trial.stack, "--json", "-"]
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == (0 if node_tools.obstacle() is None else 2), done.stderr
+    evidence = json.loads(done.stdout)
+    assert [pool["name"] for pool in evidence["pools"]] == sorted(pool.name for pool in trial.plan().pools)
+    assert all(pool["expectation"]["document"] and pool["nodes"] for pool in evidence["pools"])
+    assert list(tmp_path.iterdir()) == []
+    assert found([("what was printed", f"{done.stdout}{done.stderr}".encode())], needles(trial)) == []
+
+
+def test_pods_have_used_every_share_and_one_waited(deployed: Deployed) -> None:
+    """The deploy waited for them; who waits for whom is seen in tests/sandbox/machines/test_verified_nodes.py."""
+    trial = deployed.trial
+    if not trial.plan().settings.verification.smoke_test:
+        pytest.skip("this stack has no smoke test")
+    used: dict[str, list[int]] = {}
+    for job in trial.api().list(f"/apis/batch/v1/namespaces/{SMOKE_TEST_NAMESPACE}/jobs")["items"]:
+        pool = job["spec"]["template"]["metadata"]["labels"]["gpu-pools/pool"]
+        used.setdefault(pool, []).append(job["status"].get("succeeded", 0) - 1)
+    assert {pool: sorted(shares) for pool, shares in used.items()} == {
+        pool.name: sorted(pool.advertises.values()) for pool in trial.plan().pools
+    }
 
 
 def test_no_secret_in_plain_text(deployed: Deployed) -> None:

@@ -25,9 +25,9 @@ FAILED: Final = 1
 NO_PROXY_THERE: Final = "http://127.0.0.1:9"
 
 
-def _check_refused(run: Run, *words: str) -> None:
+def _check_refused(run: Run, *words: str, code: int = FAILED) -> None:
     """Ended with the code of a failure and a short message, not with a traceback."""
-    assert run.code == FAILED, run.text
+    assert run.code == code, run.text
     for word in words:
         assert word in run.err
     assert "Traceback" not in run.text
@@ -44,6 +44,8 @@ def test_not_up(sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(STACK)
     _check_refused(trial.status(), "small is not up.", "make up STACK=small")
     _check_refused(trial.scale("gpu", 3), "small is not up.", "make up STACK=small")
+    # There 1 would say that a node differs.
+    _check_refused(trial.run("verify", "small"), "small is not up.", "make up STACK=small", code=2)
     assert not trial.root.exists()
 
 

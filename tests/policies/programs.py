@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,11 +130,25 @@ _SPOT = {"scaleSetPriority": "Spot", "nodeTaints": ["kubernetes.azure.com/scales
 _RULE = "kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule"
 _POLICY = "kubernetes:nvidia.com/v1:ClusterPolicy"
 _PRICES = Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0}, {})
+_VERIFICATION = made(kinds.VERIFICATION, "verification", {})
+_OTHER = made("example:index:Monitoring", "monitoring", {})
+_EXPECTATION = json.dumps({"apiVersion": "gpu-pools/v1", "kind": "NodeExpectation", "resources": {"nvidia.com/gpu": 4}})
 _FIRST = group("a", {"dependencies": urns(_MAGNUM)})
 
 
 def _patch(label: str) -> Resource:
     return made(kinds.NODE_PATCH, "patch", {"metadata": {"name": "node-1", "labels": {label: "x"}}})
+
+
+def _looking(parent: Resource) -> Resource:
+    """A DaemonSet that sees all GPUs and requests none."""
+    container = {"name": "watch", "image": "python:3", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    return made(kinds.DAEMON_SET, "looking", {"spec": spec}, parent=parent.urn, dependencies=urns(parent))
+
+
+def _smoke(where: str, user: int) -> Resource:
+    return pod(name=where, nodeSelector={"pool": where}, securityContext={"runAsUser": user})
 
 
 def _unnamed(made_up: str = "") -> Resource:
@@ -274,6 +289,7 @@ BAD: dict[str, list[Program]] = {
     "gpus-are-requested": [
         program(pod({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}], "resources": {}})),
         program(pod(volumes=[{"name": "d", "hostPath": {"path": "/dev/nvidia0"}}])),
+        program(_OTHER, _looking(_OTHER)),
     ],
     "quota-counts": [
         program(made(kinds.QUOTA, "quota", {"spec": {"hard": {"nvidia.com/gpu": "4"}}})),
@@ -356,6 +372,12 @@ GOOD: dict[str, Program] = {
     "a renamed share, asked by its name": program(sharing(whole=RENAMED), pod(asking("nvidia.com/gpu.shared"))),
     "a MIG device": program(sharing(), layouts(), pod(asking("nvidia.com/mig-3g.40gb"))),
     "a pod without GPUs": program(pod({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], "resources": {}})),
+    "a verifier of our own": program(
+        _VERIFICATION,
+        _looking(_VERIFICATION),
+        made(kinds.CONFIG_MAP, "expected", {"metadata": {"name": "e"}, "data": {"expectation.json": _EXPECTATION}}),
+    ),
+    "two users on nodes of two pools": program(sharing(whole=WHOLE, sliced=MPS), _smoke("a", 0), _smoke("b", 65534)),
     "a quota that counts": program(made(kinds.QUOTA, "q", {"spec": {"hard": {"requests.nvidia.com/gpu": "4", "pods": "9"}}})),
     "a patch on a cluster without pools of ours": program(_patch(kinds.CONFIG_LABEL)),
     "a driver upgrade that drains": program(

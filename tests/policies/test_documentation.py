@@ -23,6 +23,7 @@ ROWS = {
     if re.match(r"\| [A-Z]\d\d \|", line)
     for cells in [[cell.strip() for cell in line.strip("|").split("|")]]
 }
+VERIFICATION = (ROOT / "docs" / "reference" / "verification.md").read_text(encoding="utf-8").partition("\n## Incidents")[2]
 LEVELS = sorted((ROOT / "policies" / "levels").glob("*.json"))
 LONGEST_NOTHING = 10
 
@@ -40,6 +41,7 @@ def test_a_row_names_the_rules_of_its_incident_with_their_levels(incident: str) 
     assert ("policy" in ways) == bool(rules)
     assert set(ways) <= {"types", "plan", "policy", "not before a deploy"}
     if ways == ["not before a deploy"]:
+        assert re.search(rf"^\| (\w+, )*{incident}(, \w+)* \|", VERIFICATION, re.MULTILINE), "the verifier's table must name it"
         assert len(by) > LONGEST_NOTHING, "a reason is needed"
         assert tests == "-"
     else:

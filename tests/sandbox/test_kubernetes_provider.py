@@ -25,6 +25,8 @@ from sandbox.providers.values import UNKNOWN, Secret
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sandbox.providers.differences import Diff
+
 KUBECONFIG = """
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}, {name: b, cluster: {server: "https://127.0.0.1:2"}}]
 contexts: [{name: a, context: {cluster: a, user: u}}, {name: b, context: {cluster: b, user: u, namespace: team}}]
@@ -282,6 +284,12 @@ class Driver:
         with self.as_(name):
             return self.stand_in.create(type_, name, checked, timeout, preview)
 
+    def diff(self, type_: str, name: str, inputs: dict[str, Any]) -> Diff:
+        """What is to be done where the inputs are those of last time."""
+        checked = self.check(type_, name, inputs)
+        with self.as_(name):
+            return self.stand_in.diff(type_, "", checked, checked, checked)
+
     def update(self, type_: str, name: str, olds: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
         checked = self.check(type_, name, inputs, olds)
         with self.as_(name):
@@ -519,6 +527,22 @@ class TestAwaiting:
         assert "was successfully created, but the Kubernetes API server reported that it failed" in caught.value.reasons[0]
         assert "BackoffLimitExceeded" in caught.value.reasons[0]
         assert any("gpu 0: MIG is off, declared: on" in reason for reason in caught.value.reasons[1:])
+
+    def test_a_job_that_is_marked_for_it_is_replaced_while_it_is_not_ready(self, driver: Driver, api: Api) -> None:
+        marked = self.job("again")
+        marked["metadata"]["annotations"] = {kube_rules.REPLACE_UNREADY: "true"}
+        with pytest.raises(PartialFailure):
+            driver.create(self.type_, "again", marked, timeout=1)
+        found = driver.diff(self.type_, "again", marked)
+        assert (found.changes, found.replaces, found.delete_before_replace) == (True, ["metadata"], True)
+        assert not driver.diff(self.type_, "again", self.job("again")).replaces
+        live = api.get("batch/v1", "Job", "default", "again")
+        assert live
+        done = {"status": "True", "lastTransitionTime": live["metadata"]["creationTimestamp"]}
+        ended = {"startTime": live["metadata"]["creationTimestamp"], "completionTime": live["metadata"]["creationTimestamp"]}
+        conditions = [{**done, "type": "SuccessCriteriaMet"}, {**done, "type": "Complete"}]
+        set_status(api, live, {**ended, "succeeded": 1, "conditions": conditions, "active": 0, "uncountedTerminatedPods": {}})
+        assert not driver.diff(self.type_, "again", marked).changes
 
     def test_the_time_runs_out(self, driver: Driver) -> None:
         with pytest.raises(PartialFailure, match=r"timed out waiting to be Ready after 5 s: .*is 0 of 1") as caught:

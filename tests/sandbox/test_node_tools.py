@@ -106,7 +106,9 @@ def test_up_and_status_tell_it_in_a_line(
     record(cluster, Tools())
     command_line._report((), commands.rules_because("byo"), as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "Rules stand in for NVIDIA's programs on the nodes: no mount namespaces here: not today"
+    assert lines[-1] == (
+        "Rules stand in for NVIDIA's programs on the nodes, and no verifier runs there: no mount namespaces here: not today"
+    )
     assert "NVIDIA's programs" not in "".join(lines[:-1])
     command_line._report((), commands.rules_because("byo"), as_json=True)
     assert capsys.readouterr() == ("[]\n", f"{lines[-1]}\n")

@@ -27,11 +27,11 @@ def differences(allocatable: dict[str, str]) -> tuple[str, ...]:
     [planned] = plan.pools
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in planned.taints]
     node: dict[str, Any] = {
-        "metadata": {"name": "n", "labels": {"agentpool": "nb", **planned.labels, **planned.gfd_labels}},
+        "metadata": {"name": "n", "labels": {"kubernetes.azure.com/agentpool": "nb", **planned.labels, **planned.gfd_labels}},
         "spec": {"taints": taints},
         "status": {"allocatable": {"cpu": "1930m", "memory": "28Gi", **allocatable}},
     }
-    [pool] = observe(plan, [node])
+    [pool] = observe(plan, [node], verifiers_run=True)
     [seen] = pool.nodes
     return seen.differences
 

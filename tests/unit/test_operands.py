@@ -124,6 +124,37 @@ def test_the_driver_of_an_image_is_not_known() -> None:
     assert not any("needs NVIDIA driver" in warning for warning in plain.warnings)
 
 
+@pytest.mark.parametrize("pinned", ["570.133.20", "570.124.06-ubuntu24.04", "575"])
+def test_a_driver_that_reaches_the_declared_minimum_is_taken(pinned: str) -> None:
+    pool = pool_of(aks({"minimum": {"driver": "570.124.06"}}, operator=_operator(driver=pinned), verification={}))
+    assert pool.warnings == ()
+
+
+@pytest.mark.parametrize("pinned", ["570.86.15", "535.261.03", "565"])
+def test_a_pinned_driver_below_the_declared_minimum_is_refused(pinned: str) -> None:
+    found = _refused(aks({"minimum": {"driver": "570.124.06"}}, operator=_operator(driver=pinned), verification={}))
+    assert found == {
+        "gpu-pools:pools[0].minimum.driver": f"570.124.06 is newer than the driver that the operator installs, {pinned}"
+    }
+
+
+@pytest.mark.parametrize("pinned", ["latest", "570"])
+def test_a_pinned_driver_that_tells_too_little_cannot_be_held_against_the_minimum(pinned: str) -> None:
+    pool = pool_of(aks({"minimum": {"driver": "570.124.06"}}, operator=_operator(driver=pinned), verification={}))
+    (warning,) = pool.warnings
+    assert f"installs driver {pinned}: whether it is 570.124.06 or newer {UNCHECKED}" in warning
+
+
+@pytest.mark.parametrize("minimum", [{"driver": "900"}, {"cuda": "99.9"}])
+def test_what_an_image_has_only_its_nodes_can_tell(minimum: dict[str, str]) -> None:
+    assert pool_of(existing({"driver": "preinstalled", "minimum": minimum}, verification={})).warnings == ()
+
+
+def test_a_minimum_that_nothing_compares_is_a_warning() -> None:
+    (warning,) = pool_of(aks({"minimum": {"cuda": "12.8"}})).warnings
+    assert "only the verification holds the nodes against `minimum`" in warning
+
+
 @pytest.mark.parametrize(
     ("operand", "gpu", "sharing"),
     [

@@ -309,7 +309,10 @@ def _planned(config: dict[str, Any], *, complete: bool) -> tuple[Plan | None, tu
 @settings(max_examples=100, deadline=None)
 @given(_JUNK)
 def test_a_config_of_nothing_but_junk_is_refused(junk: Any) -> None:
-    config = {f"gpu-pools:{key}": junk for key in ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery")}
+    config = {
+        f"gpu-pools:{key}": junk
+        for key in ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification")
+    }
     with pytest.raises(InvalidStackError):
         plan_config(config)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -74,6 +75,33 @@ def test_a_deploy_waits_for_the_one_before_it() -> None:
     jobs = _read(ROOT / ".github" / "workflows" / "deploy.yml")["jobs"]
     names = list(jobs)
     assert [jobs[name].get("needs") for name in names] == [None, *names[:-1]]
+
+
+def _asking_for_evidence() -> list[Any]:
+    scripts = []
+    for path in WORKFLOWS:
+        for job in _read(path)["jobs"].values():
+            scripts += [pytest.param(step.get("run", ""), id=path.stem) for step in job.get("steps", ())]
+    for name, job in _read(GITLAB).items():
+        scripts += [pytest.param(text, id=name) for text in (job.get("script", ()) if isinstance(job, dict) else ())]
+    return [one for one in scripts if "-m evidence" in one.values[0]]
+
+
+def test_deploys_end_and_drift_is_told_with_what_the_verifiers_say() -> None:
+    assert [one.id for one in _asking_for_evidence()] == ["deploy-stack", "drift", "deploy-dev", "deploy-prod", "drift"]
+
+
+@pytest.mark.parametrize("script", _asking_for_evidence())
+@pytest.mark.parametrize(("verdict", "code"), [(0, 0), (1, 1), (2, 2), (3, 0)])
+def test_only_what_is_not_as_declared_or_cannot_be_told_fails_a_pipeline(
+    script: str, verdict: int, code: int, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho {verdict}\nexit {verdict}\n")
+    python.chmod(0o755)
+    around = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STACK": "aks-dev", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=around, check=False, timeout=60)
+    assert done.returncode == code
 
 
 def test_gitlab_s_jobs_are_in_its_stages_and_end() -> None:

@@ -12,26 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from sandbox import cluster, node_tools, processes
 from sandbox.machine_groups import Hardware, MachineGroup, put, remove, scale
-from sandbox.machines.api import Api, ApiError
 from sandbox.node_tools import find_platform_tools
 from sandbox.nvml import state
 from sandbox.progress import Progress
+from tests.sandbox.machines.site import OPERATOR, POLICY, Site, install, workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.programs
 
-CHARTS = Path(__file__).parents[3] / "sandbox" / "charts"
-OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
 A100 = Hardware(24, 220, "a100-80gb", "NVIDIA A100 80GB PCIe", 2)
 SKU = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 AKS = {"kubernetes.azure.com/agentpool": "gpu"}
-POLICY = "/apis/nvidia.com/v1/clusterpolicies"
 CONFIGS = {
     "exclusive": "version: v1",
     "ts4": "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}",
@@ -66,69 +62,6 @@ SPEC: dict[str, Any] = {
 REAL = pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}")
 
 
-def workload(kind: str, name: str, where: str, command: str, **pod: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": command, "command": [command]}
-    mounts = [{"name": item["name"], "mountPath": f"/{item['name']}"} for item in pod.get("volumes", [])]
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{**container, "volumeMounts": mounts}], **pod}}
-    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": where}, "spec": spec}
-
-
-def config_map(name: str, where: str, data: dict[str, str]) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": where}, "data": data}
-
-
-class Site:
-    """A cluster with its daemon, as a test sees it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.api = Api(folder / "kubeconfig")
-
-    def node(self, name: str) -> dict[str, Any]:
-        return self.api.get(f"/api/v1/nodes/{name}") or {"metadata": {}, "status": {}}
-
-    def labels(self, name: str = "gpu0") -> dict[str, str]:
-        found: dict[str, str] = self.node(name)["metadata"].get("labels", {})
-        return found
-
-    def offered(self, name: str = "gpu0") -> dict[str, str]:
-        allocatable = self.node(name)["status"].get("allocatable", {})
-        return {key.removeprefix("nvidia.com/"): count for key, count in allocatable.items() if "nvidia" in key and count != "0"}
-
-    def label(self, name: str = "gpu0", **values: str | None) -> None:
-        labels = {f"nvidia.com/{key.replace('__', '-').replace('_', '.')}": value for key, value in values.items()}
-        self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
-
-    def share(self, key: str) -> None:
-        self.label(device__plugin_config=key)
-
-    def pods(self, app: str, node: str = "gpu0") -> list[dict[str, Any]]:
-        found = self.api.list("/api/v1/pods")["items"]
-        return [pod for pod in found if pod["metadata"]["labels"].get("app") == app and pod["spec"].get("nodeName") == node]
-
-    def waiting(self, app: str, node: str = "gpu0") -> list[str]:
-        """Last words of the crashing containers of a program's pods."""
-        statuses = [pod["status"] for pod in self.pods(app, node)]
-        items = [
-            item for status in statuses for key in ("containerStatuses", "initContainerStatuses") for item in status.get(key, [])
-        ]
-        crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
-        return [item["lastState"]["terminated"]["message"] for item in crashing]
-
-    def story(self) -> str:
-        """What a failed wait is to be understood by."""
-        shown = {key: value for key, value in self.labels().items() if "nvidia" in key}
-        logs = [f"--- {name}\n{processes.log_tail(self.folder, name, 40)}" for name in ("machines", "nfd-master")]
-        return "\n".join([f"offered {self.offered()}, labels {shown}, died: {processes.died(self.folder)}", *logs])
-
-    def until(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
-        end = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < end, self.story()
-            time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("machines")
@@ -137,7 +70,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         here = Site(folder)
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         put(folder, MachineGroup("gpu", "gpu", 1, A100, labels=AKS, taints=[SKU], driver_preinstalled=True))
-        install(here.api)
+        install(here.api, SPEC, CONFIGS, LAYOUTS)
         here.until(lambda: here.offered() == {"gpu": "2"})
         yield here
     finally:
@@ -152,41 +85,6 @@ def on_nodes(folder: Path) -> list[str]:
         with contextlib.suppress(OSError):
             found.append(path.read_bytes().decode(errors="replace").replace("\0", " "))
     return [command for command in found if f"{folder}/machines/" in command and "nfd-master" not in command]
-
-
-def install(api: Api) -> None:
-    for path in sorted(CHARTS.glob("*/crds/*.yaml")):
-        for crd in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            if crd:
-                api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-    for name in (OPERATOR, NFD):
-        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    worker = "sources: {pci: {deviceClassWhitelist: ['0302'], deviceLabelFields: [vendor]}}"
-    # As the plan sets it: with pages nfd-master may miss everything for minutes when a definition was made just before.
-    master = "informerPageSize: 0"
-    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("master", NFD, {"nfd-master.conf": master}))
-    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("worker", NFD, {"nfd-worker.conf": worker}))
-    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map("sharing", OPERATOR, CONFIGS))
-    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map("layouts", OPERATOR, {"config.yaml": LAYOUTS}))
-    mount = [{"name": "conf", "configMap": {"name": "master"}}]
-    api.create(
-        f"/apis/apps/v1/namespaces/{NFD}/deployments", workload("Deployment", "nfd-master", NFD, "nfd-master", volumes=mount)
-    )
-    mount = [{"name": "conf", "configMap": {"name": "worker"}}]
-    tolerated = [{"key": "sku", "operator": "Exists"}]
-    worker_set = workload("DaemonSet", "nfd-worker", NFD, "nfd-worker", volumes=mount, tolerations=tolerated)
-    api.create(f"/apis/apps/v1/namespaces/{NFD}/daemonsets", worker_set)
-    api.create(
-        f"/apis/apps/v1/namespaces/{OPERATOR}/deployments", workload("Deployment", "gpu-operator", OPERATOR, "gpu-operator")
-    )
-    for _ in range(50):
-        with contextlib.suppress(ApiError):
-            api.create(
-                POLICY,
-                {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": SPEC},
-            )
-            return
-        time.sleep(0.2)
 
 
 @pytest.fixture(autouse=True)

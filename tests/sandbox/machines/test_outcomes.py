@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sandbox.machines.outcomes import Creating, Finished, InitCrash, InitWaiting, Outcome, Up, pod_status
+from sandbox.machines.outcomes import Creating, Finished, InitCrash, InitWaiting, Outcome, Up, pod_address, pod_status
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -57,6 +57,35 @@ def test_one_crashing_container_of_two() -> None:
     assert broken["restartCount"] == 3
     assert [item["ready"] for item in found["containerStatuses"]] == [True, False]
     assert conditions(found)["Ready"] == "False"
+
+
+def test_a_container_that_runs_and_is_not_ready() -> None:
+    found = status(Up(unready=frozenset({"c1"})))
+    assert found["phase"] == "Running"
+    assert states(found) == ["running", "running"]
+    assert [item["ready"] for item in found["containerStatuses"]] == [False, True]
+    assert conditions(found)["Ready"] == "False"
+    assert conditions(found)["Initialized"] == "True"
+
+
+def test_exit_codes_are_those_of_the_programs() -> None:
+    found = status(Up({"c1": "no", "c2": "killed"}, {"c2": 137}))
+    assert [item["lastState"]["terminated"]["exitCode"] for item in found["containerStatuses"]] == [1, 137]
+    found = status(InitCrash("i1", "cannot tell", 2))
+    assert found["initContainerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 2
+
+
+def test_what_an_init_container_said_is_kept_while_it_tries_again() -> None:
+    first = status(InitCrash("i1", "it differs"), restarts=1)
+    again = status(InitWaiting("i1"), old=first, restarts=1)["initContainerStatuses"][0]
+    assert list(again["state"]) == ["running"]
+    assert (again["lastState"]["terminated"]["message"], again["restartCount"]) == ("it differs", 1)
+
+
+def test_pods_that_really_listen_have_an_address_to_listen_on() -> None:
+    pod = {"metadata": {"name": "v", "uid": "u", "labels": {"app.kubernetes.io/name": "gpu-pools-verifier"}}, "spec": {}}
+    assert pod_address(pod).startswith("127.")
+    assert pod_address({**pod, "metadata": {"name": "v", "uid": "u"}}).startswith("10.")
 
 
 def test_init_containers_that_wait_or_crash() -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
 from gpus.models import model, model_keys
+from sandbox import processes
 from sandbox.machine_groups import Hardware, MachineGroup
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Driver, Labels
 from sandbox.machines.gpu import EXCLUSIVE_PROCESS, born, with_layout
 from sandbox.machines.machine import PREINSTALLED_DRIVER, Loaded, Machine
 from sandbox.machines.node_programs import LayoutRequest
+from sandbox.machines.outcomes import InitCrash, Up
+from sandbox.machines.pod_request import Container, Mount, PodRequest, Probe
 from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
 from sandbox.node_tools import NodeTools
@@ -23,7 +27,6 @@ from sandbox.nvml import state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from sandbox.machines.node_programs import LayoutAnswer
 
@@ -368,3 +371,83 @@ def test_a_gpu_that_hangs_holds_up_its_own_machine_only(site: Site) -> None:
     assert site.programs.discover(stuck, what, {}) is None
     site.served(well, loaded(None, well), {GPU: 1})
     assert site.programs.discover(stuck, what, {}) is None
+
+
+# --- pods whose containers really run ---------------------------------------------------------------------
+
+
+def container(name: str, script: str, probe: Probe | None = None) -> Container:
+    mounts = (Mount("files", "/run/here/files"), Mount("own", "/run/here/own", "/srv/own"))
+    environment = {"GREETING": "hello"}
+    return Container(name, ("sh", "-c", script), environment, mounts, "/run/here/last-words", probe)
+
+
+def asked(init: str = "true", main: str = "exec sleep 600", **more: Any) -> PodRequest:
+    given: dict[str, Any] = {"attempt": 0, "volumes": {"files": {"text": b"one"}}, "initialized": False, "ready": False}
+    inits, mains = (container("first", init),), (container("main", main),)
+    return PodRequest(pod="pod", address="127.0.0.1", inits=inits, mains=mains, **(given | more))
+
+
+def test_a_failed_init_container_tells_why_and_is_tried_again_when_that_is_asked_for(site: Site) -> None:
+    on = site.add(machine("n", T4))
+    script = "echo x >> /run/here/own/tries; test $(wc -l < /run/here/own/tries) = 2 && exit 0; "
+    script += 'echo "$GREETING" > /run/here/last-words; exit 3'
+    crash = site.answer(lambda: site.programs.run_pod(on, asked(script)), lambda found: isinstance(found, InitCrash))
+    assert crash == InitCrash("first", "hello", 3)
+    assert site.programs.run_pod(on, asked(script, attempt=1)) != crash
+    site.answer(lambda: site.programs.run_pod(on, asked(script, attempt=1)), lambda found: found == Up())
+    assert (site.folder / "n" / "host" / "srv" / "own" / "tries").read_text() == "x\nx\n"
+
+
+def test_volumes_follow_their_source_and_a_container_that_ends_says_so(site: Site) -> None:
+    on = site.add(machine("n", T4))
+    main = "until grep -q two /run/here/files/text; do sleep 0.1; done; echo seen > /run/here/last-words; exit 7"
+    site.answer(lambda: site.programs.run_pod(on, asked(main=main)), lambda found: found == Up())
+    changed = asked(main=main, volumes={"files": {"text": b"two"}})
+    ended = site.answer(lambda: site.programs.run_pod(on, changed), lambda found: found != Up())
+    assert ended == Up({"main": "seen"}, {"main": 7})
+
+
+def test_a_container_is_ready_when_it_answers(site: Site) -> None:
+    on = site.add(machine("n", T4))
+
+    def served(pod: str, port: int, path: str) -> PodRequest:
+        serve = f"cd /run/here/files && exec python3 -m http.server --bind 127.0.0.1 {port}"
+        return replace(asked(), pod=pod, mains=(container("main", serve, Probe(port, path, 1, 5)),))
+
+    good, bad = (served(*what) for what in zip(("good", "bad"), processes.free_ports(2), ("/text", "/none"), strict=True))
+    assert site.programs.run_pod(on, good) != Up()
+    site.answer(lambda: site.programs.run_pod(on, good), lambda found: found == Up())
+    site.answer(lambda: site.programs.run_pod(on, bad), lambda found: found == Up(unready=frozenset({"main"})))
+
+
+def test_an_initialized_pod_does_not_wait_for_its_init_containers_again(site: Site) -> None:
+    on = site.add(machine("n", T4))
+    request = asked("exit 1", initialized=True)
+    site.answer(lambda: site.programs.run_pod(on, request), lambda found: found == Up())
+
+
+def test_pods_that_are_not_kept_end_and_leave_nothing(site: Site) -> None:
+    on = site.add(machine("n", T4))
+    main = "echo begun > /run/here/own/mark; exec sleep 600.25"
+    site.answer(lambda: site.programs.run_pod(on, asked(main=main)), lambda found: found == Up())
+    mark = site.folder / "n" / "host" / "srv" / "own" / "mark"
+    site.answer(lambda: site.programs.run_pod(on, asked(main=main)), lambda _: mark.exists())
+    site.programs.keep_pods(on, frozenset({"another"}))
+    site.answer(lambda: on.gpus, lambda _: not _sleeping() and not list((site.folder / "n" / "pods").iterdir()))
+
+
+def _sleeping() -> bool:
+    found = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    return b"sleep\x00600.25\x00" in set(found)
+
+
+def test_the_mps_daemon_tells_its_split(site: Site) -> None:
+    on = site.add(machine("n", A100))
+    on.mps_replicas = 3
+    site.programs.switch_mps(on, on=True)
+    site.answer(lambda: on.gpus, lambda gpus: gpus[0].compute_mode == EXCLUSIVE_PROCESS)
+    ask = "for what in get_default_active_thread_percentage 'get_default_device_pinned_mem_limit 1'; "
+    ask += "do echo $what | nvidia-cuda-mps-control >> /run/here/last-words; done; exit 1"
+    crash = site.answer(lambda: site.programs.run_pod(on, asked(ask)), lambda found: isinstance(found, InitCrash))
+    assert crash == InitCrash("first", "33.0\n26G", 1)

@@ -1,0 +1,77 @@
+"""The smoke test of a pool: pods that use it as its users will, one more than a node has shares.
+
+Pulumi waits for the Jobs, so a deploy ends well only if all pods came to their end. gpus/smoke_test.py says what they do and why
+their names change with what is tested. A Job that failed is replaced by the next deploy: what was repaired is tested again.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_kubernetes.batch.v1 import Job
+from pulumi_kubernetes.core.v1 import Namespace
+
+from components._options import child_options
+from components._words import plan_of, pool_of
+from gpus.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, smoke_tests, why_not
+
+#: Beyond the Job's own deadline, so that it is Kubernetes that says how it ended.
+_SLACK_SECONDS = 60
+
+
+class SharingSmokeTestArgs(TypedDict):
+    """Which pool of which plan: `config` when used alone, `planned` with a plan at hand."""
+
+    pool: str
+    """The pool's name."""
+    namespace: pulumi.Input[str]
+    """A namespace that is there; Pod Security's `baseline` is enough, and `restricted` but for pools that share by MPS."""
+    config: NotRequired[dict[str, Any]]
+    """Sections of a stack file by name: cluster (its platform), sharing, pools, verification (smokeTestImage), …"""
+    planned: NotRequired[Any]
+    """A gpus.plan.Plan."""
+
+
+class SharingSmokeTest(pulumi.ComponentResource):
+    """The smoke test of one pool; its nodes should have been verified before."""
+
+    jobs: pulumi.Output[dict[str, str]]
+    """Advertised resource -> the Job that has used it."""
+    pods: pulumi.Output[dict[str, int]]
+    """Advertised resource -> how many pods have used it: one more than a node has."""
+    skipped: pulumi.Output[str]
+    """Why there is no Job; empty where there is."""
+
+    def __init__(self, name: str, args: SharingSmokeTestArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Run the Jobs.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        what = f"SharingSmokeTest({name})"
+        plan = plan_of(what, args.get("planned"), args.get("config"))
+        planned = pool_of(what, plan, args["pool"])
+        super().__init__("gpu-pools:index:SharingSmokeTest", name, None, opts)
+        tests = smoke_tests(plan, planned)
+        limit = f"{DEADLINE_SECONDS + _SLACK_SECONDS}s"
+        for test in tests:
+            metadata: Any = {
+                "name": test.name,
+                "namespace": args["namespace"],
+                "annotations": {"pulumi.com/replaceUnready": "true"},
+            }
+            spec: Any = test.spec
+            timeouts = pulumi.CustomTimeouts(create=limit, update=limit)
+            options = child_options(self, opts, custom_timeouts=timeouts)
+            Job(f"{name}-{test.short_resource}", metadata=metadata, spec=spec, opts=options)
+        if not tests:
+            pulumi.log.info(why_not(planned), self)
+        self.jobs = pulumi.Output.from_input({test.resource: test.name for test in tests})
+        self.pods = pulumi.Output.from_input({test.resource: int(test.spec["completions"]) for test in tests})
+        self.skipped = pulumi.Output.from_input(why_not(planned))
+        self.register_outputs({"jobs": self.jobs, "pods": self.pods, "skipped": self.skipped})
+
+
+def smoke_test_namespace(name: str, opts: pulumi.ResourceOptions) -> Namespace:
+    """The namespace of the smoke tests of a cluster, in which nobody has rights."""
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    return Namespace(name, metadata={"name": SMOKE_TEST_NAMESPACE, "labels": labels}, opts=opts)

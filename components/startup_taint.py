@@ -1,0 +1,52 @@
+"""The startup taint of new nodes, where the API server puts it on: gpus/startup_taint.py says when, and why so.
+
+One policy for the cluster, one binding per pool, which selects the pool's nodes. Both must be there before the pool is: a node
+that registers earlier has no taint. Who takes it away again is the verifier.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_kubernetes.admissionregistration.v1 import MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
+
+from components._options import child_options
+from components._words import plan_of
+from gpus.placing import pool_selector
+from gpus.startup_taint import POLICY, STARTUP_TAINT, admission_binding_spec, admission_policy_spec
+
+
+class StartupTaintArgs(TypedDict):
+    """Which pools: `config` when used alone, `planned` with a plan at hand."""
+
+    config: NotRequired[dict[str, Any]]
+    """Sections of a stack file by name: cluster (its platform), sharing, pools, verification, …"""
+    planned: NotRequired[Any]
+    """A gpus.plan.Plan."""
+
+
+class StartupTaint(pulumi.ComponentResource):
+    """Lets the nodes of a cluster's GPU pools register with the startup taint."""
+
+    taint: pulumi.Output[str]
+    """The taint, as kubectl writes it."""
+
+    def __init__(self, name: str, args: StartupTaintArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Make policy and bindings.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        plan = plan_of(f"StartupTaint({name})", args.get("planned"), args.get("config"))
+        super().__init__("gpu-pools:index:StartupTaint", name, None, opts)
+        spec: Any = admission_policy_spec()
+        policy = MutatingAdmissionPolicy(f"{name}-policy", metadata={"name": POLICY}, spec=spec, opts=child_options(self, opts))
+        for pool in plan.pools:
+            binding: Any = admission_binding_spec(pool_selector(plan.settings.cluster, pool))
+            MutatingAdmissionPolicyBinding(
+                f"{name}-{pool.name}-binding",
+                metadata={"name": f"{POLICY}-{pool.name}"},
+                spec=binding,
+                opts=child_options(self, opts, depends_on=[policy]),
+            )
+        self.taint = pulumi.Output.from_input(str(STARTUP_TAINT))
+        self.register_outputs({"taint": self.taint})

@@ -1,0 +1,179 @@
+"""The gate: a deploy ends well only if the nodes that are there are what was declared.
+
+`Verifier` puts into a cluster, once, what verifiers share: a namespace of their own, the program, their account and rights, and
+the policy that narrows these to each one's own node. `Verification` adds, per pool, the expectation and a DaemonSet; Pulumi waits
+for the DaemonSet, and tells a pod's termination message where that wait ends in vain. A pool without nodes has nothing to wait
+for: that is no proof, and nothing here calls it one.
+
+The program is the file of verifier/archive.py: this is the one place where components take anything but gpus/.
+"""
+
+import base64
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
+from pulumi_kubernetes.apps.v1 import DaemonSet
+from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
+from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+
+from components._options import child_options
+from components._words import plan_of, pool_of
+from components.node_features import privileged_namespace
+from gpus.verifier_pods import (
+    EXPECTATION_FILE,
+    PROGRAM_FILE,
+    SERVICE_ACCOUNT,
+    VERIFIER_APP,
+    expectation_file,
+    program_name,
+    verifier_daemon_set_spec,
+    verifier_labels,
+)
+from gpus.verifier_rights import (
+    POLICY,
+    ROLE,
+    VERIFIER_NAMESPACE,
+    cluster_rules,
+    namespace_rules,
+    policy_binding_spec,
+    policy_spec,
+)
+from verifier.archive import archive, digest
+
+_RBAC = "rbac.authorization.k8s.io"
+#: Beyond the deadline, which begins when the verifier starts: until the image is there, and the runtime that its pod needs.
+_LEAST_SLACK_SECONDS = 60
+
+
+class VerifierArgs(TypedDict):
+    """Nothing can be chosen; the namespaces where operands are looked for must be there."""
+
+
+class Verifier(pulumi.ComponentResource):
+    """What the verifiers of a cluster share."""
+
+    namespace: pulumi.Output[str]
+    """Where they run."""
+    program: pulumi.Output[str]
+    """The ConfigMap of the program; its name changes with the program."""
+    digest: pulumi.Output[str]
+    """The digest of the program, by which its reports name it."""
+
+    def __init__(self, name: str, args: VerifierArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Make namespace, program, account, rights and policy."""
+        del args
+        super().__init__("gpu-pools:index:Verifier", name, None, opts)
+        self.namespace = pulumi.Output.from_input(VERIFIER_NAMESPACE)
+        namespace = privileged_namespace(f"{name}-namespace", VERIFIER_NAMESPACE, child_options(self, opts))
+        inside = child_options(self, opts, depends_on=[namespace])
+        account = ServiceAccount(
+            f"{name}-account", metadata={"name": SERVICE_ACCOUNT, "namespace": VERIFIER_NAMESPACE}, opts=inside
+        )
+        # The policy comes first: there is no moment in which the rights are wider than it lets them be.
+        policy: Any = policy_spec()
+        written = ValidatingAdmissionPolicy(
+            f"{name}-policy", metadata={"name": POLICY}, spec=policy, opts=child_options(self, opts)
+        )
+        binding: Any = policy_binding_spec()
+        bound = ValidatingAdmissionPolicyBinding(
+            f"{name}-policy-binding",
+            metadata={"name": POLICY},
+            spec=binding,
+            opts=child_options(self, opts, depends_on=[written]),
+        )
+        self._rights(name, child_options(self, opts, depends_on=[account, bound]))
+        # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
+        told = digest()
+        self.program = pulumi.Output.from_input(program_name(told))
+        self.digest = pulumi.Output.from_input(told)
+        self._program(name, told, child_options(self, opts, depends_on=[namespace]))
+        self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
+
+    def _rights(self, name: str, opts: pulumi.ResourceOptions) -> None:
+        subjects: Any = [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": VERIFIER_NAMESPACE}]
+        rules: Any = cluster_rules()
+        ClusterRole(f"{name}-role", metadata={"name": ROLE}, rules=rules, opts=opts)
+        ClusterRoleBinding(
+            f"{name}-role-binding", metadata={"name": ROLE}, role_ref=_reference("ClusterRole"), subjects=subjects, opts=opts
+        )
+        for namespace, granted in namespace_rules().items():
+            metadata: Any = {"name": ROLE, "namespace": namespace}
+            allowed: Any = granted
+            Role(f"{name}-role-{namespace}", metadata=metadata, rules=allowed, opts=opts)
+            RoleBinding(
+                f"{name}-role-binding-{namespace}", metadata=metadata, role_ref=_reference("Role"), subjects=subjects, opts=opts
+            )
+
+    def _program(self, name: str, told: str, opts: pulumi.ResourceOptions) -> None:
+        # Its bytes depend on this machine's zlib, which must not look like a change; another content is another resource.
+        ConfigMap(
+            f"{name}-{program_name(told)}",
+            metadata={"name": program_name(told), "namespace": VERIFIER_NAMESPACE},
+            binary_data={PROGRAM_FILE: base64.b64encode(archive()).decode("ascii")},
+            immutable=True,
+            opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(ignore_changes=["binaryData"])),
+        )
+
+
+class VerificationArgs(TypedDict):
+    """Which pool of which plan: `config` when used alone, `planned` with a plan at hand."""
+
+    pool: str
+    """The pool's name."""
+    program: pulumi.Input[str]
+    """The ConfigMap of the program: `program` of a Verifier, which must be among `depends_on`."""
+    config: NotRequired[dict[str, Any]]
+    """Sections of a stack file by name: cluster (its platform), sharing, pools, verification, …"""
+    planned: NotRequired[Any]
+    """A gpus.plan.Plan."""
+
+
+class Verification(pulumi.ComponentResource):
+    """The verification of one pool's nodes, present and future."""
+
+    expectation: pulumi.Output[dict[str, str]]
+    """The ConfigMap that says what a node must be: its namespace, name and key, and the SHA-256 of the document."""
+    reports: pulumi.Output[dict[str, str]]
+    """How to find the verifiers: namespace and label selector of their pods."""
+
+    def __init__(self, name: str, args: VerificationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Put the verifiers on the pool's nodes and wait for their verdict.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        what = f"Verification({name})"
+        plan = plan_of(what, args.get("planned"), args.get("config"))
+        planned = pool_of(what, plan, args["pool"])
+        super().__init__("gpu-pools:index:Verification", name, None, opts)
+        file = expectation_file(plan, planned)
+        document = ConfigMap(
+            f"{name}-expectation",
+            metadata={"name": file.name, "namespace": VERIFIER_NAMESPACE},
+            data={EXPECTATION_FILE: file.text},
+            immutable=True,
+            opts=child_options(self, opts),
+        )
+        seconds = plan.settings.verification.deadline_seconds
+        limit = f"{seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)}s"
+        spec: Any = pulumi.Output.from_input(args["program"]).apply(
+            lambda program: verifier_daemon_set_spec(plan, planned, program)
+        )
+        DaemonSet(
+            f"{name}-verifier",
+            metadata={"name": f"{VERIFIER_APP}-{planned.name}", "namespace": VERIFIER_NAMESPACE},
+            spec=spec,
+            opts=child_options(
+                self, opts, depends_on=[document], custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit)
+            ),
+        )
+        place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
+        self.expectation = pulumi.Output.from_input(place)
+        selector = ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
+        self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": selector})
+        self.register_outputs({"expectation": self.expectation, "reports": self.reports})
+
+
+def _reference(kind: str) -> Any:  # noqa: ANN401 - an input type of the SDK
+    return {"apiGroup": _RBAC, "kind": kind, "name": ROLE}

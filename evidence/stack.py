@@ -1,0 +1,109 @@
+"""What a deploy left behind: the stack's outputs, from a file or from the engine, and the kubeconfig among them.
+
+The kubeconfig is a secret: it is never printed, and lies in a file that only its owner may read, for as long as kubectl needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from evidence.errors import EvidenceError
+from evidence.words import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KUBECONFIG: Final = "kubeconfig"
+#: What the engine prints in a secret's place.
+_MASKED: Final = "[secret]"
+_LEAST_KUBECONFIG: Final = "clusters:"
+_SECONDS: Final = 300
+
+
+def read_outputs(path: str) -> Mapping[str, Any]:
+    """The outputs in a file, as `pulumi stack output --json` prints them.
+
+    Args:
+        path: ``-`` for the standard input.
+
+    Raises:
+        EvidenceError: where it cannot be read.
+    """
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{plain(path)} cannot be read: {error}"
+        raise EvidenceError(message, "Give a file with what `pulumi stack output --json` prints.") from None
+    return _parsed(text, plain(path))
+
+
+def outputs_of(stack: str, *, with_secrets: bool) -> Mapping[str, Any]:
+    """The outputs of a stack, asked of the engine.
+
+    Args:
+        stack: its name, as `pulumi --stack` takes it.
+        with_secrets: whether the kubeconfig is needed.
+
+    Raises:
+        EvidenceError: where the engine does not tell them.
+    """
+    command = ["pulumi", "stack", "output", "--json", "--non-interactive", "--stack", stack]
+    command += ["--show-secrets"] if with_secrets else []
+    remedy = f"Try it: pulumi stack output --stack {plain(stack)}; or give the outputs with --outputs FILE."
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise EvidenceError("There is no pulumi on PATH.", "Install it, or give the outputs with --outputs FILE.") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"pulumi does not answer: {error}"
+        raise EvidenceError(message, remedy) from None
+    if done.returncode != 0:
+        # The outputs are on the other stream: nothing secret is in this one.
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        message = f"pulumi does not tell the outputs of {plain(stack)}: {plain(said) or done.returncode}"
+        raise EvidenceError(message, remedy)
+    return _parsed(done.stdout.decode(errors="replace"), "what pulumi printed")
+
+
+def _parsed(text: str, what: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        # Its text may hold a secret.
+        found = None
+    if not isinstance(found, Mapping):
+        message = f"{what} is no JSON mapping of outputs."
+        raise EvidenceError(message, "Give what `pulumi stack output --json` prints.")
+    return found
+
+
+@contextlib.contextmanager
+def kubeconfig_of(outputs: Mapping[str, Any]) -> Iterator[Path]:
+    """A file with the kubeconfig of the outputs; it is gone afterwards, whatever happens.
+
+    Raises:
+        EvidenceError: where the outputs have none.
+    """
+    text = outputs.get(_KUBECONFIG)
+    if not isinstance(text, str) or _LEAST_KUBECONFIG not in text:
+        masked = text == _MASKED
+        why = "is masked" if masked else "is no kubeconfig"
+        message = f"The kubeconfig in the outputs {why}."
+        raise EvidenceError(message, "Print them with --show-secrets, or give --kubeconfig FILE or --context NAME.")
+    descriptor, name = tempfile.mkstemp(prefix="gpu-pools-kubeconfig-")
+    path = Path(name)
+    try:
+        # mkstemp makes it readable for its owner only.
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,60 @@
+"""What is needed to read the reports of a stack's verifiers: the stack output `verification`, and nothing secret in it.
+
+It says where reports are, of which nodes, and what counts: a report about another expectation, by another program, or older than
+two intervals, proves nothing about this deploy. Plain data; evidence/ reads it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpus.clusters import ExistingSettings
+from gpus.placing import pool_selector
+from gpus.plan import sharing_words
+from gpus.verifier_pods import EXPECTATION_FILE, expectation_file, program_name, verifier_labels
+from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
+
+if TYPE_CHECKING:
+    from gpus.plan import Plan, PoolPlan
+
+
+def no_reports() -> dict[str, Any]:
+    """The output of a stack whose nodes are not verified."""
+    return {"enabled": False, "why": "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"}
+
+
+def reports(plan: Plan, digest: str) -> dict[str, Any]:
+    """The output.
+
+    Args:
+        plan: the whole plan.
+        digest: of the verifier's program.
+
+    Raises:
+        ValueError: for a Magnum section without driver.
+    """
+    cluster = plan.settings.cluster
+    return {
+        "enabled": True,
+        "condition": CONDITION,
+        "annotation": ANNOTATION,
+        "namespace": VERIFIER_NAMESPACE,
+        "expectationKey": EXPECTATION_FILE,
+        # The kubeconfig of a cluster that exists may have more than one.
+        "context": cluster.context if isinstance(cluster, ExistingSettings) else None,
+        "program": {"configMap": program_name(digest), "digest": digest},
+        "intervalSeconds": plan.settings.verification.interval_seconds,
+        "pools": {planned.name: _pool(plan, planned) for planned in plan.pools},
+    }
+
+
+def _pool(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
+    file = expectation_file(plan, planned)
+    return {
+        "declared": sharing_words(planned.sharing),
+        "minNodes": planned.pool.min_nodes,
+        "nodeSelector": pool_selector(plan.settings.cluster, planned),
+        "podSelector": ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items()),
+        "expectation": file.name,
+        "sha256": file.sha256,
+    }

@@ -1,0 +1,120 @@
+"""What the verifiers may do in a cluster: rights, and the policy that narrows them to the node that each runs on.
+
+RBAC cannot say "your own node": a right to change nodes is one to change all of them. So a ValidatingAdmissionPolicy holds each
+write of a verifier against the node that its token is bound to, which the API server itself puts into the request
+(``authentication.kubernetes.io/node-name``; on by default since Kubernetes 1.30), and lets through three things only: the
+condition, the annotation, and the removal of the startup taint. A write to ``nodes/status`` may change labels too, so both ways
+are held to the same rules. Reading cannot be narrowed like that: a verifier may read every Node object, but none of them holds a
+secret, and it may read no secret at all.
+
+Plain data for whoever creates it. The policy compares whatever fields an object has, so that it outlives new ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus import startup_taint
+from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
+from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Of the verifiers alone: whoever runs in it has their rights.
+VERIFIER_NAMESPACE: Final = "gpu-pools-verifier"
+#: The ClusterRole, and the Roles in the namespaces where operands and other device plugins are looked for.
+ROLE: Final = "gpu-pools-verifier"
+POLICY: Final = "gpu-pools-verifier"
+CONDITION: Final = "GpuSharingVerified"
+ANNOTATION: Final = "gpu-pools/verification"
+STARTUP_TAINT: Final = startup_taint.STARTUP_TAINT.key
+
+_GROUP: Final = f"system:serviceaccounts:{VERIFIER_NAMESPACE}"
+_NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
+
+
+def cluster_rules() -> list[dict[str, Any]]:
+    """The rules of the ClusterRole: read a node and follow it, report on it."""
+    return [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    ]
+
+
+def namespace_rules() -> Mapping[str, list[dict[str, Any]]]:
+    """Namespace -> rules of the Role there: the operands' pods, and the one ConfigMap that the device plugin serves."""
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    config = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [DEVICE_PLUGIN_CONFIG_MAP]}
+    return {OPERATOR_NAMESPACE: [pods, config], **{namespace: [pods] for namespace in SEARCHED_NAMESPACES}}
+
+
+def policy_spec() -> dict[str, Any]:
+    """The ``spec`` of the ValidatingAdmissionPolicy; whatever it cannot judge, it refuses."""
+    taints = "variables.{}.filter(taint, taint.key != '{}')"
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["nodes", "nodes/*"], "scope": "*"}
+            ]
+        },
+        "matchConditions": [
+            {"name": "by-a-verifier", "expression": f"has(request.userInfo.groups) && '{_GROUP}' in request.userInfo.groups"}
+        ],
+        "variables": [
+            {"name": "own", "expression": f"request.userInfo.?extra['{_NODE_CLAIM}'].orValue([])"},
+            {"name": "taints", "expression": _list("object", "spec", "taints")},
+            {"name": "oldTaints", "expression": _list("oldObject", "spec", "taints")},
+        ],
+        "validations": [
+            _rule("request.operation == 'UPDATE' && request.name in variables.own", "a verifier changes its own node only"),
+            _rule(
+                f"{_same('metadata', 'annotations', 'managedFields', 'resourceVersion')} "
+                f"&& {_same('metadata.annotations', ANNOTATION)}",
+                f"of a node's metadata a verifier changes its annotation {ANNOTATION} only",
+            ),
+            _rule(
+                f"{_same('spec', 'taints')} && {taints.format('taints', STARTUP_TAINT)} == "
+                f"{taints.format('oldTaints', STARTUP_TAINT)} && variables.taints.all(taint, taint in variables.oldTaints)",
+                f"of a node's spec a verifier changes one thing only: it removes the taint {STARTUP_TAINT}",
+            ),
+            _rule(
+                f"{_same('status', 'conditions')} && {_other_conditions('object')} == {_other_conditions('oldObject')}",
+                f"of a node's status a verifier changes its condition {CONDITION} only",
+            ),
+        ],
+    }
+
+
+def policy_binding_spec() -> dict[str, Any]:
+    """The ``spec`` of the ValidatingAdmissionPolicyBinding."""
+    return {"policyName": POLICY, "validationActions": ["Deny"]}
+
+
+def _rule(expression: str, message: str) -> dict[str, str]:
+    return {"expression": expression, "message": message, "reason": "Forbidden"}
+
+
+# dyn: the fields are walked as those of a map, whatever the schema says that they are.
+
+
+def _field(where: str, path: str) -> str:
+    first, *rest = path.split(".")
+    return f"dyn({where}).?{first}" + "".join(f".?{part}" for part in rest)
+
+
+def _list(where: str, *path: str) -> str:
+    return f"{_field(where, '.'.join(path))}.orValue([])"
+
+
+def _same(path: str, *but: str) -> str:
+    """Both objects have the same fields there, except some."""
+    new, old = (f"{_field(where, path)}.orValue({{}})" for where in ("object", "oldObject"))
+    free = " || ".join(f"key == '{name}'" for name in but)
+    equal = f"{new}.all(key, {free} || (key in {old} && {new}[key] == {old}[key]))"
+    return f"{equal} && {old}.all(key, {free} || key in {new})"
+
+
+def _other_conditions(where: str) -> str:
+    return f"{_list(where, 'status', 'conditions')}.filter(condition, condition.type != '{CONDITION}')"

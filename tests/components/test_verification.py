@@ -1,0 +1,170 @@
+"""The gate as it is registered: what is shared, what each pool has, and what waits for what."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from components.platform import GpuPlatform
+from components.verification import Verification, Verifier
+from gpus.errors import InvalidStackError
+from verifier import evidence, mark
+from verifier.archive import digest
+from verifier.expectation import parse_expectation
+
+from .conftest import KUBECONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Recorder
+
+    Run = Callable[[Callable[[], Any]], Recorder]
+
+CONFIG: dict[str, Any] = {
+    "cluster": {"platform": "existing", "context": "byo"},
+    "sharing": {"whole": {"exclusive": {}}, "slices": {"timeSlicing": {"replicas": 4}}},
+    "pools": [
+        {"name": "a", "nodeSelector": {"p": "a"}, "gpuModel": "NVIDIA A10", "gpusPerNode": 1, "sharing": "whole"},
+        {"name": "b", "nodeSelector": {"p": "b"}, "gpuModel": "NVIDIA A10", "gpusPerNode": 2, "sharing": "slices"},
+    ],
+    "verification": {"deadlineSeconds": 100},
+}
+
+
+@pytest.fixture
+def deployed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    settings: Any = CONFIG
+    return run(lambda: GpuPlatform("gpu", settings))
+
+
+def expectations(recorded: Recorder) -> dict[str, Any]:
+    """Pool -> its ConfigMap."""
+    found = [one for one in recorded.of("ConfigMap") if one.name.endswith("-expectation")]
+    return {one.name.removeprefix("gpu-").removesuffix("-verification-expectation"): one.inputs for one in found}
+
+
+def test_each_pool_has_an_expectation_that_the_verifier_reads(deployed: Recorder) -> None:
+    found = expectations(deployed)
+    assert set(found) == {"a", "b"}
+    for pool, config_map in found.items():
+        assert config_map["immutable"] is True
+        assert parse_expectation(json.loads(config_map["data"]["expectation.json"])).pool == pool
+
+
+def test_each_pool_s_pods_mount_its_own_expectation_and_the_one_program(deployed: Recorder) -> None:
+    names = {pool: config_map["metadata"]["name"] for pool, config_map in expectations(deployed).items()}
+    (program,) = [one.inputs["metadata"]["name"] for one in deployed.of("ConfigMap") if "binaryData" in one.inputs]
+    for pool, name in names.items():
+        spec = deployed.one("DaemonSet", f"gpu-{pool}-verification-verifier").inputs["spec"]["template"]["spec"]
+        mounted = {volume["name"]: volume["configMap"]["name"] for volume in spec["volumes"]}
+        assert mounted == {"program": program, "expectation": name}
+        assert spec["nodeSelector"] == {"p": pool}
+
+
+def test_the_program_is_the_verifier(deployed: Recorder) -> None:
+    (data,) = [one.inputs["binaryData"] for one in deployed.of("ConfigMap") if "binaryData" in one.inputs]
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(data["verifier.pyz"]))) as packed:
+        assert "verifier/compare_node.py" in packed.namelist()
+
+
+def test_nobody_has_rights_before_the_policy_narrows_them(deployed: Recorder) -> None:
+    rights = [one for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding") for one in deployed.of(f":{kind}")]
+    assert len(rights) == 6
+    for one in rights:
+        assert {"gpu-verifier-policy", "gpu-verifier-policy-binding"} <= {
+            *deployed.depends_on(one.name),
+            *deployed.depends_on("gpu-verifier-policy-binding"),
+        }
+
+
+def test_rights_are_bound_to_the_account_of_the_pods(deployed: Recorder) -> None:
+    account = deployed.one("ServiceAccount").inputs["metadata"]
+    for one in [*deployed.of(":ClusterRoleBinding"), *deployed.of(":RoleBinding")]:
+        assert one.inputs["subjects"] == [{"kind": "ServiceAccount", **account}]
+    for pool in ("a", "b"):
+        daemon_set = deployed.one("DaemonSet", f"gpu-{pool}-verification-verifier").inputs
+        assert daemon_set["metadata"]["namespace"] == account["namespace"]
+        assert daemon_set["spec"]["template"]["spec"]["serviceAccountName"] == account["name"]
+
+
+def test_a_pool_is_verified_after_everything_that_makes_it_what_it_is(deployed: Recorder) -> None:
+    for pool in ("a", "b"):
+        waits = deployed.depends_on(f"gpu-{pool}-verification-verifier")
+        assert {f"gpu-{pool}-labels-rule", "gpu-operator-release", "gpu-verifier-role-binding"} <= waits
+        assert f"gpu-{pool}-verification-expectation" in waits
+
+
+def test_the_engine_waits_longer_than_the_verifier(deployed: Recorder) -> None:
+    timeouts = deployed.options("gpu-a-verification-verifier").customTimeouts
+    assert timeouts.create == timeouts.update == "160s"
+
+
+def test_without_the_section_there_is_no_verifier(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    settings: Any = {key: value for key, value in CONFIG.items() if key != "verification"}
+    told: list[Any] = []
+    recorded = run(lambda: GpuPlatform("gpu", settings).verification.apply(told.append))
+    assert told[0]["enabled"] is False
+    assert "nothing is proven" in told[0]["why"]
+    assert not [one.name for one in recorded.resources if "verif" in one.name]
+
+
+def test_the_output_says_where_the_reports_are_and_what_counts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    told: list[Any] = []
+
+    def program() -> None:
+        settings: Any = CONFIG
+        GpuPlatform("gpu", settings).verification.apply(told.append)
+
+    deployed = run(program)
+    (output,) = told
+    (config_map,) = [one.inputs["metadata"]["name"] for one in deployed.of("ConfigMap") if "binaryData" in one.inputs]
+    assert output["program"] == {"configMap": config_map, "digest": digest()}
+    assert (output["enabled"], output["intervalSeconds"], output["context"]) == (True, 300, "byo")
+    assert (output["condition"], output["annotation"]) == (mark.CONDITION, evidence.ANNOTATION)
+    assert set(output["pools"]) == {"a", "b"}
+    for pool, inputs in expectations(deployed).items():
+        said = output["pools"][pool]
+        text = inputs["data"][output["expectationKey"]]
+        assert said["expectation"] == inputs["metadata"]["name"]
+        assert said["sha256"] == hashlib.sha256(text.encode()).hexdigest()
+        daemon_set = deployed.one("DaemonSet", f"gpu-{pool}-verification-verifier").inputs["spec"]
+        labels = daemon_set["template"]["metadata"]["labels"]
+        assert dict(pair.split("=") for pair in said["podSelector"].split(",")) == labels
+        assert said["nodeSelector"] == daemon_set["template"]["spec"]["nodeSelector"]
+    assert "very-secret-token" not in json.dumps(output)
+
+
+def test_alone_it_takes_sections_of_a_stack_file(run: Run) -> None:
+    def program() -> None:
+        verifier = Verifier("v", {})
+        config = {"cluster": {"platform": "existing"}, **{key: CONFIG[key] for key in ("sharing", "pools", "verification")}}
+        Verification("b", {"pool": "b", "program": verifier.program, "config": config})
+
+    recorded = run(program)
+    assert recorded.one("DaemonSet").inputs["metadata"]["name"] == "gpu-pools-verifier-b"
+
+
+def test_a_pool_that_is_not_planned_is_refused(run: Run) -> None:
+    def program() -> None:
+        config = {key: CONFIG[key] for key in ("cluster", "sharing", "pools")}
+        with pytest.raises(InvalidStackError, match='"c" is no pool of the plan'):
+            Verification("c", {"pool": "c", "program": "p", "config": config})
+
+    assert run(program).resources == []

@@ -1,0 +1,147 @@
+"""Fleets as a cluster shows them: outputs by the plan, reports by the verifier's own words, nodes and ConfigMaps around them."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from evidence.declared import declared
+from evidence.verdicts import Evidence, Snapshot, judge
+from gpus.plan import plan_config
+from gpus.stack_file import load_yaml
+from gpus.verifier_pods import EXPECTATION_FILE, expectation_file
+from gpus.verifier_reports import reports
+from gpus.verifier_rights import ANNOTATION, CONDITION
+from tests.verifier import nodes as healthy_nodes
+from verifier import evidence as written
+from verifier.findings import Findings, Verdict, Where
+from verifier.observation import Assertion, Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpus.plan import Plan
+
+NOW: Final = dt.datetime(2026, 3, 4, 12, 0, 0, tzinfo=dt.UTC)
+DIGEST: Final = "d" * 64
+INTERVAL: Final = 300
+STACK: Final = """
+config:
+  gpu-pools:cluster: {platform: existing, context: byo}
+  gpu-pools:sharing:
+    sliced: {timeSlicing: {replicas: 4}}
+    served: {mps: {replicas: 3}}
+    parted: {mig: {layout: {3g.40gb: 1, 2g.20gb: 2}}}
+  gpu-pools:verification: {intervalSeconds: 300}
+  gpu-pools:pools:
+    - {name: ts, nodeSelector: {pool: ts}, gpuModel: NVIDIA A10, gpusPerNode: 1, sharing: sliced}
+    - {name: mps, nodeSelector: {pool: mps}, gpuModel: NVIDIA L40S, gpusPerNode: 2, sharing: served}
+    - {name: mig, nodeSelector: {pool: mig}, gpuModel: NVIDIA A100-SXM4-80GB, gpusPerNode: 2, sharing: parted}
+"""
+PLAN: Final[Plan] = plan_config(load_yaml(STACK)["config"])
+POOLS: Final = tuple(planned.name for planned in PLAN.pools)
+
+
+@dataclass
+class Fleet:
+    """What a stack says of itself, and what its cluster says; all of it may be changed."""
+
+    outputs: dict[str, Any]
+    nodes: list[dict[str, Any]]
+    config_maps: dict[str, dict[str, str]]
+
+    def judged(self, at: dt.datetime = NOW) -> Evidence:
+        return judge("fleet", declared(self.outputs), Snapshot(at, self.nodes, self.config_maps))
+
+    def node(self, pool: str, index: int = 0) -> dict[str, Any]:
+        return [node for node in self.nodes if node["metadata"]["labels"].get("pool") == pool][index]
+
+    def report(self, node: dict[str, Any], change: Callable[[dict[str, Any]], object]) -> None:
+        """Change what stands in a node's annotation."""
+        document = json.loads(node["metadata"]["annotations"][ANNOTATION])
+        change(document)
+        node["metadata"]["annotations"][ANNOTATION] = json.dumps(document)
+
+
+def fleet(count: int = 1) -> Fleet:
+    """A healthy one with so many nodes in each pool, every one of which reported half a minute ago."""
+    nodes = [_node(planned.name, index) for planned in PLAN.pools for index in range(count)]
+    nodes.append({"metadata": {"name": "system", "labels": {"pool": "none"}}, "status": {"conditions": []}})
+    maps = {file.name: {EXPECTATION_FILE: file.text} for file in (expectation_file(PLAN, planned) for planned in PLAN.pools)}
+    return Fleet({"clusterName": "byo", "verification": copy.deepcopy(reports(PLAN, DIGEST))}, nodes, maps)
+
+
+def text_of(moment: dt.datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def reported(
+    pool: str, name: str, findings: Findings | None = None, *, at: dt.datetime = NOW - dt.timedelta(seconds=30)
+) -> tuple[str, dict[str, Any]]:
+    """(annotation, condition) as the verifier on a node writes them."""
+    (planned,) = [one for one in PLAN.pools if one.name == pool]
+    node = healthy_nodes.healthy(PLAN, planned, name)
+    found = findings or Findings()
+    assertion = Assertion(found, Observation(node.nvml, node.mps, node.kubernetes), 2, 0.5)
+    origin = written.Origin(expectation_file(PLAN, planned).sha256, DIGEST, float(INTERVAL))
+    text = written.evidence(node.expected, assertion, origin, node=name, at=text_of(at))
+    status = {Verdict.HOLDS: "True", Verdict.DIFFERS: "False", Verdict.CANNOT_TELL: "Unknown"}[found.verdict]
+    return text, {"type": CONDITION, "status": status, "reason": "R", "message": "m", "lastHeartbeatTime": text_of(at)}
+
+
+_CACHE: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {}
+
+
+def _node(pool: str, index: int) -> dict[str, Any]:
+    name = f"{pool}-{index}"
+    if pool not in _CACHE:
+        (planned,) = [one for one in PLAN.pools if one.name == pool]
+        _CACHE[pool] = (*reported(pool, "NAME"), dict(planned.advertises))
+    text, condition, advertised = _CACHE[pool]
+    ready = {"type": "Ready", "status": "True"}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": {"pool": pool},
+            "annotations": {ANNOTATION: text.replace('"NAME"', json.dumps(name))},
+        },
+        "status": {
+            "conditions": [ready, dict(condition)],
+            "allocatable": {"cpu": "8", "nvidia.com/old": "0", **{key: str(value) for key, value in advertised.items()}},
+            "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "os"},
+        },
+    }
+
+
+def put_report(node: dict[str, Any], text: str, condition: dict[str, Any]) -> None:
+    """Let a verifier have reported something else."""
+    node["metadata"]["annotations"][ANNOTATION] = text
+    kept = [one for one in node["status"]["conditions"] if one["type"] != CONDITION]
+    node["status"]["conditions"] = [*kept, condition]
+
+
+def broken(pool: str, name: str, why: str = "mig-layout") -> tuple[str, dict[str, Any]]:
+    """What the verifier writes on a node that differs."""
+    findings = Findings()
+    findings.differs(Where("GPU 0", 0, "GPU-1"), "MIG instances", {"1g.10gb": 7}, {"3g.40gb": 2}, why, "held by <b>")
+    return reported(pool, name, findings)
+
+
+def unanswered(pool: str, name: str) -> tuple[str, dict[str, Any]]:
+    """What it writes on a node of which it cannot tell."""
+    findings = Findings()
+    findings.cannot_tell(Where("pods"), "answer of the API", "200", "403", "api-permission")
+    return reported(pool, name, findings)
+
+
+def aged(node: dict[str, Any], seconds: float) -> None:
+    """Let the last report be so old."""
+    at = text_of(NOW - dt.timedelta(seconds=seconds))
+    (condition,) = [one for one in node["status"]["conditions"] if one["type"] == CONDITION]
+    condition["lastHeartbeatTime"] = at
+    document = json.loads(node["metadata"]["annotations"][ANNOTATION])
+    node["metadata"]["annotations"][ANNOTATION] = json.dumps({**document, "time": at})

@@ -1,0 +1,233 @@
+"""Table and page: whole, readable without colours, scripts or other files, and harmless whatever a cluster says."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evidence.page import evidence_page
+from evidence.table import evidence_table
+from evidence.verdicts import Verdict
+from evidence.words import plain
+from gpus.verifier_rights import ANNOTATION
+from tests.evidence.fleets import broken, fleet, put_report, reported, unanswered
+from verifier.findings import Findings, Where
+
+if TYPE_CHECKING:
+    from tests.evidence.fleets import Fleet
+
+VOID = {"meta", "br"}
+#: Whatever would load something, run something, or begin an element where none belongs.
+FORBIDDEN = {"use", "script", "link", "img", "iframe", "object", "embed", "form", "base", "image", "foreignobject", "a"}
+EVIL = '"><script>alert(1)</script><svg onload=x>\x1b[31m\x1b]0;t\x07\u202e\x00\x9b31m&amp;\r\n'
+
+
+class Page(html.parser.HTMLParser):
+    """Reads a page and sees that each element is closed where it should be."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.append((self.open[-1], data))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def text(self) -> str:
+        return "".join(data for tag, data in self.texts if tag not in {"style", "title"})
+
+
+def page_of(seen: Fleet) -> Page:
+    return Page(evidence_page(seen.judged()))
+
+
+def spoiled() -> Fleet:
+    """One of three MIG nodes differs, one MPS node cannot tell, one time-sliced node never reported."""
+    seen = fleet(3)
+    put_report(seen.node("mig", 1), *broken("mig", "mig-1"))
+    put_report(seen.node("mps", 2), *unanswered("mps", "mps-2"))
+    del seen.node("ts", 0)["metadata"]["annotations"]
+    seen.node("ts", 0)["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    return seen
+
+
+def check_harmless(page: Page) -> None:
+    for tag, attributes in page.elements:
+        assert tag not in FORBIDDEN
+        for name in attributes:
+            assert not name.startswith("on")
+            assert name not in {"src", "srcset", "style", "href", "xlink:href", "action"}
+    (style,) = [data for tag, data in page.texts if tag == "style"]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert all(char.isprintable() or char == "\n" for char in page.text)
+
+
+def test_the_page_stands_alone_and_is_well_formed() -> None:
+    for seen in (fleet(2), fleet(0), spoiled()):
+        page = page_of(seen)
+        check_harmless(page)
+        assert page.of("html") == [{"lang": "en"}]
+        assert {"charset": "utf-8"} in page.of("meta")
+        assert len(page.of("main")) == len(page.of("h1")) == 1
+        assert any(meta.get("content", "") == "default-src 'none'; style-src 'unsafe-inline'" for meta in page.of("meta"))
+        (style,) = [data for tag, data in page.texts if tag == "style"]
+        assert "prefers-color-scheme: dark" in style
+        assert "@media print" in style
+        assert all(head["scope"] in {"col", "row"} for head in page.of("th"))
+        assert len(page.of("caption")) == len(page.of("table"))
+
+
+def test_each_gpu_is_drawn_where_nvml_says_that_its_instances_are() -> None:
+    page = page_of(fleet(2))
+    pictures = [one for one in page.of("svg") if one["role"] == "img"]
+    assert len(pictures) == 2 * (1 + 2 + 2)
+    assert len([one for one in pictures if "whole" in str(one["aria-label"])]) == 6
+    (words,) = {str(one["aria-label"]).partition(": ")[2] for one in pictures if "2g.20gb" in str(one["aria-label"])}
+    cells = [one for one in page.of("rect") if one["class"] in {"s2", "s3"}]
+    assert len(cells) == 4 * 3
+    # An A100 has eight placement units of fifty pixels here: 3g.40gb covers four, 2g.20gb two.
+    drawn = {(str(one["class"]), float(one["x"] or 0) / 50, float(one["width"] or 0) / 50) for one in cells}
+    names = {"2g.20gb": ("s2", 2), "3g.40gb": ("s3", 4)}
+    placed = [one.split(" at ") for one in words.split(", ")]
+    assert drawn == {(names[profile][0], float(start), names[profile][1]) for profile, start in placed}
+    covered = [unit for _, left, width in drawn for unit in range(int(left), int(left + width))]
+    assert sorted(covered) == list(range(8))
+
+
+def test_what_differs_stands_on_top_with_cause_and_remedy() -> None:
+    text = page_of(spoiled()).text
+    places = [
+        text.index(words) for words in ("What differs", "Remedy:", "What could not be told", "What is not proven", "Nodes of mig")
+    ]
+    assert places == sorted(places)
+    assert text.index("7x 1g.10gb") < text.index("What could not be told")
+    assert "9 nodes: 6 proven, 1 not verified, 1 cannot tell, 1 differs" in text
+    assert "NotReady" in text
+    assert "✗ differs" in text
+
+
+def test_a_page_without_troubles_has_no_sections_for_them() -> None:
+    text = page_of(fleet()).text
+    assert not [words for words in ("What differs", "could not be told", "not proven", "Remedy") if words in text]
+
+
+def test_a_hostile_cluster_injects_nothing() -> None:
+    seen = fleet()
+    node = seen.node("mig")
+    findings = Findings()
+    findings.differs(Where(EVIL, 0, EVIL), EVIL, {EVIL: 1}, [EVIL, "\ud800"], "mig-layout", EVIL)
+    findings.cannot_tell(Where(EVIL), EVIL, EVIL, None, "api-permission", EVIL)
+    findings.note(EVIL)
+    text, condition = reported("mig", EVIL, findings)
+
+    document = json.loads(text)
+    document["observed"]["driver"] = EVIL
+    for gpu in document["observed"]["gpus"]:
+        gpu.update(uuid=EVIL, name=EVIL, mig=EVIL, instances=[[EVIL, 0, 1], ["7g" + EVIL, 1, 60]])
+    for finding in document["differences"]:
+        finding.update(likelyCause=EVIL, remedy=EVIL, incidents=[EVIL], cause=EVIL)
+    put_report(node, json.dumps(document), condition)
+    node["metadata"]["name"] = EVIL
+    node["status"]["allocatable"]["nvidia.com/" + EVIL] = EVIL
+    node["status"]["nodeInfo"]["kubeletVersion"] = EVIL
+    judged = seen.judged()
+    assert judged.verdict is Verdict.DIFFERS
+    page = Page(evidence_page(judged))
+    check_harmless(page)
+    assert '"><script>alert(1)</script>' in page.text
+    assert page_of(fleet()).elements[0] == page.elements[0]
+    shown = evidence_table(judged, colour=False)
+    assert all(char.isprintable() or char == "\n" for char in shown)
+    assert "\\x1b[31m" in shown
+    assert len(shown.splitlines()) < 30
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet=st.characters()))
+def test_what_is_shown_of_any_text_is_printable_and_short(text: str) -> None:
+    assert plain(text).isprintable()
+    assert len(plain(text, 20)) <= 20
+    plain(text).encode("utf-8")
+
+
+def test_the_table_has_a_line_per_node_and_the_reasons_below() -> None:
+    shown = evidence_table(spoiled().judged(), colour=False)
+    lines = shown.splitlines()
+    assert lines[0].split() == ["POOL", "NODE", "DECLARED", "OBSERVED", "REPORTED", "VERDICT"]
+    assert len([line for line in lines[2:11] if line.startswith(("mig ", "mps ", "ts "))]) == 9
+    assert "mig   mig-1            MIG 2x 2g.20gb + 3g.40gb" in shown
+    assert "    mig/mig-1: GPU 0 (GPU-1): MIG instances is 2x 3g.40gb, expected 7x 1g.10gb (held by <b>)" in lines
+    assert "not verified: ts/ts-0: no verifier has reported" in lines
+    assert "ts-0 (NotReady)" in shown
+    assert "\x1b" not in shown
+
+
+def test_colour_is_for_verdicts_and_only_where_asked_for() -> None:
+    judged = spoiled().judged()
+    coloured = evidence_table(judged, colour=True)
+    assert "\x1b[32mproven\x1b[0m" in coloured
+    assert "\x1b[31mdiffers\x1b[0m" in coloured
+    for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"):
+        coloured = coloured.replace(code, "")
+    assert coloured == evidence_table(judged, colour=False)
+
+
+def test_many_nodes_with_one_cause_are_one_finding_and_the_table_stays_short() -> None:
+    seen = fleet(60)
+    for index in range(60):
+        put_report(seen.node("mig", index), *broken("mig", f"mig-{index}"))
+        seen.node("ts", index)["metadata"]["annotations"] = {}
+    judged = seen.judged()
+    shown = evidence_table(judged, colour=False)
+    assert shown.count("remedy:") == 1
+    assert "    and 50 more" in shown
+    assert "\nand 30 more" in shown
+    page = Page(evidence_page(judged))
+    assert len(page.of("article")) == 1
+    assert "On 60 nodes" in page.text
+
+
+def test_what_a_report_had_no_room_for_is_told() -> None:
+    seen = fleet()
+    findings = Findings()
+    for number in range(99):
+        findings.differs(Where(f"GPU {number}"), "x" * 200, 1, 2, "mig-layout")
+    put_report(seen.node("mig"), *reported("mig", "mig-0", findings))
+    assert len(seen.node("mig")["metadata"]["annotations"][ANNOTATION]) > 15_000
+    assert "its report had no room for" in evidence_table(seen.judged(), colour=False)
+    assert "no room for" in page_of(seen).text
+
+
+def test_gpus_that_could_not_be_read_are_told_in_their_place() -> None:
+    seen = fleet()
+
+    def change(document: dict[str, Any]) -> None:
+        document["observed"].update(gpus=[], failure="NVML did not answer within 30 s")
+
+    seen.report(seen.node("mig"), change)
+    assert "NVML did not answer within 30 s" in page_of(seen).text

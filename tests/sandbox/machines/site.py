@@ -1,0 +1,128 @@
+"""A simulated cluster with its machines, as tests see it, and what the two charts would put into it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from sandbox import processes
+from sandbox.machines.api import Api, ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+CHARTS = Path(__file__).parents[3] / "sandbox" / "charts"
+OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
+POLICY = "/apis/nvidia.com/v1/clusterpolicies"
+#: The ConfigMaps that the ClusterPolicy's spec names.
+SHARING, LAYOUTS = "sharing", "layouts"
+
+
+def workload(kind: str, name: str, where: str, command: str, **pod: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": command, "command": [command]}
+    mounts = [{"name": item["name"], "mountPath": f"/{item['name']}"} for item in pod.get("volumes", [])]
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{**container, "volumeMounts": mounts}], **pod}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": where}, "spec": spec}
+
+
+def config_map(name: str, where: str, data: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": where}, "data": data}
+
+
+class Site:
+    """A cluster with its daemon, as a test sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.api = Api(folder / "kubeconfig")
+
+    def node(self, name: str) -> dict[str, Any]:
+        return self.api.get(f"/api/v1/nodes/{name}") or {"metadata": {}, "status": {}}
+
+    def labels(self, name: str = "gpu0") -> dict[str, str]:
+        found: dict[str, str] = self.node(name)["metadata"].get("labels", {})
+        return found
+
+    def offered(self, name: str = "gpu0") -> dict[str, str]:
+        allocatable = self.node(name)["status"].get("allocatable", {})
+        return {key.removeprefix("nvidia.com/"): count for key, count in allocatable.items() if "nvidia" in key and count != "0"}
+
+    def label(self, name: str = "gpu0", **values: str | None) -> None:
+        labels = {f"nvidia.com/{key.replace('__', '-').replace('_', '.')}": value for key, value in values.items()}
+        self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+
+    def share(self, key: str) -> None:
+        self.label(device__plugin_config=key)
+
+    def pods(self, app: str, node: str = "gpu0") -> list[dict[str, Any]]:
+        found = self.api.list("/api/v1/pods")["items"]
+        return [pod for pod in found if pod["metadata"]["labels"].get("app") == app and pod["spec"].get("nodeName") == node]
+
+    def waiting(self, app: str, node: str = "gpu0") -> list[str]:
+        """Last words of the crashing containers of a program's pods."""
+        statuses = [pod["status"] for pod in self.pods(app, node)]
+        items = [
+            item for status in statuses for key in ("containerStatuses", "initContainerStatuses") for item in status.get(key, [])
+        ]
+        crashing = [item for item in items if item["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"]
+        return [item["lastState"]["terminated"]["message"] for item in crashing]
+
+    def story(self) -> str:
+        """What a failed wait is to be understood by."""
+        shown = {key: value for key, value in self.labels().items() if "nvidia" in key}
+        logs = [f"--- {name}\n{processes.log_tail(self.folder, name, 40)}" for name in ("machines", "nfd-master")]
+        return "\n".join([f"offered {self.offered()}, labels {shown}, died: {processes.died(self.folder)}", *logs])
+
+    def until(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, self.story()
+            time.sleep(0.05)
+
+
+def install(
+    api: Api, spec: Mapping[str, Any], configs: Mapping[str, str], layouts: str, *, names: tuple[str, str] = (SHARING, LAYOUTS)
+) -> None:
+    """Definitions, NFD, the operator and its policy, with these device-plugin configurations and MIG layouts."""
+    for path in sorted(CHARTS.glob("*/crds/*.yaml")):
+        for crd in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            if crd:
+                api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+    for name in (OPERATOR, NFD):
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    worker = "sources: {pci: {deviceClassWhitelist: ['0302'], deviceLabelFields: [vendor]}}"
+    # As the plan sets it: with pages nfd-master may miss everything for minutes when a definition was made just before.
+    master = "informerPageSize: 0"
+    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("master", NFD, {"nfd-master.conf": master}))
+    api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("worker", NFD, {"nfd-worker.conf": worker}))
+    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[0], OPERATOR, dict(configs)))
+    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[1], OPERATOR, {"config.yaml": layouts}))
+    mount = [{"name": "conf", "configMap": {"name": "master"}}]
+    api.create(
+        f"/apis/apps/v1/namespaces/{NFD}/deployments", workload("Deployment", "nfd-master", NFD, "nfd-master", volumes=mount)
+    )
+    mount = [{"name": "conf", "configMap": {"name": "worker"}}]
+    tolerated = spec["daemonsets"]["tolerations"]
+    worker_set = workload("DaemonSet", "nfd-worker", NFD, "nfd-worker", volumes=mount, tolerations=tolerated)
+    api.create(f"/apis/apps/v1/namespaces/{NFD}/daemonsets", worker_set)
+    api.create(
+        f"/apis/apps/v1/namespaces/{OPERATOR}/deployments", workload("Deployment", "gpu-operator", OPERATOR, "gpu-operator")
+    )
+    for _ in range(50):
+        with contextlib.suppress(ApiError):
+            api.create(
+                POLICY,
+                {
+                    "apiVersion": "nvidia.com/v1",
+                    "kind": "ClusterPolicy",
+                    "metadata": {"name": "cluster-policy"},
+                    "spec": dict(spec),
+                },
+            )
+            return
+        time.sleep(0.2)

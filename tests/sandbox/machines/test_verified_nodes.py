@@ -1,0 +1,250 @@
+"""The verifier's pods on simulated nodes: the real program, with its own token, before the real API server; and smoke tests."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
+from gpus.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
+from gpus.stack_file import load_yaml
+from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_daemon_set_spec
+from gpus.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
+from sandbox import cluster, node_tools, processes
+from sandbox.machine_groups import Hardware, MachineGroup, put
+from sandbox.node_tools import find_platform_tools
+from sandbox.progress import Progress
+from tests.granted import RBAC, grant
+from tests.sandbox.machines.site import Site, install
+from verifier import archive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpus.plan import PoolPlan
+
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
+]
+
+STACK = """
+config:
+  gpu-pools:cluster: {platform: existing}
+  gpu-pools:sharing:
+    sliced: {timeSlicing: {replicas: 4}}
+    served: {mps: {replicas: 3}}
+    parted: {mig: {layout: {3g.40gb: 1, 2g.20gb: 2}}}
+  gpu-pools:operator: {driver: preinstalled}
+  gpu-pools:verification: {deadlineSeconds: 12, intervalSeconds: 10}
+  gpu-pools:pools:
+    - {name: ts, nodeSelector: {pool: ts}, gpuModel: NVIDIA A10, gpusPerNode: 1, sharing: sliced}
+    - {name: mps, nodeSelector: {pool: mps}, gpuModel: NVIDIA L40S, gpusPerNode: 2, sharing: served}
+    - {name: mig, nodeSelector: {pool: mig}, gpuModel: NVIDIA A100-SXM4-80GB, gpusPerNode: 2, sharing: parted}
+"""
+PLAN = plan_config(load_yaml(STACK)["config"])
+POOLS = {planned.name: planned for planned in PLAN.pools}
+#: (resource, pool) -> what a node of it advertises.
+PLAN_SHARES = {(name, planned.name): count for planned in PLAN.pools for name, count in planned.advertises.items()}
+SETS = f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets"
+CONFIG_MAPS = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps"
+CONFIG_LABEL = "nvidia.com/device-plugin.config"
+#: Pods are replaced, operands restarted, the verifier asked again: each takes seconds, and more where everything is slow.
+LONG = 150.0
+SPEC: dict[str, Any] = {
+    "operator": {"runtimeClass": "nvidia"},
+    "daemonsets": {"tolerations": [dict(toleration) for toleration in PLAN.tolerations]},
+    "driver": {"enabled": False},
+    "toolkit": {"enabled": False},
+    "devicePlugin": {"enabled": True, "config": {"name": DEVICE_PLUGIN_CONFIG_MAP, "default": PLAN.default_config_key}},
+    "dcgm": {"enabled": False},
+    "dcgmExporter": {"enabled": False},
+    "gfd": {"enabled": True},
+    "nodeStatusExporter": {"enabled": False},
+    # As the chart does it: each node decides where the plan leaves it open.
+    "mig": {"strategy": PLAN.cluster_mig_strategy} if PLAN.cluster_mig_strategy else {},
+    "migManager": {"enabled": True, "config": {"name": MIG_PARTED_CONFIG_MAP, "default": "all-disabled"}},
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("verified")
+    try:
+        cluster.boot(folder, "verified", find_platform_tools(Progress()))
+        here = Site(folder)
+        put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
+        for name, planned in POOLS.items():
+            hardware = Hardware(24, 220, planned.hardware.model.key, planned.hardware.product, planned.hardware.gpus)
+            labels = {"pool": name, **planned.labels}
+            put(folder, MachineGroup(name, name, 1, hardware, labels=labels, driver_preinstalled=True))
+        names = (DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP)
+        install(here.api, SPEC, PLAN.device_plugin_configs, PLAN.mig_parted_config, names=names)
+        _install_verifier(here)
+        yield here
+    finally:
+        cluster.erase(folder)
+    assert not folder.exists()
+
+
+def _install_verifier(site: Site) -> None:
+    """What components/verification.py puts into a cluster."""
+    grant(site.api)
+    api = site.api
+    program = base64.b64encode(archive.archive()).decode()
+    api.create(CONFIG_MAPS, {"metadata": {"name": "program"}, "binaryData": {PROGRAM_FILE: program}})
+    for planned in POOLS.values():
+        file = expectation_file(PLAN, planned)
+        api.create(CONFIG_MAPS, {"metadata": {"name": file.name}, "data": {EXPECTATION_FILE: file.text}})
+        api.create(SETS, daemon_set(planned))
+
+
+def daemon_set(planned: PoolPlan) -> dict[str, Any]:
+    return {"metadata": {"name": planned.name}, "spec": verifier_daemon_set_spec(PLAN, planned, "program")}
+
+
+def pods(site: Site, pool: str) -> list[dict[str, Any]]:
+    found = site.api.list(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods")["items"]
+    return [pod for pod in found if pod["metadata"]["labels"]["gpu-pools/pool"] == pool and not _going(pod)]
+
+
+def _going(pod: dict[str, Any]) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def ready(site: Site, pool: str) -> bool:
+    (pod, *more) = pods(site, pool) or [{"status": {}}]
+    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", [])}
+    return not more and conditions.get("Ready") == "True"
+
+
+def last_words(site: Site, pool: str) -> dict[str, Any]:
+    """How the init container ended last; empty where it has not."""
+    for pod in pods(site, pool):
+        for one in pod["status"].get("initContainerStatuses", []):
+            ended: dict[str, Any] = (one.get("lastState") or {}).get("terminated") or {}
+            return ended
+    return {}
+
+
+def condition(site: Site, pool: str) -> dict[str, Any]:
+    """What the verifier has written on the pool's node."""
+    (found,) = [one for one in site.node(f"{pool}0")["status"]["conditions"] if one["type"] == CONDITION]
+    return dict(found)
+
+
+def all_ready(site: Site) -> None:
+    for pool in POOLS:
+        site.until(lambda pool=pool: ready(site, pool), LONG)  # type: ignore[misc]
+
+
+@pytest.fixture(autouse=True)
+def verified(site: Site) -> None:
+    """Each test begins with nodes that hold."""
+    all_ready(site)
+
+
+def test_nodes_of_every_strategy_are_verified(site: Site) -> None:
+    for pool in POOLS:
+        (pod,) = pods(site, pool)
+        (init,) = pod["status"]["initContainerStatuses"]
+        assert init["state"]["terminated"]["exitCode"] == 0
+        assert pod["spec"]["nodeName"] == f"{pool}0"
+        assert condition(site, pool)["status"] == "True"
+        assert "as declared" in condition(site, pool)["message"]
+
+
+def test_as_many_pods_run_at_once_as_a_node_has_shares_and_one_waits(site: Site) -> None:
+    """The smoke tests of all strategies, placed by the real scheduler; what is seen is what a watch of their pods tells."""
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    site.api.create("/api/v1/namespaces", {"metadata": {"name": SMOKE_TEST_NAMESPACE, "labels": labels}})
+    path = f"/api/v1/namespaces/{SMOKE_TEST_NAMESPACE}/pods"
+    begin = site.api.list(path)["metadata"]["resourceVersion"]
+    tests = {test.name: test for planned in POOLS.values() for test in smoke_tests(PLAN, planned)}
+    for name, test in tests.items():
+        job = {"metadata": {"name": name}, "spec": test.spec}
+        site.api.create(f"/apis/batch/v1/namespaces/{SMOKE_TEST_NAMESPACE}/jobs", job)
+    seen: dict[str, dict[str, Any]] = {name: {} for name in tests}
+    full: set[str] = set()
+    for event in site.api.watch(path, begin):
+        pod = event["object"]
+        name = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+        seen[name][pod["metadata"]["name"]] = pod
+        running, waiting = _phase(seen[name], "Running"), _phase(seen[name], "Pending")
+        shares = PLAN_SHARES[tests[name].resource, pod["spec"]["nodeSelector"]["pool"]]
+        assert len(running) <= shares
+        words = [one.get("message", "") for left in waiting for one in left["status"].get("conditions", [])]
+        if len(running) == shares and len(waiting) == 1 and any(f"Insufficient {tests[name].resource}" in one for one in words):
+            full.add(name)
+        if all(len(_phase(pods, "Succeeded")) == tests[job].spec["completions"] for job, pods in seen.items()):
+            break
+    assert full == set(tests), site.story()
+    for pods in seen.values():
+        assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == 1
+
+
+def _phase(pods: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+    return [pod for pod in pods.values() if pod["status"]["phase"] == phase]
+
+
+def test_a_verified_node_that_loses_its_sharing_is_not_ready_until_it_has_it_again(site: Site) -> None:
+    path = "/api/v1/nodes/ts0"
+    site.api.patch(path, {"metadata": {"labels": {CONFIG_LABEL: None}}})
+    try:
+        site.until(lambda: not ready(site, "ts"), LONG)
+        site.until(lambda: ready(site, "mig"), LONG)
+        assert condition(site, "ts")["status"] == "False"
+        assert f"label {CONFIG_LABEL} is missing" in condition(site, "ts")["message"]
+    finally:
+        site.api.patch(path, {"metadata": {"labels": {CONFIG_LABEL: POOLS["ts"].config_key}}})
+    site.until(lambda: ready(site, "ts") and condition(site, "ts")["status"] == "True", LONG)
+
+
+def test_a_node_that_is_not_what_was_declared_never_gets_past_the_gate_until_it_is(site: Site) -> None:
+    path = "/api/v1/nodes/ts0"
+    site.api.patch(path, {"metadata": {"labels": {CONFIG_LABEL: PLAN.default_config_key}}})
+    try:
+        site.until(lambda: not ready(site, "ts"), LONG)
+        (before,) = pods(site, "ts")
+        site.api.delete(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods/{before['metadata']['name']}")
+        site.until(lambda: last_words(site, "ts"), LONG)
+        ended = last_words(site, "ts")
+        assert ended["exitCode"] == 1
+        assert f"label {CONFIG_LABEL} is {PLAN.default_config_key}" in ended["message"], ended
+        assert not ready(site, "ts")
+    finally:
+        site.api.patch(path, {"metadata": {"labels": {CONFIG_LABEL: POOLS["ts"].config_key}}})
+    site.until(lambda: ready(site, "ts"), LONG)
+
+
+def test_a_verifier_without_permission_cannot_tell_and_is_no_pass(site: Site) -> None:
+    path = f"{RBAC}/clusterroles/{ROLE}"
+    site.api.patch(path, {"rules": None})
+    try:
+        (before,) = pods(site, "mps")
+        site.api.delete(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods/{before['metadata']['name']}")
+        site.until(lambda: last_words(site, "mps"), LONG)
+        ended = last_words(site, "mps")
+        assert (ended["exitCode"], "cannot get resource" in ended["message"]) == (2, True), ended
+    finally:
+        site.api.patch(path, {"rules": cluster_rules()})
+    site.until(lambda: ready(site, "mps"), LONG)
+
+
+def test_what_a_killed_daemon_ran_is_run_again_by_the_next_one(site: Site) -> None:
+    names = {pool: pods(site, pool)[0]["metadata"]["name"] for pool in POOLS}
+    os.kill(processes.running(site.folder)["machines"].pid, signal.SIGKILL)
+    cluster.boot(site.folder, "verified", find_platform_tools(Progress()))
+    all_ready(site)
+    assert {pool: pods(site, pool)[0]["metadata"]["name"] for pool in POOLS} == names
+    # It is asked, not remembered: a node that changes now shows.
+    site.api.patch("/api/v1/nodes/mig0", {"metadata": {"labels": {CONFIG_LABEL: None}}})
+    try:
+        site.until(lambda: not ready(site, "mig"), LONG)
+    finally:
+        site.api.patch("/api/v1/nodes/mig0", {"metadata": {"labels": {CONFIG_LABEL: POOLS["mig"].config_key}}})
+    site.until(lambda: ready(site, "mig"), LONG)

@@ -1,0 +1,96 @@
+"""The startup taint in the plan: who is born with it, who tolerates it, what is said about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpus.node_expectation import node_expectation
+from gpus.placing import node_feature_rule, node_group_labels
+from gpus.startup_taint import STARTUP_TAINT, means
+from gpus.verifier_pods import verifier_daemon_set_spec
+from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
+
+VERIFIED = {"startupTaint": True}
+TOLERATION = {"key": STARTUP_TAINT.key, "operator": "Exists", "effect": "NoSchedule"}
+GATED = {
+    "aks": aks(cluster={"kubernetesVersion": "1.36"}, verification=VERIFIED),
+    "magnum": magnum(verification=VERIFIED),
+    "existing": existing(verification=VERIFIED),
+}
+
+
+def test_the_key_is_one_that_the_cluster_autoscaler_knows() -> None:
+    assert str(STARTUP_TAINT) == "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified:NoSchedule"
+
+
+@pytest.mark.parametrize("verification", [None, {}, {"startupTaint": False}, {"startupTaint": True, "enabled": False}], ids=str)
+def test_no_node_has_it_unless_a_verifier_is_there_to_take_it_away(verification: object) -> None:
+    plan = plan_of(aks(verification=verification))
+    assert plan.pools[0].startup_taint is None
+    assert TOLERATION not in plan.tolerations
+
+
+@pytest.mark.parametrize("platform", GATED)
+def test_whatever_makes_a_node_ready_tolerates_it(platform: str) -> None:
+    plan = plan_of(GATED[platform])
+    assert TOLERATION in plan.tolerations
+    assert TOLERATION in plan.operator_values["daemonsets"]["tolerations"]
+    assert TOLERATION in plan.nfd_values["worker"]["tolerations"]
+    assert TOLERATION in verifier_daemon_set_spec(plan, plan.pools[0], "p")["template"]["spec"]["tolerations"]
+
+
+@pytest.mark.parametrize("platform", GATED)
+def test_both_containers_of_the_verifier_take_it_away(platform: str) -> None:
+    plan = plan_of(GATED[platform])
+    pod = verifier_daemon_set_spec(plan, plan.pools[0], "p")["template"]["spec"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert container["args"][container["args"].index("--untaint") + 1] == STARTUP_TAINT.key
+
+
+def test_without_it_no_taint_is_taken_away() -> None:
+    plan = plan_of(aks(verification={}))
+    pod = verifier_daemon_set_spec(plan, plan.pools[0], "p")["template"]["spec"]
+    assert not [one for one in (*pod["initContainers"], *pod["containers"]) if "--untaint" in one["args"]]
+
+
+@pytest.mark.parametrize("platform", GATED)
+def test_neither_its_presence_nor_its_absence_is_a_difference(platform: str) -> None:
+    plan = plan_of(GATED[platform])
+    assert plan.pools[0].taints == ()
+    assert node_expectation(plan, plan.pools[0])["node"]["taints"] == []
+
+
+def test_heat_s_kubelets_register_with_it_beside_the_pool_s_own() -> None:
+    planned = pool_of(magnum({"taints": ["sku=gpu:NoSchedule"]}, verification=VERIFIED))
+    assert node_group_labels(planned, "heat") == {
+        "kubelet_options": f"--register-with-taints=sku=gpu:NoSchedule,{STARTUP_TAINT.key}=:NoSchedule"
+    }
+
+
+def test_nfd_never_puts_it_on_since_it_would_come_back() -> None:
+    assert "taints" not in node_feature_rule(pool_of(existing(verification=VERIFIED)))["rules"][0]
+
+
+def test_each_platform_has_its_means() -> None:
+    found = {platform: means(plan_of(stack).settings.cluster) for platform, stack in GATED.items()}
+    assert found == {"aks": "admission", "magnum": "kubelet", "existing": "admission"}
+
+
+def test_what_a_deploy_may_find_out_too_late_is_said() -> None:
+    assert pool_of(GATED["aks"]).warnings == ()
+    (azure,) = pool_of(aks(verification=VERIFIED)).warnings
+    assert "startupTaint needs Kubernetes 1.36 or newer: whether Azure's own default is cannot be checked" in azure
+    (own,) = pool_of(GATED["existing"]).warnings
+    assert "nodes that are there already get none" in own
+
+
+@pytest.mark.parametrize(("verification", "warned"), [({}, True), (VERIFIED, False)])
+def test_c06_pods_cannot_start_before_the_layout_is_there(verification: object, warned: bool) -> None:  # noqa: FBT001
+    sharing = {"cut": {"mig": {"layout": {"1g.10gb": 7}}}}
+    pool = pool_of(aks({"count": ..., "nodes": {"min": 1, "max": 2}}, sharing=sharing, verification=verification))
+    assert any("(C06)" in warning for warning in pool.warnings) is warned
+
+
+def test_the_plan_for_machines_tells_it() -> None:
+    assert pool_of(GATED["aks"]).as_json()["startupTaint"] == str(STARTUP_TAINT)
+    assert pool_of(aks()).as_json()["startupTaint"] is None

@@ -1,0 +1,152 @@
+"""Settings of the verification, and the pods that do it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from gpus.errors import Problems
+from gpus.node_expectation import node_expectation
+from gpus.verification import DEFAULT_IMAGE, VerificationSettings, parse_verification
+from gpus.verifier_pods import expectation_file, verifier_daemon_set_spec
+from tests.unit.stacks import aks, existing, magnum, plan_of
+
+PATH = "gpu-pools:verification"
+TAINTED = {"taints": ["example.com/team=a:NoExecute"]}
+
+
+def parsed(value: object) -> VerificationSettings:
+    problems = Problems()
+    settings = parse_verification(value, PATH, problems)
+    problems.raise_if_any()
+    return settings
+
+
+def pod_of(stack: str) -> Any:
+    plan = plan_of(stack)
+    return verifier_daemon_set_spec(plan, plan.pools[0], "program-1")["template"]["spec"]
+
+
+class TestSettings:
+    def test_without_the_section_nothing_is_verified(self) -> None:
+        assert not parsed(None).enabled
+
+    def test_an_empty_section_verifies_with_defaults(self) -> None:
+        assert parsed({}) == VerificationSettings(enabled=True, deadline_seconds=1200, interval_seconds=300, image=DEFAULT_IMAGE)
+
+    def test_everything_can_be_said(self) -> None:
+        given = {
+            "enabled": True, "deadlineSeconds": 60, "intervalSeconds": 30, "image": "registry.example.com/python@sha256:ab",
+            "startupTaint": True,
+        }  # fmt: skip
+        wanted = VerificationSettings(
+            enabled=True,
+            deadline_seconds=60,
+            interval_seconds=30,
+            image="registry.example.com/python@sha256:ab",
+            startup_taint=True,
+        )
+        assert parsed(given) == wanted
+
+
+class TestExpectationFile:
+    def test_it_holds_the_document_and_its_name_follows_the_text(self) -> None:
+        plan = plan_of(aks())
+        file = expectation_file(plan, plan.pools[0])
+        assert json.loads(file.text) == node_expectation(plan, plan.pools[0])
+        assert file.name == f"expectation-gpu-{hashlib.sha256(file.text.encode()).hexdigest()[:10]}"
+
+    def test_another_declaration_is_another_name(self) -> None:
+        plans = [plan_of(aks(sharing={"declared": {"timeSlicing": {"replicas": replicas}}})) for replicas in (4, 8)]
+        first, second = (expectation_file(plan, plan.pools[0]).name for plan in plans)
+        assert first != second
+
+    def test_nothing_else_is_one(self) -> None:
+        plans = [plan_of(aks(verification={"deadlineSeconds": seconds})) for seconds in (10, 20)]
+        first, second = (expectation_file(plan, plan.pools[0]) for plan in plans)
+        assert first == second
+
+
+class TestPod:
+    @pytest.mark.parametrize(
+        ("stack", "selector"),
+        [
+            (aks(), {"kubernetes.azure.com/agentpool": "gpu"}),
+            (magnum(), {"magnum.openstack.org/nodegroup": "gpu"}),
+            (existing({"nodeSelector": {"zone": "b"}}), {"zone": "b"}),
+        ],
+    )
+    def test_it_is_on_the_pools_nodes_only(self, stack: str, selector: dict[str, str]) -> None:
+        assert pod_of(stack)["nodeSelector"] == selector
+
+    def test_it_tolerates_what_the_operands_tolerate(self) -> None:
+        tolerations = pod_of(aks(TAINTED))["tolerations"]
+        assert tolerations == list(plan_of(aks(TAINTED)).tolerations)
+        assert {"key": "example.com/team", "operator": "Exists", "effect": "NoExecute"} in tolerations
+
+    @pytest.mark.parametrize(
+        ("stack", "runtime_class"),
+        [
+            (aks(), "nvidia"),
+            (aks({"driver": "preinstalled"}), "nvidia-container-runtime"),
+            (existing({"driver": "preinstalled"}), "nvidia"),
+        ],
+    )
+    def test_it_takes_the_runtime_of_the_device_plugin(self, stack: str, runtime_class: str) -> None:
+        assert pod_of(stack)["runtimeClassName"] == runtime_class
+
+    @pytest.mark.parametrize("sharing", [{"exclusive": {}}, {"mps": {"replicas": 4}}, {"mig": {"layout": {"1g.10gb": 7}}}])
+    def test_it_asks_for_no_gpu_and_sees_all(self, sharing: Any) -> None:
+        pod = pod_of(aks(sharing={"declared": sharing}))
+        for container in (*pod["initContainers"], *pod["containers"]):
+            resources = container["resources"]
+            assert set(resources["requests"]) | set(resources["limits"]) == {"cpu", "memory"}
+            environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+            assert environment["NVIDIA_VISIBLE_DEVICES"] == environment["NVIDIA_MIG_MONITOR_DEVICES"] == "all"
+
+    def test_it_is_not_privileged(self) -> None:
+        for container in (*pod_of(aks())["initContainers"], *pod_of(aks())["containers"]):
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+            assert "privileged" not in container["securityContext"]
+
+    def test_gpus_without_mig_have_no_instances_to_look_at(self) -> None:
+        pod = pod_of(existing({"gpuModel": "NVIDIA L40S"}))
+        assert "NVIDIA_MIG_MONITOR_DEVICES" not in {entry["name"] for entry in pod["containers"][0]["env"]}
+
+    @pytest.mark.parametrize(("renamed", "resource"), [(False, "nvidia.com/gpu"), (True, "nvidia.com/gpu.shared")])
+    def test_it_can_ask_the_mps_daemon(self, renamed: bool, resource: str) -> None:  # noqa: FBT001
+        pod = pod_of(aks(sharing={"declared": {"mps": {"replicas": 4, "renameByDefault": renamed}}}))
+        (volume,) = [one for one in pod["volumes"] if "hostPath" in one]
+        assert volume["hostPath"]["path"] == "/run/nvidia/mps"
+        for container in (*pod["initContainers"], *pod["containers"]):
+            environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+            assert environment["CUDA_MPS_PIPE_DIRECTORY"] == f"/run/nvidia/mps/{resource}/pipe"
+            assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+            assert volume["name"] in {mount["name"] for mount in container["volumeMounts"]}
+
+    def test_without_mps_nothing_of_the_node_is_mounted(self) -> None:
+        assert not any("hostPath" in volume for volume in pod_of(aks())["volumes"])
+
+    def test_the_settings_reach_the_program(self) -> None:
+        pod = pod_of(aks(verification={"deadlineSeconds": 77, "intervalSeconds": 33, "image": "registry.example.com/py:3"}))
+        (first,), (main,) = pod["initContainers"], pod["containers"]
+        assert first["image"] == main["image"] == "registry.example.com/py:3"
+        assert first["args"][first["args"].index("--wait") + 1] == "77"
+        assert main["args"][main["args"].index("--interval") + 1] == "33"
+
+    def test_the_difference_is_what_kubernetes_keeps(self) -> None:
+        (first,) = pod_of(aks())["initContainers"]
+        assert first["args"][first["args"].index("--termination-log") + 1] == first["terminationMessagePath"]
+
+    def test_program_and_expectation_are_where_they_are_mounted(self) -> None:
+        plan = plan_of(aks())
+        (container,) = pod_of(aks())["containers"]
+        paths = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        sources = {volume["name"]: volume["configMap"]["name"] for volume in pod_of(aks())["volumes"]}
+        assert container["command"] == ["python3", "-I", "-S", f"{paths['program']}/verifier.pyz"]
+        assert container["args"][:3] == ["watch", "--expect", f"{paths['expectation']}/expectation.json"]
+        assert "--mark" in container["args"]
+        assert sources == {"program": "program-1", "expectation": expectation_file(plan, plan.pools[0]).name}

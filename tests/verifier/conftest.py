@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox.nvml import state
+from sandbox.nvml.library import find_library, surroundings
+from sandbox.progress import Progress
+from verifier.child import Reader
+from verifier.observation import Observer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.verifier.nodes import Node
+    from verifier.observation import Assertion
+    from verifier.reading import Hung, Reading, Unreadable
+
+
+class Bench:
+    """The simulated NVML on a machine, for processes that this one starts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put(self, machine: state.Machine) -> None:
+        state.write(self.path, machine)
+
+    def read(self) -> Reading | Hung | Unreadable:
+        return Observer(Reader(), None, 0).look(None).nvml
+
+    def hold(self, node: Node, machine: state.Machine, seconds: float = 30) -> Assertion:
+        """Hold the node's expectation against another machine."""
+        self.put(machine)
+        return Observer(Reader(seconds), None, 0).hold(node.expected)
+
+
+@pytest.fixture(scope="session")
+def library() -> Path:
+    return find_library(Progress())
+
+
+@pytest.fixture
+def bench(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    path = tmp_path / "machine"
+    for name, value in surroundings(library, path).items():
+        monkeypatch.setenv(name, value)
+    return Bench(path)

@@ -1,0 +1,268 @@
+"""Comparisons that need no library: versions, layouts, the expectation document, the MPS daemon's words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpus.node_expectation import node_expectation
+from tests.unit.stacks import aks, plan_of
+from tests.verifier import nodes
+from verifier.causes import CAUSES
+from verifier.compare_gpus import compare_gpus
+from verifier.documents import DocumentError
+from verifier.expectation import Minimum, parse_expectation, read_expectation
+from verifier.findings import Findings, Verdict
+from verifier.layout import why_illegal
+from verifier.mps import MpsReading, compare_mps, read_mps
+from verifier.reading import failed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from verifier.findings import Finding
+
+SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
+
+
+def document(sharing: dict[str, Any], **options: Any) -> dict[str, Any]:
+    copied: dict[str, Any] = json.loads(json.dumps(node_expectation(*nodes.planned(sharing, **options))))
+    return copied
+
+
+def test_the_causes_are_distinct_and_told_in_sentences() -> None:
+    assert len({cause.text for cause in CAUSES.values()}) == len(CAUSES)
+    for cause in CAUSES.values():
+        assert cause.remedy.endswith(".")
+        assert not cause.text.endswith(".")
+
+
+# --- the expectation document -----------------------------------------------------------------------------
+
+
+def problems(changed: Any) -> tuple[str, ...]:
+    with pytest.raises(DocumentError) as caught:
+        parse_expectation(changed)
+    return caught.value.problems
+
+
+def test_everything_wrong_in_a_document_is_told_at_once() -> None:
+    wrong = document({"exclusive": {}})
+    wrong |= {"count": "1", "extra": 1, "computeMode": None}
+    del wrong["pool"]
+    wrong["gpus"][0]["index"] = True
+    told = " ".join(problems(wrong))
+    for what in ("count is '1'", "extra is unknown", "computeMode is nothing", "pool is missing", "gpus[0].index is True"):
+        assert what in told
+
+
+@pytest.mark.parametrize("wrong", [None, [], "x", {}, {"apiVersion": "gpu-pools/v2", "kind": "NodeExpectation"}])
+def test_what_is_no_expectation_is_refused(wrong: Any) -> None:
+    assert problems(wrong)
+
+
+def test_contradictions_are_refused() -> None:
+    fewer = document({"exclusive": {}}, count=2)
+    fewer["gpus"].pop()
+    assert "count says 2" in problems(fewer)[0]
+    branch = document({"exclusive": {}})
+    branch["minimum"] = {"driver": "R525", "cuda": ""}
+    assert len(problems(branch)) == 2
+    mode = document({"exclusive": {}})
+    mode["gpus"][0]["migMode"] = "on"
+    assert "'on'" in problems(mode)[0]
+    off = document(SEVEN)
+    off["gpus"][0]["migMode"] = "disabled"
+    assert "MIG mode disabled" in problems(off)[0]
+    unknown = document(SEVEN)
+    unknown["profiles"] = {}
+    assert "1g.10gb is not described" in problems(unknown)[0]
+
+
+def test_a_file_that_cannot_be_used_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("{")
+    for name in ("missing", "broken"):
+        with pytest.raises(DocumentError, match=name):
+            read_expectation(tmp_path / name)
+
+
+def test_the_minimum_driver_is_that_of_the_newest_profile() -> None:
+    assert document({"mig": {"layout": {"1g.10gb": 4}}}, key="a100-40gb")["minimum"]["driver"] == "525"
+    assert document({"mig": {"layout": {"1g.5gb": 7}}}, key="a100-40gb")["minimum"]["driver"] is None
+    assert document({"mig": {"layout": {"1g.23gb": 7}}}, key="b200-180gb")["minimum"]["driver"] == "570.133.20"
+    assert document({"exclusive": {}}, key="b200-180gb")["minimum"]["driver"] is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted"),
+    [({"driver": "570.124.06", "cuda": "12.8"}, ("570.124.06", "12.8")), ({"driver": "470"}, ("525", None)), ({}, ("525", None))],
+)
+def test_the_minimum_is_the_newest_of_what_is_declared_and_what_the_profiles_need(declared: Any, wanted: object) -> None:
+    plan = plan_of(aks({"minimum": declared}, sharing={"cut": {"mig": {"layout": {"1g.20gb": 4}}}}))
+    minimum = parse_expectation(node_expectation(plan, plan.pools[0])).minimum
+    assert (minimum.driver, minimum.cuda) == wanted
+
+
+# --- versions, layouts ------------------------------------------------------------------------------------
+
+
+def found(node: nodes.Node, **changes: Any) -> list[str]:
+    findings = Findings()
+    compare_gpus(replace(node.expected, **changes), node.nvml, findings)
+    return [finding.field for finding in findings.differences]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "wanted"),
+    [
+        (Minimum("580.95.05", "13.0"), []),
+        (Minimum("580", None), []),
+        (Minimum("525.60.13", "12.8"), []),
+        (Minimum("580.95.06", None), ["version"]),
+        (Minimum("590", "13.1"), ["version", "CUDA version"]),
+        (Minimum("1000", None), ["version"]),
+    ],
+)
+def test_versions_compare_as_numbers(minimum: Minimum, wanted: list[str]) -> None:
+    node = nodes.healthy(*nodes.planned({"exclusive": {}}))
+    assert found(node, minimum=minimum) == wanted
+
+
+def test_without_a_known_product_the_model_is_a_note() -> None:
+    node = nodes.healthy(*nodes.planned({"exclusive": {}}))
+    findings = Findings()
+    compare_gpus(replace(node.expected, products=()), node.nvml, findings)
+    assert findings.verdict is Verdict.HOLDS
+    assert "a100-80gb" in findings.notes[0]
+
+
+def test_a_product_name_may_be_written_as_labels_write_it() -> None:
+    node = nodes.healthy(*nodes.planned({"exclusive": {}}))
+    assert found(node, products=("a100-sxm4-80gb",)) == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "word"),
+    [
+        ({"1g.5gb": 7}, "no profile 1g.5gb"),
+        ({"3g.40gb": 3}, "at most 2"),
+        ({"7g.80gb": 1, "1g.10gb": 1}, "8 compute slices"),
+        ({"3g.40gb": 1, "2g.20gb": 2, "1g.10gb": 0, "1g.20gb": 1}, "8 compute slices"),
+        ({"1g.20gb": 4, "1g.10gb": 1}, "do not fit"),
+    ],
+)
+def test_an_illegal_layout_is_told_with_its_reason(layout: dict[str, int], word: str) -> None:
+    plan, pool = nodes.planned({"mig": {"layout": {"1g.10gb": 1}}})
+    gpu = nodes.reading_of(nodes.machine_of(pool)).gpus[0]  # type: ignore[index]
+    described = {name: parse_expectation(node_expectation(plan, pool)).profiles["1g.10gb"] for name in {*layout, "1g.10gb"}}
+    reason = why_illegal(layout, gpu.profiles, described)  # type: ignore[arg-type]
+    assert reason is not None
+    assert word in reason
+
+
+def test_a_missing_gpu_does_not_make_other_layouts_wrong() -> None:
+    per_gpu = [{"index": 0, "layout": {"7g.80gb": 1}}, {"index": 1, "layout": {"1g.10gb": 7}}, {"index": 2, "layout": {}}]
+    node = nodes.healthy(*nodes.planned({"mig": {"gpus": per_gpu}}, count=3))
+    shorter = replace(node.machine, gpus=node.machine.gpus[1:])
+    assert found(replace(node, nvml=nodes.reading_of(shorter))) == ["GPU count"]
+
+
+def test_the_order_of_findings_puts_what_explains_first() -> None:
+    keys = list(CAUSES)
+    for first, then in (
+        ("driver-mismatch", "gpu-missing"),
+        ("gpu-lost", "mig-layout"),
+        ("mig-pending", "count-other"),
+        ("label-missing", "sharing-off"),
+        ("config-edited", "count-other"),
+        ("count-other", "gfd-other"),
+    ):
+        assert keys.index(first) < keys.index(then)
+
+
+# --- MPS --------------------------------------------------------------------------------------------------
+
+
+def mps(sharing: dict[str, Any], reading: MpsReading) -> list[Finding]:
+    expected = nodes.healthy(*nodes.planned(sharing)).expected.mps
+    assert expected
+    findings = Findings()
+    compare_mps(expected, reading, findings)
+    return [*findings.differences, *findings.unknown]
+
+
+def said(percentage: str, *limits: str) -> MpsReading:
+    return MpsReading(None, asked=True, percentage=percentage, memory_limits=limits, faulty_servers=())
+
+
+# The words are those of a real daemon on an H100: percentages with one decimal, limits in whole GiB rounded down.
+@pytest.mark.parametrize(
+    ("replicas", "reading", "wanted"),
+    [
+        (4, said("25.0", "20G"), []),
+        (7, said("14.0", "11G"), []),
+        (48, said("2.0", "1G"), []),
+        (4, said("100.0", ""), ["active thread percentage", "MPS memory limit"]),
+        (4, said("25.0", "10G"), ["MPS memory limit"]),
+        (4, said("50.0", "20G"), ["active thread percentage"]),
+        (4, said("25.0", "20480M", "20479M"), ["MPS memory limit"]),
+        (4, said("", "20G"), ["active thread percentage"]),
+        (4, said("Unknown command", "20G"), ["active thread percentage"]),
+    ],
+)
+def test_the_split_of_the_daemon_is_compared(replicas: int, reading: MpsReading, wanted: list[str]) -> None:
+    findings = mps({"mps": {"replicas": replicas}}, reading)
+    assert [finding.field for finding in findings] == wanted
+    assert {finding.cause.key for finding in findings} <= {"mps-split"}
+
+
+def test_a_server_that_a_client_s_fault_stopped_is_a_difference() -> None:
+    (finding,) = mps({"mps": {"replicas": 4}}, replace(said("25.0", "20G"), faulty_servers=("547",)))
+    assert (finding.cause.key, str(finding.where)) == ("mps-fault", "MPS server 547")
+
+
+def test_a_dead_daemon_is_a_difference_and_one_that_cannot_be_asked_is_not() -> None:
+    dead = MpsReading("exit code 1: Cannot find MPS control daemon process", True, "", (), ())  # noqa: FBT003
+    assert [finding.cause.key for finding in mps({"mps": {"replicas": 4}}, dead)] == ["mps-dead"]
+    (unasked,) = mps({"mps": {"replicas": 4}}, replace(dead, asked=False))
+    assert unasked.cause.key == "mps-unasked"
+
+
+def program(folder: Path, text: str) -> None:
+    path = folder / "nvidia-cuda-mps-control"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_daemon_is_asked_for_its_split_and_for_each_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(
+        tmp_path,
+        """read command index
+case $command in
+get_default_active_thread_percentage) echo 25.0;;
+get_default_device_pinned_mem_limit) echo "1${index}G";;
+get_server_list) printf '546\\n547\\n';;
+get_server_status) if [ "$index" = 546 ]; then echo ACTIVE; else echo FAULT; fi;;
+esac""",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    expected = MpsReading(None, asked=True, percentage="25.0", memory_limits=("10G", "11G"), faulty_servers=("547",))
+    assert read_mps(2) == expected
+
+
+def test_what_the_daemon_s_program_says_on_its_end_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "echo Cannot find MPS control daemon process; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert read_mps(1).failure == "exit code 1: Cannot find MPS control daemon process"
+
+
+def test_without_the_program_the_daemon_was_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not read_mps(1).asked
+
+
+def test_an_unknown_error_keeps_its_number() -> None:
+    assert str(failed(77, "nvmlDeviceGetName")) == "NVML error (77) from nvmlDeviceGetName"

@@ -1,0 +1,326 @@
+"""What Kubernetes says of a node that is not as declared: found, with its cause; what it would not say: no pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpus.plan import plan_config
+from gpus.stack_file import load_yaml
+from tests.unit.stacks import aks
+from tests.verifier import nodes
+from verifier.compare_node import compare_node
+from verifier.findings import Findings, Verdict, ordered
+from verifier.node import ApiFailure, ConfigReading, NodeReading, quantity
+from verifier.reading import Hung
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SLICED = {"timeSlicing": {"replicas": 4}}
+RENAMED = {"timeSlicing": {"replicas": 4, "renameByDefault": True}}
+SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
+UNLIKE = {"mig": {"layout": {"3g.40gb": 1, "1g.10gb": 3}}}
+PLUGIN, GFD = "nvidia-device-plugin-daemonset", "gpu-feature-discovery"
+
+
+def node(sharing: dict[str, Any], **pool: Any) -> nodes.Node:
+    return nodes.healthy(*nodes.planned(sharing, count=2, **pool))
+
+
+def compared(healthy: nodes.Node, found: NodeReading) -> Findings:
+    findings = Findings()
+    compare_node(healthy.expected, found, healthy.nvml, findings)
+    return findings
+
+
+def labelled(found: NodeReading, changes: dict[str, str | None]) -> NodeReading:
+    """With other labels; None removes one."""
+    merged = {**found.labels, **changes}
+    return replace(found, labels={key: value for key, value in merged.items() if value is not None})
+
+
+def offering(found: NodeReading, capacity: dict[str, int] | None = None, **resources: int) -> NodeReading:
+    """Resources without their prefix, with `_` for a dash and `__` for a dot."""
+    named = {f"nvidia.com/{key.replace('__', '.').replace('_', '-')}": count for key, count in resources.items()}
+    return replace(found, allocatable=named, capacity=named if capacity is None else capacity)
+
+
+def without(found: NodeReading, *operands: str) -> NodeReading:
+    assert isinstance(found.pods, tuple)
+    return replace(found, pods=tuple(pod for pod in found.pods if pod.app not in operands))
+
+
+def with_pod(found: NodeReading, operand: str, **changes: Any) -> NodeReading:
+    kept = without(found, operand)
+    assert isinstance(kept.pods, tuple)
+    return replace(kept, pods=(*kept.pods, nodes.pod(operand, **changes)))
+
+
+def config(found: NodeReading, **changes: Any) -> NodeReading:
+    assert isinstance(found.config, ConfigReading)
+    return replace(found, config=replace(found.config, **changes))
+
+
+FOREIGN = nodes.pod("static", name="nvidia-device-plugin-static-1", namespace="kube-system", device_plugin=True)
+NFD = "feature.node.kubernetes.io/pci-10de.present"
+MIG_STATE = "nvidia.com/mig.config.state"
+DISCOVERED = ("nvidia.com/gpu.", "nvidia.com/mig.capable", "nvidia.com/mig.strategy", "nvidia.com/mps.", "nvidia.com/mig-")
+
+# Each: declaration, what happens to the node, the causes of the differences, the most important first.
+FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], list[str]]] = {
+    "the node is not ready": (SLICED, lambda found: replace(found, ready=False), ["node-not-ready"]),
+    "the pool's label never came": (
+        SLICED,
+        lambda found: labelled(found, {"gpu-pools/pool": None}),
+        ["label-missing"],
+    ),
+    "sharing is off although declared": (SLICED, lambda found: offering(found, gpu=2), ["sharing-off"]),
+    "the label is another pool's": (
+        SLICED,
+        lambda found: labelled(found, {"nvidia.com/device-plugin.config": "time-slicing-8-abcdef01"}),
+        ["label-other"],
+    ),
+    "the number of replicas is wrong": (SLICED, lambda found: offering(found, gpu=16), ["count-other"]),
+    "the plugin is older than its configuration": (
+        SLICED,
+        lambda found: config(offering(found, gpu=16), changed="2026-06-01T00:00:00Z"),
+        ["plugin-outdated"],
+    ),
+    "another pool's configuration is served, and some key was written since": (
+        SLICED,
+        lambda found: config(
+            labelled(offering(found, gpu=16), {"nvidia.com/device-plugin.config": "time-slicing-8-abcdef01"}),
+            changed="2026-06-01T00:00:00Z",
+        ),
+        ["label-other", "count-other"],
+    ),
+    "the configuration lost its key": (SLICED, lambda found: config(found, keys=(), sha256=None), ["config-key-missing"]),
+    "the configuration was edited under its key": (SLICED, lambda found: config(found, sha256="0" * 64), ["config-edited"]),
+    "the configuration is gone": (
+        SLICED,
+        lambda found: replace(found, config=ApiFailure("GET /…", 404, "not found")),
+        ["config-map-missing"],
+    ),
+    "nothing is offered": (SLICED, offering, ["nothing-offered"]),
+    "mig-manager says success, and no MIG device is offered": (
+        SEVEN,
+        lambda found: labelled(offering(found), {MIG_STATE: "success"}),
+        ["nothing-offered"],
+    ),
+    "a GPU is unhealthy": (
+        SLICED,
+        lambda found: offering(found, capacity={"nvidia.com/gpu": 8}, gpu=7),
+        ["unhealthy"],
+    ),
+    "all GPUs are unhealthy": (SLICED, lambda found: offering(found, capacity={"nvidia.com/gpu": 8}, gpu=0), ["unhealthy"]),
+    "the plugin is gone, and the kubelet remembers what it had": (
+        SLICED,
+        lambda found: without(offering(found, capacity={"nvidia.com/gpu": 8}, gpu=0), PLUGIN),
+        ["operand-missing", "nothing-offered"],
+    ),
+    "the plugin waits, and the kubelet remembers what it had": (
+        SLICED,
+        lambda found: with_pod(offering(found, capacity={"nvidia.com/gpu": 8}, gpu=0), PLUGIN, ready=False, trouble="other"),
+        ["operand-not-ready", "nothing-offered"],
+    ),
+    "MIG devices are not offered as such, and the kubelet remembers them": (
+        UNLIKE,
+        lambda found: labelled(
+            offering(found, capacity={**found.capacity, "nvidia.com/gpu": 2}, gpu=2), {"nvidia.com/mig.strategy": None}
+        ),
+        ["sharing-off", "sharing-off", "left-over", "gfd-other"],
+    ),
+    "the resource has its old name": (RENAMED, lambda found: offering(found, gpu=8), ["name-other", "left-over"]),
+    "the other MIG strategy": (UNLIKE, lambda found: offering(found, gpu=8), ["name-other", "name-other", "left-over"]),
+    "a whole GPU is left over": (
+        UNLIKE,
+        lambda found: offering(found, mig_3g__40gb=2, mig_1g__10gb=6, gpu=2),
+        ["left-over"],
+    ),
+    "the plugin did not see the MIG devices": (SEVEN, lambda found: offering(found, gpu=2), ["plugin-outdated"]),
+    "two device plugins": (SLICED, lambda found: replace(found, foreign_pods=(FOREIGN,)), ["two-plugins"]),
+    "two device plugins in the operator's namespace": (
+        SLICED,
+        lambda found: replace(found, pods=(*found.pods, replace(FOREIGN, namespace="gpu-operator"))),  # type: ignore[misc]
+        ["two-plugins"],
+    ),
+    "NFD does not tolerate the taint": (
+        SLICED,
+        lambda found: labelled(without(found, PLUGIN, GFD, "nvidia-driver-daemonset", "nvidia-mig-manager"), {NFD: None}),
+        ["nfd-missing"],
+    ),
+    "an operand has no pod": (SLICED, lambda found: without(found, PLUGIN), ["operand-missing"]),
+    "the MPS daemon has no pod": (
+        {"mps": {"replicas": 4}},
+        lambda found: without(found, "nvidia-device-plugin-mps-control-daemon"),
+        ["mps-operand-missing"],
+    ),
+    "the MPS daemon has no pod, and the plugin waits for it": (
+        {"mps": {"replicas": 4}},
+        lambda found: offering(
+            without(found, "nvidia-device-plugin-mps-control-daemon"), capacity={"nvidia.com/gpu": 8}, gpu=0
+        ),
+        ["mps-operand-missing", "nothing-offered"],
+    ),
+    "config-manager found no configuration": (
+        SLICED,
+        lambda found: with_pod(found, PLUGIN, ready=False, trouble="config", words="container config-manager-init: Error"),
+        ["operand-config"],
+    ),
+    "an operand crashes": (
+        SLICED,
+        lambda found: with_pod(found, PLUGIN, ready=False, trouble="crash", words="CrashLoopBackOff"),
+        ["operand-crashing"],
+    ),
+    "an operand's image is missing": (
+        SLICED,
+        lambda found: with_pod(found, "nvidia-driver-daemonset", ready=False, trouble="image", words="ImagePullBackOff"),
+        ["operand-image"],
+    ),
+    "an operand waits": (SLICED, lambda found: with_pod(found, GFD, ready=False, trouble="other"), ["operand-not-ready"]),
+    "mig-manager failed": (SEVEN, lambda found: labelled(found, {MIG_STATE: "failed"}), ["mig-config-failed"]),
+    "mig-manager waits": (SEVEN, lambda found: labelled(found, {MIG_STATE: "pending"}), ["mig-config-pending"]),
+    "mig-manager reboots": (
+        SEVEN,
+        lambda found: labelled(found, {MIG_STATE: "rebooting"}),
+        ["mig-config-rebooting"],
+    ),
+    "mig-manager did nothing": (SEVEN, lambda found: labelled(found, {MIG_STATE: None}), ["mig-config-unset"]),
+    "the driver's upgrade failed": (
+        SLICED,
+        lambda found: labelled(found, {"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}),
+        ["driver-upgrade-stuck"],
+    ),
+    "GFD says MIG is invalid": (
+        SEVEN,
+        lambda found: labelled(found, {"nvidia.com/gpu.product": "NVIDIA-A100-MIG-INVALID"}),
+        ["gfd-invalid"],
+    ),
+    "GFD saw another strategy": (
+        SLICED,
+        lambda found: labelled(found, {"nvidia.com/gpu.sharing-strategy": "mps"}),
+        ["gfd-other"],
+    ),
+    "GFD's labels are gone": (
+        SLICED,
+        lambda found: labelled(found, dict.fromkeys(key for key in found.labels if key.startswith(DISCOVERED))),
+        ["gfd-absent"],
+    ),
+    "GFD's labels are older than GFD": (
+        SLICED,
+        lambda found: with_pod(found, GFD, started="2026-01-02T03:05:05Z"),
+        ["gfd-stale"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_with_its_cause_and_nothing_else(name: str) -> None:
+    sharing, happens, causes = FAULTS[name]
+    healthy = node(sharing)
+    findings = compared(healthy, happens(healthy.kubernetes))
+    assert [finding.cause.key for finding in ordered(findings.differences)] == causes
+    assert not findings.unknown
+
+
+def test_a_taint_that_a_cloud_pool_carries_must_be_there() -> None:
+    plan = plan_config(load_yaml(aks({"taints": ["sku=gpu:NoSchedule"]}))["config"])
+    healthy = nodes.healthy(plan, plan.pools[0])
+    assert compared(healthy, healthy.kubernetes).verdict is Verdict.HOLDS
+    findings = compared(healthy, replace(healthy.kubernetes, taints=("sku=gpu:PreferNoSchedule",)))
+    assert [finding.cause.key for finding in findings.differences] == ["taint-missing"]
+
+
+def test_where_the_image_brings_the_driver_the_operator_s_must_not_run() -> None:
+    healthy = node(SLICED, driver="preinstalled")
+    found = with_pod(healthy.kubernetes, "nvidia-driver-daemonset", app="nvidia-driver-daemonset-5.15.0-1")
+    assert [finding.cause.key for finding in compared(healthy, found).differences] == ["operand-excluded"]
+
+
+@pytest.mark.parametrize("capacity", [0, 2])
+def test_a_name_of_the_past_of_which_nothing_can_be_had_is_a_note(capacity: int) -> None:
+    healthy = node(UNLIKE)
+    before = {**healthy.kubernetes.capacity, "nvidia.com/gpu": capacity}
+    findings = compared(healthy, offering(healthy.kubernetes, before, mig_3g__40gb=2, mig_1g__10gb=6, gpu=0))
+    assert findings.verdict is Verdict.HOLDS
+    assert (
+        f"nvidia.com/gpu: none is allocatable; the kubelet still lists the name, with a capacity of {capacity}" in findings.notes
+    )
+
+
+@pytest.mark.parametrize("operand", ["nvidia-operator-validator", "nvidia-dcgm-exporter"])
+def test_a_pod_that_crashes_and_is_not_needed_for_sharing_is_a_note(operand: str) -> None:
+    healthy = node(SEVEN)
+    crashing = with_pod(healthy.kubernetes, operand, ready=False, trouble="crash", words="container x: CrashLoopBackOff")
+    findings = compared(healthy, crashing)
+    assert findings.verdict is Verdict.HOLDS
+    (note,) = findings.notes
+    assert f"gpu-operator/{operand}-x7k2p, which sharing does not need, is not ready: container x: CrashLoopBackOff" in note
+
+
+def test_labels_that_switch_an_operand_off_are_named_as_the_reason_that_it_has_no_pod() -> None:
+    healthy = node(SLICED)
+    left = labelled(without(healthy.kubernetes, PLUGIN), {"nvidia.com/gpu.deploy.device-plugin": "false"})
+    (finding,) = compared(healthy, left).differences
+    assert finding.cause.key == "operand-missing"
+    assert finding.detail == "nvidia.com/gpu.deploy.device-plugin=false"
+
+
+def test_labels_without_a_time_are_a_note() -> None:
+    healthy = node(SLICED)
+    findings = compared(healthy, labelled(healthy.kubernetes, {"nvidia.com/gfd.timestamp": None}))
+    assert findings.verdict is Verdict.HOLDS
+    assert "timestamp" in findings.notes[0]
+
+
+FAILURES = [
+    (ApiFailure("GET /x", 403, "forbidden"), "api-permission"),
+    (ApiFailure("GET /x", 401, "unauthorized"), "api-permission"),
+    (ApiFailure("GET /x", None, "connection refused"), "api-unreachable"),
+    (ApiFailure("GET /x", 503, "unavailable"), "api-unreachable"),
+    (ApiFailure("GET /x", 429, "too many"), "api-unreachable"),
+    (ApiFailure("GET /x", 404, "not found"), "api-answer"),
+]
+
+
+@pytest.mark.parametrize(("failure", "cause"), FAILURES)
+def test_what_the_api_will_not_say_of_the_node_is_no_difference_and_no_pass(failure: ApiFailure, cause: str) -> None:
+    healthy = node(SLICED)
+    findings = compared(healthy, replace(healthy.kubernetes, failure=failure, labels={}, allocatable={}, pods=None))
+    assert findings.verdict is Verdict.CANNOT_TELL
+    assert [finding.cause.key for finding in findings.unknown] == [cause]
+
+
+@pytest.mark.parametrize("part", ["pods", "foreign_pods", "config"])
+def test_nor_is_what_it_will_not_say_beside_the_node(part: str) -> None:
+    healthy = node(SLICED)
+    findings = compared(healthy, replace(healthy.kubernetes, **{part: FAILURES[0][0]}))  # type: ignore[arg-type]
+    assert findings.verdict is Verdict.CANNOT_TELL
+    assert not findings.differences
+
+
+def test_a_proven_difference_is_told_even_where_something_else_cannot_be_told() -> None:
+    healthy = node(SLICED)
+    findings = compared(healthy, replace(offering(healthy.kubernetes, gpu=2), config=FAILURES[0][0]))
+    assert findings.verdict is Verdict.DIFFERS
+    assert findings.unknown
+
+
+def test_a_hung_driver_does_not_stop_the_node_s_comparison() -> None:
+    healthy = node(SEVEN)
+    hung = replace(healthy, nvml=Hung("nvmlInit", 3, killable=True))  # type: ignore[arg-type]
+    assert compared(hung, healthy.kubernetes).verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize(("text", "count"), [("8", 8), ("8k", 8000), ("0", 0), ("2M", 2_000_000)])
+def test_a_count_is_read_as_kubernetes_writes_it(text: str, count: int) -> None:
+    assert quantity(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "8Gi", "-1", "500m"])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no count"):
+        quantity(text)

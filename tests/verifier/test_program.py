@@ -1,0 +1,522 @@
+"""The program as it is shipped: one file, its exit codes, what it prints, and what it serves."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import contextmanager
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpus.__main__ import main as plan_command
+from gpus.node_expectation import node_expectation
+from sandbox.nvml import state
+from tests.unit.stacks import aks
+from tests.verifier import nodes
+from verifier import __main__ as program
+from verifier import archive, start
+from verifier.causes import CAUSES
+from verifier.commands import _pause
+from verifier.documents import as_json
+from verifier.findings import Findings, Where
+from verifier.observation import Assertion, Observation
+from verifier.part import part_of
+from verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.verifier.conftest import Bench
+
+programs = pytest.mark.programs
+SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
+LONGEST_WAIT = 60
+
+
+@pytest.fixture(scope="session")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("verifier") / "verifier.pyz"
+    assert archive.main([str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def expect(tmp_path: Path) -> Path:
+    path = tmp_path / "expectation.json"
+    path.write_text(json.dumps(node_expectation(*nodes.planned(SEVEN))))
+    return path
+
+
+def healthy() -> nodes.Node:
+    return nodes.healthy(*nodes.planned(SEVEN))
+
+
+def broken(machine: state.Machine) -> state.Machine:
+    known = machine.gpus[0].mig
+    assert known
+    return replace(machine, gpus=(replace(machine.gpus[0], mig=replace(known, instances=())),))
+
+
+def run(pyz: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The file, by a Python that has nothing else to import."""
+    command = [sys.executable, "-I", "-S", str(pyz), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT)
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+def test_the_file_fits_a_config_map_and_is_the_same_each_time(pyz: Path) -> None:
+    content = pyz.read_bytes()
+    assert len(content) < archive.MOST_BYTES
+    assert content == archive.archive() == archive.archive()
+    assert archive.digest() == archive.digest()
+
+
+def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -> None:
+    packed = zipfile.ZipFile(BytesIO(archive.archive()))
+    names = packed.namelist()
+    assert names == sorted(names)
+    sources = {name for name in names if name.endswith(".py")}
+    assert set(names) == sources | {f"{name}c" for name in sources}
+    assert {name.partition("/")[0] for name in sources} == {"__main__.py", "pynvml.py", "verifier"}
+    assert not {"verifier/archive.py", "verifier/part.py"} & sources
+    assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
+    assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def rebuilt(pyz: Path, path: Path, change: Callable[[str, bytes], bytes]) -> Path:
+    """The file with other entries."""
+    with zipfile.ZipFile(pyz) as before, zipfile.ZipFile(path, "w") as after:
+        for name in before.namelist():
+            after.writestr(name, change(name, before.read(name)))
+    return path
+
+
+def test_bytecode_is_used_where_it_is_that_of_the_source(pyz: Path, tmp_path: Path) -> None:
+    def reworded(name: str, content: bytes) -> bytes:
+        return content.replace(b"Compare a GPU node", b"Look at a GPU node") if name == "verifier/__main__.py" else content
+
+    path = rebuilt(pyz, tmp_path / "reworded.pyz", reworded)
+    for choice, words in (("never", "Compare a GPU node"), ("default", "Look at a GPU node")):
+        command = [sys.executable, "-I", "-S", "--check-hash-based-pycs", choice, str(path), "--help"]
+        assert words in subprocess.run(command, capture_output=True, text=True, check=True, timeout=LONGEST_WAIT).stdout
+
+
+@programs
+def test_a_python_of_another_version_takes_the_sources(pyz: Path, bench: Bench, expect: Path, tmp_path: Path) -> None:
+    def of_another_version(name: str, content: bytes) -> bytes:
+        return b"\x00\x00\r\n" + content[4:] if name.endswith(".pyc") else content
+
+    bench.put(healthy().machine)
+    path = rebuilt(pyz, tmp_path / "other.pyz", of_another_version)
+    done = run(path, "assert", "--only", "nvml", "--expect", expect, "--pause", 0)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+MODULE = '''\
+# Licence.
+"""A text."""
+import os
+from ctypes import *
+from sys import argv as words, path
+
+A = 1
+B, C = A, 2
+D = lambda: E
+
+
+class Base: ...
+
+
+@wraps(B)
+class Used(Base):
+    def method(self):
+        return D, words
+
+
+def unused():
+    return A, os
+
+
+E = F = 3
+register()
+
+
+def register():
+    pass
+'''
+
+
+def test_the_part_of_a_module_is_what_the_wanted_names_need_unchanged() -> None:
+    part = part_of(MODULE, lambda name: name == "Used")
+    assert part.startswith("# Licence.\nfrom ctypes import *\nfrom sys import argv as words, path\n")
+    for kept in ("A = 1", "B, C = A, 2", "D = lambda: E", "class Base: ...", "E = F = 3", "register()", "def register():"):
+        assert kept in part
+    assert "@wraps(B)\nclass Used(Base):\n    def method(self):\n        return D, words\n" in part
+    assert "unused" not in part
+    assert "import os" not in part
+    assert '"""' not in part
+
+
+@programs
+def test_the_file_reads_what_the_whole_pynvml_reads(pyz: Path, bench: Bench) -> None:
+    shared = state.Process(7, 100, "/usr/bin/python3", "compute", 1, 0)
+    machine = healthy().machine
+    for one in (
+        replace(machine, gpus=(replace(machine.gpus[0], processes=(shared,)),)),
+        nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, key="h100-80gb", count=2)).machine,
+        nodes.healthy(*nodes.planned({"exclusive": {}}, key="t4-16gb")).machine,
+        replace(machine, faults=(state.Fault("nvmlDeviceGet[A-M]*", error=999),)),
+        replace(machine, faults=(state.Fault("nvmlInit*", error=18),)),
+    ):
+        bench.put(one)
+        assert json.loads(run(pyz, "export", "--only", "nvml").stdout)["nvml"] == as_json(bench.read())
+
+
+# --- export and assert ------------------------------------------------------------------------------------
+
+
+@programs
+def test_a_node_that_is_as_declared_exits_with_0(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    done = run(pyz, "assert", "--only", "nvml", "--expect", expect, "--pause", 0)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == "pool gpu: the node is as declared (2 readings, the last two equal)\n"
+    assert done.stderr == ""
+
+
+@programs
+def test_who_asserts_the_gpus_alone_waits_for_nothing_else_to_load(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    command = [sys.executable, "-I", "-S", "-X", "importtime", str(pyz), "assert", "--only", "nvml", "--expect", str(expect)]
+    done = subprocess.run([*command, "--pause", "0"], capture_output=True, text=True, check=True, timeout=LONGEST_WAIT)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "verifier.compare_gpus" in loaded
+    heavy = {"http.client", "ssl", "subprocess", "logging", "hashlib", "zipfile", "shutil", "pynvml"}
+    assert not loaded & {*heavy, "verifier.api", "verifier.node", "verifier.mps", "verifier.causes", "verifier.watch"}
+
+
+@programs
+def test_a_node_that_differs_exits_with_1_and_says_what_why_and_what_to_do(
+    pyz: Path, bench: Bench, expect: Path, tmp_path: Path
+) -> None:
+    bench.put(broken(healthy().machine))
+    log = tmp_path / "termination-log"
+    done = run(pyz, "assert", "--only", "nvml", "--expect", expect, "--pause", 0, "--termination-log", log)
+    assert done.returncode == 1
+    uuid = healthy().machine.gpus[0].uuid
+    for where in (done.stdout, log.read_text()):
+        assert f"GPU 0 ({uuid}): MIG instances is none, expected 7x 1g.10gb" in where
+        assert CAUSES["mig-empty"].text in where
+        assert CAUSES["mig-empty"].remedy in where
+    assert "\n" not in log.read_text()
+
+
+@programs
+def test_the_verdict_is_kept_where_the_termination_log_cannot_be_written(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(broken(healthy().machine))
+    done = run(pyz, "assert", "--only", "nvml", "--expect", expect, "--pause", 0, "--termination-log", "/nonexistent/log")
+    assert done.returncode == 1
+    assert done.stderr == "/nonexistent/log: cannot be written: No such file or directory\n"
+
+
+def test_a_defect_of_the_verifier_is_no_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken_main(**_: object) -> int:
+        message = "a defect"
+        raise KeyError(message)
+
+    monkeypatch.setattr(program, "main", broken_main)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert program.run() == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "a defect" in capsys.readouterr().err
+
+
+def test_where_no_process_can_be_started_nothing_can_be_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert start.run() == 2
+    assert "cannot tell: no process can be started: Resource temporarily unavailable" in capsys.readouterr().err
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@programs
+def test_a_verdict_that_nobody_takes_is_none(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    command = [sys.executable, str(pyz), "assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
+    with Path("/dev/full").open("wb") as full:
+        assert subprocess.run(command, stdout=full, check=False, timeout=LONGEST_WAIT).returncode == 2
+
+
+@programs
+def test_a_defect_of_the_process_that_reads_is_told(pyz: Path, bench: Bench, expect: Path, tmp_path: Path) -> None:
+    def broken_pynvml(name: str, content: bytes) -> bytes:
+        return b'raise ImportError("a defect")' if name == "pynvml.py" else content
+
+    bench.put(healthy().machine)
+    path = rebuilt(pyz, tmp_path / "defect.pyz", broken_pynvml)
+    done = run(path, "assert", "--only", "nvml", "--expect", expect, "--pause", 0)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "the process that reads NVML ended with exit code 1" in done.stdout
+    assert "ImportError: a defect" in done.stdout
+
+
+@programs
+def test_a_caller_may_have_closed_the_standard_streams(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, str(pyz)]
+        command += ["assert", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
+        assert subprocess.run(command, check=False, timeout=LONGEST_WAIT, capture_output=True).returncode == 0, closed
+
+
+@programs
+def test_the_report_for_machines(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(broken(healthy().machine))
+    done = run(pyz, "assert", "--only", "nvml", "--expect", expect, "--pause", 0, "--json")
+    document = json.loads(done.stdout)
+    assert (document["kind"], document["verdict"]) == ("NodeReport", "differs")
+    (difference,) = document["differences"]
+    assert (difference["gpu"], difference["expected"], difference["observed"]) == (0, {"1g.10gb": 7}, {})
+    assert "R01" in difference["incidents"]
+    assert document["observed"]["nvml"]["driver"] == nodes.DRIVER
+
+
+@programs
+def test_waiting_ends_as_soon_as_the_node_is_right(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(broken(healthy().machine))
+    command = [sys.executable, str(pyz), "assert", "--only", "nvml", "--expect", str(expect)]
+    command += ["--pause", "0", "--wait", str(LONGEST_WAIT), "--every", "0.2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr
+        assert "waiting: pool gpu: 1 difference" in waiting.stderr.readline()
+        bench.put(healthy().machine)
+        out, _ = waiting.communicate(timeout=LONGEST_WAIT)
+        assert waiting.returncode == 0
+        assert "as declared" in out
+
+
+def test_waiting_asks_less_often_the_longer_nothing_has_changed() -> None:
+    assert [_pause(5, waited) for waited in (0, 20, 60, 1000)] == [5, 5, 15, 30]
+    assert _pause(60, 1000) == 60
+
+
+@programs
+def test_export_says_what_the_node_is(pyz: Path, bench: Bench) -> None:
+    bench.put(healthy().machine)
+    done = run(pyz, "export", "--only", "nvml")
+    document = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert document["kind"] == "NodeObservation"
+    assert len(document["nvml"]["gpus"][0]["instances"]) == 7
+
+
+@programs
+def test_export_of_a_node_whose_driver_is_away_exits_with_2(pyz: Path, bench: Bench) -> None:
+    bench.put(replace(healthy().machine, faults=(state.Fault("nvmlInit*", error=9),)))
+    done = run(pyz, "export", "--only", "nvml")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["nvml"]["failure"]["error"] == "DRIVER_NOT_LOADED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("assert", "--only", "nvml", "--expect", "/nonexistent"), "cannot be read"),
+        (("assert", "--expect", "EXPECT"), "--only nvml leaves Kubernetes out"),
+        (("watch", "--expect", "EXPECT"), "--only nvml leaves Kubernetes out"),
+        (("export",), "KUBERNETES_SERVICE_HOST is not set"),
+        (("assert",), "--expect"),
+        ((), "command"),
+        (("assert", "--expect", "EXPECT", "--pause", "-1"), "--pause"),
+    ],
+)
+def test_a_wrong_call_exits_with_2_and_says_why(
+    pyz: Path, expect: Path, arguments: tuple[str, ...], word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "NODE_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    done = run(pyz, *(str(expect) if argument == "EXPECT" else argument for argument in arguments))
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_why_nothing_could_be_told_reaches_the_termination_message(pyz: Path, tmp_path: Path) -> None:
+    (tmp_path / "wrong.json").write_text("{}")
+    log = tmp_path / "log"
+    done = run(pyz, "assert", "--only", "nvml", "--expect", tmp_path / "wrong.json", "--termination-log", log)
+    assert done.returncode == 2
+    assert log.read_text().startswith("cannot tell: the expectation cannot be used")
+
+
+@programs
+def test_an_interrupted_run_exits_as_programs_do(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(broken(healthy().machine))
+    command = [sys.executable, str(pyz), "assert", "--only", "nvml", "--expect", str(expect), "--wait", "600", "--every", "600"]
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr
+            assert "waiting" in waiting.stderr.readline()
+            waiting.send_signal(number)
+            _, complaint = waiting.communicate(timeout=LONGEST_WAIT)
+            assert (waiting.returncode, complaint) == (code, "")
+
+
+def test_the_document_can_be_had_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stack = tmp_path / "Pulumi.x.yaml"
+    pools = [{"name": name, "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole"} for name in ("a", "b")]
+    stack.write_text(aks(pools=pools))
+    assert plan_command(["expect", str(stack), "b"]) == 0
+    assert json.loads(capsys.readouterr().out)["pool"] == "b"
+    for arguments, word in ((["expect", str(stack)], "name one of the pools"), (["expect", str(stack), "c"], '"c"')):
+        assert plan_command(arguments) == 2
+        assert word in capsys.readouterr().err
+    stack.write_text("config: {}")
+    assert plan_command(["expect", str(stack), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["errors"]
+
+
+# --- words ------------------------------------------------------------------------------------------------
+
+
+def assertion(findings: Findings) -> Assertion:
+    return Assertion(findings, Observation(healthy().nvml, None, None), looks=2, seconds=0.5)
+
+
+def test_a_termination_message_is_one_line_that_fits_with_the_most_important_first() -> None:
+    findings = Findings()
+    for index in range(16):
+        findings.differs(
+            Where(f"GPU {index}", index, f"GPU-{index}"), "MIG instances", {"1g.10gb": 7}, {"3g.40gb": 2}, "mig-layout"
+        )
+    findings.differs(Where("GPU 7", 7, "GPU-7"), "uuid", "an answer", "line\nbreak", "gpu-lost", "ü" * 500)
+    message = termination_message(healthy().expected, assertion(findings))
+    assert "\n" not in message
+    assert len(message.encode()) <= MOST_TERMINATION_BYTES
+    assert message.index("fell off the bus") < message.index("MIG instances")
+    assert message.endswith("more]")
+
+
+def test_a_message_without_findings_says_that_all_is_well() -> None:
+    assert "as declared" in termination_message(healthy().expected, assertion(Findings()))
+
+
+def test_what_cannot_be_told_is_told_beside_differences() -> None:
+    findings = Findings()
+    findings.cannot_tell(Where("pods"), "answer of the API", "200", "403", "api-permission")
+    words = text(healthy().expected, assertion(findings))
+    assert words.startswith("pool gpu: cannot tell")
+    assert "a defect of the verifier's pod" in words
+    findings.differs(Where("node"), "GPU count", 8, 7, "gpu-missing")
+    document = report(healthy().expected, assertion(findings), at="now")
+    assert (document["verdict"], len(document["differences"]), len(document["cannotTell"])) == ("differs", 1, 1)
+
+
+def test_metrics_are_in_prometheus_text_format() -> None:
+    findings = Findings()
+    findings.differs(Where("node"), "GPU count", 8, 7, "gpu-missing")
+    expected = replace(healthy().expected, pool='a"b')
+    lines = metrics(expected, assertion(findings), finished=1.5, runs=3).splitlines()
+    assert 'gpu_pools_verified{pool="a\\"b"} 0' in lines
+    assert 'gpu_pools_verdict{pool="a\\"b",verdict="differs"} 1' in lines
+    assert 'gpu_pools_differences{pool="a\\"b",cause="gpu-missing"} 1' in lines
+    assert 'gpu_pools_assertions_total{pool="a\\"b"} 3' in lines
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(set(names)) == len(names)
+
+
+# --- watch ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def watching(pyz: Path, expect: Path, *options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """(port, program)."""
+    command = [sys.executable, str(pyz), "watch", "--only", "nvml", "--expect", str(expect), "--pause", "0"]
+    command += ["--interval", "0.2", "--listen", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as watch:
+        try:
+            assert watch.stderr
+            yield int(watch.stderr.readline().removeprefix("listening on port ")), watch
+        finally:
+            watch.terminate()
+            watch.communicate(timeout=LONGEST_WAIT)
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONGEST_WAIT)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def until(port: int, path: str, status: int) -> str:
+    """Ask until that status comes."""
+    end = time.monotonic() + LONGEST_WAIT
+    answer: Any = None
+    while time.monotonic() < end:
+        answer = get(port, path)
+        if answer[0] == status:
+            return str(answer[1])
+        time.sleep(0.1)
+    pytest.fail(f"{path}: {answer}")
+
+
+@programs
+def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(broken(healthy().machine))
+    with watching(pyz, expect) as (port, watch):
+        until(port, "/report", 200)
+        assert "MIG instances" in until(port, "/readyz", 503)
+        assert get(port, "/healthz") == (200, "ok\n")
+        bench.put(healthy().machine)
+        assert until(port, "/readyz", 200) == "ok\n"
+        assert json.loads(get(port, "/report?x=1")[1])["verdict"] == "holds"
+        assert 'gpu_pools_verified{pool="gpu"} 1' in get(port, "/metrics")[1]
+        assert get(port, "/other")[0] == 404
+        watch.terminate()
+        _, said = watch.communicate(timeout=LONGEST_WAIT)
+        assert watch.returncode == 143
+        assert [line for line in said.splitlines() if "MIG instances" in line or "as declared" in line] == said.splitlines()
+
+
+@programs
+def test_a_hung_driver_blocks_no_probe_and_is_told(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(replace(healthy().machine, faults=(state.Fault("nvmlDeviceGetName", hang_seconds=3600),)))
+    with watching(pyz, expect, "--nvml-seconds", "2") as (port, _):
+        assert until(port, "/healthz", 200) == "ok\n"
+        assert '"cause": "nvml-hang"' in until(port, "/report", 200)
+        assert get(port, "/readyz")[0] == 503
+
+
+@programs
+def test_watch_says_when_it_cannot_listen(pyz: Path, bench: Bench, expect: Path) -> None:
+    bench.put(healthy().machine)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run(pyz, "watch", "--only", "nvml", "--expect", expect, "--listen", address)
+    assert done.returncode == 2
+    assert address in done.stderr

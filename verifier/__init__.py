@@ -1,0 +1,4 @@
+"""Runs on a GPU node and compares what it is with what was declared. Standard library and pynvml only.
+
+It imports nothing else of this project: the expectation document (verifier/expectation.py) is the whole contract.
+"""

@@ -1,0 +1,150 @@
+"""A client of the Kubernetes API that can read and patch, with a service account's token. Nothing but the standard library.
+
+The token's file is read for each request, since the kubelet renews it. Every answer but 200 is an ApiError: whoever asked says
+what it means.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_SECONDS: Final = 10.0
+_STREAM_SLACK_SECONDS: Final = 15.0
+_MESSAGE_LENGTH: Final = 300
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
+
+
+class ApiError(Exception):
+    """The API did not give what was asked for.
+
+    Args:
+        request: method and path.
+        status: the HTTP status; None where there was no answer.
+        message: in the server's or the system's words.
+    """
+
+    def __init__(self, request: str, status: int | None, message: str) -> None:
+        super().__init__(f"{request}: {status or 'no answer'}: {message}")
+        self.request = request
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Api:
+    """Where the API is, and who asks.
+
+    Attributes:
+        server: such as ``https://10.0.0.1:443``.
+        token_file: the service account's token.
+        ca_file: who must have signed the server's certificate.
+    """
+
+    server: str
+    token_file: Path
+    ca_file: Path
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """One object or list.
+
+        Raises:
+            ApiError: where it does not come.
+        """
+        return self._answer("GET", path, query)
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Change an object by a strategic merge patch; returns what it is then.
+
+        Raises:
+            ApiError: where that is refused, or no answer comes.
+        """
+        return self._answer("PATCH", path, {}, (_STRATEGIC, json.dumps(body)))
+
+    def change(self, path: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+        """Change an object by a JSON patch; returns what it is then.
+
+        Raises:
+            ApiError: where that is refused, a test of the patch fails (422), or no answer comes.
+        """
+        return self._answer("PATCH", path, {}, (_JSON_PATCH, json.dumps(operations)))
+
+    def _answer(self, method: str, path: str, query: Mapping[str, str], patch: tuple[str, str] | None = None) -> dict[str, Any]:
+        request = f"{method} {path}"
+        try:
+            with self._open(path, query, _SECONDS, patch) as response:
+                answer = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise ApiError(request, error.code, _message(error)) from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise ApiError(request, None, str(getattr(error, "reason", error))) from None
+        if not isinstance(answer, dict):
+            raise ApiError(request, None, "the answer is no object")
+        return answer
+
+    def watch(self, path: str, seconds: int, **query: str) -> Iterator[dict[str, Any]]:
+        """The events of a watch, until the server or `seconds` end it.
+
+        Raises:
+            ApiError: where it cannot be opened, or breaks off.
+        """
+        request = f"WATCH {path}"
+        query |= {"watch": "true", "timeoutSeconds": str(seconds)}
+        try:
+            with self._open(path, query, seconds + _STREAM_SLACK_SECONDS) as response:
+                for line in response:
+                    yield json.loads(line)
+        except urllib.error.HTTPError as error:
+            raise ApiError(request, error.code, _message(error)) from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise ApiError(request, None, str(getattr(error, "reason", error))) from None
+
+    def _open(
+        self, path: str, query: Mapping[str, str], seconds: float, patch: tuple[str, str] | None = None
+    ) -> http.client.HTTPResponse:
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        token = self.token_file.read_text(encoding="ascii").strip()
+        address = f"{self.server}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "gpu-pools-verifier"}
+        method, data = "GET", None
+        if patch is not None:
+            method, headers["Content-Type"], data = "PATCH", patch[0], patch[1].encode()
+        # A proxy of the environment must not come between: it would not reach the cluster's own address.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+        asked = urllib.request.Request(address, data=data, headers=headers, method=method)  # noqa: S310 - always https
+        response: http.client.HTTPResponse = opener.open(asked, timeout=seconds)
+        return response
+
+
+def in_cluster(environment: Mapping[str, str], folder: Path) -> Api | None:
+    """The API as a pod sees it; None outside a pod.
+
+    Args:
+        environment: the pod's environment variables.
+        folder: with the service account's token and ca.crt.
+    """
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        return None
+    shown = f"[{host}]" if ":" in host else host
+    return Api(f"https://{shown}:{port}", folder / "token", folder / "ca.crt")
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    """The server's own words: a Status object, as a rule."""
+    text = error.read(65536).decode(errors="replace")
+    try:
+        return str(json.loads(text)["message"])[:_MESSAGE_LENGTH]
+    except (ValueError, KeyError, TypeError):
+        return " ".join(text.split())[:_MESSAGE_LENGTH] or str(error.reason)

@@ -1,0 +1,90 @@
+"""Reads NVML in a child process with a time limit: a driver that hangs must not hang the verifier.
+
+One child serves the looks of one assertion, opens NVML for each reading anew, and ends with the assertion: nothing holds the
+GPU between two assertions, where it would stand in the way of a reset. A process that waits inside the kernel cannot be
+killed; it is then left alone, and no other one is started beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from verifier.documents import DocumentError, read
+from verifier.process import ANSWER, Process
+from verifier.reading import Hung, Reading, Unreadable
+
+DEFAULT_SECONDS: Final = 30.0
+_KILL_SECONDS: Final = 2.0
+_STDERR_SHOWN: Final = 400
+
+
+class Reader:
+    """Reads NVML, one child at a time.
+
+    Args:
+        seconds: how long one call into the driver may take, and the child's start.
+        child: one that has been started, and perhaps asked, already.
+    """
+
+    def __init__(self, seconds: float = DEFAULT_SECONDS, child: Process | None = None) -> None:
+        self._seconds = seconds
+        self._child = child
+        self._stuck: Hung | None = None
+
+    def read(self) -> Reading | Hung | Unreadable:
+        """What NVML says now."""
+        if self._stuck is not None:
+            if self._child is not None and not self._child.ends(0):
+                return self._stuck
+            self._stuck, self._child = None, None
+        child = self._child = self._child or Process()
+        child.ask()
+        lines, in_time = child.listen(self._seconds)
+        if not in_time:
+            return self._hung(child, lines)
+        if lines and lines[-1].startswith(ANSWER.decode()):
+            return _reading(lines[-1])
+        if not child.ends(_KILL_SECONDS):
+            return self._hung(child, lines)
+        self._child = None
+        return _unreadable(child, lines)
+
+    def release(self) -> None:
+        """End the child, so that nothing of this process holds a GPU."""
+        child = self._child
+        if child is None or self._stuck is not None:
+            return
+        child.finish()
+        if child.ends(_KILL_SECONDS):
+            child.close()
+            self._child = None
+        else:
+            self._hung(child, ["the end of the process that read NVML"])
+
+    def _hung(self, child: Process, lines: list[str]) -> Hung:
+        child.kill()
+        gone = child.ends(_KILL_SECONDS)
+        hung = Hung(lines[-1] if lines else None, self._seconds, killable=gone)
+        if gone:
+            child.close()
+            self._child = None
+        else:
+            self._stuck = hung
+        return hung
+
+
+def _reading(answer: str) -> Reading | Unreadable:
+    try:
+        return read(Reading, json.loads(answer))
+    except (ValueError, DocumentError) as error:
+        return Unreadable(f"the process that reads NVML gave no reading: {error}")
+
+
+def _unreadable(child: Process, lines: list[str]) -> Unreadable:
+    """Why the child ended without a reading."""
+    said, code = child.complaint(), child.code or 0
+    child.close()
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    at = f" in {lines[-1]}" if lines else ""
+    return Unreadable(f"the process that reads NVML ended with {how}{at}" + (f": {said[-_STDERR_SHOWN:]}" if said else ""))

@@ -1,0 +1,185 @@
+"""What an assertion leaves on the node for whoever collects reports: a short JSON document, the value of an annotation.
+
+It says what was found and what was seen, and by what: which expectation and which program, so that a report about something
+else than what is deployed can be told apart. A node object is read by many and often, so the document is bounded: what is most
+important goes in first, long texts are cut, and what did not fit is counted. The whole report is at /report of the pod.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from verifier.findings import ordered
+from verifier.layout import canonical
+from verifier.reading import Failed, Hung, Mode, Reading, Unreadable
+from verifier.report import API_VERSION, finding_json, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from verifier.expectation import Expectation
+    from verifier.expectation import Profile as Described
+    from verifier.mps import MpsReading
+    from verifier.observation import Assertion, Observation
+    from verifier.reading import Gpu, GpuInstance
+
+ANNOTATION: Final = "gpu-pools/verification"
+KIND: Final = "NodeEvidence"
+#: Of the value. All annotations of an object together may have 256 KiB.
+MOST_BYTES: Final = 16 * 1024
+_MOST_CHARACTERS: Final = 300
+_NAME_CHARACTERS: Final = 80
+_SWITCH: Final = {0: "disabled", 1: "enabled"}
+#: For "omitted" with its counts.
+_RESERVE: Final = 160
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who asserts what.
+
+    Attributes:
+        expectation: SHA-256 of the expectation's file.
+        program: digest of the verifier; None where it runs from sources.
+        interval_seconds: until the next assertion; None for one that has no next.
+    """
+
+    expectation: str
+    program: str | None
+    interval_seconds: float | None
+
+
+def evidence(expected: Expectation, assertion: Assertion, origin: Origin, *, node: str, at: str) -> str:
+    """The annotation's value: ASCII, at most MOST_BYTES.
+
+    Args:
+        expected: what was asserted.
+        assertion: what came of it.
+        origin: by what.
+        node: its name.
+        at: when, RFC 3339.
+    """
+    findings, seen = assertion.findings, assertion.observation
+    document: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "node": node,
+        "pool": expected.pool,
+        "time": at,
+        "verdict": findings.verdict.words,
+        "intervalSeconds": origin.interval_seconds,
+        "expectation": origin.expectation,
+        "program": origin.program,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "differences": [],
+        "cannotTell": [],
+        "observed": {**_versions(seen), "mps": _mps(seen.mps), "allocatable": {}, "gpus": []},
+        "notes": [],
+    }
+    observed = document["observed"]
+    parts: list[tuple[str, Any, Any]] = [
+        *(("differences", document["differences"], _finding(one)) for one in ordered(findings.differences)),
+        *(("cannotTell", document["cannotTell"], _finding(one)) for one in ordered(findings.unknown)),
+        *(("allocatable", observed["allocatable"], item) for item in _allocatable(seen)),
+        *(("gpus", observed["gpus"], one) for one in _gpus(seen, expected.profiles)),
+        *(("notes", document["notes"], _cut(note)) for note in findings.notes),
+    ]
+    omitted = _fill(parts, MOST_BYTES - _RESERVE - len(_compact(document)))
+    return _compact({**document, "omitted": omitted} if omitted else document)
+
+
+def _fill(parts: list[tuple[str, Any, Any]], room: int) -> dict[str, int]:
+    """Put each part where it belongs as long as there is room; returns how many of each kind did not fit."""
+    omitted: Counter[str] = Counter()
+    for kind, place, part in parts:
+        room -= len(_compact(part)) + 1
+        # Nothing less important takes the place of what did not fit.
+        if room < 0:
+            omitted[kind] += 1
+        elif isinstance(place, dict):
+            place.update(part)
+        else:
+            place.append(part)
+    return dict(omitted)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _finding(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a finding, whose values are anything
+    told = finding_json(finding)
+    for key in ("expected", "observed"):
+        if len(_compact(told[key])) > _MOST_CHARACTERS:
+            told[key] = _cut(shown(told[key]))
+    return {key: _cut(value) if isinstance(value, str) else value for key, value in told.items()}
+
+
+def _cut(text: str, most: int = _MOST_CHARACTERS) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _versions(seen: Observation) -> dict[str, Any]:
+    nvml = seen.nvml
+    if isinstance(nvml, Hung):
+        return {"failure": f"NVML did not answer within {nvml.seconds:g} s"}
+    if isinstance(nvml, Unreadable):
+        return {"failure": _cut(nvml.reason)}
+    failure = nvml.failure or (nvml.gpus if isinstance(nvml.gpus, Failed) else None)
+    told = {"driver": str(nvml.driver), "nvml": str(nvml.nvml), "cuda": str(nvml.cuda)}
+    return {**({"failure": _cut(str(failure))} if failure else {}), **{key: _cut(text) for key, text in told.items()}}
+
+
+def _mps(reading: MpsReading | None) -> dict[str, Any] | None:
+    if reading is None:
+        return None
+    if reading.failure is not None:
+        return {"failure": _cut(reading.failure)}
+    limits = sorted(set(reading.memory_limits))
+    return {"activeThreadPercentage": _cut(reading.percentage, _NAME_CHARACTERS), "memoryLimits": _cut(", ".join(limits))}
+
+
+def _allocatable(seen: Observation) -> Iterator[dict[str, int]]:
+    if seen.node is not None:
+        yield from ({name: count} for name, count in seen.node.allocatable.items())
+
+
+def _gpus(seen: Observation, described: Mapping[str, Described]) -> Iterator[dict[str, Any]]:
+    if not isinstance(seen.nvml, Reading) or isinstance(seen.nvml.gpus, Failed):
+        return
+    for gpu in seen.nvml.gpus:
+        yield {
+            "index": gpu.index,
+            "uuid": _cut(str(gpu.uuid), _NAME_CHARACTERS),
+            "name": _cut(str(gpu.name), _NAME_CHARACTERS),
+            "computeMode": _cut(str(gpu.compute_mode), _NAME_CHARACTERS),
+            "mig": _cut(_mig(gpu), _NAME_CHARACTERS),
+            # Profile, first placement unit, number of units.
+            "instances": _instances(gpu, described),
+        }
+
+
+def _mig(gpu: Gpu) -> str:
+    if not isinstance(gpu.mig, Mode):
+        return "unsupported" if gpu.mig.error == "NOT_SUPPORTED" else str(gpu.mig)
+    current, pending = (_SWITCH.get(mode, str(mode)) for mode in (gpu.mig.current, gpu.mig.pending))
+    return current if current == pending else f"{current}, {pending} pending"
+
+
+def _instances(gpu: Gpu, described: Mapping[str, Described]) -> list[tuple[str, int, int]]:
+    if isinstance(gpu.instances, Failed):
+        return []
+    placed = ((_profile(gpu, one, described), one.start, one.size) for one in gpu.instances)
+    return sorted(placed, key=lambda one: (one[1], one))
+
+
+def _profile(gpu: Gpu, instance: GpuInstance, described: Mapping[str, Described]) -> str:
+    listed = () if isinstance(gpu.profiles, Failed) else gpu.profiles
+    for profile in listed:
+        if profile.id == instance.profile_id:
+            return canonical(profile, described)
+    return f"profile {instance.profile_id}"

@@ -1,0 +1,189 @@
+"""What a node of a pool must be: the document that the plan writes and the verifier reads.
+
+`python -m gpus expect` prints it; gpus/node_expectation.py makes it. Values that no source gives are null, and are then not
+compared. Nothing here is compared with anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from verifier.documents import DocumentError, read
+from verifier.names import COMPUTE_MODES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+API_VERSION: Final = "gpu-pools/v1"
+KIND: Final = "NodeExpectation"
+MIG_MODES: Final = ("enabled", "disabled", "unsupported")
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The oldest driver and CUDA version that will do, such as ``525`` or ``570.133.20`` and ``12.4``; None: any."""
+
+    driver: str | None
+    cuda: str | None
+
+
+@dataclass(frozen=True)
+class GpuExpectation:
+    """One GPU by its NVML index: one of MIG_MODES, and its MIG instances (profile -> count)."""
+
+    index: int
+    mig_mode: str
+    instances: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of a declared MIG profile.
+
+    Attributes:
+        id: the id by which instances of it are made.
+        other_names: what other drivers call it.
+        starts: placement units at which it may start.
+        size: placement units that it covers.
+    """
+
+    id: int | None
+    other_names: tuple[str, ...]
+    starts: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class MpsExpectation:
+    """The split that the MPS daemon must have: clients per GPU, MiB and percent of the GPU's threads for each."""
+
+    replicas: int
+    pinned_memory_mib: int | None
+    active_thread_percentage: int
+
+
+@dataclass(frozen=True)
+class ConfigMapExpectation:
+    """A key of a ConfigMap, and the SHA-256 of the text that must be below it."""
+
+    name: str
+    key: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class NodeExpectation:
+    """What Kubernetes must show of a node.
+
+    Attributes:
+        allocatable: each nvidia.com resource -> count, to the unit.
+        labels: labels that must be on the node; they make the operands act.
+        discovered_labels: labels that gpu-feature-discovery must have written.
+        taints: as ``key=value:Effect``; others may be there too.
+        namespace: where the GPU operator and its operands live.
+        searched_namespaces: where else a second device plugin is looked for.
+        device_plugin_config: what the device plugin must serve.
+        operands: names of the DaemonSets that must have a ready pod on the node.
+        excluded_operands: names of those that must have none.
+        mig_manager: whether mig-manager partitions, so that its state label counts.
+    """
+
+    allocatable: Mapping[str, int]
+    labels: Mapping[str, str]
+    discovered_labels: Mapping[str, str]
+    taints: tuple[str, ...]
+    namespace: str
+    searched_namespaces: tuple[str, ...]
+    device_plugin_config: ConfigMapExpectation
+    operands: tuple[str, ...]
+    excluded_operands: tuple[str, ...]
+    mig_manager: bool
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The whole document.
+
+    Attributes:
+        pool: the pool's name.
+        gpu_model: this project's key of the model.
+        products: names that nvmlDeviceGetName may answer; none where no source gives them.
+        count: GPUs on the node.
+        minimum: the oldest driver and CUDA version that will do.
+        compute_mode: one of COMPUTE_MODES.
+        gpus: one entry per GPU.
+        profiles: what is known of the declared profiles, by name.
+        mps: the MPS split, None without MPS.
+        node: what Kubernetes must show; None leaves Kubernetes out.
+    """
+
+    api_version: str
+    kind: str
+    pool: str
+    gpu_model: str
+    products: tuple[str, ...]
+    count: int
+    minimum: Minimum
+    compute_mode: str
+    gpus: tuple[GpuExpectation, ...]
+    profiles: Mapping[str, Profile]
+    mps: MpsExpectation | None
+    node: NodeExpectation | None
+
+
+def read_expectation(path: Path) -> Expectation:
+    """Read the document of a file.
+
+    Raises:
+        DocumentError: when it cannot be read, or is no expectation.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
+    except ValueError as error:
+        raise DocumentError([f"{path}: is no JSON: {error}"]) from error
+    return parse_expectation(document)
+
+
+def parse_expectation(document: object) -> Expectation:
+    """The document as an Expectation.
+
+    Raises:
+        DocumentError: with everything that is wrong in it.
+    """
+    head = [document.get("apiVersion"), document.get("kind")] if isinstance(document, dict) else None
+    if head is not None and head != [API_VERSION, KIND]:
+        raise DocumentError([f"apiVersion and kind are {head}, not {[API_VERSION, KIND]}"])
+    expectation = read(Expectation, document)
+    problems = list(_contradictions(expectation))
+    if problems:
+        raise DocumentError(problems)
+    return expectation
+
+
+def _contradictions(expectation: Expectation) -> list[str]:
+    problems = []
+    if expectation.compute_mode not in COMPUTE_MODES:
+        problems.append(f"computeMode is {expectation.compute_mode!r}, not one of {', '.join(COMPUTE_MODES)}")
+    for what, version in (("driver", expectation.minimum.driver), ("cuda", expectation.minimum.cuda)):
+        if version is not None and not re.fullmatch(r"\d+(\.\d+)*", version):
+            problems.append(f"minimum.{what} is {version!r}, not numbers with dots")
+    indexes = [gpu.index for gpu in expectation.gpus]
+    if expectation.count < 1 or indexes != list(range(expectation.count)):
+        problems.append(f"gpus has the indexes {indexes}, but count says {expectation.count}")
+    for gpu in expectation.gpus:
+        if gpu.mig_mode not in MIG_MODES:
+            problems.append(f"gpus[{gpu.index}].migMode is {gpu.mig_mode!r}, not one of {', '.join(MIG_MODES)}")
+        if bool(gpu.instances) != (gpu.mig_mode == "enabled"):
+            problems.append(f"gpus[{gpu.index}] has MIG mode {gpu.mig_mode} and instances {dict(gpu.instances)}")
+        problems += [
+            f"gpus[{gpu.index}].instances.{profile} is not described in profiles"
+            for profile in gpu.instances
+            if profile not in expectation.profiles
+        ]
+    return problems

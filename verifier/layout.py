@@ -1,0 +1,66 @@
+"""Whether MIG instances fit on a GPU, by what its own driver says of its profiles. Pure.
+
+The plan has checked the layout against tables already (gpus/mig.py); here the node's hardware has the last word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifier.reading import Failed, Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from verifier.expectation import Profile as Described
+
+
+def canonical(profile: Profile, described: Mapping[str, Described]) -> str:
+    """The declared name of a profile that the GPU lists, or its own where it is not declared."""
+    for name, known in described.items():
+        if profile.name is None:
+            if known.id == profile.id:
+                return name
+        elif profile.name == name or profile.name in known.other_names:
+            return name
+    return profile.name or f"profile {profile.id}"
+
+
+def why_illegal(layout: Mapping[str, int], listed: Sequence[Profile], described: Mapping[str, Described]) -> str | None:
+    """Why this GPU cannot have the layout; None where it can, as far as can be told.
+
+    Args:
+        layout: declared profile -> count.
+        listed: the profiles that NVML lists; at least one.
+        described: what the expectation says of the declared profiles.
+    """
+    by_name = {canonical(profile, described): profile for profile in listed}
+    for name, count in layout.items():
+        if name not in by_name:
+            return f"the GPU has no profile {name}; it has {', '.join(sorted(by_name))}"
+        if count > by_name[name].max_instances:
+            return f"{count} of {name} were declared, at most {by_name[name].max_instances} fit"
+    slices = sum(count * by_name[name].slices for name, count in layout.items())
+    most = max(profile.slices for profile in listed)
+    if slices > most:
+        return f"the instances take {slices} compute slices, the GPU has {most}"
+    places = [_places(by_name[name], described[name]) for name, count in layout.items() for _ in range(count)]
+    if all(places) and not _fit(sorted(places, key=len), frozenset()):
+        return "the instances do not fit beside each other on the GPU's placement units"
+    return None
+
+
+def _places(profile: Profile, described: Described) -> tuple[frozenset[int], ...]:
+    """The sets of units that an instance may cover; none where nobody knows."""
+    if isinstance(profile.placements, Failed):
+        placements = [(start, described.size) for start in described.starts]
+    else:
+        placements = list(profile.placements)
+    return tuple(frozenset(range(start, start + size)) for start, size in placements)
+
+
+def _fit(places: list[tuple[frozenset[int], ...]], taken: frozenset[int]) -> bool:
+    if not places:
+        return True
+    first, *rest = places
+    return any(_fit(rest, taken | units) for units in first if not units & taken)

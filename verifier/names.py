@@ -1,0 +1,27 @@
+"""NVML's numbers by name (nvml.h). Imports nothing: the process that reads NVML needs it as much as the one that judges."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+#: NVML_COMPUTEMODE_*, by number.
+COMPUTE_MODES: Final = ("DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS")
+#: NVML_ERROR_*, those that are told apart here or that read better by name.
+_ERRORS: Final = {
+    2: "INVALID_ARGUMENT", 3: "NOT_SUPPORTED", 4: "NO_PERMISSION", 6: "NOT_FOUND", 9: "DRIVER_NOT_LOADED", 10: "TIMEOUT",
+    11: "IRQ_ISSUE", 12: "LIBRARY_NOT_FOUND", 13: "FUNCTION_NOT_FOUND", 14: "CORRUPTED_INFOROM", 15: "GPU_IS_LOST",
+    16: "RESET_REQUIRED", 17: "OPERATING_SYSTEM", 18: "LIB_RM_VERSION_MISMATCH", 19: "IN_USE", 20: "MEMORY",
+    23: "INSUFFICIENT_RESOURCES", 25: "ARGUMENT_VERSION_MISMATCH", 27: "NOT_READY", 28: "GPU_NOT_FOUND", 999: "UNKNOWN",
+}  # fmt: skip
+
+
+def error_name(code: int) -> str:
+    """NVML_ERROR_* by name."""
+    return _ERRORS.get(code, "NVML error")
+
+
+def compute_mode(number: int) -> str:
+    """NVML_COMPUTEMODE_* by name."""
+    return COMPUTE_MODES[number] if number < len(COMPUTE_MODES) else str(number)

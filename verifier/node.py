@@ -1,0 +1,283 @@
+"""Reads what Kubernetes says of the node that the verifier runs on: the node, the operands' pods on it, their configuration.
+
+Only reads, only its own node and the namespaces that the expectation names. Of what comes back only what is compared is kept,
+so that two readings of a settled node are equal. Judging is the business of verifier/compare_node.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from verifier.api import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from verifier.api import Api
+    from verifier.expectation import NodeExpectation
+
+NVIDIA: Final = "nvidia.com/"
+_SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2}
+_OTHER_VENDORS: Final = ("amd", "intel", "rocm", "rdma", "sriov")
+#: The container that picks an operand's configuration by the node's label.
+_HELPER: Final = "config-manager"
+#: Programs that come in the device plugin's image, or in a pod named after it.
+_NO_PLUGIN: Final = ("mps-control", "feature-discovery", _HELPER)
+_IMAGE_REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_CRASH_REASONS: Final = frozenset({"CrashLoopBackOff", "Error", "RunContainerError"})
+
+
+@dataclass(frozen=True)
+class ApiFailure:
+    """What the API would not say."""
+
+    request: str
+    status: int | None
+    message: str
+
+    def __str__(self) -> str:
+        """As messages show it."""
+        return f"{self.status or 'no answer'} to {self.request}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod on the node.
+
+    Attributes:
+        app: its label ``app``, which names the operand.
+        device_plugin: whether it looks like an NVIDIA device plugin.
+        ready: whether it is ready.
+        started: when its main container started, RFC 3339.
+        trouble: why it is not ready: ``config``, ``image``, ``crash`` or ``other``; None where it is.
+        words: the same as the pod's status puts it.
+    """
+
+    namespace: str
+    name: str
+    app: str
+    device_plugin: bool
+    ready: bool
+    started: str | None
+    trouble: str | None
+    words: str
+
+
+@dataclass(frozen=True)
+class ConfigReading:
+    """A ConfigMap's key: whether it is there, the SHA-256 of its text, and when the ConfigMap was last written."""
+
+    keys: tuple[str, ...]
+    sha256: str | None
+    changed: str | None
+
+
+@dataclass(frozen=True)
+class NodeReading:
+    """What Kubernetes says.
+
+    Attributes:
+        name: the node's.
+        failure: why the node could not be read; the rest is then empty.
+        ready: its condition Ready.
+        labels: those that are compared or that explain.
+        taints: as ``key=value:Effect``.
+        allocatable: its nvidia.com resources.
+        capacity: the same of its capacity.
+        pods: its pods in the operator's namespace; None where no expectation says which.
+        foreign_pods: its pods in the other searched namespaces that look like a device plugin.
+        config: the device plugin's configuration.
+    """
+
+    name: str
+    failure: ApiFailure | None
+    ready: bool
+    labels: Mapping[str, str]
+    taints: tuple[str, ...]
+    allocatable: Mapping[str, int]
+    capacity: Mapping[str, int]
+    pods: tuple[Pod, ...] | ApiFailure | None
+    foreign_pods: tuple[Pod, ...] | ApiFailure | None
+    config: ConfigReading | ApiFailure | None
+
+
+@dataclass(frozen=True)
+class NodeReader:
+    """Reads one node."""
+
+    api: Api
+    name: str
+
+    def read(self, expected: NodeExpectation | None) -> NodeReading:
+        """Read the node, and what the expectation names beside it."""
+        try:
+            node = self.api.get(f"/api/v1/nodes/{self.name}")
+            labels, taints = _labels(node), _taints(node)
+            allocatable, capacity = (_resources(node, part) for part in ("allocatable", "capacity"))
+        except ApiError as error:
+            return NodeReading(self.name, _failure(error), False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            failure = ApiFailure(f"GET /api/v1/nodes/{self.name}", None, f"the answer is no node: {error!r}")
+            return NodeReading(self.name, failure, False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
+        return NodeReading(
+            name=self.name,
+            failure=None,
+            ready=_is_ready(node),
+            labels=labels,
+            taints=taints,
+            allocatable=allocatable,
+            capacity=capacity,
+            pods=self._pods((expected.namespace,)) if expected else None,
+            foreign_pods=self._foreign(expected.searched_namespaces) if expected else None,
+            config=self._config(expected) if expected else None,
+        )
+
+    def _pods(self, namespaces: tuple[str, ...]) -> tuple[Pod, ...] | ApiFailure:
+        found: list[Pod] = []
+        for namespace in namespaces:
+            try:
+                listed = self.api.get(f"/api/v1/namespaces/{namespace}/pods", fieldSelector=f"spec.nodeName={self.name}")
+            except ApiError as error:
+                return _failure(error)
+            found += [_pod(pod) for pod in listed.get("items") or [] if "deletionTimestamp" not in pod["metadata"]]
+        return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
+
+    def _foreign(self, namespaces: tuple[str, ...]) -> tuple[Pod, ...] | ApiFailure:
+        pods = self._pods(namespaces)
+        return pods if isinstance(pods, ApiFailure) else tuple(pod for pod in pods if pod.device_plugin)
+
+    def _config(self, expected: NodeExpectation) -> ConfigReading | ApiFailure:
+        wanted = expected.device_plugin_config
+        try:
+            found = self.api.get(f"/api/v1/namespaces/{expected.namespace}/configmaps/{wanted.name}")
+        except ApiError as error:
+            return _failure(error)
+        data = found.get("data") or {}
+        text = data.get(wanted.key)
+        times = [field.get("time") for field in found["metadata"].get("managedFields") or []]
+        return ConfigReading(
+            keys=tuple(sorted(data)),
+            sha256=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
+            changed=max((time for time in times if time), default=found["metadata"].get("creationTimestamp")),
+        )
+
+
+def quantity(text: str) -> int:
+    """A count as Kubernetes writes it: 8000 comes back as ``8k``.
+
+    Raises:
+        ValueError: if it is no whole number.
+    """
+    match = re.fullmatch(r"(\d+)([kM]?)", text)
+    if match is None:
+        message = f"{text!r} is no count"
+        raise ValueError(message)
+    return int(match[1]) * _SUFFIXES[match[2]]
+
+
+def _failure(error: ApiError) -> ApiFailure:
+    return ApiFailure(error.request, error.status, error.message)
+
+
+def _labels(node: dict[str, Any]) -> dict[str, str]:
+    labels: dict[str, str] = node["metadata"].get("labels") or {}
+    return dict(sorted(labels.items()))
+
+
+def _taints(node: dict[str, Any]) -> tuple[str, ...]:
+    taints = node["spec"].get("taints") or []
+    return tuple(
+        sorted(
+            f"{one['key']}={one['value']}:{one['effect']}" if one.get("value") else f"{one['key']}:{one['effect']}"
+            for one in taints
+        )
+    )
+
+
+def _resources(node: dict[str, Any], part: str) -> dict[str, int]:
+    resources = node["status"].get(part) or {}
+    return {name: quantity(value) for name, value in sorted(resources.items()) if name.startswith(NVIDIA)}
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node["status"].get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+# --- pods -------------------------------------------------------------------------------------------------
+
+
+def _pod(pod: dict[str, Any]) -> Pod:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    conditions = status.get("conditions") or []
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    trouble, words = (None, "") if ready else _trouble(status)
+    return Pod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        app=(metadata.get("labels") or {}).get("app", ""),
+        device_plugin=_is_device_plugin(pod),
+        ready=ready,
+        started=_started(status),
+        trouble=trouble,
+        words=words,
+    )
+
+
+def _is_device_plugin(pod: dict[str, Any]) -> bool:
+    name = pod["metadata"]["name"]
+    if any(other in name for other in _NO_PLUGIN):
+        return False
+    containers = (f"{one['name']} {one.get('image', '')}".lower() for one in pod["spec"].get("containers") or [])
+    return any(
+        "device-plugin" in words
+        and ("nvidia" in f"{name} {words}" or "gpu" in f"{name} {words}")
+        and not any(other in words for other in (*_OTHER_VENDORS, *_NO_PLUGIN))
+        for words in containers
+    )
+
+
+def _started(status: dict[str, Any]) -> str | None:
+    # The kubelet sorts them by name; config-manager is the operands' helper.
+    containers = [one for one in status.get("containerStatuses") or [] if not one["name"].startswith(_HELPER)]
+    main = (containers or [{}])[0]
+    started = ((main.get("state") or {}).get("running") or {}).get("startedAt")
+    return str(started) if started else None
+
+
+def _trouble(status: dict[str, Any]) -> tuple[str, str]:
+    """(kind, words) of the first container that keeps the pod from being ready."""
+    for one in _unfinished(status):
+        reason, message = _reason(one)
+        words = f"container {one['name']}: {reason}" + (f": {message}" if message else "")
+        if one["name"].startswith(_HELPER) and reason not in _IMAGE_REASONS:
+            return "config", words
+        if reason in _IMAGE_REASONS:
+            return "image", words
+        return ("crash" if reason in _CRASH_REASONS else "other"), words
+    return "other", f"phase {status.get('phase', 'unknown')}"
+
+
+def _unfinished(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for one in status.get("initContainerStatuses") or []:
+        if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0:
+            yield one
+    for one in status.get("containerStatuses") or []:
+        if not one.get("ready"):
+            yield one
+
+
+def _reason(status: dict[str, Any]) -> tuple[str, str]:
+    """The reason, and the message of the program's last end: the one that is waited with changes by the minute."""
+    state = status.get("state") or {}
+    last = (status.get("lastState") or {}).get("terminated") or {}
+    for kind in ("waiting", "terminated"):
+        if kind in state:
+            own = state[kind]
+            told = last.get("message") or ("" if own.get("reason") in _CRASH_REASONS else own.get("message")) or ""
+            return own.get("reason") or kind, " ".join(told.split())
+    return "running, not ready", ""

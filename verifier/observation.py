@@ -1,0 +1,153 @@
+"""One look at the node, and two equal looks: what an assertion is made of.
+
+A single look may fall between two steps of mig-manager or the device plugin. Only two equal ones in a row count as a pass or
+as a difference; what healthy nodes change all the time (processes, counters of requests) is left out of "equal". The last look of
+one assertion is the one before the first of the next: as long as a node stays as it is, each assertion looks once.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from verifier.compare_gpus import compare_gpus
+from verifier.documents import as_json
+from verifier.findings import Findings, Where
+from verifier.reading import Failed, Hung, Reading, Unreadable, steady
+
+if TYPE_CHECKING:
+    from verifier.child import Reader
+    from verifier.expectation import Expectation
+    from verifier.mps import MpsReading
+    from verifier.node import NodeReader, NodeReading
+
+_MOST_LOOKS: Final = 6
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One look.
+
+    Attributes:
+        nvml: what NVML said.
+        mps: what the MPS daemon said; None where it was not asked.
+        node: what Kubernetes said; None where it was not asked.
+    """
+
+    nvml: Reading | Hung | Unreadable
+    mps: MpsReading | None
+    node: NodeReading | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For reports and `export`."""
+        return {"nvml": as_json(self.nvml), "mps": as_json(self.mps), "node": as_json(self.node)}
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """An expectation held against a node.
+
+    Attributes:
+        findings: what was found.
+        observation: the last look.
+        looks: how many there were, the one that is left from the assertion before included.
+        seconds: how long it took.
+    """
+
+    findings: Findings
+    observation: Observation
+    looks: int
+    seconds: float
+
+
+class Observer:
+    """Looks at the node that it runs on.
+
+    Args:
+        reader: reads NVML.
+        node: reads the node's objects; None leaves Kubernetes out.
+        pause_seconds: between two looks.
+    """
+
+    def __init__(self, reader: Reader, node: NodeReader | None, pause_seconds: float) -> None:
+        self._reader = reader
+        self._node = node
+        self._pause = pause_seconds
+        #: The last look of the last assertion.
+        self._last: Observation | None = None
+
+    def look(self, expected: Expectation | None) -> Observation:
+        """Look once; MPS is asked only where it is declared."""
+        try:
+            return self._look(expected)
+        finally:
+            self._reader.release()
+
+    def hold(self, expected: Expectation) -> Assertion:
+        """Hold the expectation against the node: look until two looks in a row are equal."""
+        try:
+            assertion = self._hold(expected)
+        finally:
+            self._reader.release()
+        self._last = assertion.observation
+        return assertion
+
+    def _look(self, expected: Expectation | None) -> Observation:
+        nvml = self._reader.read()
+        asked = expected is not None and expected.mps is not None
+        return Observation(
+            nvml=nvml,
+            mps=_read_mps(_gpu_count(nvml)) if asked else None,
+            node=self._node.read(expected.node if expected else None) if self._node else None,
+        )
+
+    def _hold(self, expected: Expectation) -> Assertion:
+        began = time.monotonic()
+        # Whether a driver that hung still hangs has to be seen again.
+        kept = None if self._last is None or isinstance(self._last.nvml, Hung) else self._last
+        before, looks = kept or self._look(expected), 1
+        # A hung driver is proven by one look, and each more would take as long.
+        while not isinstance(before.nvml, Hung):
+            if kept is None or looks > 1:
+                time.sleep(self._pause)
+            now = self._look(expected)
+            looks += 1
+            equal = _steady(now) == _steady(before)
+            before = now
+            if equal:
+                break
+            if looks == _MOST_LOOKS:
+                findings = _compared(expected, now)
+                findings.cannot_tell(Where("node"), "readings", "two equal ones", f"{looks} different ones", "unsteady")
+                return Assertion(findings, now, looks, time.monotonic() - began)
+        return Assertion(_compared(expected, before), before, looks, time.monotonic() - began)
+
+
+def _compared(expected: Expectation, observation: Observation) -> Findings:
+    findings = Findings()
+    compare_gpus(expected, observation.nvml, findings)
+    if expected.mps is not None and observation.mps is not None:
+        from verifier.mps import compare_mps  # noqa: PLC0415 - what not everybody needs takes time to load
+
+        compare_mps(expected.mps, observation.mps, findings)
+    if expected.node is not None and observation.node is not None:
+        from verifier.compare_node import compare_node  # noqa: PLC0415
+
+        compare_node(expected, observation.node, observation.nvml, findings)
+    return findings
+
+
+def _steady(observation: Observation) -> tuple[object, object, object]:
+    nvml = steady(observation.nvml) if isinstance(observation.nvml, Reading) else observation.nvml
+    return nvml, observation.mps, observation.node
+
+
+def _read_mps(gpus: int) -> MpsReading:
+    from verifier.mps import read_mps  # noqa: PLC0415
+
+    return read_mps(gpus)
+
+
+def _gpu_count(nvml: Reading | Hung | Unreadable) -> int:
+    return 0 if not isinstance(nvml, Reading) or isinstance(nvml.gpus, Failed) else len(nvml.gpus)
