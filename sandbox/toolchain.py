@@ -234,6 +234,14 @@ PROGRAMS: tuple[Program, ...] = (
         minutes=0.3,
         cgo=True,
     ),
+    # For programs that use the components from YAML; found by find_built.
+    Program(
+        folder="pulumi-language-yaml",
+        module="github.com/pulumi/pulumi-yaml",
+        packages={"pulumi-language-yaml": "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"},
+        version_symbol="github.com/pulumi/pulumi-yaml/pkg/version.Version",
+        minutes=1,
+    ),
 )
 
 

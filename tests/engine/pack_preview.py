@@ -82,9 +82,15 @@ class Previewed:
 
 
 class Preview:
-    """A project of its own, with a file backend of its own."""
+    """A project of its own, with a file backend of its own.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: an empty one.
+        policies: the folder of the pack.
+    """
+
+    def __init__(self, folder: Path, policies: Path = PROJECT / "policies") -> None:
+        self._policies = policies
         tools = find_tools(Progress(), only={"pulumi"})
         self._pulumi = tools.pulumi
         self._folder = folder
@@ -129,7 +135,7 @@ class Preview:
 
     @property
     def _command(self) -> tuple[str, ...]:
-        pack = ("--policy-pack", str(PROJECT / "policies" / "pack"), "--policy-pack-config", str(self._folder / "settings.json"))
+        pack = ("--policy-pack", str(self._policies / "pack"), "--policy-pack-config", str(self._folder / "settings.json"))
         return ("preview", "--stack", "test", *pack)
 
     def _write(self, given: Program, settings: dict[str, Any]) -> None:
