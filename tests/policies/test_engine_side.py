@@ -14,6 +14,7 @@ from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
 from policies import kinds
+from policies.engine import _remembering
 from policies.prices import Prices
 
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program
@@ -208,3 +209,18 @@ def test_the_pack_stops_each_bad_program_with_the_intended_rule_alone(pack: Any,
 @pytest.mark.parametrize("name", [*GOOD, *ALLOWED])
 def test_the_pack_stops_no_good_program(pack: Any, name: str, tmp_path: Path) -> None:
     assert _whole(pack, GOOD.get(name) or ALLOWED[name], name, tmp_path) == set()
+
+
+def test_a_conversion_is_remembered_for_the_very_object_only() -> None:
+    made: list[object] = []
+
+    def convert(value: object, *how: object) -> int:
+        made.append((value, *how))
+        return len(made)
+
+    once = _remembering(convert)
+    first, equal = {"a": 1}, {"a": 1}
+    assert [once(first), once(first), once(equal), once(first)] == [1, 1, 2, 1]
+    # Of objects that are gone, too, another one may have the id.
+    assert len({once({"number": number}) for number in range(100)}) == 100
+    assert [once(first, "marked"), once(first, "marked")] == [103, 104]
