@@ -1,6 +1,7 @@
 # gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks everything.
 STACK  ?= aks-dev
 BASE   ?= main
+LEVELS ?= policies/levels/$(if $(findstring prod,$(STACK)),prod,dev).json
 PYTHON ?= python3
 VENV   := venv
 RUN    := $(VENV)/bin/python -m sandbox
@@ -32,7 +33,7 @@ preview: venv
 	@mkdir -p $(CHANGE)
 	@git show $(BASE):stacks/Pulumi.$(STACK).yaml > $(CHANGE)/before.yaml || \
 		{ rm $(CHANGE)/before.yaml; echo "• $(BASE) has no such stack file: everything is new" >&2; }
-	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl $(if $(LEVELS),--policies $(LEVELS)) >&2
+	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
 	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
 		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) --json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
 else

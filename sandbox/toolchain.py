@@ -242,6 +242,14 @@ PROGRAMS: tuple[Program, ...] = (
         version_symbol="github.com/pulumi/pulumi-yaml/pkg/version.Version",
         minutes=1,
     ),
+    # Reads the pipelines of this repository.
+    Program(
+        folder="actionlint",
+        module="github.com/rhysd/actionlint",
+        packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"},
+        version_symbol="github.com/rhysd/actionlint.version",
+        minutes=0.3,
+    ),
 )
 
 

@@ -1,6 +1,6 @@
 module gpu-pools.invalid/sandbox/pulumi-language-yaml
 
-go 1.26.8
+go 1.26
 
 tool github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml
 
