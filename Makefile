@@ -35,7 +35,7 @@ preview: venv
 		{ rm $(CHANGE)/before.yaml; echo "• $(BASE) has no such stack file: everything is new" >&2; }
 	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
 	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
-		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) --json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
+		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) $(if $(PRICES),--prices $(PRICES)) $(if $(PODS),--pods $(PODS)) --json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
 else
 preview: venv ## show what `up` would do; needs no cloud account
 	@$(RUN) preview $(STACK)

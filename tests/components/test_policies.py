@@ -73,9 +73,10 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
 
-    def described(stack: str, *, everything: bool = False) -> Stack:
+    def described(stack: str, *, everything: bool = False, verified: bool = True) -> Stack:
         config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
+        sections["verification"] |= {"enabled": verified}
         if everything:
             sections["verification"] |= {"smokeTest": True, "startupTaint": stack not in NO_STARTUP_TAINT}
             if sections["cluster"]["platform"] == "aks":
@@ -97,6 +98,15 @@ def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Sta
     assert [one.text for one in found if one.rule not in KNOWN] == []
     assert not [one for one in found if isinstance(one, Undecided)]
     assert {rule.level for rule in RULES if rule.name in KNOWN} <= {"advisory"}
+
+
+@pytest.mark.parametrize("stack", [stack for stack in STACKS if stack.endswith("-prod")])
+def test_production_cannot_switch_the_verification_off(whole_program: Callable[..., Stack], stack: str) -> None:
+    (rule,) = [one for one in RULES if one.name == "nodes-verified"]
+    assert PRODUCTION[rule.name]["enforcementLevel"] == "mandatory"
+    for verified in (True, False):
+        found = list(judge(rule, whole_program(stack, verified=verified), _settings(rule, PRODUCTION), dt.date(2027, 1, 1)))
+        assert [one.resource.type for one in found] == ([] if verified else [kinds.RELEASE])
 
 
 def _settings(rule: Rule, levels: Mapping[str, Any]) -> RuleSettings:
