@@ -164,17 +164,24 @@ def blast_radius(
 
 
 def _affected(pools: tuple[PoolChange, ...], asking: tuple[Asking, ...]) -> Iterator[Affected]:
-    """A resource that vanishes in one pool and is to be had in another only shrinks."""
-    left = {one.name for pool in pools for one in pool.resources if one.after}
+    """A resource that vanishes in one pool and is to be had in another only shrinks, for whoever may run in both."""
     for who in asking:
+        stays = [pool for pool in pools if pool.after and who.may_run(_labels(pool.after))]
+        left = {one.name for pool in stays for one in pool.resources if one.after}
         less = [
             pool.name
             for pool in pools
+            if pool.before and who.may_run(_labels(pool.before))
             for one in pool.resources
             if one.name == who.resource and (one.word in {"vanishes", "shrinks"} or "replaced" in pool.effects)
         ]
         if less:
             yield Affected(who, "shrinks" if who.resource in left else "vanishes", tuple(less))
+
+
+def _labels(planned: PoolPlan) -> dict[str, str]:
+    """Labels by which workloads tell a pool's nodes apart: its own, and the one that AKS sets."""
+    return {"kubernetes.azure.com/agentpool": planned.name, **planned.labels}
 
 
 def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:

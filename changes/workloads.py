@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpus.errors import InvalidStackError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from changes.steps import Step
 
@@ -31,10 +31,21 @@ _TEMPLATES: Final = {
 
 @dataclass(frozen=True, order=True)
 class Asking:
-    """Something that asks for a resource: ``who`` is e.g. ``Deployment web`` or ``pod shop/web-1``."""
+    """Something that asks for a resource.
+
+    Attributes:
+        who: e.g. ``Deployment web`` or ``pod shop/web-1``.
+        resource: its name.
+        selector: node labels that it asks for, by name.
+    """
 
     who: str
     resource: str
+    selector: tuple[tuple[str, str], ...] = ()
+
+    def may_run(self, labels: Mapping[str, str]) -> bool:
+        """Whether nothing that is known of a node's labels keeps it off."""
+        return all(labels.get(name, value) == value for name, value in self.selector)
 
 
 def of_stack(steps: Iterable[Step]) -> tuple[Asking, ...]:
@@ -43,7 +54,8 @@ def of_stack(steps: Iterable[Step]) -> tuple[Asking, ...]:
     for step in steps:
         if step.type in _TEMPLATES and step.op != "delete":
             who = f"{step.type.rpartition(':')[2]} {step.name}"
-            found |= {Asking(who, name) for name in _resources(_at(step.new or step.old, *_TEMPLATES[step.type]))}
+            spec = _at(step.new or step.old, *_TEMPLATES[step.type])
+            found |= {Asking(who, name, _selector(spec)) for name in _resources(spec)}
     return tuple(sorted(found))
 
 
@@ -60,12 +72,17 @@ def of_cluster(name: str, text: str) -> tuple[Asking, ...]:
         allowed = "the output of `kubectl get pods --all-namespaces --output json`"
         raise InvalidStackError([Problem(name, "it is no list of pods", allowed, "Write that into the file.")]) from error
     found = {
-        Asking(f"pod {metadata.get('namespace', 'default')}/{metadata.get('name')}", resource)
+        Asking(f"pod {metadata.get('namespace', 'default')}/{metadata.get('name')}", resource, _selector(spec))
         for metadata, spec, phase in pods
         if phase not in _ENDED
         for resource in _resources(spec)
     }
     return tuple(sorted(found))
+
+
+def _selector(spec: object) -> tuple[tuple[str, str], ...]:
+    wanted = _at(spec, "nodeSelector")
+    return tuple(sorted((str(name), str(value)) for name, value in wanted.items())) if isinstance(wanted, dict) else ()
 
 
 def _resources(spec: object) -> Iterator[str]:

@@ -188,6 +188,11 @@ class TestWorkloads:
         ]
         assert of_stack(steps) == (Asking("Deployment web", "nvidia.com/gpu"), Asking("Pod one", "nvidia.com/gpu"))
 
+    def test_where_a_workload_wants_to_run_is_read(self) -> None:
+        spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}], "nodeSelector": {"b": "2", "a": "1"}}
+        (found,) = of_stack([Step("create", "u::one", "kubernetes:core/v1:Pod", {}, {"spec": spec})])
+        assert found.selector == (("a", "1"), ("b", "2"))
+
     def test_running_pods_of_a_cluster(self) -> None:
         spec = {"containers": [{"resources": {"requests": {"nvidia.com/mig-1g.10gb": "1"}}}]}
         pods = [

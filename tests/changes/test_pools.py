@@ -128,6 +128,18 @@ class TestRadius:
         radius = self._radius(plan(SLICED, pools=2), plan(SLICED), asking=(Asking("pod a/b", "nvidia.com/gpu"),))
         assert [one.how for one in radius.affected] == ["shrinks"]
 
+    @pytest.mark.parametrize("label", ["kubernetes.azure.com/agentpool", "gpu-pools/pool"])
+    @pytest.mark.parametrize(("pool", "how"), [("p0", []), ("p1", ["vanishes"])])
+    def test_who_is_kept_off_a_pool_by_its_selector_loses_nothing_there(self, label: str, pool: str, how: list[str]) -> None:
+        asking = (Asking("Job smoke", "nvidia.com/gpu", ((label, pool),)),)
+        radius = self._radius(plan(SLICED, pools=2), plan(SLICED), asking=asking)
+        assert [one.how for one in radius.affected] == how
+
+    def test_who_selects_what_is_known_of_no_pool_may_run_in_all(self) -> None:
+        asking = (Asking("Job smoke", "nvidia.com/gpu", (("disk", "fast"),)),)
+        radius = self._radius(plan(SLICED, pools=2), plan(SLICED), asking=asking)
+        assert [one.how for one in radius.affected] == ["shrinks"]
+
     def test_capacity_is_away_until_new_nodes_have_their_driver(self) -> None:
         (dip,) = self._radius(plan(WHOLE), plan(WHOLE, vmSize=H100), step("replace", "p0", "vmSize")).dips
         assert dip.text.startswith("2 GPUs, until the old nodes are deleted")
