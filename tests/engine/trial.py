@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from sandbox import processes
 from sandbox.engine import Engine
 from sandbox.machines.api import Api, ApiError
 from sandbox.observe import observe
@@ -222,10 +223,11 @@ class Trial:
         return dict(_naming(str(self.base)))
 
     def kill_everything(self) -> None:
-        """As a power cut: all processes of the trial at once, the control plane and the stand-ins too."""
+        """As a power cut: all processes of the trial at once, the control plane and the stand-ins too; they are gone then."""
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        processes.wait_until(lambda: not self.processes(), timeout=60, what="all processes to end")
 
     def files(self) -> Iterator[Path]:
         """Every file of the sandbox."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +79,11 @@ class Site:
         shown = {key: value for key, value in self.labels().items() if "nvidia" in key}
         logs = [f"--- {name}\n{processes.log_tail(self.folder, name, 40)}" for name in ("machines", "nfd-master")]
         return "\n".join([f"offered {self.offered()}, labels {shown}, died: {processes.died(self.folder)}", *logs])
+
+    def kill_daemon(self) -> None:
+        """Kill the daemon without a word to it, and wait until it is gone: who boots before would take it for alive."""
+        os.kill(processes.running(self.folder)["machines"].pid, signal.SIGKILL)
+        self.until(lambda: "machines" not in processes.running(self.folder))
 
     def until(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds

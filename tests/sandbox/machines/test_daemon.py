@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -296,7 +294,7 @@ def test_nothing_of_the_nodes_outlives_a_daemon_that_is_killed(site: Site) -> No
     site.label(mig_config="mix")
     site.until(lambda: site.offered() == {"mig-3g.40gb": "2", "mig-2g.20gb": "4"})
     assert any("nvidia-device-plugin" in command for command in on_nodes(site.folder))
-    os.kill(processes.running(site.folder)["machines"].pid, signal.SIGKILL)
+    site.kill_daemon()
     site.until(lambda: not on_nodes(site.folder))
     cluster.boot(site.folder, "machines", find_platform_tools(Progress()))
     site.until(lambda: on_nodes(site.folder))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +12,7 @@ from gpus.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpus.stack_file import load_yaml
 from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_daemon_set_spec
 from gpus.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
-from sandbox import cluster, node_tools, processes
+from sandbox import cluster, node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
@@ -237,7 +235,7 @@ def test_a_verifier_without_permission_cannot_tell_and_is_no_pass(site: Site) ->
 
 def test_what_a_killed_daemon_ran_is_run_again_by_the_next_one(site: Site) -> None:
     names = {pool: pods(site, pool)[0]["metadata"]["name"] for pool in POOLS}
-    os.kill(processes.running(site.folder)["machines"].pid, signal.SIGKILL)
+    site.kill_daemon()
     cluster.boot(site.folder, "verified", find_platform_tools(Progress()))
     all_ready(site)
     assert {pool: pods(site, pool)[0]["metadata"]["name"] for pool in POOLS} == names
