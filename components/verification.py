@@ -28,7 +28,7 @@ from gpus.verifier_pods import (
     expectation_file,
     program_name,
     verifier_daemon_set_spec,
-    verifier_labels,
+    verifier_selector,
 )
 from gpus.verifier_rights import (
     POLICY,
@@ -106,7 +106,7 @@ class Verifier(pulumi.ComponentResource):
             )
 
     def _program(self, name: str, told: str, opts: pulumi.ResourceOptions) -> None:
-        # Its bytes depend on this machine's zlib, which must not look like a change; another content is another resource.
+        # Its bytes depend on this machine's zlib and Python: no change. Other sources are another resource.
         ConfigMap(
             f"{name}-{program_name(told)}",
             metadata={"name": program_name(told), "namespace": VERIFIER_NAMESPACE},
@@ -170,8 +170,7 @@ class Verification(pulumi.ComponentResource):
         )
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
         self.expectation = pulumi.Output.from_input(place)
-        selector = ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
-        self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": selector})
+        self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(planned)})
         self.register_outputs({"expectation": self.expectation, "reports": self.reports})
 
 

@@ -31,7 +31,7 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": KIND,
         "stack": evidence.stack,
-        "collected": evidence.time.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "collected": evidence.collected,
         "verdict": evidence.verdict.value,
         "exitCode": evidence.verdict.exit_code,
         "nodes": {verdict.value: counts[verdict] for verdict in Verdict if verdict is not Verdict.NOT_YET_PROVEN},

@@ -62,7 +62,7 @@ def _head(evidence: Evidence) -> Iterator[str]:
     yield f"<h1>GPU sharing of {_e(evidence.stack)}: {_verdict(evidence.verdict)}</h1>"
     yield f"<p>{_e(summary(evidence))}</p>"
     yield "<dl>"
-    yield f"<dt>Collected</dt><dd>{_time(evidence.time.isoformat(timespec='seconds').replace('+00:00', 'Z'))}</dd>"
+    yield f"<dt>Collected</dt><dd>{_time(evidence.collected)}</dd>"
     yield f"<dt>Reports come every</dt><dd>{_e(words_of(evidence.declared.interval_seconds))}</dd>"
     yield f"<dt>Verifier</dt><dd><code>{_e(evidence.declared.digest)}</code></dd>"
     yield "</dl>"

@@ -130,6 +130,11 @@ class Evidence:
         """The worst."""
         return worst(pool.verdict for pool in self.pools)
 
+    @property
+    def collected(self) -> str:
+        """The time, RFC 3339."""
+        return self.time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
 
 def judge(stack: str, declared: Declared, seen: Snapshot) -> Evidence:
     """The verdicts about a stack."""

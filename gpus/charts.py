@@ -169,9 +169,7 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
     """The section ``gpu-pools:nodeFeatureDiscovery``; absent means: install it with defaults."""
     section = Section({} if value is None else value, path, problems)
     install = section.flag("install")
-    image = section.text(
-        "markerImage", pattern=r"[^\s@]+[:@]\S+", allowed="an image with a tag or digest, e.g. registry.example.com/busybox:1.37"
-    )
+    image = section.image("markerImage", example="busybox:1.37")
     chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
     section.finish()
     return NfdSettings(chart, install=install is not False, marker_image=image)

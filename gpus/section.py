@@ -96,6 +96,16 @@ class Section:
             return value
         return None
 
+    def image(self, key: str, *, example: str) -> str | None:
+        """The name of a container image with its tag or digest.
+
+        Args:
+            key: the field.
+            example: an image with its tag, for the message.
+        """
+        allowed = f"an image with a tag or digest, e.g. registry.example.com/{example}"
+        return self.text(key, pattern=r"[^\s@]+[:@]\S+", allowed=allowed)
+
     def integer(
         self, key: str, *, minimum: int, maximum: int | None = None, required: bool = False, remedy: str = ""
     ) -> int | None:

@@ -61,9 +61,9 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
     deadline = section.integer("deadlineSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
     interval = section.integer("intervalSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
     startup_taint = section.flag("startupTaint")
-    image = _image(section, "image", "python:3.12-slim")
+    image = section.image("image", example="python:3.12-slim")
     smoke_test = section.flag("smokeTest")
-    smoke_test_image = _image(section, "smokeTestImage", "cuda-sample:vectoradd")
+    smoke_test_image = section.image("smokeTestImage", example="cuda-sample:vectoradd")
     section.finish()
     return VerificationSettings(
         enabled=enabled is not False,
@@ -74,8 +74,3 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
         smoke_test=bool(smoke_test),
         smoke_test_image=smoke_test_image or DEFAULT_SMOKE_TEST_IMAGE,
     )
-
-
-def _image(section: Section, key: str, example: str) -> str | None:
-    allowed = f"an image with a tag or digest, e.g. registry.example.com/{example}"
-    return section.text(key, pattern=r"[^\s@]+[:@]\S+", allowed=allowed)

@@ -77,6 +77,11 @@ def verifier_labels(planned: PoolPlan) -> dict[str, str]:
     return {"app.kubernetes.io/name": VERIFIER_APP, POOL_LABEL: planned.name}
 
 
+def verifier_selector(planned: PoolPlan) -> str:
+    """The same as kubectl's ``--selector`` takes them."""
+    return ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
+
+
 def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that verifies the pool's nodes.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpus.clusters import ExistingSettings
 from gpus.placing import pool_selector
 from gpus.plan import sharing_words
-from gpus.verifier_pods import EXPECTATION_FILE, expectation_file, program_name, verifier_labels
+from gpus.verifier_pods import EXPECTATION_FILE, expectation_file, program_name, verifier_selector
 from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _pool(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         "declared": sharing_words(planned.sharing),
         "minNodes": planned.pool.min_nodes,
         "nodeSelector": pool_selector(plan.settings.cluster, planned),
-        "podSelector": ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items()),
+        "podSelector": verifier_selector(planned),
         "expectation": file.name,
         "sha256": file.sha256,
     }

@@ -88,6 +88,11 @@ exec cat > /dev/null
 _DEAF: Final = "trap '' HUP INT TERM; exec \"$@\""
 
 
+def outside(pid: int, path: str) -> Path:
+    """Where a path of a node is found from outside of it, while that process of the node lives."""
+    return Path(f"/proc/{pid}/root{path}")
+
+
 class GpuHost:
     """A simulated GPU node that NVIDIA's programs can be run on. Use it as a context manager, or close it."""
 
@@ -153,7 +158,7 @@ class GpuHost:
 
     def outside(self, path: str) -> Path:
         """Where a path of the node is found from outside of it, while the node lives."""
-        return Path(f"/proc/{self._pid}/root{path}")
+        return outside(self._pid, path)
 
     def run(
         self, argv: Sequence[str | Path], *, seconds: float, environment: Mapping[str, str] | None = None

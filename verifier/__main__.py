@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_expectation(command: argparse.ArgumentParser) -> None:
     command.add_argument("--expect", type=Path, required=True, metavar="FILE", help="the expectation: python -m gpus expect")
     command.add_argument("--untaint", metavar="KEY", help="remove the node's taint of that key once an assertion held")
-    command.add_argument("--mark", action="store_true", help="write each verdict as the node's condition GpuSharingVerified")
+    command.add_argument("--mark", action="store_true", help="write each verdict to the node: condition and annotation")
 
 
 def _add_surroundings(command: argparse.ArgumentParser) -> None:

@@ -109,7 +109,7 @@ def _untainter(options: argparse.Namespace, node: NodeReader | None) -> Callable
 
 def _export(options: argparse.Namespace, reader: Reader) -> int:
     observation = _observer(options, reader).look(None)
-    document = {"apiVersion": report.API_VERSION, "kind": "NodeObservation", "time": _now(), **observation.as_json()}
+    document = {"apiVersion": report.API_VERSION, "kind": "NodeObservation", "time": report.moment(), **observation.as_json()}
     print(json.dumps(document, indent=2))
     if isinstance(observation.nvml, Reading) and observation.nvml.failure is None:
         return 0
@@ -120,9 +120,10 @@ def _export(options: argparse.Namespace, reader: Reader) -> int:
 def _assert(options: argparse.Namespace, reader: Reader) -> int:
     expected = _expectation(options)
     assertion = _hold(options, reader, expected)
-    print(
-        json.dumps(report.report(expected, assertion, at=_now()), indent=2) if options.json else report.text(expected, assertion)
-    )
+    if options.json:
+        print(json.dumps(report.report(expected, assertion, at=report.moment()), indent=2))
+    else:
+        print(report.text(expected, assertion))
     return _finish(options, expected, assertion)
 
 
@@ -147,7 +148,7 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) ->
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
         if reason != told:
-            print(f"{_now()} waiting: {reason}", file=sys.stderr, flush=True)
+            print(f"{report.moment()} waiting: {reason}", file=sys.stderr, flush=True)
             told, since = reason, time.monotonic()
         time.sleep(min(_pause(options.every, time.monotonic() - since), left))
 
@@ -201,7 +202,3 @@ def _terminate(path: Path | None, message: str) -> None:
         path.write_text(message, encoding="utf-8")
     except OSError as error:
         print(f"{path}: cannot be written: {error.strerror}", file=sys.stderr)
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -8,7 +8,6 @@ half of two. Nothing is decided by the write: where it is refused the verdict st
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from verifier import report
@@ -31,7 +30,7 @@ _MOST_CHARACTERS: Final = 1024
 
 def mark(node: NodeReader, origin: Origin, expected: Expectation, assertion: Assertion) -> str | None:
     """Write condition and annotation; returns what of it was not possible and why, None where all was."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = report.moment()
     path = f"/api/v1/nodes/{node.name}"
     told = {"annotations": {ANNOTATION: evidence(expected, assertion, origin, node=node.name, at=now)}}
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from verifier.findings import Verdict, ordered
@@ -16,6 +17,15 @@ API_VERSION: Final = "gpu-pools/v1"
 #: The kubelet cuts a termination message there.
 MOST_TERMINATION_BYTES: Final = 4096
 _VERDICTS: Final = tuple(Verdict)
+
+
+def moment(seconds: float | None = None) -> str:
+    """A moment as Kubernetes writes it (RFC 3339, UTC).
+
+    Args:
+        seconds: since the epoch; None for now.
+    """
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def shown(value: object) -> str:

@@ -235,7 +235,7 @@ def answer(watcher: Watcher, path: str) -> tuple[int, str, str]:
     if path == "/metrics":
         text = report.metrics(watcher.expected, result.assertion, finished=result.ended, runs=result.runs)
         return 200, "text/plain; version=0.0.4; charset=utf-8", text
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(result.ended))
+    at = report.moment(result.ended)
     return 200, "application/json", json.dumps(report.report(watcher.expected, result.assertion, at=at), indent=2) + "\n"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpus.verifier_pods import PORT
 from gpus.verifier_rights import CONDITION
 from sandbox import cluster as clusters
-from sandbox import processes
+from sandbox import gpu_host, processes
 from sandbox.files import read_json
 from sandbox.node_tools import find_platform_tools
 from sandbox.nvml import state
@@ -175,7 +175,7 @@ class Fleet:
     def device_plugins(self, node: str) -> Path:
         """The kubelet's folder of sockets, as it is found from outside of the machine."""
         plugin = self.running_on(node, "nvidia-device-plugin")[0]
-        return Path(f"/proc/{plugin}/root/var/lib/kubelet/device-plugins")
+        return gpu_host.outside(plugin, gpu_host.DEVICE_PLUGINS)
 
     def pod(self, path: str, node: str, prefix: str) -> Any:
         """The pod of a node whose name begins like that; None where there is none."""

@@ -6,7 +6,6 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -142,9 +141,7 @@ def test_a_healthy_node_of_eight_gpus_in_seven_parts_takes_a_fifth_of_the_room()
 
 
 class Clock:
-    """Time that passes by sleeping; how it is written is the same."""
-
-    strftime, gmtime = staticmethod(time.strftime), staticmethod(time.gmtime)
+    """Time that passes by sleeping."""
 
     def __init__(self) -> None:
         self.now = 1000.0
