@@ -103,6 +103,13 @@ def test_only_what_is_not_as_declared_or_cannot_be_told_fails_a_pipeline(
     assert done.returncode == code
 
 
+def test_gitlab_s_images_are_pinned_by_digest() -> None:
+    images = [line.partition("image: ")[2] for line in _called(GITLAB).splitlines() if line.strip().startswith("image: ")]
+    assert images
+    for image in images:
+        assert re.fullmatch(r"python:3\.11\.\d+[\w-]*@sha256:[0-9a-f]{64}", image)
+
+
 def test_gitlab_s_jobs_are_in_its_stages_and_end() -> None:
     pipeline = _read(GITLAB)
     jobs = {name: job for name, job in pipeline.items() if name not in HIDDEN and not name.startswith(".")}
