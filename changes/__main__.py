@@ -15,6 +15,7 @@ from changes.blast import Limits, blast_radius
 from changes.markdown import comment
 from changes.report import document
 from changes.sarif import sarif
+from changes.seen import Seen
 from changes.steps import read_preview
 from changes.workloads import of_cluster, of_stack
 from gpus.errors import InvalidStackError, Problem
@@ -52,6 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--before", metavar="STACKFILE", help="the stack file that is deployed; left out: nothing is")
     parser.add_argument("--stack", help="what to call the stack; left out: as its file is called")
     parser.add_argument("--pods", metavar="FILE", help="running pods: `kubectl get pods --all-namespaces --output json`")
+    parser.add_argument(
+        "--no-pods", default=Seen.no_pods, metavar="WHY", help="why there is no list of running pods; the comment says so"
+    )
+    parser.add_argument(
+        "--against", default="", metavar="TEXT", help="what the preview was made against, for the comment's readers"
+    )
     parser.add_argument("--prices", metavar="FILE", help="the team's prices, as for the policy max-cost")
     parser.add_argument(
         "--max-more-gpus", type=int, metavar="N", help="how many GPUs a change may add, with every pool at its largest"
@@ -93,13 +100,14 @@ def _text(path: str) -> str:
 
 def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
     stack = options.stack or Path(options.after).name.removeprefix("Pulumi.").removesuffix(".yaml")
-    text = comment(stack, radius)
+    seen = Seen(options.against, "" if options.pods else options.no_pods)
+    text = comment(stack, radius, seen)
     if options.markdown:
         Path(options.markdown).write_text(text, encoding="utf-8")
     else:
         print(text, end="")
     if options.json:
-        Path(options.json).write_text(json.dumps(document(stack, radius), indent=2) + "\n", encoding="utf-8")
+        Path(options.json).write_text(json.dumps(document(stack, radius, seen), indent=2) + "\n", encoding="utf-8")
     if options.sarif:
         log = sarif(options.after, _text(options.after), radius)
         Path(options.sarif).write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")

@@ -25,8 +25,8 @@ _CLUSTER_STEPS: Final = (
         "the cluster",
         (
             "Make a second stack with the new cluster beside this one, and deploy it.",
-            "Move the workloads, and wait until they run there.",
-            "Destroy the old stack.",
+            "Then move the workloads, and wait until they run there.",
+            "Then destroy the old stack.",
         ),
     ),
 )
@@ -34,7 +34,13 @@ _CLUSTER_STEPS: Final = (
 
 @dataclass(frozen=True)
 class Affected:
-    """Someone whose resource a pool takes away or makes fewer of; ``how`` is ``vanishes`` or ``shrinks``."""
+    """Someone whose resource a pool takes away or makes fewer of.
+
+    Attributes:
+        asking: who.
+        how: ``vanishes``; ``shrinks``; ``interrupted``: there is as much of it afterwards, and none in between.
+        pools: where.
+    """
 
     asking: Asking
     how: str
@@ -98,6 +104,8 @@ class BlastRadius:
         currency: of the costs; ``""``: no prices were given.
         broken: limits of a change that it breaks.
         findings: of policies.
+        mig_strategy: of the cluster, before and after; it decides what MIG devices are called, in every pool.
+        verified: whether verifiers ask the nodes after the deploy.
     """
 
     cluster_replaced: bool
@@ -111,6 +119,17 @@ class BlastRadius:
     currency: str
     broken: tuple[str, ...]
     findings: tuple[Finding, ...]
+    mig_strategy: tuple[str, str]
+    verified: bool
+
+    @property
+    def totals(self) -> tuple[tuple[str, tuple[int, int | None], tuple[int, int | None]], ...]:
+        """Resource, how many of it nodes advertise before and after, each at least and at most (None: no bound)."""
+        names = sorted({one.name for pool in self.pools for one in pool.resources})
+        return tuple(
+            (name, _total(name, [pool.before for pool in self.pools]), _total(name, [pool.after for pool in self.pools]))
+            for name in names
+        )
 
     @property
     def blocked(self) -> tuple[str, ...]:
@@ -160,6 +179,8 @@ def blast_radius(
         currency=prices.currency if prices else "",
         broken=tuple(_broken(old, new, limits or Limits(), prices)),
         findings=preview.findings,
+        mig_strategy=((before or after).mig_strategy, after.mig_strategy),
+        verified=after.settings.verification.enabled,
     )
 
 
@@ -168,15 +189,16 @@ def _affected(pools: tuple[PoolChange, ...], asking: tuple[Asking, ...]) -> Iter
     for who in asking:
         stays = [pool for pool in pools if pool.after and who.may_run(_labels(pool.after))]
         left = {one.name for pool in stays for one in pool.resources if one.after}
-        less = [
-            pool.name
+        less = {
+            pool.name: one.word in {"vanishes", "shrinks"}
             for pool in pools
             if pool.before and who.may_run(_labels(pool.before))
             for one in pool.resources
-            if one.name == who.resource and (one.word in {"vanishes", "shrinks"} or "replaced" in pool.effects)
-        ]
+            if one.name == who.resource and one.before and (one.word in {"vanishes", "shrinks"} or pool.ends_pods)
+        }
         if less:
-            yield Affected(who, "shrinks" if who.resource in left else "vanishes", tuple(less))
+            how = "vanishes" if who.resource not in left else "shrinks" if any(less.values()) else "interrupted"
+            yield Affected(who, how, tuple(less))
 
 
 def _labels(planned: PoolPlan) -> dict[str, str]:
@@ -208,10 +230,10 @@ def _advice(pool: PoolChange) -> Iterator[str]:
             f"First commit: add a pool beside `{pool.name}`, under another name, that is as `{pool.name}` shall be; deploy; "
             "wait until its nodes advertise what they should."
         )
-        yield f"Cordon and drain the nodes of `{pool.name}`."
+        yield f"Then cordon and drain the nodes of `{pool.name}`."
         yield f"Second commit: take `{pool.name}` out."
     elif pool.drain:
-        yield f"Cordon and drain the nodes of `{pool.name}` before the deploy, because {'; '.join(pool.drain)}."
+        yield f"Either cordon and drain the nodes of `{pool.name}` before the deploy, because {'; '.join(pool.drain)}."
         yield "Or first make a pool with the new sharing beside it, and take this one out in a second commit: no GPU is away."
     if pool.renames:
         gone = ", ".join(f"`{one.name}`" for one in pool.resources if one.word == "vanishes")
@@ -231,6 +253,19 @@ def _sums(plan: Plan | None, prices: Prices | None) -> Sums:
         priced = priced and price is not None and largest is not None
         cost += (price or 0) * (largest or 0) * _HOURS_PER_MONTH
     return Sums(least, most if bounded else None, cost if priced else None)
+
+
+def _total(name: str, pools: list[PoolPlan | None]) -> tuple[int, int | None]:
+    least, most = 0, 0
+    bounded = True
+    for pool in pools:
+        each = pool.advertises.get(name, 0) if pool else 0
+        if pool is None or not each:
+            continue
+        least += each * pool.pool.min_nodes
+        bounded = bounded and pool.pool.max_nodes is not None
+        most += each * (pool.pool.max_nodes or 0)
+    return least, most if bounded else None
 
 
 def _price(pool: PoolPlan, prices: Prices | None) -> float | None:

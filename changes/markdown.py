@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from changes.blast import BlastRadius, Sums
     from changes.pools import GpuChange, PoolChange
+    from changes.seen import Seen
     from changes.steps import Finding
     from gpus.mig import Arrangement
     from gpus.models import GpuModel
@@ -35,17 +36,23 @@ _WORDS: Final = {
     "resized": "it may have more or fewer nodes",
     "relabelled": "its nodes get other labels or taints",
 }
+_HOW: Final = {
+    "vanishes": "vanishes",
+    "shrinks": "becomes less",
+    "interrupted": "is back afterwards; pods there end",
+}
 _MEANT: Final = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 _LIKE: Final = str.maketrans("`|\\", "'¦\N{SET MINUS}")
 #: GitHub's longest comment has 65,536 characters.
 _LONGEST: Final = 60_000
 
 
-def comment(stack: str, radius: BlastRadius) -> str:
+def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
     """The whole comment; it ends with a line that says so where it had to be cut."""
     lines = [f"<!-- gpu-pools preview of {_plain(stack)} -->", f"## GPU pools of {_plain(stack)}: {_headline(radius)}", ""]
     for part in (_blocked, _pools, _figures, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
+    lines += [*_rests_on(seen)]
     text = "\n".join(lines).rstrip() + "\n"
     return (
         text if len(text) <= _LONGEST else text[:_LONGEST].rpartition("\n")[0] + "\n\n_Cut: the JSON document has all of it._\n"
@@ -88,6 +95,11 @@ def _pools(radius: BlastRadius) -> Iterator[str]:
         yield f"| {_code(pool.name)} | {'**' + happens + '**' if pool.touched else happens} | {' | '.join(cells)} |"
     yield ""
     yield from (f"- {word}: {meaning}" for word, meaning in _WORDS.items() if any(word in pool.effects for pool in radius.pools))
+    if len(set(radius.mig_strategy)) > 1:
+        before, after = radius.mig_strategy
+        yield f"- the MIG strategy of the cluster changes, {before} → {after}: every pool's device plugin reads a new config"
+    if radius.verified and any(pool.touched and pool.after for pool in radius.pools):
+        yield "- afterwards verifiers ask these pools' nodes; the deploy ends well only where they are as declared"
     yield ""
 
 
@@ -113,18 +125,23 @@ def _advertised(planned: PoolPlan) -> str:
 
 
 def _figures(radius: BlastRadius) -> Iterator[str]:
-    yield f"GPUs: {_both([_count(sums) for sums in (radius.before, radius.after)])}."
+    yield from ("| in the whole stack | before | after |", "|---|---|---|")
+    yield f"| GPUs | {' | '.join(map(_count, (radius.before, radius.after)))} |"
+    for name, before, after in radius.totals:
+        yield f"| {_code(name)} advertised | {' | '.join(map(_range, (before, after)))} |"
     if radius.currency:
-        before, after = (
-            "unknown" if sums.per_month is None else f"{sums.per_month:,.0f}" for sums in (radius.before, radius.after)
-        )
-        yield f"GPU nodes cost at most, in {_plain(radius.currency)} a month: {_both([before, after])}."
+        costs = ("unknown" if sums.per_month is None else f"{sums.per_month:,.0f}" for sums in (radius.before, radius.after))
+        yield f"| GPU nodes, {_plain(radius.currency)} a month at most | {' | '.join(costs)} |"
     yield ""
 
 
 def _count(sums: Sums) -> str:
-    most = "any number" if sums.gpus_most is None else str(sums.gpus_most)
-    return str(sums.gpus_least) if most == str(sums.gpus_least) else f"{sums.gpus_least} to {most}"
+    return _range((sums.gpus_least, sums.gpus_most))
+
+
+def _range(bounds: tuple[int, int | None]) -> str:
+    least, most = bounds
+    return str(least) if least == most else f"{least} to {'any number' if most is None else most}"
 
 
 def _away(radius: BlastRadius) -> Iterator[str]:
@@ -137,11 +154,11 @@ def _away(radius: BlastRadius) -> Iterator[str]:
 
 def _affected(radius: BlastRadius) -> Iterator[str]:
     if radius.affected:
-        yield "### Who asks for what becomes less"
-        yield from ("| who | asks for | which | in pools |", "|---|---|---|---|")
+        yield "### Who loses what they ask for"
+        yield from ("| who | asks for | what becomes of it | in pools |", "|---|---|---|---|")
         for one in radius.affected:
             pools = ", ".join(map(_code, one.pools))
-            yield f"| {_plain(one.asking.who)} | {_code(one.asking.resource)} | {one.how} | {pools} |"
+            yield f"| {_plain(one.asking.who)} | {_code(one.asking.resource)} | {_HOW[one.how]} | {pools} |"
         yield ""
 
 
@@ -149,8 +166,8 @@ def _advice(radius: BlastRadius) -> Iterator[str]:
     if radius.steps:
         yield "### How to avoid it"
         for pool, steps in radius.steps:
-            yield f"For {_code(pool)}:"
-            yield from (f"{number}. {step}" for number, step in enumerate(steps, 1))
+            yield from (f"For {_code(pool)}:", "")
+            yield from (f"- {step}" for step in steps)
             yield ""
 
 
@@ -158,7 +175,7 @@ def _layouts(radius: BlastRadius) -> Iterator[str]:
     changed = [pool for pool in radius.pools if pool.gpus]
     if not changed:
         return
-    yield from _folded("MIG layouts before and after", [line for pool in changed for line in _pictures(pool)])
+    yield from _folded("MIG layouts before and after", [line for pool in changed for line in _pictures(pool)], shown=True)
 
 
 def _pictures(pool: PoolChange) -> Iterator[str]:
@@ -197,8 +214,15 @@ def _finding(one: Finding) -> Iterator[str]:
     yield from (f"  {_plain(line)}<br>" for line in one.message.strip().splitlines())
 
 
-def _folded(summary: str, lines: list[str]) -> Iterator[str]:
-    yield from ("<details>", f"<summary>{_plain(summary)}</summary>", "", *lines, "", "</details>", "")
+def _rests_on(seen: Seen) -> Iterator[str]:
+    previewed = f"Previewed against {_plain(seen.against)}. " if seen.against else ""
+    pods = f"not looked at: {_plain(seen.no_pods)}" if seen.no_pods else "looked at, besides the stack's own workloads"
+    yield f"_{previewed}Running pods were {pods}._"
+
+
+def _folded(summary: str, lines: list[str], *, shown: bool = False) -> Iterator[str]:
+    begin = "<details open>" if shown else "<details>"
+    yield from (begin, f"<summary>{_plain(summary)}</summary>", "", *lines, "", "</details>", "")
 
 
 def _plain(text: str) -> str:

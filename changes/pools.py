@@ -97,10 +97,14 @@ class PoolChange:
         return self.before is not None and self.after is not None and {"vanishes", "appears"} <= words
 
     @property
+    def ends_pods(self) -> bool:
+        """Whether the pods on its nodes must end, however much it advertises afterwards."""
+        return self.before is not None and bool({"replaced", "deleted", "repartitioned", "rebooted"} & set(self.effects))
+
+    @property
     def away(self) -> bool:
         """Whether its GPUs are away for a time, or for good."""
-        stays = self.before is None or (self.creates_first and self.after is not None)
-        return not stays and bool({"replaced", "deleted", "repartitioned", "rebooted"} & set(self.effects))
+        return self.ends_pods and not (self.creates_first and self.after is not None)
 
 
 def pool_changes(before: Plan | None, after: Plan, steps: Iterable[Step]) -> tuple[PoolChange, ...]:

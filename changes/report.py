@@ -9,10 +9,11 @@ from gpus.plan import sharing_words
 if TYPE_CHECKING:
     from changes.blast import BlastRadius, Sums
     from changes.pools import PoolChange
+    from changes.seen import Seen
     from gpus.plan import PoolPlan
 
 
-def document(stack: str, radius: BlastRadius) -> dict[str, Any]:
+def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
     """Everything, with stable names."""
     return {
         "stack": stack,
@@ -38,6 +39,10 @@ def document(stack: str, radius: BlastRadius) -> dict[str, Any]:
         "before": _sums(radius.before),
         "after": _sums(radius.after),
         "currency": radius.currency or None,
+        "migStrategy": list(radius.mig_strategy),
+        "verifiedAfterwards": radius.verified,
+        "previewedAgainst": seen.against or None,
+        "runningPods": {"lookedAt": not seen.no_pods, "whyNot": seen.no_pods or None},
         "policies": [
             {"rule": one.rule, "level": one.level, "resource": one.resource, "message": one.message} for one in radius.findings
         ],

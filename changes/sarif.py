@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"mandatory": "error", "advisory": "warning"}
+_HOW: Final = {"vanishes": "vanishes", "shrinks": "shrinks", "interrupted": "is away until the change is done"}
 #: What this tells by itself, beside policies.
 _OWN: Final = {
     "replaced-without-acknowledgement": "Clusters and pools are replaced only after somebody acknowledged it",
@@ -61,7 +62,7 @@ def _told(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
         if pool.drain:
             yield "drain-first", "warning", pool.name, f"{pool.name}: {'; '.join(pool.drain)}."
     for less in radius.affected:
-        message = f"{less.asking.who} asks for {less.asking.resource}, which {less.how}."
+        message = f"{less.asking.who} asks for {less.asking.resource}, which {_HOW[less.how]}."
         yield "resource-less", "error" if less.how == "vanishes" else "warning", less.pools[0], message
     for found in radius.findings:
         yield found.rule, _LEVELS.get(found.level, "note"), _pool_of(radius, found.resource), found.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 from changes.__main__ import main
 from changes.blast import blast_radius
 from changes.markdown import comment
+from changes.seen import Seen
 from changes.steps import Finding, Preview
 from changes.workloads import Asking
 
 from .stacks import BEFORE, after
-from .test_pools import SLICED, plan
+from .test_pools import SEVEN, SLICED, plan
 
 if TYPE_CHECKING:
     from changes.blast import BlastRadius
@@ -37,7 +39,11 @@ def _bare(character: str, text: str) -> int:
 
 def _with(text: str) -> str:
     asking = (Asking(text, "nvidia.com/gpu"),)
-    return comment("shop", _radius(Finding(text, "mandatory", text, text), Finding("b", "advisory", "y", text), asking=asking))
+    return comment(
+        "shop",
+        _radius(Finding(text, "mandatory", text, text), Finding("b", "advisory", "y", text), asking=asking),
+        Seen(text, text),
+    )
 
 
 @settings(deadline=None)
@@ -54,7 +60,7 @@ def test_texts_of_others_stay_texts(text: str) -> None:
 
 
 def test_findings_stand_by_level_and_mandatory_ones_block() -> None:
-    text = comment("shop", _radius(Finding("a", "mandatory", "x", "m"), Finding("b", "advisory", "y", "n")))
+    text = comment("shop", _radius(Finding("a", "mandatory", "x", "m"), Finding("b", "advisory", "y", "n")), Seen())
     assert text.index("Policies that stop it: 1") < text.index("Policies that advise: 1")
     assert "- a: x" in text
     assert "(blocked)" in text.splitlines()[1]
@@ -62,13 +68,30 @@ def test_findings_stand_by_level_and_mandatory_ones_block() -> None:
 
 def test_a_comment_too_long_is_cut_and_says_so() -> None:
     many = [Finding("rule", "advisory", "x", "word " * 200) for _ in range(100)]
-    text = comment("shop", _radius(*many))
+    text = comment("shop", _radius(*many), Seen())
     assert len(text) < 65_536
     assert text.endswith("_Cut: the JSON document has all of it._\n")
 
 
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (Seen("", ""), "_Running pods were looked at, besides the stack's own workloads._"),
+        (Seen("the sandbox", "nobody may"), "_Previewed against the sandbox. Running pods were not looked at: nobody may._"),
+    ],
+)
+def test_it_ends_with_what_was_looked_at(seen: Seen, told: str) -> None:
+    assert comment("shop", _radius(), seen).splitlines()[-1] == told
+
+
+def test_another_mig_strategy_is_told_because_it_concerns_every_pool() -> None:
+    uneven = plan({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}})
+    told = [comment("shop", blast_radius(Preview(()), before, uneven, {}), Seen()) for before in (plan(SEVEN), uneven)]
+    assert ["strategy of the cluster changes, single → mixed" in text for text in told] == [True, False]
+
+
 def test_the_first_line_says_which_comment_it_is() -> None:
-    assert comment("shop", _radius()).startswith("<!-- gpu-pools preview of shop -->\n")
+    assert comment("shop", _radius(), Seen()).startswith("<!-- gpu-pools preview of shop -->\n")
 
 
 class TestCommand:
@@ -109,6 +132,11 @@ class TestCommand:
     def test_a_wrong_document_ends_with_2(self, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
         assert self._run(*arguments) == 2
         assert capsys.readouterr().out == ""
+
+    def test_it_says_why_nobody_looked_at_running_pods(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self._run("--no-pods", "the cluster is away", "--json", "c.json") == 1
+        assert capsys.readouterr().out.endswith("_Running pods were not looked at: the cluster is away._\n")
+        assert json.loads(Path("c.json").read_text())["runningPods"] == {"lookedAt": False, "whyNot": "the cluster is away"}
 
     def test_limits_of_a_change_block_it(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert self._run("--max-more-gpus", "1") == 1

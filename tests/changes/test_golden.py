@@ -10,7 +10,7 @@ import pytest
 from changes.__main__ import main
 from changes.steps import read_preview
 
-from .stacks import BEFORE, CHANGES, after
+from .stacks import BEFORE, CHANGES, PRICES, after, pods
 
 HERE = Path(__file__).parent
 BLOCKED = {"replicas": 0, "layout": 0, "vm-size": 1}
@@ -21,9 +21,12 @@ def test_three_changes_as_they_are_shown(change: str, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("before.yaml").write_text(BEFORE)
     Path("Pulumi.shop.yaml").write_text(after(change))
+    Path("prices.yaml").write_text(PRICES)
+    Path("pods.json").write_text(pods())
+    told = ["--prices", "prices.yaml", "--pods", "pods.json", "--against", "what is deployed"]
     out = ["--markdown", "shown.md", "--json", "shown.json", "--sarif", "shown.sarif"]
     preview = str(HERE / "previews" / f"{change}.jsonl")
-    assert main([preview, "--before", "before.yaml", "--after", "Pulumi.shop.yaml", *out]) == BLOCKED[change]
+    assert main([preview, "--before", "before.yaml", "--after", "Pulumi.shop.yaml", *told, *out]) == BLOCKED[change]
     for kind in ("md", "json", "sarif"):
         assert Path(f"shown.{kind}").read_text() == (HERE / "golden" / f"{change}.{kind}").read_text()
 

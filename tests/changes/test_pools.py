@@ -128,6 +128,18 @@ class TestRadius:
         radius = self._radius(plan(SLICED, pools=2), plan(SLICED), asking=(Asking("pod a/b", "nvidia.com/gpu"),))
         assert [one.how for one in radius.affected] == ["shrinks"]
 
+    def test_pods_of_a_replaced_pool_end_however_much_it_has_afterwards(self) -> None:
+        two = plan(WHOLE, vmSize="Standard_NC48ads_A100_v4")
+        asking = (Asking("pod a/b", "nvidia.com/gpu"), Asking("pod a/c", "nvidia.com/mig-1g.10gb"))
+        radius = self._radius(plan(WHOLE), two, step("replace", "p0", "vmSize"), asking=asking)
+        assert [(one.asking.who, one.how) for one in radius.affected] == [("pod a/b", "interrupted")]
+
+    def test_totals_are_of_all_pools_at_their_smallest_and_largest(self) -> None:
+        scaled = plan(SLICED, nodes={"min": 1, "max": 3}, count=None)
+        radius = self._radius(plan(SLICED, pools=2), scaled)
+        assert radius.totals == (("nvidia.com/gpu", (16, 16), (4, 12)),)
+        assert self._radius(None, plan(SEVEN)).totals == (("nvidia.com/gpu", (0, 0), (14, 14)),)
+
     @pytest.mark.parametrize("label", ["kubernetes.azure.com/agentpool", "gpu-pools/pool"])
     @pytest.mark.parametrize(("pool", "how"), [("p0", []), ("p1", ["vanishes"])])
     def test_who_is_kept_off_a_pool_by_its_selector_loses_nothing_there(self, label: str, pool: str, how: list[str]) -> None:
