@@ -14,8 +14,10 @@ import yaml
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = ROOT / ".gitlab-ci.yml"
+STACKS = ROOT / ".ci" / "stacks.yml"
+TEMPLATE = ROOT / ".ci" / "stack.gitlab-ci.yml"
 PINNED = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
-HIDDEN = {"stages", "default"}
+HIDDEN = {"stages", "default", "include"}
 
 
 def _read(path: Path) -> Any:
@@ -70,10 +72,56 @@ def test_whoever_may_write_comments_runs_no_code_of_the_pull_request() -> None:
     assert not re.search(r"\b(make|python|pip|npm|source|eval)\b", job["steps"][1]["run"])
 
 
+def _stacks() -> list[dict[str, Any]]:
+    """The list that all pipelines take their stacks from."""
+    return [one["inputs"] for one in _read(STACKS)["include"]]
+
+
 def test_a_deploy_waits_for_the_one_before_it() -> None:
     jobs = _read(ROOT / ".github" / "workflows" / "deploy.yml")["jobs"]
-    names = list(jobs)
-    assert [jobs[name].get("needs") for name in names] == [None, *names[:-1]]
+    names = [name for name in jobs if name != "stacks"]
+    assert [jobs[name]["needs"] for name in names] == ["stacks", *(["stacks", name] for name in names[:-1])]
+    for place, name in enumerate(names):
+        taken = f"fromJSON(needs.stacks.outputs.deployed)[{place}]"
+        assert jobs[name]["if"] == f"{taken} != null"
+        assert jobs[name]["with"]["stack"] == f"${{{{ {taken}.stack }}}}"
+        assert jobs[name]["with"]["levels"] == f"${{{{ {taken}.levels }}}}"
+    listed = _read(ROOT / ".github" / "workflows" / "stacks.yml")["jobs"]["stacks"]["steps"][1]["run"]
+    assert f"-le {len(names)} ]" in listed
+    assert len(_stacks()) <= len(names)
+
+
+def test_gitlab_s_deploys_wait_in_the_same_order() -> None:
+    names = [f"deploy-{one['stack']}" for one in _stacks()]
+    assert [one.get("after", []) for one in _stacks()] == [[], *([name] for name in names[:-1])]
+    assert {one["local"] for one in _read(STACKS)["include"]} == {str(TEMPLATE.relative_to(ROOT))}
+    assert _read(GITLAB)["include"] == [{"local": str(STACKS.relative_to(ROOT))}]
+
+
+@pytest.mark.parametrize("one", [pytest.param(one, id=one["stack"]) for one in _stacks()])
+def test_stacks_that_are_deployed_have_files(one: dict[str, Any]) -> None:
+    assert (ROOT / "stacks" / f"Pulumi.{one['stack']}.yaml").is_file()
+    assert (ROOT / "policies" / "levels" / f"{one['levels']}.json").is_file()
+
+
+def test_prices_and_limits_reach_whoever_judges_a_change(tmp_path: Path) -> None:
+    """Quoted: whoever sets a variable writes no commands."""
+    given = {"PRICES": "my prices.yaml", "MAX_MORE_GPUS": "8", "MAX_MORE_COST": "1000; false", "PODS": "pods.json"}
+    command = ["make", "--dry-run", "preview", "PR=1", "STACK=aks-dev", f"VENV={tmp_path}"]
+    shown = [
+        subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        for more in (given, dict.fromkeys(given, ""))
+    ]
+    for name in given:
+        option = f'--{name.lower().replace("_", "-")} "${name}"'
+        assert [option in one for one in shown] == [True, False]
+    jobs = {path.stem: _read(path)["jobs"] for path in WORKFLOWS}
+    for job in (jobs["preview"]["sandbox"], jobs["preview"]["deployed"], jobs["deploy-stack"]["deploy"]):
+        assert {name: job["env"][name] for name in ("PRICES", "MAX_MORE_GPUS", "MAX_MORE_COST")} == {
+            name: f"${{{{ vars.{name} }}}}" for name in ("PRICES", "MAX_MORE_GPUS", "MAX_MORE_COST")
+        }
 
 
 def _asking_for_evidence() -> list[Any]:
@@ -87,7 +135,7 @@ def _asking_for_evidence() -> list[Any]:
 
 
 def test_deploys_end_and_drift_is_told_with_what_the_verifiers_say() -> None:
-    assert [one.id for one in _asking_for_evidence()] == ["deploy-stack", "drift", "deploy-dev", "deploy-prod", "drift"]
+    assert [one.id for one in _asking_for_evidence()] == ["deploy-stack", "drift", ".deploy", ".drift"]
 
 
 @pytest.mark.parametrize("script", _asking_for_evidence())
@@ -112,12 +160,17 @@ def test_gitlab_s_images_are_pinned_by_digest() -> None:
 
 def test_gitlab_s_jobs_are_in_its_stages_and_end() -> None:
     pipeline = _read(GITLAB)
-    jobs = {name: job for name, job in pipeline.items() if name not in HIDDEN and not name.startswith(".")}
-    assert {job["stage"] for job in jobs.values()} == set(pipeline["stages"])
-    for name, job in jobs.items():
-        assert job["timeout"], name
-        assert job["rules"], name
-        assert {*([job["extends"]] if isinstance(job.get("extends"), str) else job.get("extends", ()))} <= set(pipeline)
+    head, template = yaml.safe_load_all(TEMPLATE.read_text(encoding="utf-8"))
+    for one in _stacks():
+        assert set(one) <= set(head["spec"]["inputs"])
+        assert {name for name, said in head["spec"]["inputs"].items() if "default" not in said} <= set(one)
+    own = [job for name, job in pipeline.items() if name not in HIDDEN and not name.startswith(".")]
+    jobs = [*own, *(pipeline[job["extends"]] for job in template.values())]
+    assert {job["stage"] for job in jobs} == set(pipeline["stages"])
+    for job in jobs:
+        assert job["timeout"]
+        assert job["rules"]
+        assert job.get("extends", ".azure") == ".azure"
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS, GITLAB], ids=lambda path: path.stem)
