@@ -36,7 +36,7 @@ preview: venv
 	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
 	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
 		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) \
-		--against "the sandbox, where it is as $(BASE) has it" \
+		--against "the sandbox, where the stack is as $(BASE) has it" \
 		$(if $(PRICES),--prices "$$PRICES") $(if $(PODS),--pods "$$PODS") \
 		$(if $(MAX_MORE_GPUS),--max-more-gpus "$$MAX_MORE_GPUS") $(if $(MAX_MORE_COST),--max-more-cost "$$MAX_MORE_COST") \
 		--json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
