@@ -127,8 +127,25 @@ def _untrusted(case: Case) -> Iterator[Found]:
 
 
 def _verified(case: Case) -> Iterator[Found]:
-    if case.limits["required"] and kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) and not case.stack.of(kinds.VERIFICATION):
-        yield Found("(program)", "no pool is verified")
+    """One finding where nothing is verified; else one for each pool that is left out.
+
+    Node groups of Magnum are not judged pool by pool: what GPUs a flavor has is nowhere in the program.
+    """
+    if not case.limits["required"]:
+        return
+    if case.resource.type == kinds.RELEASE:
+        if kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) and not case.stack.of(kinds.VERIFICATION):
+            yield Found("(program)", "no pool is verified")
+        return
+    verified = [inputs.at("pool") for _, inputs in case.of(kinds.VERIFICATION)]
+    if not verified or not kinds.is_gpu_pool(case.inputs):
+        return
+    name = case.inputs.at("agentPoolName")
+    # What another Verification does not tell yet matters only where none is known to be of this pool.
+    if not any(kinds.known_or_none(pool) == name.text() for pool in verified) and name.text() not in {
+        pool.text() for pool in verified
+    }:
+        yield Found(name.path, f'"{name.text()}", of which there is no Verification')
 
 
 def _protected(case: Case) -> Iterator[Found]:
@@ -240,12 +257,12 @@ RULES: Final = (
     ),
     Rule(
         name="nodes-verified",
-        title="Deploys end only when the nodes are verified",
+        title="Deploys end only when the nodes of every GPU pool are verified",
         incidents=(),
-        types=(kinds.RELEASE,),
+        types=(kinds.RELEASE, kinds.AGENT_POOL),
         judge=_verified,
         why="GPU sharing fails in silence: a deploy that asks no node ends well whatever the nodes advertise",
-        repair="Put the section gpu-pools:verification into the stack file, without `enabled: false`.",
+        repair="Put gpu-pools:verification into the stack file, without `enabled: false`; add a Verification for other pools.",
         limits=(Limit("required", {"type": "boolean"}, default=False),),
         whole=True,
     ),

@@ -136,6 +136,14 @@ _EXPECTATION = json.dumps({"apiVersion": "gpu-pools/v1", "kind": "NodeExpectatio
 _FIRST = group("a", {"dependencies": urns(_MAGNUM)})
 
 
+def _named(name: str) -> Resource:
+    return pool(name, agentPoolName=name)
+
+
+def _verified(name: str) -> Resource:
+    return made(kinds.VERIFICATION, f"{name}-verification", {"pool": name})
+
+
 def _patch(label: str) -> Resource:
     return made(kinds.NODE_PATCH, "patch", {"metadata": {"name": "node-1", "labels": {label: "x"}}})
 
@@ -325,7 +333,11 @@ BAD: dict[str, list[Program]] = {
         program(pool(nodeLabels={kinds.CONFIG_LABEL: "sliced", "tenants": "untrusted"}), sharing(), label="tenants")
     ],
     "clusters-protected": [program(_CLUSTER, required=True)],
-    "nodes-verified": [program(operator(), required=True)],
+    "nodes-verified": [
+        program(operator(), required=True),
+        program(operator(), _named("a"), _named("b"), _verified("a"), required=True),
+        program(_named("a"), _verified("b"), required=True),
+    ],
 }
 
 #: Programs in which nothing is wrong, whatever the rule.
@@ -396,5 +408,9 @@ ALLOWED: dict[str, Program] = {
     "allowed-strategies": program(pool(), sharing(), strategies=["timeSlicing"]),
     "untrusted-tenants-isolated": program(pool(gpuInstanceProfile="MIG1g", nodeLabels={"tenants": "untrusted"}), label="tenants"),
     "clusters-protected": program(made(kinds.MANAGED_CLUSTER, "aks", {}, protect=True), required=True),
-    "nodes-verified": program(operator(), made("gpu-pools:index:Verification", "gpu", {}), nfd(), required=True),
+    "nodes-verified": program(
+        *(operator(), nfd(), _named("a"), _named("b"), _verified("a"), _verified("b")),
+        pool("system", vmSize="Standard_D4s_v5", agentPoolName="system"),
+        required=True,
+    ),
 }

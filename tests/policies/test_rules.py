@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from policies import kinds
 from policies.described import Stack, Unknown
 from policies.judging import RuleSettings, Undecided, Violation, judge
 from policies.rules import RULES
 
-from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, operator, pod, pool, program, sharing
+from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, made, operator, pod, pool, program, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,17 @@ def test_each_rule_has_a_program_that_only_it_stops() -> None:
     assert [rule.name for rule in RULES] == list(dict.fromkeys(rule.name for rule in RULES))
     assert {rule.name for rule in RULES} == set(BAD)
     assert {rule.name for rule in RULES if rule.limits} >= set(ALLOWED)
+
+
+def test_a_pool_that_is_known_to_be_verified_needs_no_other_verification() -> None:
+    """An unknown pool of another one leaves it so; a pool that only that one may be of cannot be judged."""
+    unknown = made(kinds.VERIFICATION, "other", {"pool": Unknown()})
+    known = made(kinds.VERIFICATION, "known", {"pool": "a"})
+    for name, places in (("a", []), ("b", [("pool",)])):
+        given = program(operator(), pool(agentPoolName=name), unknown, known, required=True)
+        found = verdicts(given, "nodes-verified", tuple(rule for rule in RULES if rule.name == "nodes-verified"))
+        assert [one.places for one in found if isinstance(one, Undecided)] == places
+        assert not [one for one in found if isinstance(one, Violation)]
 
 
 @pytest.mark.parametrize("name", BAD)
