@@ -105,7 +105,7 @@ class BlastRadius:
         broken: limits of a change that it breaks.
         findings: of policies.
         mig_strategy: of the cluster, before and after; it decides what MIG devices are called, in every pool.
-        verified: whether verifiers ask the nodes after the deploy.
+        verified_within: seconds that verifiers give a node after the deploy to be as declared; None: there are none.
     """
 
     cluster_replaced: bool
@@ -120,7 +120,7 @@ class BlastRadius:
     broken: tuple[str, ...]
     findings: tuple[Finding, ...]
     mig_strategy: tuple[str, str]
-    verified: bool
+    verified_within: int | None
 
     @property
     def totals(self) -> tuple[tuple[str, tuple[int, int | None], tuple[int, int | None]], ...]:
@@ -180,7 +180,7 @@ def blast_radius(
         broken=tuple(_broken(old, new, limits or Limits(), prices)),
         findings=preview.findings,
         mig_strategy=((before or after).mig_strategy, after.mig_strategy),
-        verified=after.settings.verification.enabled,
+        verified_within=after.settings.verification.deadline_seconds if after.settings.verification.enabled else None,
     )
 
 

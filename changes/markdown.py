@@ -98,8 +98,9 @@ def _pools(radius: BlastRadius) -> Iterator[str]:
     if len(set(radius.mig_strategy)) > 1:
         before, after = radius.mig_strategy
         yield f"- the MIG strategy of the cluster changes, {before} → {after}: every pool's device plugin reads a new config"
-    if radius.verified and any(pool.touched and pool.after for pool in radius.pools):
-        yield "- afterwards verifiers ask these pools' nodes; the deploy ends well only where they are as declared"
+    if radius.verified_within is not None and any(pool.touched and pool.after for pool in radius.pools):
+        within = f"{radius.verified_within / 60:g} minutes"
+        yield f"- afterwards verifiers ask these pools' nodes: each has {within} to be as declared, or the deploy fails"
     yield ""
 
 

@@ -40,7 +40,7 @@ def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
         "after": _sums(radius.after),
         "currency": radius.currency or None,
         "migStrategy": list(radius.mig_strategy),
-        "verifiedAfterwards": radius.verified,
+        "verifiedWithinSeconds": radius.verified_within,
         "previewedAgainst": seen.against or None,
         "runningPods": {"lookedAt": not seen.no_pods, "whyNot": seen.no_pods or None},
         "policies": [

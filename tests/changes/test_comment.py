@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from changes.markdown import comment
 from changes.seen import Seen
 from changes.steps import Finding, Preview
 from changes.workloads import Asking
+from gpus.plan import plan_config
 
 from .stacks import BEFORE, after
 from .test_pools import SEVEN, SLICED, plan
@@ -82,6 +84,15 @@ def test_a_comment_too_long_is_cut_and_says_so() -> None:
 )
 def test_it_ends_with_what_was_looked_at(seen: Seen, told: str) -> None:
     assert comment("shop", _radius(), seen).splitlines()[-1] == told
+
+
+@pytest.mark.parametrize(("section", "told"), [({"deadlineSeconds": 900}, "each has 15 minutes to be"), ({"enabled": False}, "")])
+def test_how_long_a_deploy_waits_for_a_node_is_told(section: dict[str, object], told: str) -> None:
+    stack = yaml.safe_load(after("replicas"))["config"] | {"gpu-pools:verification": section}
+    before, later = plan_config(yaml.safe_load(BEFORE)["config"]), plan_config(stack)
+    text = comment("shop", blast_radius(Preview(()), before, later, {}), Seen())
+    assert ("verifiers ask" in text) == bool(told)
+    assert told in text
 
 
 def test_another_mig_strategy_is_told_because_it_concerns_every_pool() -> None:
