@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ TWO, ONE = plan(SLICED, pools=2), plan(SLICED)
 
 
 def _radius(*findings: Finding, asking: tuple[Asking, ...] = ()) -> BlastRadius:
-    return blast_radius(Preview((), findings), TWO, ONE, {}, asking=asking)
+    return blast_radius(Preview((), findings), TWO, ONE, asking=asking)
 
 
 def _bare(character: str, text: str) -> int:
@@ -90,11 +91,28 @@ class TestCommand:
 
     def test_an_acknowledged_replacement_is_let_through(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._run()
-        (number,) = re.findall(r"change: ([0-9a-f]{8})", capsys.readouterr().out)
-        section = f"  gpu-pools:acknowledged:\n    - change: {number}\n      reason: nobody trains this week\n"
+        section = self._entry(capsys).replace("…", "nobody trains this week")
         Path("after.yaml").write_text(after("vm-size") + section)
         assert self._run() == 0
         assert "Acknowledged: nobody trains this week" in capsys.readouterr().out
+
+    def _entry(self, capsys: pytest.CaptureFixture[str]) -> str:
+        """The very entry that the comment shows."""
+        (found,) = re.findall(r"```yaml\n(.*?)```", capsys.readouterr().out, re.DOTALL)
+        return str(found)
+
+    def test_an_acknowledgement_that_stood_there_before_is_used_up(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """So whoever goes to and fro acknowledges each way anew, with a reason of its own."""
+        self._run()
+        section = self._entry(capsys).replace("…", "nobody trains this week")
+        Path("before.yaml").write_text(BEFORE + section)
+        Path("after.yaml").write_text(after("vm-size") + section)
+        assert self._run("--json", "told.json") == 1
+        (told,) = json.loads(Path("told.json").read_text())["replacements"]
+        assert (told["acknowledged"], told["acknowledgementUsedUp"]) == (None, True)
+        assert "it is used up" in capsys.readouterr().out
+        Path("after.yaml").write_text(after("vm-size") + section.replace("this week", "next week either"))
+        assert self._run() == 0
 
     @pytest.mark.parametrize(
         "arguments",
