@@ -74,15 +74,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _radius(options: argparse.Namespace) -> BlastRadius:
     preview = read_preview(options.preview, _text(options.preview))
-    config = read_stack_file(options.after)
-    after = plan_config(config, complete=False)
+    after = plan_config(read_stack_file(options.after), complete=False)
     before = plan_config(read_stack_file(options.before), complete=False) if options.before else None
     pods = of_cluster(options.pods, _text(options.pods)) if options.pods else ()
     return blast_radius(
         preview,
         before,
         after,
-        config,
         asking=(*of_stack(preview.steps), *pods),
         prices=read_prices(options.prices) if options.prices else None,
         limits=Limits(options.max_more_gpus, options.max_more_cost),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from changes.acknowledged import replacements
-from changes.pools import CLUSTER_TYPES, pool_changes
+from changes.acknowledged import replacements, standing, whole
+from changes.pools import pool_changes
+from changes.steps import name_of
 from gpus.pools import AksPlacement, ExistingPlacement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from changes.acknowledged import Replacement
+    from changes.acknowledged import Replacement, Standing
     from changes.pools import PoolChange
     from changes.steps import Finding, Preview
     from changes.workloads import Asking
@@ -96,6 +97,9 @@ class BlastRadius:
         cluster_replaced: whether the cluster itself is.
         pools: in the order of the plan.
         replaced: clusters and pools, each with its acknowledgement.
+        standing: acknowledgements that none of these asks for.
+        protected: names in the program of what the engine refuses to replace or delete.
+        complete: whether the engine told all that happens.
         affected: workloads of the stack and pods.
         dips: by pool.
         steps: how to avoid what is bad about it, by pool (or for ``the cluster``).
@@ -111,6 +115,9 @@ class BlastRadius:
     cluster_replaced: bool
     pools: tuple[PoolChange, ...]
     replaced: tuple[Replacement, ...]
+    standing: tuple[Standing, ...]
+    protected: tuple[str, ...]
+    complete: bool
     affected: tuple[Affected, ...]
     dips: tuple[Dip, ...]
     steps: tuple[tuple[str, tuple[str, ...]], ...]
@@ -135,16 +142,26 @@ class BlastRadius:
     def blocked(self) -> tuple[str, ...]:
         """Why the change must not be deployed as it is."""
         unread = [one for one in self.replaced if one.acknowledged is None]
-        missing = [f"the {one.what} {one.resource} is replaced, and nobody acknowledged it" for one in unread]
+        missing = [f"{_the(one)} is replaced, and {_lacking(one)}" for one in unread]
+        kept = [f"the engine refuses to replace or delete {name}, which is protected" for name in self.protected]
         rules = [f"{one.rule}: {one.resource or 'the program'}" for one in self.findings if one.level == "mandatory"]
-        return (*missing, *self.broken, *rules)
+        return (*missing, *kept, *self.broken, *rules)
+
+
+def _the(one: Replacement) -> str:
+    return "the cluster" if one.what == one.resource else f"the {one.what} {one.resource}"
+
+
+def _lacking(one: Replacement) -> str:
+    if one.used:
+        return "its acknowledgement stood there before this change: it is used up"
+    return "nobody acknowledged it" if one.id else "the stack file does not declare it, so nothing there can acknowledge it"
 
 
 def blast_radius(
     preview: Preview,
     before: Plan | None,
     after: Plan,
-    config: Mapping[str, object],
     *,
     asking: tuple[Asking, ...] = (),
     prices: Prices | None = None,
@@ -156,24 +173,25 @@ def blast_radius(
         preview: of the engine.
         before: the plan of what is deployed; None: nothing is.
         after: the plan of what shall be.
-        config: the stack file's ``config`` after the change, for its acknowledgements.
         asking: workloads and pods.
         prices: the team's.
         limits: of a change.
-
-    Raises:
-        InvalidStackError: if the acknowledgements are wrong.
     """
-    pools = pool_changes(before, after, preview.steps)
+    pools = pool_changes(before, after, preview.steps, with_cluster=not preview.complete)
     old, new = _sums(before, prices), _sums(after, prices)
-    whole = any(one.op == "replace" and one.type in CLUSTER_TYPES for one in preview.steps)
+    replaced = replacements(preview, before, after)
     return BlastRadius(
-        cluster_replaced=whole,
+        cluster_replaced=whole(preview),
         pools=pools,
-        replaced=replacements(preview.steps, config),
+        replaced=replaced,
+        standing=tuple(standing(replaced, after)),
+        protected=tuple(map(name_of, preview.protected)),
+        complete=preview.complete,
         affected=tuple(_affected(pools, asking)),
         dips=tuple(_dips(pools)),
-        steps=_CLUSTER_STEPS if whole else tuple((pool.name, advice) for pool in pools if (advice := tuple(_advice(pool)))),
+        steps=_CLUSTER_STEPS
+        if whole(preview)
+        else tuple((pool.name, advice) for pool in pools if (advice := tuple(_advice(pool)))),
         before=old,
         after=new,
         currency=prices.currency if prices else "",
@@ -225,13 +243,18 @@ def _until(pool: PoolChange) -> str:
 
 
 def _advice(pool: PoolChange) -> Iterator[str]:
+    kept = pool.before is not None and pool.before.protect
     if "replaced" in pool.effects:
         yield (
-            f"First commit: add a pool beside `{pool.name}`, under another name, that is as `{pool.name}` shall be; deploy; "
-            "wait until its nodes advertise what they should."
+            f"First commit: leave `{pool.name}` as it is, and add a pool beside it, under another name, that is as "
+            f"`{pool.name}` shall be{_freed(pool) if kept else ''}; deploy; wait until its nodes advertise what they should."
         )
         yield f"Then cordon and drain the nodes of `{pool.name}`."
-        yield f"Second commit: take `{pool.name}` out."
+        yield f"Second commit: take `{pool.name}` out{', and its acknowledgement' if kept else ''}."
+    elif "deleted" in pool.effects and kept:
+        yield f"First commit: leave `{pool.name}` as it is{_freed(pool)}; deploy."
+        yield f"Then cordon and drain the nodes of `{pool.name}`."
+        yield f"Second commit: take `{pool.name}` out, and its acknowledgement."
     elif pool.drain:
         yield f"Either cordon and drain the nodes of `{pool.name}` before the deploy, because {'; '.join(pool.drain)}."
         yield "Or first make a pool with the new sharing beside it, and take this one out in a second commit: no GPU is away."
@@ -239,6 +262,12 @@ def _advice(pool: PoolChange) -> Iterator[str]:
         gone = ", ".join(f"`{one.name}`" for one in pool.resources if one.word == "vanishes")
         new = ", ".join(f"`{one.name}`" for one in pool.resources if one.word == "appears")
         yield f"Pods and quotas that ask for {gone} must ask for {new}; until then they stay Pending."
+
+
+def _freed(pool: PoolChange) -> str:
+    """The engine deletes nothing that is protected in its state: that must go first, by what acknowledges the pool as it is."""
+    change = pool.before.change if pool.before else ""
+    return f", and take its protection off with the acknowledgement `{{resource: {pool.name}, change: {change}, reason: …}}`"
 
 
 def _sums(plan: Plan | None, prices: Prices | None) -> Sums:

@@ -16,6 +16,7 @@ from gpus.tables import resources_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from changes.acknowledged import Replacement
     from changes.blast import BlastRadius, Sums
     from changes.pools import GpuChange, PoolChange
     from changes.seen import Seen
@@ -75,15 +76,38 @@ def _blocked(radius: BlastRadius) -> Iterator[str]:
         yield "**This change must not be deployed as it is:**"
         yield from (f"- {_plain(reason)}" for reason in radius.blocked)
         yield ""
-    for one in radius.replaced:
-        changed = "; ".join(f"`{key}`: {_code(old)} → {_code(new)}" for key, old, new in one.changes)
-        because = f" ({changed})" if changed else " (it follows what it lies in)"
-        if one.acknowledged is None:
-            yield f"To replace the {one.what} {_code(one.resource)}{because} all the same, write into the stack file:"
-            yield from ("```yaml", "  gpu-pools:acknowledged:", f"    - change: {one.id}", "      reason: …", "```")
-        else:
-            yield f"The {one.what} {_code(one.resource)} is replaced{because}. Acknowledged: {_plain(one.acknowledged)}"
+    if not radius.complete:
+        yield "The engine stopped at what is protected, so it did not tell all that happens: everything in the cluster is taken"
+        yield "for replaced, and policies may not have judged all of it."
         yield ""
+    for one in radius.replaced:
+        yield from _replaced(one)
+    for entry in radius.standing:
+        which = f"The acknowledgement {_code(entry.change)} of {_code(entry.resource)}"
+        yield f"{which} {'keeps its protection off' if entry.holds else 'is used up: take it out'}."
+        yield ""
+
+
+def _replaced(one: Replacement) -> Iterator[str]:
+    changed = "; ".join(f"`{key}`: {_code(old)} → {_code(new)}" for key, old, new in one.changes)
+    because = f" ({changed})" if changed else " (it follows what it lies in)"
+    which = "the cluster" if one.what == one.resource else f"the {one.what} {_code(one.resource)}"
+    if one.first:
+        yield "What is deployed is protected, and the engine takes nothing protected away with something else. So first, without"
+        yield "this change, write into the stack file and deploy:"
+        yield from _entry(one.resource, one.first)
+        yield ""
+    if one.acknowledged is not None:
+        yield f"{which[0].upper()}{which[1:]} is replaced{because}. Acknowledged: {_plain(one.acknowledged)}"
+    elif one.id:
+        yield f"To replace {which}{because} all the same, write into the stack file{', with another reason' if one.used else ''}:"
+        yield from _entry(one.resource, one.id)
+    yield ""
+
+
+def _entry(resource: str, change: str) -> tuple[str, ...]:
+    named = (f"    - resource: {resource}", f"      change: {change}", "      reason: …")
+    return ("```yaml", "  gpu-pools:acknowledged:", *named, "```")
 
 
 def _pools(radius: BlastRadius) -> Iterator[str]:

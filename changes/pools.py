@@ -15,7 +15,7 @@ from gpus.plan import sharing_words
 from gpus.sharing import Mps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from changes.steps import Step
     from gpus.mig_change import MigChange
@@ -107,21 +107,32 @@ class PoolChange:
         return self.ends_pods and not (self.creates_first and self.after is not None)
 
 
-def pool_changes(before: Plan | None, after: Plan, steps: Iterable[Step]) -> tuple[PoolChange, ...]:
-    """Of all pools: those of the plan after in its order, then those that go."""
-    by_pool = {str(values.get(POOL_TYPES[one.type])): one for one in steps if (values := _pool_inputs(one)) is not None}
+def pool_changes(
+    before: Plan | None, after: Plan, steps: Iterable[Step], *, with_cluster: bool = False
+) -> tuple[PoolChange, ...]:
+    """Of all pools: those of the plan after in its order, then those that go.
+
+    Args:
+        before: the plan of what is deployed.
+        after: the plan of what shall be.
+        steps: of the engine.
+        with_cluster: whether all pools are replaced with their cluster, although no step tells it.
+    """
+    by_pool = {name: one for one in steps if (name := pool_name(one)) is not None}
     old = {pool.name: pool for pool in before.pools} if before else {}
     new = {pool.name: pool for pool in after.pools}
-    return tuple(_change(name, old.get(name), new.get(name), by_pool.get(name)) for name in dict.fromkeys([*new, *old]))
+    untold = "replace" if with_cluster else "same"
+    return tuple(_change(name, old.get(name), new.get(name), by_pool.get(name), untold) for name in dict.fromkeys([*new, *old]))
 
 
-def _pool_inputs(step: Step) -> Mapping[str, object] | None:
-    return (step.new or step.old) if step.type in POOL_TYPES else None
+def pool_name(step: Step) -> str | None:
+    """What the cloud calls a pool; None for a step of anything else."""
+    return str((step.new or step.old).get(POOL_TYPES[step.type])) if step.type in POOL_TYPES else None
 
 
-def _change(name: str, before: PoolPlan | None, after: PoolPlan | None, step: Step | None) -> PoolChange:
+def _change(name: str, before: PoolPlan | None, after: PoolPlan | None, step: Step | None, untold: str) -> PoolChange:
     gpus = tuple(_gpu_changes(before, after)) if before and after else ()
-    op = step.op if step else "same"
+    op = step.op if step else untold
     return PoolChange(
         name=name,
         before=before,

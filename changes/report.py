@@ -25,11 +25,18 @@ def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
                 "resource": one.resource,
                 "what": one.what,
                 "change": one.id,
+                "acknowledgeFirst": one.first,
                 "because": [{"input": key, "before": old, "after": new} for key, old, new in one.changes],
                 "acknowledged": one.acknowledged,
+                "acknowledgementUsedUp": one.used,
             }
             for one in radius.replaced
         ],
+        "acknowledgements": [
+            {"resource": one.resource, "change": one.change, "liftsProtection": one.holds} for one in radius.standing
+        ],
+        "protected": list(radius.protected),
+        "complete": radius.complete,
         "affected": [
             {"who": one.asking.who, "resource": one.asking.resource, "how": one.how, "pools": list(one.pools)}
             for one in radius.affected

@@ -19,6 +19,7 @@ _LEVELS: Final = {"mandatory": "error", "advisory": "warning"}
 _HOW: Final = {"vanishes": "vanishes", "shrinks": "shrinks", "interrupted": "is away until the change is done"}
 #: What this tells by itself, beside policies.
 _OWN: Final = {
+    "protected": "What is protected is neither replaced nor deleted",
     "replaced-without-acknowledgement": "Clusters and pools are replaced only after somebody acknowledged it",
     "change-limit": "A change adds no more than it may",
     "gpus-away": "GPUs are away for a time",
@@ -52,8 +53,11 @@ def _told(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
     """(rule, level, pool or "", message)."""
     for one in radius.replaced:
         if one.acknowledged is None:
-            message = f"The {one.what} {one.resource} is replaced. Acknowledge it as change {one.id}, or avoid it."
+            how = f"Acknowledge it as change {one.id}, or avoid it." if one.id else "Avoid it."
+            message = f"The {one.what} {one.resource} is replaced. {how}"
             yield "replaced-without-acknowledgement", "error", _pool_of(radius, one.resource), message
+    for name in radius.protected:
+        yield "protected", "error", _pool_of(radius, name), f"{name} is protected: the engine refuses to replace or delete it."
     for reason in radius.broken:
         yield "change-limit", "error", "", f"{reason}."
     for dip in radius.dips:

@@ -8,9 +8,11 @@ in both; nothing here could unmask them.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from changes.pools import CLUSTER_TYPES, POOL_TYPES
 from gpus.errors import InvalidStackError, Problem
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ _REPLACES: Final = {"replace", "create-replacement", "delete-replaced"}
 _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _STOPPED: Final = "preview failed"
 _NOTHING: Final = {"same", "read", "refresh"}
+#: How the engine refuses because of `protect` (pulumi pkg, resource/deploy/step_generator.go and step_executor.go).
+_KEPT: Final = re.compile(
+    r'unable to replace resource "(?P<replaced>[^"]+)"(?P<cause> as part of replacing "[^"]+")?\s+as it is currently marked'
+    r'|resource "(?P<deleted>[^"]+)" cannot be deleted\s+because it is protected'
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Step:
     @property
     def name(self) -> str:
         """Its name in the program."""
-        return self.urn.rpartition("::")[2]
+        return name_of(self.urn)
 
 
 @dataclass(frozen=True)
@@ -64,17 +71,28 @@ class Finding:
 
 @dataclass(frozen=True)
 class Preview:
-    """A preview, read."""
+    """A preview, read.
+
+    Attributes:
+        steps: what happens.
+        findings: of policies.
+        protected: urns of what the engine refuses to replace or delete.
+        complete: False: the engine stopped at a cluster, or at something in it, that is to be replaced with all that it holds but
+            is protected where it is deployed. Then it told no further step.
+    """
 
     steps: tuple[Step, ...]
     findings: tuple[Finding, ...] = ()
+    protected: tuple[str, ...] = ()
+    complete: bool = True
 
 
 def read_preview(name: str, text: str) -> Preview:
     """The preview in a text; `name` stands for it in messages.
 
     Raises:
-        InvalidStackError: if it is neither a digest nor a stream of events, or of a preview that failed: it may lack steps.
+        InvalidStackError: if it is neither a digest nor a stream of events, or of a preview that failed: it may lack steps. Not
+            where only a policy or the protection of something failed it: that is what a report is for.
     """
     try:
         documents = _documents(text)
@@ -86,22 +104,37 @@ def read_preview(name: str, text: str) -> Preview:
         raise _refusal(name, f"it is no preview of the engine: {type(error).__name__}") from error
     if not any("summaryEvent" in one for one in documents):
         raise _refusal(name, "the engine did not come to its end")
-    errors = [str(said["message"]).strip() for one in documents if (said := one.get("diagnosticEvent")) and _is_error(said)]
-    # A policy that stops the preview hides no step of it, and makes the engine say no more than this.
-    if errors and (set(errors) != {_STOPPED} or not any(one.level == "mandatory" for one in findings)):
-        raise _refusal(name, f"the preview failed: {'; '.join(errors)}")
-    return Preview(steps, findings)
+    return _judged(name, steps, findings, [said for one in documents if (said := one.get("diagnosticEvent"))])
 
 
 def _digest(name: str, document: Mapping[str, Any]) -> Preview:
-    errors = [str(said["message"]).strip() for said in document.get("diagnostics") or () if _is_error(said)]
-    if errors:
+    steps = tuple(_merged(_of_digest(step) for step in document["steps"]))
+    return _judged(name, steps, (), document.get("diagnostics") or [])
+
+
+def _judged(name: str, steps: tuple[Step, ...], findings: tuple[Finding, ...], said: list[Mapping[str, Any]]) -> Preview:
+    errors = [str(one["message"]).strip() for one in said if one.get("severity") == "error"]
+    kept = [found for error in errors if (found := _KEPT.search(error))]
+    protected = tuple(dict.fromkeys(found["replaced"] or found["deleted"] for found in kept))
+    stopped = [type_of(found["replaced"]) for found in kept if found["cause"]]
+    others = [error for error in errors if error != _STOPPED and not _KEPT.search(error)]
+    # A policy that stops the preview hides no step of it, and makes the engine say no more than that it failed.
+    explained = kept or any(one.level == "mandatory" for one in findings)
+    # What a pool is replaced with is its cluster: it takes nothing else from others.
+    known = all(one in CLUSTER_TYPES or one in POOL_TYPES for one in stopped)
+    if errors and (others or not explained or not known):
         raise _refusal(name, f"the preview failed: {'; '.join(errors)}")
-    return Preview(tuple(_merged(_of_digest(step) for step in document["steps"])))
+    return Preview(steps, findings, protected, complete=not stopped)
 
 
-def _is_error(said: Mapping[str, Any]) -> bool:
-    return said.get("severity") == "error"
+def name_of(urn: str) -> str:
+    """The name in the program."""
+    return urn.rpartition("::")[2]
+
+
+def type_of(urn: str) -> str:
+    """The type token, without those of its parents."""
+    return urn.rpartition("::")[0].rpartition("::")[2].rpartition("$")[2]
 
 
 def _documents(text: str) -> list[Any]:

@@ -72,9 +72,16 @@ class Resource:
 
 @dataclass(frozen=True)
 class Stack:
-    """All resources of a program, or the one that is about to be made."""
+    """All resources of a program, or the one that is about to be made.
+
+    Attributes:
+        resources: in the program's order.
+        acknowledged: (type, name in the cloud) of what the stack's configuration acknowledges -> whether as it is declared now,
+            and so unprotected; False: an acknowledgement of another change stands there.
+    """
 
     resources: tuple[Resource, ...] = field(default_factory=tuple)
+    acknowledged: Mapping[tuple[str, str], bool] = field(default_factory=dict)
 
     def of(self, *types: str) -> tuple[Resource, ...]:
         """The resources of these types."""

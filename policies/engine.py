@@ -12,6 +12,8 @@ has shown to the resource policies before, one by one.
 Nor is its handling of secrets: to a validation it hands them over in plain text (pulumi/pulumi-policy#241), so a message could
 print them. `keep_secrets` makes it hand over marked values instead.
 
+Nor its ear for the stack's configuration, which the engine tells it once; `hear_configuration` listens.
+
 And it converts each resource anew for each policy, which was most of the pack's time; `convert_once` makes it remember.
 """
 
@@ -37,6 +39,8 @@ from pulumi_policy.deserialize import SPECIAL_SECRET_SIG, SPECIAL_SIG_KEY, deser
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError, unknown_checking_proxy
 from pulumi_policy.secret import Secret as EngineSecret
 
+from gpus.settings import config_value
+from policies.acknowledged import acknowledged_by
 from policies.configuration import schema_of
 from policies.described import Resource, Secret, Stack, Unknown, plain_type
 from policies.judging import Undecided, Violation, judge, read_settings
@@ -69,6 +73,7 @@ def serve(rules: Iterable[Rule]) -> None:
     """Run the rules as a policy pack until the engine ends it."""
     keep_secrets()
     convert_once()
+    hear_configuration()
     # A pack writes its port to the standard output and never flushes it; not every language host asks for `python -u`.
     sys.stdout = io.TextIOWrapper(os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0), write_through=True)
     PolicyPack(name=PACK, policies=[as_policy(rule) for rule in rules])
@@ -139,7 +144,7 @@ class _Shown:
     def whole(self, resources: Iterable[Any]) -> Stack:
         """The program with the inputs that were shown; a resource that was not has only its outputs."""
         self._judged = True
-        return Stack(tuple(describe(one, self._inputs(one.urn)) for one in resources))
+        return Stack(tuple(describe(one, self._inputs(one.urn)) for one in resources), _ACKNOWLEDGED)
 
     def _inputs(self, urn: str) -> Mapping[str, object] | None:
         """Made plain once, for all rules of whole programs."""
@@ -151,13 +156,29 @@ class _Shown:
 _SHOWN: Final = _Shown()
 
 
+_ACKNOWLEDGED: dict[tuple[str, str], bool] = {}
+
+
+def hear_configuration() -> None:
+    """Make the SDK listen to the stack's configuration, of which it keeps only the tags, before the first resource is shown."""
+    servicer: Any = pulumi_policy.policy._PolicyAnalyzerServicer  # noqa: SLF001 - a name that it does not export
+    configured = servicer.ConfigureStack
+
+    def heard(self: Any, request: Any, context: Any) -> Any:  # noqa: ANN401 - the SDK is untyped here
+        _ACKNOWLEDGED.clear()
+        _ACKNOWLEDGED.update(acknowledged_by({key: config_value(text) for key, text in request.config.items()}))
+        return configured(self, request, context)
+
+    servicer.ConfigureStack = heard
+
+
 def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:
     """The engine's policy of a rule."""
 
     def resource(args: Any, report: Report) -> None:  # noqa: ANN401 - the SDK is untyped here
         _SHOWN.remember(args)
         if plain_type(args.resource_type) in rule.types:
-            _run(rule, Stack((describe(args),)), args.get_config(), report)
+            _run(rule, Stack((describe(args),), _ACKNOWLEDGED), args.get_config(), report)
 
     def stack(args: Any, report: Report) -> None:  # noqa: ANN401
         _run(rule, _SHOWN.whole(args.resources), args.get_config(), report)

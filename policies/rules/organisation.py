@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 _GROUP: Final = "azure-native:resources:ResourceGroup"
 _TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}
 _HOURS_PER_MONTH: Final = 730
+#: Type -> the input with the name in the cloud.
+_CLOUD_NAMES: Final = {
+    kinds.MANAGED_CLUSTER: "resourceName",
+    kinds.MAGNUM_CLUSTER: "name",
+    kinds.AGENT_POOL: "agentPoolName",
+    kinds.NODE_GROUP: "name",
+}
+_TO_REPLACE: Final = "To replace it, acknowledge exactly that, and take out what has been done."
 _STRATEGIES: Final = ("exclusive", "timeSlicing", "mps", "mig")
 
 
@@ -149,8 +157,20 @@ def _verified(case: Case) -> Iterator[Found]:
 
 
 def _protected(case: Case) -> Iterator[Found]:
-    if case.limits["required"] and not case.resource.protect:
+    if not case.limits["required"] or (case.resource.type == kinds.AGENT_POOL and not kinds.is_gpu_pool(case.inputs)):
+        return
+    lifted = _lifted(case)
+    if lifted is False:
+        yield Found("(options)", "an acknowledgement of another change stands there, so what is deployed may be unprotected")
+    elif not lifted and not case.resource.protect:
         yield Found("(options)", "protect is not set")
+
+
+def _lifted(case: Case) -> bool | None:
+    """Whether the stack's configuration lifts the protection; None: it says nothing."""
+    if not case.stack.acknowledged:
+        return None
+    return case.stack.acknowledged.get((case.resource.type, case.inputs.at(_CLOUD_NAMES[case.resource.type]).text()))
 
 
 RULES: Final = (
@@ -252,7 +272,17 @@ RULES: Final = (
         types=(kinds.MANAGED_CLUSTER, kinds.MAGNUM_CLUSTER),
         judge=_protected,
         why="one changed property replaces the whole cluster, with everything that runs in it",
-        repair="Set protect in the stack's cluster section, or as a resource option.",
+        repair=f"Set protect in the stack's cluster section, or as a resource option. {_TO_REPLACE}",
+        limits=(Limit("required", {"type": "boolean"}, default=False),),
+    ),
+    Rule(
+        name="pools-protected",
+        title="GPU pools are protected from deletion and replacement",
+        incidents=("P09",),
+        types=(kinds.AGENT_POOL, kinds.NODE_GROUP),
+        judge=_protected,
+        why="one changed property replaces all nodes of the pool, and the old ones go first",
+        repair=f"Set protect of the pool in the stack file, or as a resource option. {_TO_REPLACE}",
         limits=(Limit("required", {"type": "boolean"}, default=False),),
     ),
     Rule(

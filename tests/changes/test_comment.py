@@ -31,7 +31,7 @@ TWO, ONE = plan(SLICED, pools=2), plan(SLICED)
 
 
 def _radius(*findings: Finding, asking: tuple[Asking, ...] = ()) -> BlastRadius:
-    return blast_radius(Preview((), findings), TWO, ONE, {}, asking=asking)
+    return blast_radius(Preview((), findings), TWO, ONE, asking=asking)
 
 
 def _bare(character: str, text: str) -> int:
@@ -90,14 +90,14 @@ def test_it_ends_with_what_was_looked_at(seen: Seen, told: str) -> None:
 def test_how_long_a_deploy_waits_for_a_node_is_told(section: dict[str, object], told: str) -> None:
     stack = yaml.safe_load(after("replicas"))["config"] | {"gpu-pools:verification": section}
     before, later = plan_config(yaml.safe_load(BEFORE)["config"]), plan_config(stack)
-    text = comment("shop", blast_radius(Preview(()), before, later, {}), Seen())
+    text = comment("shop", blast_radius(Preview(()), before, later), Seen())
     assert ("verifiers ask" in text) == bool(told)
     assert told in text
 
 
 def test_another_mig_strategy_is_told_because_it_concerns_every_pool() -> None:
     uneven = plan({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}})
-    told = [comment("shop", blast_radius(Preview(()), before, uneven, {}), Seen()) for before in (plan(SEVEN), uneven)]
+    told = [comment("shop", blast_radius(Preview(()), before, uneven), Seen()) for before in (plan(SEVEN), uneven)]
     assert ["strategy of the cluster changes, single → mixed" in text for text in told] == [True, False]
 
 
@@ -124,11 +124,28 @@ class TestCommand:
 
     def test_an_acknowledged_replacement_is_let_through(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._run()
-        (number,) = re.findall(r"change: ([0-9a-f]{8})", capsys.readouterr().out)
-        section = f"  gpu-pools:acknowledged:\n    - change: {number}\n      reason: nobody trains this week\n"
+        section = self._entry(capsys).replace("…", "nobody trains this week")
         Path("after.yaml").write_text(after("vm-size") + section)
         assert self._run() == 0
         assert "Acknowledged: nobody trains this week" in capsys.readouterr().out
+
+    def _entry(self, capsys: pytest.CaptureFixture[str]) -> str:
+        """The very entry that the comment shows."""
+        (found,) = re.findall(r"```yaml\n(.*?)```", capsys.readouterr().out, re.DOTALL)
+        return str(found)
+
+    def test_an_acknowledgement_that_stood_there_before_is_used_up(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """So whoever goes to and fro acknowledges each way anew, with a reason of its own."""
+        self._run()
+        section = self._entry(capsys).replace("…", "nobody trains this week")
+        Path("before.yaml").write_text(BEFORE + section)
+        Path("after.yaml").write_text(after("vm-size") + section)
+        assert self._run("--json", "told.json") == 1
+        (told,) = json.loads(Path("told.json").read_text())["replacements"]
+        assert (told["acknowledged"], told["acknowledgementUsedUp"]) == (None, True)
+        assert "it is used up" in capsys.readouterr().out
+        Path("after.yaml").write_text(after("vm-size") + section.replace("this week", "next week either"))
+        assert self._run() == 0
 
     @pytest.mark.parametrize(
         "arguments",

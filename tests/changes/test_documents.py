@@ -7,15 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from changes.acknowledged import SECTION, replacements
-from changes.steps import Step, read_preview
+from changes.steps import Step, name_of, read_preview
 from changes.workloads import Asking, of_cluster, of_stack
 from gpus.errors import InvalidStackError
-from gpus.plan import plan_config
-
-from .stacks import BEFORE
 
 HERE = Path(__file__).parent
 POOL, CLUSTER = "azure-native:containerservice:AgentPool", "azure-native:containerservice:ManagedCluster"
@@ -27,8 +22,17 @@ def train_pool(text: str) -> Step:
     return step
 
 
-def replaced(kind: str, name: str, *because: str, new: Any = "b", old: Any = "a") -> Step:
-    return Step("replace", f"urn:pulumi:a::b::{kind}::{name}", kind, {"vmSize": old}, {"vmSize": new}, because)
+def protected_error(kind: str, name: str, how: str) -> dict[str, Any]:
+    """What the engine says of something protected; from its previews of the stack of tests/engine/test_changes.py."""
+    urn = f"urn:pulumi:a::b::gpu-pools:index:GpuPlatform$gpu-pools:index:X${kind}::{name}"
+    group = "urn:pulumi:a::b::gpu-pools:index:GpuPlatform$azure-native:resources:ResourceGroup::gpu-group"
+    mark = "as it is currently marked for protection. To unprotect the resource, remove the `protect` flag"
+    messages = {
+        "replaced": f'unable to replace resource "{urn}"\n{mark}',
+        "goes along": f'unable to replace resource "{urn}" as part of replacing "{group}" {mark}',
+        "deleted": f'Preview failed: resource "{urn}" cannot be deleted\nbecause it is protected. To unprotect',
+    }
+    return {"severity": "error", "message": messages[how]}
 
 
 class TestPreview:
@@ -95,6 +99,41 @@ class TestPreview:
             with pytest.raises(InvalidStackError, match="the preview failed"):
                 read_preview("p", text)
 
+    @pytest.mark.parametrize(
+        ("how", "kind", "complete"),
+        [
+            ("replaced", POOL, True),
+            ("replaced", CLUSTER, True),
+            ("replaced", "aws:rds:Instance", True),
+            ("deleted", POOL, True),
+            ("goes along", POOL, False),
+            ("goes along", CLUSTER, False),
+        ],
+    )
+    def test_what_is_protected_fails_a_preview_that_is_read_all_the_same(self, how: str, kind: str, complete: bool) -> None:  # noqa: FBT001
+        said = [protected_error(kind, "gpu-x", how)]
+        if complete:
+            said.append({"severity": "error", "message": "preview failed\n"})
+        text = "\n".join(json.dumps(one) for one in [*({"diagnosticEvent": one} for one in said), {"summaryEvent": {}}])
+        preview = read_preview("p", text)
+        assert [name_of(urn) for urn in preview.protected] == ["gpu-x"]
+        assert preview.complete == complete
+        digest = read_preview("p", json.dumps({"steps": [], "diagnostics": said}))
+        assert (digest.protected, digest.complete) == (preview.protected, preview.complete)
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            [protected_error("aws:rds:Instance", "x", "goes along")],
+            [protected_error(POOL, "x", "replaced"), {"severity": "error", "message": "bad stack"}],
+        ],
+        ids=["the engine stopped at something else", "something else failed too"],
+    )
+    def test_a_preview_that_lacks_steps_for_another_reason_is_refused(self, said: list[dict[str, Any]]) -> None:
+        text = "\n".join(json.dumps(one) for one in [*({"diagnosticEvent": one} for one in said), {"summaryEvent": {}}])
+        with pytest.raises(InvalidStackError, match="the preview failed"):
+            read_preview("p", text)
+
     def test_a_failed_digest_says_nothing_of_policies_and_is_refused(self) -> None:
         text = json.dumps({"steps": [], "diagnostics": [{"severity": "error", "message": "error: preview failed\n"}]})
         with pytest.raises(InvalidStackError, match="the preview failed"):
@@ -109,74 +148,6 @@ class TestPreview:
         lines = (HERE / "previews" / "vm-size.jsonl").read_text().splitlines()
         with pytest.raises(InvalidStackError, match="did not come to its end"):
             read_preview("p", "\n".join(line for line in lines if "summaryEvent" not in line))
-
-
-class TestAcknowledged:
-    """Somebody has to have read of exactly this replacement."""
-
-    def _acknowledge(self, number: str, reason: str = "moved by hand on Monday") -> dict[str, object]:
-        return {SECTION: [{"change": number, "reason": reason}]}
-
-    def test_a_replacement_is_acknowledged_by_its_id(self) -> None:
-        steps = [replaced(POOL, "x", "vmSize")]
-        (before,) = replacements(steps, {})
-        assert before.acknowledged is None
-        assert before.changes == (("vmSize", '"a"', '"b"'),)
-        (after,) = replacements(steps, self._acknowledge(before.id))
-        assert after.acknowledged == "moved by hand on Monday"
-
-    @pytest.mark.parametrize(
-        "other",
-        [
-            replaced(POOL, "x", "vmSize", new="c"),
-            replaced(POOL, "x", "vmSize", old="c"),
-            replaced(POOL, "y", "vmSize"),
-            replaced(CLUSTER, "x", "vmSize"),
-        ],
-    )
-    def test_an_acknowledgement_holds_for_no_other_change(self, other: Step) -> None:
-        (first,) = replacements([replaced(POOL, "x", "vmSize")], {})
-        (found,) = replacements([other], self._acknowledge(first.id))
-        assert found.acknowledged is None
-
-    def test_a_cluster_that_follows_has_the_reason_of_what_it_follows(self) -> None:
-        group = "azure-native:resources:ResourceGroup"
-        ids = {
-            replacements([replaced(group, "g", "vmSize", new=new), replaced(CLUSTER, "c"), replaced(POOL, "p")], {})[0].id
-            for new in "bcd"
-        }
-        assert len(ids) == 3
-
-    def test_pools_that_follow_their_cluster_need_none_of_their_own_and_others_do(self) -> None:
-        steps = [replaced(POOL, "follows"), replaced(POOL, "own", "vmSize"), replaced(CLUSTER, "c", "vmSize")]
-        assert [one.resource for one in replacements(steps, {})] == ["c", "own"]
-
-    @pytest.mark.parametrize("op", ["create", "update", "delete", "same"])
-    def test_only_replacements_count(self, op: str) -> None:
-        assert replacements([Step(op, "urn:pulumi:a::b::c::x", POOL)], {}) == ()
-
-    @pytest.mark.parametrize(
-        ("written", "message"),
-        [
-            ("all", "is no list"),
-            (["all"], "is not a mapping"),
-            ([{"change": "*", "reason": "whatever it is"}], "does not fit"),
-            ([{"change": "0123abcd"}], "is missing"),
-            ([{"change": "0123abcd", "reason": "because"}], "does not fit"),
-            ([{"change": "0123abcd", "reason": "moved by hand", "until": "2027-01-01"}], "unknown key"),
-        ],
-    )
-    def test_a_wrong_section_acknowledges_nothing_in_silence(self, written: object, message: str) -> None:
-        with pytest.raises(InvalidStackError, match=message):
-            replacements([], {SECTION: written})
-
-
-def test_the_plan_knows_the_section_and_takes_nothing_from_it() -> None:
-    config = yaml.safe_load(BEFORE)["config"]
-    acknowledged = {**config, SECTION: [{"change": "0123abcd", "reason": "moved by hand"}]}
-    assert plan_config(acknowledged).as_json() == plan_config(config).as_json()
-    with pytest.raises(InvalidStackError, match=f"Did you mean `{SECTION}`"):
-        plan_config({**config, f"{SECTION}s": []})
 
 
 class TestWorkloads:

@@ -103,7 +103,7 @@ def test_a_cluster_that_does_not_answer_is_told_and_stops_nothing_by_itself(chec
     assert done.returncode == 1
     told = json.loads((checkout.folder / "change.json").read_text())
     assert told["runningPods"]["lookedAt"] is False
-    assert [one.split(",")[0] for one in told["blocked"]] == ["the pool gpu-train-pool is replaced"]
+    assert [one.split(",")[0] for one in told["blocked"]] == ["the pool train is replaced"]
     assert "Running pods were not looked at: the cluster cannot be asked" in done.stdout
     assert "no route to host" in done.stderr
 

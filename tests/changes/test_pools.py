@@ -115,7 +115,7 @@ class TestRadius:
     """The parts put together."""
 
     def _radius(self, before: Plan | None, after: Plan, *steps: Step, **given: Any) -> Any:
-        return blast_radius(Preview(steps), before, after, given.pop("config", {}), **given)
+        return blast_radius(Preview(steps), before, after, **given)
 
     def test_who_asks_for_what_vanishes_is_named(self) -> None:
         renamed = plan({"timeSlicing": {"replicas": 4, "renameByDefault": True}})

@@ -333,6 +333,7 @@ BAD: dict[str, list[Program]] = {
         program(pool(nodeLabels={kinds.CONFIG_LABEL: "sliced", "tenants": "untrusted"}), sharing(), label="tenants")
     ],
     "clusters-protected": [program(_CLUSTER, required=True)],
+    "pools-protected": [program(pool(), required=True), program(group(), required=True)],
     "nodes-verified": [
         program(operator(), required=True),
         program(operator(), _named("a"), _named("b"), _verified("a"), required=True),
@@ -408,9 +409,27 @@ ALLOWED: dict[str, Program] = {
     "allowed-strategies": program(pool(), sharing(), strategies=["timeSlicing"]),
     "untrusted-tenants-isolated": program(pool(gpuInstanceProfile="MIG1g", nodeLabels={"tenants": "untrusted"}), label="tenants"),
     "clusters-protected": program(made(kinds.MANAGED_CLUSTER, "aks", {}, protect=True), required=True),
+    "pools-protected": program(
+        pool(options={"protect": True}), made(kinds.AGENT_POOL, "system", {"vmSize": "Standard_D4s_v5"}), required=True
+    ),
     "nodes-verified": program(
         *(operator(), nfd(), _named("a"), _named("b"), _verified("a"), _verified("b")),
         pool("system", vmSize="Standard_D4s_v5", agentPoolName="system"),
         required=True,
     ),
 }
+
+
+def acknowledging(*entries: tuple[str, str], **cluster: Any) -> dict[str, Any]:
+    """The configuration of a stack with protected pools `train` and `other`, and acknowledgements of (resource, change)."""
+    pools = [
+        {"name": name, "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole", "protect": True}
+        for name in ("train", "other")
+    ]
+    acknowledged = [{"resource": name, "change": change, "reason": "moved by hand"} for name, change in entries]
+    return {
+        "gpu-pools:cluster": {"platform": "aks", "name": "prod", **cluster},
+        "gpu-pools:sharing": {"whole": {"exclusive": {}}},
+        "gpu-pools:pools": pools,
+        "gpu-pools:acknowledged": acknowledged,
+    }

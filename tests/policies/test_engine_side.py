@@ -13,11 +13,12 @@ import pytest
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
+from gpus.plan import plan_config
 from policies import kinds
 from policies.engine import _remembering
 from policies.prices import Prices
 
-from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program
+from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program, acknowledging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,6 +210,17 @@ def test_the_pack_stops_each_bad_program_with_the_intended_rule_alone(pack: Any,
 @pytest.mark.parametrize("name", [*GOOD, *ALLOWED])
 def test_the_pack_stops_no_good_program(pack: Any, name: str, tmp_path: Path) -> None:
     assert _whole(pack, GOOD.get(name) or ALLOWED[name], name, tmp_path) == set()
+
+
+def test_what_the_stack_s_own_configuration_acknowledges_needs_no_protection(pack: Any) -> None:
+    plan = plan_config(acknowledging(), complete=False)
+    entries = [("train", plan.pools[0].change)]
+    configure(pack, "pools-protected", MANDATORY, required=True)
+    for written, stopped in (({}, ["train", "other"]), (acknowledging(*entries), ["other"]), ({}, ["train", "other"])):
+        config = {key: json.dumps(value) for key, value in written.items()}
+        pack.ConfigureStack(analyzer_pb2.AnalyzerStackConfigureRequest(stack="t", project="t", config=config))
+        pools = {name: analyzed(pack, kinds.AGENT_POOL, name, {**POOL, "agentPoolName": name}) for name in ("train", "other")}
+        assert [name for name, found in pools.items() if found] == stopped
 
 
 def test_a_conversion_is_remembered_for_the_very_object_only() -> None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpus.plan import plan_config
 from policies import kinds
+from policies.acknowledged import acknowledged_by
 from policies.described import Stack, Unknown
 from policies.judging import RuleSettings, Undecided, Violation, judge
 from policies.rules import RULES
 
-from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, made, operator, pod, pool, program, sharing
+from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, acknowledging, made, operator, pod, pool, program, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 TODAY = dt.date(2027, 1, 1)
 #: Rules that judge options, parents and dependencies of resources, which are always known.
-BY_OPTIONS = {"clusters-protected", "charts-as-releases", "node-groups-chained"}
+BY_OPTIONS = {"clusters-protected", "pools-protected", "charts-as-releases", "node-groups-chained"}
 
 
 def verdicts(given: Program, about: str = "", rules: tuple[Rule, ...] = RULES) -> list[Verdict]:
@@ -97,6 +99,57 @@ def test_messages_say_what_where_why_and_how_to_repair(name: str) -> None:
     assert why.startswith("why:    ")
     assert all(incident in why for incident in rule.incidents)
     assert repair.startswith("repair: ")
+
+
+class TestAcknowledged:
+    """What the stack's own configuration acknowledges needs no protection, and nothing else is let through."""
+
+    def _pools(self, *entries: tuple[str, str], **inputs: Any) -> list[Verdict]:
+        return self._of("pools-protected", pool("gpu-train-pool", agentPoolName="train", **inputs), *entries)
+
+    def _of(self, name: str, one: Resource, *entries: tuple[str, str], **cluster: Any) -> list[Verdict]:
+        (rule,) = [rule for rule in RULES if rule.name == name]
+        known = acknowledged_by(acknowledging(*entries, **cluster))
+        return list(judge(rule, Stack((one,), known), RuleSettings({"required": True}), TODAY))
+
+    def test_a_pool_that_is_acknowledged_as_what_it_is_declared_to_be_passes(self) -> None:
+        train, other = plan_config(acknowledging(), complete=False).pools
+        assert self._pools(("train", train.change)) == []
+        for entry in (("train", "c00000000"), ("other", other.change), ("other", train.change)):
+            assert [type(one) for one in self._pools(entry)] == [Violation]
+
+    def test_a_cluster_passes_by_its_own_acknowledgement_and_its_pools_with_it(self) -> None:
+        change = plan_config(acknowledging(protect=True), complete=False).change
+        whole = ("cluster", change)
+        for name, found in (("prod", []), ("another", [Violation])):
+            cluster = made(kinds.MANAGED_CLUSTER, "aks", {"resourceName": name})
+            assert [type(one) for one in self._of("clusters-protected", cluster, whole, protect=True)] == found
+        assert self._pools(whole) == []
+
+    def test_a_pool_is_not_protected_for_sure_while_another_change_of_it_stands_there(self) -> None:
+        """The engine keeps what is protected both in its state and in the program; in the state it may be no more."""
+        protected = pool("gpu-train-pool", options={"protect": True}, agentPoolName="train")
+        change = plan_config(acknowledging(), complete=False).pools[0].change
+        (found,) = self._of("pools-protected", protected, ("train", "c00000000"))
+        assert isinstance(found, Violation)
+        assert "an acknowledgement of another change" in found.text
+        for entries in ([], [("other", "c00000000")], [("train", "c00000000"), ("train", change)]):
+            assert self._of("pools-protected", protected, *entries) == []
+
+    def test_what_was_never_declared_as_protected_is_not_let_through(self) -> None:
+        whole = ("cluster", plan_config(acknowledging(), complete=False).change)
+        cluster = made(kinds.MANAGED_CLUSTER, "aks", {"resourceName": "prod"})
+        assert [type(one) for one in self._of("clusters-protected", cluster, whole)] == [Violation]
+
+    @pytest.mark.parametrize("unknown", ["agentPoolName", "vmSize"])
+    def test_a_pool_that_cannot_be_told_is_neither_let_through_nor_stopped(self, unknown: str) -> None:
+        entry = ("train", plan_config(acknowledging(), complete=False).pools[0].change)
+        one = pool("gpu-train-pool", **{"agentPoolName": "train", unknown: Unknown()})
+        assert [type(found) for found in self._of("pools-protected", one, entry)] == [Undecided]
+
+    @pytest.mark.parametrize("config", [{}, {"gpu-pools:acknowledged": "all"}, {"gpu-pools:acknowledged": []}])
+    def test_stacks_that_are_not_planned_here_acknowledge_nothing(self, config: dict[str, object]) -> None:
+        assert acknowledged_by(config) == {}
 
 
 class TestUnknownValues:
