@@ -7,9 +7,11 @@ sections are collected here and raised once.
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from gpus.acknowledged import Acknowledgement, parse_acknowledged
 from gpus.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpus.clusters import ClusterSettings, Platform, parse_cluster
 from gpus.errors import InvalidStackError, Problems, show
@@ -25,7 +27,7 @@ _T = TypeVar("_T")
 
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
-KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification")
+KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "acknowledged")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Settings:
         nfd: Node Feature Discovery.
         verification: of the nodes, after a deploy.
         flavors: Magnum flavors by name.
+        acknowledged: replacements that somebody wants although what they replace is protected.
     """
 
     cluster: ClusterSettings
@@ -49,6 +52,17 @@ class Settings:
     nfd: NfdSettings
     verification: VerificationSettings
     flavors: Mapping[str, Flavor]
+    acknowledged: tuple[Acknowledgement, ...] = ()
+
+
+def config_value(text: object) -> object:
+    """A value as the engine hands it over: mappings, lists, numbers and flags as JSON; a text that is no JSON is itself."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def parse_settings(config: Mapping[str, object], *, complete: bool = True) -> Settings:
@@ -92,7 +106,11 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         flavor_names=_written(config, "flavors"),
     )
     pools = _parse_pools(config, context)
-    return None if cluster is None else Settings(cluster, sharing, pools, operator, nfd, verification, flavors)
+    names = [pool.name for pool in pools]
+    acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
+    if cluster is None:
+        return None
+    return Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged)
 
 
 def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:
