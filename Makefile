@@ -1,8 +1,11 @@
 # gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks everything.
 STACK  ?= aks-dev
+BASE   ?= main
+LEVELS ?= policies/levels/$(if $(findstring prod,$(STACK)),prod,dev).json
 PYTHON ?= python3
 VENV   := venv
 RUN    := $(VENV)/bin/python -m sandbox
+CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv tools up preview status verify scale down clean test unit lint bench
@@ -26,8 +29,22 @@ tools: venv ## find, download or build the programs
 up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 	@$(RUN) up $(STACK)
 
+ifdef PR
+preview: venv
+	@mkdir -p $(CHANGE)
+	@git show $(BASE):stacks/Pulumi.$(STACK).yaml > $(CHANGE)/before.yaml || \
+		{ rm $(CHANGE)/before.yaml; echo "• $(BASE) has no such stack file: everything is new" >&2; }
+	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
+	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
+		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) \
+		--against "the sandbox, where the stack is as $(BASE) has it" \
+		$(if $(PRICES),--prices "$$PRICES") $(if $(PODS),--pods "$$PODS") \
+		$(if $(MAX_MORE_GPUS),--max-more-gpus "$$MAX_MORE_GPUS") $(if $(MAX_MORE_COST),--max-more-cost "$$MAX_MORE_COST") \
+		--json $(CHANGE)/change.json --sarif $(CHANGE)/change.sarif
+else
 preview: venv ## show what `up` would do; needs no cloud account
 	@$(RUN) preview $(STACK)
+endif
 
 status: venv ## declared, expected and observed, node by node
 	@$(RUN) status $(STACK)
@@ -43,7 +60,7 @@ down: venv ## destroy STACK and stop everything it started
 
 clean: ## stop every sandbox, remove its state and the Python environment
 	@if [ -x $(VENV)/bin/python ]; then $(RUN) clean; fi
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .changes .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 lint: venv ## style, types and the borders between packages
 	@$(VENV)/bin/ruff check .

@@ -1,4 +1,4 @@
-"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|up]`, all of them without an argument.
+"""Ratios that matter to whoever waits: `python benchmarks/run.py [plan|mig|labels|preview|policies|up]`, all without an argument.
 
 Each figure is a ratio to a floor that is measured in the same run, pair by pair, so that a slow or busy machine does not
 change it much. Absolute times are printed for orientation only.
@@ -10,6 +10,7 @@ change it much. Absolute times are printed for orientation only.
   agree. As root and on Linux only, and it says so where it cannot run.
 - preview: `pulumi preview` of our program against a bare program that registers the very same resources with literal inputs
   (recorded from our preview) through the same SDKs, with nothing planned or checked, at 3, 30 and 300 pools.
+- policies: `pulumi preview` with the policy pack against the same without it, at 3, 30 and 300 pools.
 - up: a second, unchanged `make up` of aks-dev, in seconds.
 """
 
@@ -18,12 +19,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +50,7 @@ from sandbox.state import find_sandbox, prepare  # noqa: E402
 from sandbox.toolchain import find_built, find_tools  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpus.models import GpuModel
 
@@ -125,6 +128,14 @@ def seconds(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
+
+
+def processor_seconds(action: Callable[[], object]) -> float:
+    """How long processors worked for the programs that it starts."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    action()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def compare(name: str, ours: Callable[[], object], floor: Callable[[], object], aim: str) -> None:
@@ -247,28 +258,47 @@ def bench_labels(folder: Path) -> None:
     )
 
 
-def bench_preview(folder: Path, pools: int) -> None:
-    """Preview our program against the bare one."""
+@contextmanager
+def previews(folder: Path, pools: int) -> Iterator[tuple[Engine, Callable[..., None]]]:
+    """The engine of a stack of that many pools, and what previews it: ``run(folder of the program, *arguments)``."""
     name = f"bench{pools}"
     (folder / f"Pulumi.{name}.yaml").write_text(stack(pools))
     os.environ |= {"GPU_POOLS_SANDBOX_DIR": str(folder / "state"), "GPU_POOLS_STACKS_DIR": str(folder)}
     sandbox, tools = find_sandbox(name), find_tools(Progress(), only={"pulumi", "helm"})
     prepare(sandbox)
     engine = Engine(sandbox, tools, stand_ins.start(sandbox, tools, {}))
+    command = [str(tools.pulumi), "preview", "--non-interactive", "--stack", name, "--config-file", str(sandbox.config_file)]
+
+    def run(cwd: Path, *arguments: str) -> None:
+        done = subprocess.run(
+            [*command, *arguments], cwd=cwd, env=engine.environment(), check=False, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            sys.exit(f"{cwd}: the preview failed:\n{done.stdout}{done.stderr}")
+
     try:
         engine.select_stack()
-        recorded = json.loads(engine.output("preview", "--json"))
-        bare = _write_bare(folder / f"bare{pools}", recorded)
-        command = [str(tools.pulumi), "preview", "--non-interactive", "--stack", name, "--config-file", str(sandbox.config_file)]
-
-        def run(cwd: Path) -> None:
-            done = subprocess.run(command, cwd=cwd, env=engine.environment(), check=False, capture_output=True, text=True)
-            if done.returncode != 0:
-                sys.exit(f"{cwd}: the preview failed:\n{done.stdout}{done.stderr}")
-
-        compare(f"preview of {pools} pools", lambda: run(ROOT), lambda: run(bare), "<= 1.15")
+        yield engine, run
     finally:
         stand_ins.stop(sandbox)
+
+
+def bench_preview(folder: Path, pools: int) -> None:
+    """Preview our program against the bare one."""
+    with previews(folder, pools) as (engine, run):
+        recorded = json.loads(engine.output("preview", "--json"))
+        bare = _write_bare(folder / f"bare{pools}", recorded)
+        compare(f"preview of {pools} pools", lambda: run(ROOT), lambda: run(bare), "<= 1.15")
+
+
+def bench_policies(folder: Path, pools: int) -> None:
+    """Preview our program with the pack against without."""
+    pack = ("--policy-pack", str(ROOT / "policies" / "pack"))
+    with previews(folder, pools) as (_, run):
+        compare(f"policies on {pools} pools", lambda: run(ROOT, *pack), lambda: run(ROOT), "<= 1.2")
+        # Others who use the machine make the clock lie; what all processes of a preview computed is less touched by them.
+        with_pack, without = (processor_seconds(action) for action in (lambda: run(ROOT, *pack), lambda: run(ROOT)))
+        print(f"{'':<28} in processor time {with_pack / without:.2f}   {with_pack:.2f} s against {without:.2f} s", flush=True)
 
 
 def _write_bare(folder: Path, recorded: dict[str, Any]) -> Path:
@@ -321,6 +351,9 @@ def main(what: str) -> None:
         if "preview".startswith(what):
             for pools in (3, 30, 300):
                 bench_preview(folder, pools)
+        if "policies".startswith(what):
+            for pools in (3, 30, 300):
+                bench_policies(folder, pools)
         if "up".startswith(what):
             bench_up(folder)
 

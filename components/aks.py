@@ -154,6 +154,8 @@ class AksPoolArgs(TypedDict):
     """The oldest driver and CUDA version that will do."""
     partitioned_by: NotRequired[str]
     """Who partitions MIG GPUs: operator or aks."""
+    protect: NotRequired[bool]
+    """Refuse to delete or replace the pool."""
 
 
 class AksGpuNodePoolArgs(TypedDict):
@@ -203,6 +205,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 opts,
                 # The name is unique in the cluster, so a replacement cannot stand beside the old pool.
                 delete_before_replace=True,
+                protect=planned.protect,
                 ignore_changes=["count"] if planned.pool.autoscaled else [],
             ),
         )

@@ -168,6 +168,8 @@ class MagnumPoolArgs(TypedDict):
     """Who installs the GPU driver: operator or preinstalled."""
     minimum: NotRequired[MinimumArgs]
     """The oldest driver and CUDA version that will do."""
+    protect: NotRequired[bool]
+    """Refuse to delete or replace the group."""
 
 
 class MagnumGpuNodePoolArgs(TypedDict):
@@ -227,6 +229,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
                 opts,
                 # The name is unique in the cluster, so a replacement cannot stand beside the old group.
                 delete_before_replace=True,
+                protect=planned.protect,
                 ignore_changes=["nodeCount"] if planned.pool.autoscaled else [],
                 custom_timeouts=_SLOW,
             ),

@@ -49,6 +49,8 @@ class GpuPlatformArgs(TypedDict):
     """Node Feature Discovery."""
     verification: NotRequired[dict[str, Any]]
     """Verification of the nodes, and the smoke tests."""
+    acknowledged: NotRequired[list[dict[str, Any]]]
+    """Replacements of protected pools, or of the cluster, that somebody wants."""
 
 
 class GpuPlatform(pulumi.ComponentResource):
@@ -111,7 +113,10 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _cluster(self, name: str, planned: Plan, section: Mapping[str, Any]) -> "AksCluster | MagnumCluster | ExistingCluster":
         # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
-        args, opts = cast("Any", section), child_options(self)
+        args, opts = cast("Any", dict(section)), child_options(self)
+        if planned.platform != "existing":
+            # As declared, unless an acknowledgement lifts it.
+            args["protect"] = planned.protect
         if planned.platform == "aks":
             from components.aks import AksCluster  # noqa: PLC0415
 

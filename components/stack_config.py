@@ -4,31 +4,20 @@ All keys are taken, also those that nobody asks for: a misspelt key must be repo
 keys that are known beforehand. Meaning and checks are in gpus.settings.
 """
 
-import json
 from typing import Any
 
 from pulumi.runtime import config as runtime_config
 
-from gpus.settings import NAMESPACE
+from gpus.settings import NAMESPACE, config_value
 
 
 def read_stack_config() -> dict[str, Any]:
     """Section name, without namespace -> value as YAML gave it."""
     found = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
     prefix = f"{NAMESPACE}:"
-    return {key.removeprefix(prefix): _value(text) for key, text in found.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): config_value(text) for key, text in found.items() if key.startswith(prefix)}
 
 
 def secret_sections() -> list[str]:
     """The sections that the stack file keeps encrypted, wholly or in part."""
     return [key for key in read_stack_config() if runtime_config.is_config_secret(f"{NAMESPACE}:{key}")]
-
-
-def _value(text: object) -> object:
-    """Mappings, lists, numbers and flags arrive as JSON; a text that is no JSON is itself."""
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

@@ -146,7 +146,8 @@ class Verification(pulumi.ComponentResource):
         what = f"Verification({name})"
         plan = plan_of(what, args.get("planned"), args.get("config"))
         planned = pool_of(what, plan, args["pool"])
-        super().__init__("gpu-pools:index:Verification", name, None, opts)
+        # Told as an input, so that whoever judges the program sees which pool it is of (policies/rules/organisation.py).
+        super().__init__("gpu-pools:index:Verification", name, {"pool": planned.name}, opts)
         file = expectation_file(plan, planned)
         document = ConfigMap(
             f"{name}-expectation",

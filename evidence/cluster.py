@@ -61,6 +61,18 @@ class Kubectl:
             return Snapshot(time, nodes, f"the expectations cannot be read: {error}")
         return Snapshot(time, nodes, config_maps_of(found))
 
+    def pods(self) -> list[Mapping[str, Any]]:
+        """All pods of the cluster.
+
+        Raises:
+            EvidenceError: where they cannot be read.
+        """
+        try:
+            return self._list("pods", "--all-namespaces")
+        except _UnlistedError as error:
+            message = f"the pods cannot be read: {error}"
+            raise EvidenceError(message, "Try it with the stack's kubeconfig: kubectl get pods --all-namespaces") from None
+
     def _list(self, *what: str) -> list[Mapping[str, Any]]:
         command = ["kubectl", "get", *what, "--output", "json", f"--request-timeout={_REQUEST_SECONDS}s"]
         command += [f"--kubeconfig={self.kubeconfig}"] if self.kubeconfig else []

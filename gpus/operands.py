@@ -61,6 +61,12 @@ def charts_with(operand: Operand) -> str:
     return ", ".join(f"gpu-operator {chart} brings {versions[operand]}" for chart, versions in charts.items())
 
 
+def brought(chart: str) -> Mapping[str, str]:
+    """Operand -> version that a chart of the GPU operator brings; empty for a chart that is not known here."""
+    charts: Mapping[str, Mapping[str, str]] = _raw()["charts"]
+    return charts.get(chart if chart.startswith("v") else f"v{chart}", {})
+
+
 @lru_cache(maxsize=1)
 def _raw() -> dict[str, Any]:
     raw: dict[str, Any] = load_yaml((resources.files("gpus") / "data" / "operands.yaml").read_text(encoding="utf-8"))

@@ -11,10 +11,11 @@ only where the policy names one ("let plugin decide this per node", gpu-operator
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gpus import expectation
+from gpus.acknowledged import CLUSTER, cluster_change, pool_change
 from gpus.adoption import adoption_warnings, check_adoption
 from gpus.charts import merge_values
 from gpus.checks import (
@@ -87,6 +88,8 @@ class PoolPlan:
         other_strategy: (the other MIG strategy, resource now -> resource then); None where it would rename nothing here.
         refuses_two: whether the device plugin refuses requests for two although the declaration allows them.
         warnings: what works, but with a catch.
+        change: id of becoming what is planned here (gpus/acknowledged.py).
+        protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
     """
 
     pool: Pool
@@ -107,6 +110,8 @@ class PoolPlan:
     other_strategy: tuple[MigStrategy, Mapping[str, str]] | None
     refuses_two: bool
     warnings: tuple[str, ...]
+    change: str = ""
+    protect: bool = False
 
     @property
     def pod_requests(self) -> tuple[PodRequest, ...]:
@@ -165,6 +170,8 @@ class Plan:
         driver: who installs driver and toolkit in this cluster.
         operator_values: final values of the gpu-operator chart.
         nfd_values: final values of the NFD chart.
+        change: id of the cluster's becoming what is planned here.
+        protect: whether the engine must refuse to delete or replace the cluster; as of a pool.
     """
 
     settings: Settings
@@ -178,6 +185,8 @@ class Plan:
     driver: DriverOwner
     operator_values: Mapping[str, Any]
     nfd_values: Mapping[str, Any]
+    change: str
+    protect: bool
 
     @property
     def platform(self) -> Platform:
@@ -248,7 +257,9 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
     strategies = _Strategies(strategy, cluster_strategy, causes_of_mixed(settings))
-    pools = tuple(_plan_pool(pool, sharing, settings, strategies, warnings) for pool, sharing, warnings in checked)
+    change, protect, pools = _protection(
+        settings, tuple(_plan_pool(pool, sharing, settings, strategies, warnings) for pool, sharing, warnings in checked)
+    )
     default_key, default_text = device_plugin_config(Exclusive(), strategy)
     configs = {default_key: default_text}
     for planned in pools:
@@ -272,7 +283,23 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
             settings.operator.chart.values,
         ),
         nfd_values=merge_values(_nfd_values(pools, tolerations), settings.nfd.chart.values),
+        change=change,
+        protect=protect,
     )
+
+
+def _protection(settings: Settings, pools: tuple[PoolPlan, ...]) -> tuple[str, bool, tuple[PoolPlan, ...]]:
+    """The cluster's id, whether it is protected, and the pools with theirs; each as the acknowledgements leave it."""
+    acknowledged = {(one.resource, one.change) for one in settings.acknowledged}
+    whole = cluster_change(settings.cluster, pools)
+    # What lies in a cluster that is replaced is replaced with it.
+    lifted = (CLUSTER, whole) in acknowledged
+    guarded = []
+    for planned in pools:
+        change = pool_change(planned, settings.cluster)
+        protect = planned.pool.protect and not lifted and (planned.name, change) not in acknowledged
+        guarded.append(replace(planned, change=change, protect=protect))
+    return whole, getattr(settings.cluster, "protect", False) and not lifted, tuple(guarded)
 
 
 def _check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: MigStrategy, problems: Problems) -> list[str]:

@@ -111,6 +111,7 @@ class Pool:
         driver: who installs driver and toolkit; None: as the stack's default says.
         placement: the platform's part.
         minimum: what each node's driver must be at least.
+        protect: whether the cloud's resource must be neither deleted nor replaced.
     """
 
     path: str
@@ -124,6 +125,7 @@ class Pool:
     driver: DriverOwner | None
     placement: AksPlacement | MagnumPlacement | ExistingPlacement
     minimum: Minimum = field(default_factory=Minimum)
+    protect: bool = False
 
     @property
     def autoscaled(self) -> bool:
@@ -180,8 +182,23 @@ def parse_pool(value: object, path: str, context: PoolContext) -> Pool | None:
     _check_reach(labels, taints, section, context)
     driver = section.text("driver", choices=DRIVER_OWNERS)
     minimum = _parse_minimum(section)
+    # Nodes that are there already are nobody's to replace.
+    protect = section.flag("protect") if context.platform != "existing" else None
     section.finish()
-    return Pool(path, name, hardware, low, high, sharing, labels, taints, driver, placement, minimum)  # type: ignore[arg-type]
+    return Pool(
+        path,
+        name,
+        hardware,
+        low,
+        high,
+        sharing,
+        labels,
+        taints,
+        driver,  # type: ignore[arg-type]
+        placement,  # type: ignore[arg-type]
+        minimum,
+        protect=bool(protect),
+    )
 
 
 def _parse_minimum(section: Section) -> Minimum:

@@ -35,6 +35,7 @@ _BELONGS: Final[Mapping[str, str]] = {
     "sharing": "a pool, as the name of a declaration under gpu-pools:sharing",
     "taints": "a pool",
     "minimum": "a pool",
+    "protect": "the cluster of AKS or Magnum, or a pool of such a cluster",
     "resources": "nowhere: the plan derives the resource names",
 }
 

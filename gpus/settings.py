@@ -7,9 +7,11 @@ sections are collected here and raised once.
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from gpus.acknowledged import Acknowledgement, parse_acknowledged
 from gpus.adoption import check_who_installs
 from gpus.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpus.clusters import ClusterSettings, Platform, parse_cluster
@@ -26,7 +28,7 @@ _T = TypeVar("_T")
 
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
-KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification")
+KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "acknowledged")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Settings:
         nfd: Node Feature Discovery.
         verification: of the nodes, after a deploy.
         flavors: Magnum flavors by name.
+        acknowledged: replacements that somebody wants although what they replace is protected.
     """
 
     cluster: ClusterSettings
@@ -50,6 +53,17 @@ class Settings:
     nfd: NfdSettings
     verification: VerificationSettings
     flavors: Mapping[str, Flavor]
+    acknowledged: tuple[Acknowledgement, ...] = ()
+
+
+def config_value(text: object) -> object:
+    """A value as the engine hands it over: mappings, lists, numbers and flags as JSON; a text that is no JSON is itself."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def parse_settings(config: Mapping[str, object], *, complete: bool = True) -> Settings:
@@ -93,9 +107,11 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         flavor_names=_written(config, "flavors"),
     )
     pools = _parse_pools(config, context)
+    names = [pool.name for pool in pools]
+    acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
     if cluster is None:
         return None
-    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors)
+    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged)
     if complete:
         check_who_installs(settings, problems)
     return settings

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evidence.errors import EvidenceError
@@ -65,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("stack", help="the name of a file stacks/Pulumi.<stack>.yaml")
         if name in {"up", "status"}:
             one.add_argument("--json", action="store_true", help="print the comparison as JSON")
+        if name == "preview":
+            one.add_argument("--save", type=Path, metavar="FILE", help="write the engine's events there, with what policies find")
+            one.add_argument("--policies", type=Path, metavar="FILE", help="how the policy pack is configured; with --save")
         if name == "verify":
             add_outputs(one)
     scale = subparsers.add_parser("scale", help="play the autoscaler: change a pool's node count from outside")
@@ -88,7 +92,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     if options.command == "verify":
         return _verify(options, progress)
     if options.command == "preview":
-        commands.preview(options.stack, progress)
+        commands.preview(options.stack, progress, options.save, options.policies)
     elif options.command == "scale":
         commands.scale(options.stack, options.pool, options.count)
     elif options.command == "down":

@@ -81,8 +81,14 @@ def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
             return settle(sandbox, plan)
 
 
-def preview(stack: str, progress: Progress) -> None:
+def preview(stack: str, progress: Progress, save: Path | None = None, policies: Path | None = None) -> None:
     """Show what `up` would do, without a cloud and without starting a cluster of our own making.
+
+    Args:
+        stack: its name.
+        progress: where progress is told.
+        save: a file for the engine's events, which are then not shown; what policies find is among them and is no failure here.
+        policies: the configuration of the policy pack; where `save` is given.
 
     Raises:
         InvalidStackError: if the stack file is wrong.
@@ -96,7 +102,10 @@ def preview(stack: str, progress: Progress) -> None:
     with _held(sandbox):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
         recovery.take_over(engine)
-        if engine.run("preview", "--diff", "--suppress-permalink=true") != 0:
+        if save is not None:
+            with progress.step(f"pulumi preview --stack {stack}"):
+                engine.save_preview(save, policies)
+        elif engine.run("preview", "--diff", "--suppress-permalink=true") != 0:
             message = f"pulumi preview of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause; nothing was changed.")
 

@@ -109,6 +109,27 @@ class Engine:
             raise SandboxError(message, "Run the command again; `make clean` starts over.")
         return done.stdout
 
+    def save_preview(self, path: Path, policies: Path | None) -> None:
+        """Write the events of a preview with the policy pack, one JSON document a line; policies that stop it are among them.
+
+        Raises:
+            SandboxError: if the engine did not come to the end of the preview.
+        """
+        pack = ["--policy-pack", str(PROJECT / "policies" / "pack")]
+        configured = ["--policy-pack-config", str(policies.resolve())] if policies else []
+        done = subprocess.run(
+            self._command(["preview", "--json", *pack, *configured]),
+            cwd=PROJECT,
+            env={**self.environment(), "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if '"summaryEvent"' not in done.stdout:
+            message = f"pulumi preview failed:\n{done.stderr.strip()}"
+            raise SandboxError(message, "Run `make preview` without PR=1 to see what the engine says.")
+        write_atomic(path, done.stdout)
+
     def select_stack(self) -> None:
         """Make the stack in the backend, unless it is there.
 

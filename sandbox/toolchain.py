@@ -236,6 +236,22 @@ PROGRAMS: tuple[Program, ...] = (
         minutes=0.3,
         cgo=True,
     ),
+    # For programs that use the components from YAML; found by find_built.
+    Program(
+        folder="pulumi-language-yaml",
+        module="github.com/pulumi/pulumi-yaml",
+        packages={"pulumi-language-yaml": "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"},
+        version_symbol="github.com/pulumi/pulumi-yaml/pkg/version.Version",
+        minutes=1,
+    ),
+    # Reads the pipelines of this repository.
+    Program(
+        folder="actionlint",
+        module="github.com/rhysd/actionlint",
+        packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"},
+        version_symbol="github.com/rhysd/actionlint.version",
+        minutes=0.3,
+    ),
 )
 
 

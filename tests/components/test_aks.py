@@ -105,6 +105,13 @@ class TestPool:
         assert (inputs["count"], inputs["minCount"], inputs["maxCount"]) == (0, 0, 4)
         assert list(recorded.options("nb-pool").ignoreChanges) == ["count"]
 
+    @pytest.mark.parametrize("protect", [False, True])
+    def test_is_protected_where_it_is_declared(self, run: Run, *, protect: bool) -> None:
+        declared: AksPoolArgs = {**FIXED, "protect": protect}
+        recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared}))
+        protected = {request.name for request in recorded.requests.values() if request.protect}
+        assert protected == ({"nb-pool"} if protect else set())
+
     def test_the_operator_owning_the_driver_keeps_aks_from_installing_one(self, run: Run) -> None:
         assert pool_of(run).inputs["gpuProfile"] == {"driver": "None"}
 

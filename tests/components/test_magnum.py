@@ -91,6 +91,12 @@ class TestNodeGroup:
         args = group_args("capi-helm", taints=["nvidia.com/gpu=true:NoSchedule"])
         assert "labels" not in run(lambda: MagnumGpuNodePool("a", args)).one("NodeGroup").inputs
 
+    @pytest.mark.parametrize("protect", [False, True])
+    def test_is_protected_where_it_is_declared(self, run: Run, *, protect: bool) -> None:
+        recorded = run(lambda: MagnumGpuNodePool("a", group_args(protect=protect)))
+        protected = {request.name for request in recorded.requests.values() if request.protect}
+        assert protected == ({"a-group"} if protect else set())
+
     def test_the_count_of_an_autoscaled_group_belongs_to_the_autoscaler(self, run: Run) -> None:
         args = group_args()
         del args["pool"]["count"]

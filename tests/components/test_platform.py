@@ -15,6 +15,7 @@ from pulumi.runtime import config as runtime_config
 from components.platform import GpuPlatform
 from components.stack_config import read_stack_config
 from gpus.errors import InvalidStackError
+from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
 
 from .conftest import KUBECONFIG
@@ -72,6 +73,20 @@ class TestEveryStack:
         assert "very-secret-token" not in "".join(
             str(request) for request in recorded.requests.values() if request.type != "pulumi:providers:kubernetes"
         )
+
+    @pytest.mark.parametrize("stack", ["aks-prod", "magnum-prod"])
+    def test_production_is_protected_but_for_what_is_acknowledged(self, run: Run, stack: str) -> None:
+        sections = settings(stack)
+        plan = plan_config({f"{PREFIX}{key}": value for key, value in sections.items()})
+        pools = [f"gpu-{pool.name}-{'pool' if stack == 'aks-prod' else 'group'}" for pool in plan.pools]
+        for resource, change, left in (
+            ("cluster", "c00000000", {"gpu-cluster", *pools}),
+            (plan.pools[0].name, plan.pools[0].change, {"gpu-cluster", *pools[1:]}),
+            ("cluster", plan.change, set()),
+        ):
+            acknowledged = [{"resource": resource, "change": change, "reason": "moved by hand"}]
+            recorded = run(lambda acknowledged=acknowledged: GpuPlatform("gpu", {**sections, "acknowledged": acknowledged}))
+            assert {request.name for request in recorded.requests.values() if request.protect} == left
 
     @pytest.mark.parametrize("stack", STACKS)
     def test_objects_in_the_cluster_use_its_own_provider(self, deploy: Any, stack: str) -> None:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from changes.__main__ import main as judge_change
 from sandbox.engine import Engine
+from sandbox.files import read_json
 from sandbox.progress import Progress
 from sandbox.stand_ins import Attached
 from sandbox.toolchain import find_tools
@@ -42,7 +44,7 @@ config:
     slices: {mig: {layout: {1g.10gb: 7}}}
   gpu-pools:pools:
     - {name: gpu, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: chosen, taints: ["sku=gpu:NoSchedule"]}
-    - {name: spare, vmSize: Standard_NC24ads_A100_v4, nodes: {min: 0, max: 4}, sharing: slices}
+    - {name: spare, vmSize: Standard_NC24ads_A100_v4, nodes: {min: 0, max: 4}, sharing: slices, protect: true}
 """
 MAGNUM = """
 config:
@@ -79,6 +81,7 @@ PLUGIN = "nvidia-device-plugin-daemonset"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 DIFFERS = 3
 WHOLE = {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
+_REASON = "nobody trains this week"
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +106,49 @@ def test_a_pool_without_nodes_is_not_yet_proven(aks: Trial) -> None:
     (line,) = [line for line in seen.out.splitlines() if line.startswith("spare")]
     assert "not yet proven" in line
     assert "no node yet" in line
+
+
+def test_a_cluster_that_would_take_a_protected_pool_with_it_is_blocked_and_reported(aks: Trial, tmp_path: Path) -> None:
+    deployed = aks.file.read_text(encoding="utf-8")
+    judged = _Judged(aks, tmp_path)
+    try:
+        aks.edit(lambda config: config["gpu-pools:cluster"].update(location="northeurope"))
+        code, told = judged()
+        assert (code, told["complete"], told["clusterReplaced"], told["protected"]) == (1, False, True, ["gpu-spare-pool"])
+        assert {pool["name"]: pool["effects"] for pool in told["pools"]} == {"gpu": ["replaced"], "spare": ["replaced"]}
+    finally:
+        aks.write(deployed)
+
+
+def test_a_protected_pool_is_replaced_by_the_acknowledged_change_and_by_no_other(aks: Trial, tmp_path: Path) -> None:
+    deployed, was = aks.file.read_text(encoding="utf-8"), aks.plan().pools[1]
+    judged = _Judged(aks, tmp_path)
+    assert _protected(aks) == {"gpu-spare-pool"}
+    larger = deployed.replace("name: spare, vmSize: Standard_NC24ads_A100_v4", "name: spare, vmSize: Standard_NC48ads_A100_v4")
+
+    aks.write(larger)
+    code, told = judged()
+    assert (code, told["complete"], told["protected"]) == (1, True, ["gpu-spare-pool"])
+    assert {pool["name"]: pool["effects"] for pool in told["pools"]} == {"gpu": ["untouched"], "spare": ["replaced"]}
+    assert {one["rule"] for one in told["policies"]} >= {"gpus-only-on-request"}
+    (replaced,) = told["replacements"]
+    aks.write(larger + _acknowledgement("spare", was.change))
+    assert "marked for protection" in aks.up().text, "it was acknowledged to be what it is"
+    assert _vm_size(aks, "gpu-spare-pool") == "Standard_NC24ads_A100_v4"
+
+    aks.write(larger + _acknowledgement(replaced["resource"], replaced["change"]))
+    code, told = judged()
+    assert (code, told["blocked"], told["protected"]) == (0, [], []), "neither the pack nor the engine stops it"
+    aks.up().ok()
+    assert (_vm_size(aks, "gpu-spare-pool"), _protected(aks)) == ("Standard_NC48ads_A100_v4", set())
+
+    # With the next deploy its protection is back, and the way back is another change.
+    aks.write(larger)
+    aks.up().ok()
+    assert _protected(aks) == {"gpu-spare-pool"}
+    aks.write(deployed + _acknowledgement("spare", was.change))
+    aks.up().ok()
+    aks.write(deployed)
 
 
 def test_nodes_that_an_autoscaler_adds_are_shared_with_no_up(aks: Trial) -> None:
@@ -322,6 +368,45 @@ def test_destroying_magnum_empties_the_cloud(magnum: Trial) -> None:
 
 
 # ---------------------------------------------------------------------- helpers
+
+
+class _Judged:
+    """`python -m changes` on the change of a stack file since now, with a rule that demands protection."""
+
+    def __init__(self, trial: Trial, folder: Path) -> None:
+        self._trial = trial
+        self._folder = folder
+        (folder / "before.yaml").write_text(trial.file.read_text(encoding="utf-8"))
+        (folder / "pods").write_text(json.dumps(trial.api().list("/api/v1/pods")))
+        left = {"resource": "gpu-gpu-pool", "reason": "of other tests of this file", "until": "2999-01-01"}
+        rule = {"enforcementLevel": "mandatory", "required": True, "exceptions": [left]}
+        (folder / "levels.json").write_text(json.dumps({"pools-protected": rule}))
+
+    def __call__(self) -> tuple[int, dict[str, Any]]:
+        events, levels, before, pods, told = (
+            str(self._folder / name) for name in ("events", "levels.json", "before.yaml", "pods", "told.json")
+        )
+        self._trial.run("preview", self._trial.stack, "--save", events, "--policies", levels).ok()
+        code = judge_change([events, "--before", before, "--after", str(self._trial.file), "--pods", pods, "--json", told])
+        return code, read_json(self._folder / "told.json")
+
+
+def _acknowledgement(resource: str, change: str) -> str:
+    return f"  gpu-pools:acknowledged:\n    - {{resource: {resource}, change: {change}, reason: {_REASON}}}\n"
+
+
+def _resources(trial: Trial) -> dict[str, Any]:
+    state = trial.engine("stack", "export").ok().json()["deployment"]["resources"]
+    return {one["urn"].rpartition("::")[2]: one for one in state}
+
+
+def _protected(trial: Trial) -> set[str]:
+    """What is protected where it is deployed."""
+    return {name for name, one in _resources(trial).items() if one.get("protect")}
+
+
+def _vm_size(trial: Trial, name: str) -> str:
+    return str(_resources(trial)[name]["inputs"]["vmSize"])
 
 
 def _share(trial: Trial, name: str, sharing: dict[str, Any]) -> None:

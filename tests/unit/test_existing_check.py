@@ -47,6 +47,17 @@ def test_d01_also_where_the_config_map_is_another_document_of_the_file(tmp_path:
     assert found(check_text(tmp_path, text), "crash", "[1].devicePlugin.config.default").allowed == "good"
 
 
+def test_json_in_a_config_map_is_read_as_yaml_is(tmp_path: Path) -> None:
+    text = json.dumps({"version": "v1", "sharing": {"timeSlicing": {"nope": 1}}})
+    assert check_text(tmp_path, config_map("c", config=text)).findings
+
+
+def test_a_text_in_a_config_map_that_says_what_else_it_is_is_no_config(tmp_path: Path) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "Other", "version": "v1", "sharing": {"timeSlicing": {"nope": 1}}})
+    with pytest.raises(UnreadableFileError, match="holds nothing that is known here"):
+        check_text(tmp_path, config_map("c", config=text))
+
+
 def test_d02_a_config_map_without_a_default_is_silently_without_effect_under_the_operator(tmp_path: Path) -> None:
     finding = found(check_text(tmp_path, values("name: shared")), "ignored", "devicePlugin.config")
     assert "empty configuration" in finding.really

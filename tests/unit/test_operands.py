@@ -8,7 +8,7 @@ import pytest
 
 from gpus.charts import VERSIONS
 from gpus.errors import InvalidStackError
-from gpus.operands import charts_with, overridden, parse_version
+from gpus.operands import brought, charts_with, overridden, parse_version
 from tests.unit.stacks import aks, existing, plan_of, pool_of
 
 UNCHECKED = "cannot be checked before the deploy"
@@ -181,3 +181,10 @@ def test_a_driver_may_be_named_by_its_branch(branch: str, checked: bool) -> None
     assert any(f"driver.version {branch} tells no version" in warning for warning in pool.warnings) is not checked
     rtx = pool_of(existing(RTX, sharing=sharing, operator=_operator(driver="575.57.08")))
     assert not any("tells no version" in warning for warning in rtx.warnings)
+
+
+def test_what_a_chart_brings_is_known_by_its_version_with_or_without_the_v() -> None:
+    newest = VERSIONS["gpu-operator"][0]
+    assert set(brought(newest)) == {"driver", "devicePlugin", "gfd", "migManager"}
+    assert brought(newest.removeprefix("v")) == brought(newest)
+    assert brought("v0.0.1") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -144,8 +145,9 @@ class TestMarker:
             assert script.wait(timeout=60) == 0
             assert feature.exists()
         finally:
-            # Its own session: the sleep of the script goes with it.
-            os.killpg(script.pid, signal.SIGKILL)
+            # Its own session: the sleep of the script goes with it, unless both have ended by themselves.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(script.pid, signal.SIGKILL)
             script.wait()
 
 

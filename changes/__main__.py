@@ -1,0 +1,115 @@
+"""``python -m changes PREVIEW --after STACKFILE [--before STACKFILE]``: what a change does, for a pull request.
+
+Exit codes: 0 nothing stands against the change; 1 it must not be deployed as it is; 2 a document is wrong, nothing was judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from changes.blast import Limits, blast_radius
+from changes.markdown import comment
+from changes.report import document
+from changes.sarif import sarif
+from changes.seen import Seen
+from changes.steps import read_preview
+from changes.workloads import of_cluster, of_stack
+from gpus.errors import InvalidStackError, Problem
+from gpus.plan import plan_config
+from gpus.stack_file import read_stack_file
+from policies.prices import read_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from changes.blast import BlastRadius
+
+_BLOCKED, _INVALID = 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        radius = _radius(options)
+    except InvalidStackError as error:
+        print(error, file=sys.stderr)
+        return _INVALID
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return _INVALID
+    _write(options, radius)
+    return _BLOCKED if radius.blocked else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m changes", description="What a change of a stack does to its GPUs.")
+    parser.add_argument("preview", help="the output of `pulumi preview --json`")
+    parser.add_argument("--after", required=True, metavar="STACKFILE", help="the stack file with the change")
+    parser.add_argument("--before", metavar="STACKFILE", help="the stack file that is deployed; left out: nothing is")
+    parser.add_argument("--stack", help="what to call the stack; left out: as its file is called")
+    parser.add_argument("--pods", metavar="FILE", help="running pods: `kubectl get pods --all-namespaces --output json`")
+    parser.add_argument(
+        "--no-pods", default=Seen.no_pods, metavar="WHY", help="why there is no list of running pods; the comment says so"
+    )
+    parser.add_argument(
+        "--against", default="", metavar="TEXT", help="what the preview was made against, for the comment's readers"
+    )
+    parser.add_argument("--prices", metavar="FILE", help="the team's prices, as for the policy max-cost")
+    parser.add_argument(
+        "--max-more-gpus", type=int, metavar="N", help="how many GPUs a change may add, with every pool at its largest"
+    )
+    parser.add_argument(
+        "--max-more-cost", type=float, metavar="X", help="how much a month a change may add, in the prices' currency"
+    )
+    parser.add_argument("--markdown", metavar="FILE", help="write the comment there; left out: print it")
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON there")
+    parser.add_argument("--sarif", metavar="FILE", help="write SARIF for code-scanning there")
+    return parser
+
+
+def _radius(options: argparse.Namespace) -> BlastRadius:
+    preview = read_preview(options.preview, _text(options.preview))
+    after = plan_config(read_stack_file(options.after), complete=False)
+    before = plan_config(read_stack_file(options.before), complete=False) if options.before else None
+    pods = of_cluster(options.pods, _text(options.pods)) if options.pods else ()
+    return blast_radius(
+        preview,
+        before,
+        after,
+        asking=(*of_stack(preview.steps), *pods),
+        prices=read_prices(options.prices) if options.prices else None,
+        limits=Limits(options.max_more_gpus, options.max_more_cost),
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidStackError(
+            [Problem(path, f"it cannot be read: {error}", "a text file", "Name a file that is there.")]
+        ) from error
+
+
+def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
+    stack = options.stack or Path(options.after).name.removeprefix("Pulumi.").removesuffix(".yaml")
+    seen = Seen(options.against, "" if options.pods else options.no_pods)
+    text = comment(stack, radius, seen)
+    if options.markdown:
+        Path(options.markdown).write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+    if options.json:
+        Path(options.json).write_text(json.dumps(document(stack, radius, seen), indent=2) + "\n", encoding="utf-8")
+    if options.sarif:
+        log = sarif(options.after, _text(options.after), radius)
+        Path(options.sarif).write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The components as a provider, so that programs in any of Pulumi's languages can use them; the schema follows from their types.
+
+Started by the engine: as `python components` where PulumiPlugin.yaml names this folder, and as `pulumi-resource-gpu-pools`,
+which the wheel puts on PATH. All clouds' SDKs are loaded, since the schema has all components.
+
+Two things differ on the way from another language: every number arrives as a float, and a traceback would bury the list of
+problems. `GpuPoolsProvider` sees to both, so that components need not know who uses them.
+"""
+
+import sys
+from typing import Any, Final
+
+from pulumi import ComponentResource, InputPropertiesError, Inputs, ResourceOptions
+from pulumi.provider import ConstructResult
+from pulumi.provider import main as serve
+from pulumi.provider.experimental.component import ComponentProvider
+from pulumi.provider.server import ComponentInitError
+
+from components.aks import AksCluster, AksGpuNodePool
+from components.existing import ExistingCluster
+from components.gpu_operator import GpuOperator
+from components.magnum import MagnumCluster, MagnumGpuNodePool
+from components.node_features import NodeFeatureDiscovery, PoolLabels
+from components.platform import GpuPlatform
+from components.sharing import Exclusive, Mig, Mps, TimeSlicing
+from components.smoke_test import SharingSmokeTest
+from components.startup_taint import StartupTaint
+from components.verification import Verification, Verifier
+from gpus.errors import InvalidStackError
+from gpus.settings import NAMESPACE
+
+VERSION: Final = "0.1.0"
+COMPONENTS: Final[tuple[type[ComponentResource], ...]] = (
+    *(Exclusive, TimeSlicing, Mps, Mig),
+    *(AksCluster, AksGpuNodePool, MagnumCluster, MagnumGpuNodePool, ExistingCluster),
+    *(NodeFeatureDiscovery, PoolLabels, StartupTaint, GpuOperator),
+    *(Verifier, Verification, SharingSmokeTest),
+    GpuPlatform,
+)
+
+
+class GpuPoolsProvider(ComponentProvider):
+    """Serves the components."""
+
+    def __init__(self) -> None:
+        super().__init__(list(COMPONENTS), NAMESPACE, version=VERSION)
+
+    def construct(self, name: str, resource_type: str, inputs: Inputs, options: ResourceOptions | None = None) -> ConstructResult:
+        """Make a component.
+
+        Raises:
+            InputPropertiesError: with everything that is wrong with its inputs.
+        """
+        try:
+            return super().construct(name, resource_type, whole_numbers(inputs), options)
+        except ComponentInitError as error:
+            if not isinstance(error.inner, InvalidStackError):
+                raise
+            told: Any = [
+                {"property_path": one.path, "reason": f"{one.message}; allowed: {one.allowed}; {one.remedy}"}
+                for one in error.inner.problems
+            ]
+            raise InputPropertiesError("nothing was created or changed", told) from None
+
+
+def whole_numbers(value: Any) -> Any:  # noqa: ANN401 - whatever comes over the wire
+    """The value with 4 instead of 4.0, at any depth: the wire knows floats only."""
+    if isinstance(value, dict):
+        return {key: whole_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def main() -> None:
+    """Serve until the engine ends it; the first line of the standard output is the port."""
+    serve(GpuPoolsProvider(), sys.argv[1:])

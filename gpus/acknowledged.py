@@ -1,0 +1,122 @@
+"""The section ``gpu-pools:acknowledged``: what somebody wants replaced although it is protected, and for which change.
+
+An entry names a resource and, by an id, what it shall become. The id follows from all that is declared of the resource and may
+force its replacement; so an acknowledgement holds for becoming exactly that, and after any other edit of it the protection is
+back by itself. Counts and labels are left out: clouds change them in place, and a pool's labels follow from other pools too. A
+cluster is replaced with everything in it, so its id holds for its pools too, as they are declared.
+
+This is only about what is declared. What the engine would really replace, and which entries are used up, changes/ tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpus.clusters import MagnumSettings
+from gpus.placing import node_group_labels
+from gpus.section import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpus.clusters import ClusterSettings
+    from gpus.errors import Problems
+    from gpus.plan import PoolPlan
+
+#: Begins with a letter, and is nothing that some reader of YAML takes for a number.
+_CHANGE: Final = "c[0-9a-f]{8}"
+#: What the section calls the cluster, whatever name it has in the cloud.
+CLUSTER: Final = "cluster"
+_LEAST_REASON: Final = 10
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """One entry.
+
+    Attributes:
+        resource: a pool's name, or ``cluster``.
+        change: the id of what it shall become.
+        reason: why that is right.
+    """
+
+    resource: str
+    change: str
+    reason: str
+
+
+def parse_acknowledged(value: object, path: str, pools: Iterable[str], problems: Problems) -> tuple[Acknowledgement, ...]:
+    """The section.
+
+    Args:
+        value: as YAML gave it; None where the section is absent.
+        path: of the section.
+        pools: the names of the pools that the stack file declares.
+        problems: where what is wrong is told. An id that fits nothing any more is not wrong: its change has been made.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        problems.add(
+            path, "is no list", allowed="a list of `resource`, `change` and `reason`", remedy="Start each entry with a dash."
+        )
+        return ()
+    found: list[Acknowledgement] = []
+    for index, entry in enumerate(value):
+        where = f"{path}[{index}]"
+        one = _parse(entry, where, (CLUSTER, *pools), problems)
+        if one is None:
+            continue
+        if any((other.resource, other.change) == (one.resource, one.change) for other in found):
+            problems.add(
+                where,
+                f"acknowledges {one.resource} and {one.change} a second time",
+                allowed="one entry for a change",
+                remedy="Keep one of the two.",
+            )
+        found.append(one)
+    return tuple(found)
+
+
+def _parse(entry: object, where: str, resources: tuple[str, ...], problems: Problems) -> Acknowledgement | None:
+    section = Section(entry, where, problems, what="a mapping with `resource`, `change` and `reason`")
+    resource = section.text("resource", required=True, choices=resources)
+    change = section.text(
+        "change",
+        required=True,
+        pattern=_CHANGE,
+        allowed="the id that `python -m changes` shows, e.g. c42267e62",
+        remedy="Take over the entry that `python -m changes` prints.",
+    )
+    reason = section.text(
+        "reason", required=True, pattern=rf"\s*\S.{{{_LEAST_REASON - 1},}}", allowed="a sentence of 10 characters or more"
+    )
+    section.finish()
+    return Acknowledgement(resource, change, reason) if resource and change and reason else None
+
+
+def pool_change(planned: PoolPlan, cluster: ClusterSettings) -> str:
+    """The id of a pool as it is planned."""
+    return _id("pool", _pool(planned, cluster))
+
+
+def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
+    """The id of a cluster and the pools in it as they are planned."""
+    own = {key: value for key, value in dataclasses.asdict(cluster).items() if key != "protect"}
+    return _id(CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
+
+
+def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
+    """Whatever of it may force a replacement; on Magnum that is every label of the node group, where taints may be too."""
+    placed = dataclasses.asdict(planned.pool.placement)
+    if isinstance(cluster, MagnumSettings):
+        return {"name": planned.name, **placed, "labels": node_group_labels(planned, cluster.driver)}
+    return {"name": planned.name, **placed, "driver": planned.driver, "gpuInstanceProfile": planned.gpu_instance_profile}
+
+
+def _id(kind: str, declared: object) -> str:
+    return f"c{hashlib.sha256(json.dumps([kind, declared], sort_keys=True).encode()).hexdigest()[:8]}"

@@ -1,0 +1,176 @@
+"""Which resources of a program are what: pools, charts, ConfigMaps of operands, workloads; and where their parts are.
+
+Several rules ask the same questions. Everything here reads through `Field`, so an unknown is never mistaken for "no".
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+from gpus.azure_sizes import retired, size
+from gpus.existing.documents import kind_of_text
+from gpus.existing.yaml_tree import parse_documents
+from policies.reading import UnknownMetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policies.described import Resource
+    from policies.reading import Field
+    from policies.rule import Case
+
+AGENT_POOL: Final = "azure-native:containerservice:AgentPool"
+MANAGED_CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
+NODE_GROUP: Final = "openstack:containerinfra/nodeGroup:NodeGroup"
+MAGNUM_CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+CHARTS: Final = ("kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart")
+CONFIG_MAP: Final = "kubernetes:core/v1:ConfigMap"
+NODE_PATCH: Final = "kubernetes:core/v1:NodePatch"
+QUOTA: Final = "kubernetes:core/v1:ResourceQuota"
+DAEMON_SET: Final = "kubernetes:apps/v1:DaemonSet"
+WORKLOADS: Final = (
+    "kubernetes:core/v1:Pod",
+    "kubernetes:apps/v1:Deployment",
+    "kubernetes:apps/v1:StatefulSet",
+    "kubernetes:apps/v1:ReplicaSet",
+    DAEMON_SET,
+    "kubernetes:batch/v1:Job",
+    "kubernetes:batch/v1:CronJob",
+)
+#: Our own component that puts verifiers on the nodes of a pool.
+VERIFICATION: Final = "gpu-pools:index:Verification"
+CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+MIG_LABEL: Final = "nvidia.com/mig.config"
+OPERATOR_CHART: Final = "gpu-operator"
+NFD_CHART: Final = "node-feature-discovery"
+
+
+def chart_name(inputs: Field) -> str:
+    """The last part of a release's chart: gpu-operator of oci://host/nvidia/gpu-operator."""
+    return inputs.at("chart").text().rstrip("/").rsplit("/", 1)[-1].removesuffix(".tgz").split(":")[0]
+
+
+def is_chart(inputs: Field, name: str) -> bool:
+    """Whether a release is of that chart, also as an archive with a version in its name."""
+    found = chart_name(inputs)
+    return found == name or found.startswith((f"{name}-v", *(f"{name}-{digit}" for digit in range(10))))
+
+
+def releases(case: Case, name: str) -> list[tuple[Resource, Field]]:
+    """The program's releases of a chart."""
+    return [(resource, inputs) for resource, inputs in case.of(RELEASE) if is_chart(inputs, name)]
+
+
+def on(place: Field, *keys: str, default: bool) -> bool:
+    """A switch among chart values."""
+    value = place.at(*keys).value()
+    return value if isinstance(value, bool) else default
+
+
+def environment(values: Field, operand: str) -> dict[str, str]:
+    """Name -> value of an operand's ``env``."""
+    return {entry.at("name").text(): str(entry.at("value").value()) for entry in values.at(operand, "env").each()}
+
+
+def is_gpu_pool(inputs: Field) -> bool:
+    """Whether an AKS pool has NVIDIA GPUs."""
+    name = inputs.at("vmSize").text()
+    return size(name) is not None or retired(name) is not None
+
+
+def gpu_pools(case: Case) -> list[tuple[Resource, Field]]:
+    """The program's AKS pools with GPUs."""
+    return [(resource, inputs) for resource, inputs in case.of(AGENT_POOL) if is_gpu_pool(inputs)]
+
+
+def own_name(inputs: Field) -> str:
+    """The name that a Kubernetes object was given; ``""`` where the provider makes one up and marks it so."""
+    metadata = inputs.at("metadata")
+    made_up = metadata.at("annotations", "pulumi.com/autonamed").value() in {"true", True}
+    return "" if made_up else metadata.at("name").text()
+
+
+def texts_of(inputs: Field, kind: str) -> Iterator[tuple[Field, str]]:
+    """(place, text) of the device-plugin (`plugin`) or mig-parted configs in a ConfigMap."""
+    for _, place in inputs.at("data").items():  # noqa: PERF102 - a Field is no mapping
+        text = place.text()
+        if kind_of(text) == kind:
+            yield place, text
+
+
+@lru_cache(maxsize=256)
+def kind_of(text: str) -> str:
+    """What a text is: ``plugin``, ``mig-parted``, or something else. Every pool asks for the same few texts."""
+    return kind_of_text(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> object:
+    """Its first document; None where it is empty or no YAML, which is the business of the rules about ConfigMaps."""
+    try:
+        trees = parse_documents(text)
+    except yaml.YAMLError:
+        return None
+    return trees[0].value if trees else None
+
+
+def parsed_configs(case: Case, kind: str) -> Iterator[tuple[Resource, Field, object]]:
+    """(ConfigMap, place, parsed YAML) of every config of a kind in the program."""
+    for resource, inputs in case.of(CONFIG_MAP):
+        for place, text in texts_of(inputs, kind):
+            yield resource, place, _parsed(text)
+
+
+def named_map(case: Case, name: str) -> tuple[Resource, Field] | None:
+    """The program's ConfigMap of that name."""
+    for resource, inputs in case.of(CONFIG_MAP):
+        if inputs.at("metadata", "name").text() == name:
+            return resource, inputs
+    return None
+
+
+def keys_of_map(case: Case, values: Field, operand: str) -> tuple[str, ...] | None:
+    """Keys of the ConfigMap that an operand reads; None where the program doesn't make it."""
+    config = values.at(operand, "config")
+    inline = [key for key, _ in config.at("data").items()]
+    if inline and on(config, "create", default=False):
+        return tuple(inline)
+    found = named_map(case, config.at("name").text())
+    return tuple(key for key, _ in found[1].at("data").items()) if found else None
+
+
+def pod_spec(resource: Resource, inputs: Field) -> Field:
+    """The pod's spec in a workload."""
+    kind = resource.type.rsplit(":", 1)[-1]
+    if kind == "Pod":
+        return inputs.at("spec")
+    if kind == "CronJob":
+        return inputs.at("spec", "jobTemplate", "spec", "template", "spec")
+    return inputs.at("spec", "template", "spec")
+
+
+def containers(spec: Field) -> list[Field]:
+    """All containers of a pod."""
+    return [*spec.at("initContainers").each(), *spec.at("containers").each()]
+
+
+def requested(container: Field) -> dict[str, tuple[Field, str]]:
+    """Resource below nvidia.com/ -> (place, amount) that a container asks for."""
+    found: dict[str, tuple[Field, str]] = {}
+    for section in ("requests", "limits"):
+        for name, place in container.at("resources", section).items():
+            if name.startswith("nvidia.com/"):
+                found[name] = (place, str(place.value()))
+    return found
+
+
+def known_or_none(place: Field) -> object:
+    """The value, None where it is unknown: only for judgements in which an unknown cannot change the answer."""
+    try:
+        return place.value()
+    except UnknownMetError:
+        return None

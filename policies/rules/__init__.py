@@ -1,0 +1,20 @@
+"""All rules, by theme. Adding a rule is adding it to its module's ``RULES``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policies.rules import config_maps, magnum, organisation, pools, programs, releases, workloads
+
+if TYPE_CHECKING:
+    from policies.rule import Rule
+
+RULES: Final[tuple[Rule, ...]] = (
+    *config_maps.RULES,
+    *pools.RULES,
+    *magnum.RULES,
+    *releases.RULES,
+    *programs.RULES,
+    *workloads.RULES,
+    *organisation.RULES,
+)

@@ -1,0 +1,485 @@
+"""What only the whole program shows: pools, charts and ConfigMaps that must fit one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gpus.azure_sizes import size
+from gpus.errors import show
+from gpus.existing.findings import Findings
+from gpus.existing.mig_parted_check import check_mig_parted
+from gpus.existing.plugin_check import check_plugin_config
+from gpus.existing.plugin_schema import plugin_schema
+from gpus.existing.surroundings import Surroundings
+from policies import kinds
+from policies.rule import Found, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from policies.described import Resource
+    from policies.reading import Field
+    from policies.rule import Case
+
+_Check = Callable[[object, tuple[str, ...], Findings, Surroundings], None]
+_NODE_POOLS: Final = (kinds.AGENT_POOL, kinds.NODE_GROUP)
+_CUSTOM: Final = ("kubernetes:nfd.k8s-sigs.io/", "kubernetes:nvidia.com/")
+_OPERATOR_OBJECTS: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule")
+#: What the operator's chart has where values give no list (its values.yaml): operands' and NFD workers' are the same.
+_CHART_DEFAULT: Final = ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+#: GPUs that change MIG mode only by a reboot inside a VM (incident R03).
+_REBOOTING: Final = ("a100", "a30")
+
+
+def _operator(case: Case) -> Field | None:
+    return case.inputs.at("values") if kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) else None
+
+
+def _driver_owner(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None:
+        return
+    place = values.at("driver", "enabled")
+    by_operator = kinds.on(values, "driver", "enabled", default=True)
+    for pool, inputs in kinds.gpu_pools(case):
+        by_aks = inputs.at("gpuProfile", "driver").text() != "None"
+        if by_aks and by_operator:
+            yield Found(place.path, f"{show(place.value() is not False)}, and AKS installs its driver on {pool.name}")
+        elif not by_aks and not by_operator:
+            yield Found(place.path, f"false, and {pool.name} has gpuProfile.driver None: nobody installs a driver")
+
+
+def _runtime_class(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None or not kinds.gpu_pools(case) or kinds.on(values, "toolkit", "enabled", default=True):
+        return
+    place = values.at("operator", "runtimeClass")
+    if place.text() != "nvidia-container-runtime":
+        yield Found(place.path, f"{show(place.value())}, while AKS's image provides nvidia-container-runtime")
+
+
+def _config_source(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    pools = values is not None and (bool(kinds.gpu_pools(case)) or bool(case.of(kinds.NODE_GROUP)))
+    if values is None or not pools or not kinds.on(values, "toolkit", "enabled", default=True):
+        return
+    if not kinds.environment(values, "toolkit").get("RUNTIME_CONFIG_SOURCE", "").startswith("file"):
+        yield Found(values.at("toolkit", "env").path, "no RUNTIME_CONFIG_SOURCE=file")
+
+
+def _one_nfd(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None:
+        return
+    place, inside = values.at("nfd", "enabled"), kinds.on(values, "nfd", "enabled", default=True)
+    for resource, _ in kinds.releases(case, kinds.NFD_CHART) if inside else ():
+        yield Found(place.path, f"{show(place.value())}, beside the release {resource.name}")
+
+
+def _tolerated(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None:
+        return
+    lists: list[tuple[str, Field, Sequence[Mapping[str, object]]]] = [
+        ("operands", values.at("daemonsets", "tolerations"), _CHART_DEFAULT)
+    ]
+    if kinds.on(values, "nfd", "enabled", default=True):
+        lists.append(("NFD's workers", values.at("node-feature-discovery", "worker", "tolerations"), _CHART_DEFAULT))
+    for _, inputs in kinds.releases(case, kinds.NFD_CHART):
+        lists.append(("NFD's workers", inputs.at("values", "worker", "tolerations"), ()))
+    for pool, inputs in kinds.gpu_pools(case):
+        for taint in _taints(inputs):
+            for who, place, default in lists:
+                if not _tolerates(place, default, taint):
+                    yield Found(place.path, f"{who} do not tolerate {taint} of {pool.name}")
+
+
+def _taints(inputs: Field) -> list[str]:
+    written = [taint.text() for taint in inputs.at("nodeTaints").each()]
+    return [taint for taint in written if not taint.endswith(":PreferNoSchedule")]
+
+
+def _tolerates(tolerations: Field, default: Sequence[Mapping[str, object]], taint: str) -> bool:
+    pair, _, effect = taint.rpartition(":")
+    key, _, value = pair.partition("=")
+    given = [entry.value() for entry in tolerations.each()] if tolerations.present() else default
+    return any(isinstance(entry, dict) and _matches(entry, key, value, effect) for entry in given)
+
+
+def _matches(entry: Mapping[str, object], key: str, value: str, effect: str) -> bool:
+    """Kubernetes' own rule: no key tolerates all, no effect every effect."""
+    if entry.get("effect") not in {None, "", effect}:
+        return False
+    if entry.get("operator") == "Exists":
+        return entry.get("key") in {None, "", key}
+    return entry.get("key") == key and (entry.get("value") or "") == value
+
+
+def _default_key(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None:
+        return
+    for operand in ("devicePlugin", "migManager"):
+        place = values.at(operand, "config", "default")
+        keys = kinds.keys_of_map(case, values, operand)
+        if operand == "devicePlugin" and keys is not None and place.text() and place.text() not in keys:
+            yield Found(place.path, f'"{place.text()}" is no key of the ConfigMap; it has {", ".join(keys)}')
+
+
+def _config_map_made(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None:
+        return
+    unnamed = [
+        resource.name for resource, inputs in case.of(kinds.CONFIG_MAP) if not kinds.own_name(inputs) and _of_operands(inputs)
+    ]
+    for operand in ("devicePlugin", "migManager"):
+        place = values.at(operand, "config", "name")
+        if place.text() and unnamed and kinds.named_map(case, place.text()) is None:
+            yield Found(place.path, f'"{place.text()}", while {", ".join(unnamed)} gets a made-up name')
+
+
+def _of_operands(inputs: Field) -> bool:
+    return any(True for kind in ("plugin", "mig-parted") for _ in kinds.texts_of(inputs, kind))
+
+
+def _pool_key(case: Case) -> Iterator[Found]:
+    yield from _labelled(case, "devicePlugin", kinds.CONFIG_LABEL)
+
+
+def _mig_key(case: Case) -> Iterator[Found]:
+    place = case.inputs.at("nodeLabels", kinds.MIG_LABEL)
+    configs = [value.get("mig-configs") for _, _, value in kinds.parsed_configs(case, "mig-parted") if isinstance(value, dict)]
+    names = [name for config in configs if isinstance(config, dict) for name in config]
+    if place.text() and configs and place.text() not in names:
+        yield Found(
+            place.path, f'"{place.text()}" is in no mig-parted config of the program; they have {", ".join(map(str, names))}'
+        )
+
+
+def _labelled(case: Case, operand: str, label: str) -> Iterator[Found]:
+    place = case.inputs.at("nodeLabels", label)
+    for resource, inputs in kinds.releases(case, kinds.OPERATOR_CHART):
+        keys = kinds.keys_of_map(case, inputs.at("values"), operand)
+        if place.text() and keys is not None and place.text() not in keys:
+            yield Found(
+                place.path, f'"{place.text()}" is no key of the ConfigMap that {resource.name} reads; it has {", ".join(keys)}'
+            )
+
+
+def _strategy(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None:
+        return
+    place = values.at("mig", "strategy")
+    strategy = place.text() or "single"
+    # A strategy of "" leaves it to each file.
+    if place.present() and place.text() == "":
+        return
+    checks: tuple[tuple[str, str, _Check], ...] = (("mig-parted", "mixed", check_mig_parted), ("plugin", "", check_plugin_config))
+    for kind, harmless, check in checks:
+        for resource, config, value in kinds.parsed_configs(case, kind):
+            for one in _strategy_findings(value, check, strategy, harmless):
+                yield Found(place.path, f'"{strategy}", and {config.path} of {resource.name}: {one}')
+
+
+def _strategy_findings(value: object, check: _Check, strategy: str, harmless: str) -> list[str]:
+    """What is wrong with a config under this strategy, and is not wrong under one that fits every config."""
+    texts = []
+    for around in (Surroundings("operator", strategy), Surroundings("operator", harmless)):
+        findings = Findings({}, (plugin_schema().versions[-1],))
+        check(value, (), findings, around)
+        texts.append([f"{one.path}: {one.message}" for one in findings.sorted() if one.severity in {"crash", "overridden"}])
+    return [text for text in texts[0] if text not in texts[1]]
+
+
+def _reboot(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None or kinds.environment(values, "migManager").get("WITH_REBOOT", "").lower() == "true":
+        return
+    for pool, inputs in kinds.gpu_pools(case):
+        known = size(inputs.at("vmSize").text())
+        layout = inputs.at("nodeLabels", kinds.MIG_LABEL).text()
+        if known and known.gpu_model.startswith(_REBOOTING) and layout not in {"", "all-disabled"}:
+            yield Found(values.at("migManager", "env").path, f"no WITH_REBOOT=true, and {pool.name} partitions {known.product}")
+
+
+def _managed(case: Case) -> Iterator[Found]:
+    place = case.inputs.at("gpuProfile", "nvidia", "managementMode")
+    for resource, _ in kinds.releases(case, kinds.OPERATOR_CHART) if place.text() == "Managed" else ():
+        yield Found(place.path, f'"Managed", beside the release {resource.name}')
+
+
+def _second_plugin(case: Case) -> Iterator[Found]:
+    operators = [resource.name for resource, _ in kinds.releases(case, kinds.OPERATOR_CHART)]
+    if not operators:
+        return
+    if case.resource.type == kinds.RELEASE:
+        if kinds.is_chart(case.inputs, "nvidia-device-plugin"):
+            yield Found("chart", f"a device plugin of its own, beside that of {operators[0]}")
+        return
+
+    def judge(container: Field) -> Iterator[Found]:
+        image = container.at("image")
+        if "k8s-device-plugin" in image.text():
+            yield Found(image.path, f'"{image.text()}" beside the device plugin of {operators[0]}')
+
+    yield from case.each(kinds.containers(kinds.pod_spec(case.resource, case.inputs)), judge)
+
+
+def _exporter(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None or not kinds.on(values, "dcgmExporter", "enabled", default=True):
+        return
+    shared = [place.path for _, place, value in kinds.parsed_configs(case, "plugin") if _shares(value)]
+    if shared and kinds.environment(values, "dcgmExporter").get("KUBERNETES_VIRTUAL_GPUS", "").lower() != "true":
+        yield Found(values.at("dcgmExporter", "env").path, f"no KUBERNETES_VIRTUAL_GPUS=true, and {shared[0]} shares GPUs")
+
+
+def _shares(value: object) -> bool:
+    sharing = value.get("sharing") if isinstance(value, dict) else None
+    return isinstance(sharing, dict) and any(isinstance(mode, dict) and mode.get("resources") for mode in sharing.values())
+
+
+def _monitor(case: Case) -> Iterator[Found]:
+    values = _operator(case)
+    if values is None or not kinds.on(values, "dcgmExporter", "serviceMonitor", "enabled", default=False):
+        return
+    stacks = [chart for chart in ("kube-prometheus-stack", "prometheus-operator-crds") if kinds.releases(case, chart)]
+    if not stacks:
+        yield Found(
+            values.at("dcgmExporter", "serviceMonitor", "enabled").path, "true, and the program installs no ServiceMonitor CRD"
+        )
+
+
+def _patches(case: Case) -> Iterator[Found]:
+    for name, place in case.inputs.at("metadata", "labels").items():
+        if name in {kinds.CONFIG_LABEL, kinds.MIG_LABEL} and case.stack.of(*_NODE_POOLS):
+            yield Found(place.path, f"{name} on a single node of a pool")
+        elif name.startswith("nvidia.com/gpu.deploy."):
+            yield Found(place.path, f"{name} belongs to the operator")
+
+
+def _charts(case: Case) -> Iterator[Found]:
+    by_urn = {resource.urn: resource for resource in case.stack.resources}
+    if case.resource.type in kinds.CHARTS:
+        if kinds.chart_name(case.inputs) in {kinds.OPERATOR_CHART, kinds.NFD_CHART}:
+            yield Found("chart", f"{kinds.chart_name(case.inputs)} is rendered here, its hooks do not run")
+        return
+    parent = by_urn.get(case.resource.parent)
+    if parent is not None and parent.type in kinds.CHARTS and not kinds.chart_name(_inputs(case, parent)):
+        yield Found("(parent)", f"{parent.name} renders the chart, its hooks do not run")
+
+
+def _inputs(case: Case, resource: Resource) -> Field:
+    return next(inputs for other, inputs in case.of(resource.type) if other.urn == resource.urn)
+
+
+def _after_crds(case: Case) -> Iterator[Found]:
+    wanted = kinds.NFD_CHART if case.resource.type.startswith(_CUSTOM[0]) else kinds.OPERATOR_CHART
+    makers = kinds.releases(case, wanted)
+    if case.resource.parent and not makers:
+        return
+    waits = case.stack.of(kinds.RELEASE) and _reaches(case, {maker.urn for maker, _ in makers})
+    if makers and not waits:
+        yield Found("dependsOn", f"it does not wait for {makers[0][0].name}, which brings its kind")
+
+
+def _reaches(case: Case, targets: set[str]) -> bool:
+    """Whether the resource, or a component around it, waits for one of the targets."""
+    by_urn = {resource.urn: resource for resource in case.stack.resources}
+    here: Resource | None = case.resource
+    while here is not None:
+        if case.stack.awaited[here.urn] & targets:
+            return True
+        here = by_urn.get(here.parent)
+    return False
+
+
+_RELEASE: Final = (kinds.RELEASE,)
+
+RULES: Final = (
+    Rule(
+        name="one-driver-owner",
+        title="Exactly one of AKS and the operator installs the driver",
+        incidents=("C01",),
+        types=_RELEASE,
+        judge=_driver_owner,
+        why="two drivers fight over the node's kernel modules, or there is none and no GPU appears",
+        repair="Set gpuProfile.driver to None on every GPU pool and driver.enabled to true, or Install and false.",
+        whole=True,
+    ),
+    Rule(
+        name="runtime-class-exists",
+        title="The runtime class is one that the nodes have",
+        incidents=("I05",),
+        types=_RELEASE,
+        judge=_runtime_class,
+        why='pods do not start: `no runtime for "nvidia" is configured`',
+        repair="Set operator.runtimeClass to nvidia-container-runtime, or let the toolkit run.",
+        whole=True,
+    ),
+    Rule(
+        name="toolkit-reads-config-file",
+        title="The toolkit takes containerd's config from its file",
+        incidents=("C02",),
+        types=_RELEASE,
+        judge=_config_source,
+        why="it writes a drop-in newer than containerd's config, and the nodes' runtime dies",
+        repair="Add RUNTIME_CONFIG_SOURCE=file to toolkit.env.",
+        whole=True,
+    ),
+    Rule(
+        name="one-nfd",
+        title="NFD is installed once",
+        incidents=("I02",),
+        types=_RELEASE,
+        judge=_one_nfd,
+        why="two masters take each other's labels away, and operands come and go",
+        repair="Set nfd.enabled to false in the operator's values.",
+        whole=True,
+    ),
+    Rule(
+        name="pool-taints-tolerated",
+        title="Operands and NFD's workers tolerate every taint of every GPU pool",
+        incidents=("C11", "I01"),
+        types=_RELEASE,
+        judge=_tolerated,
+        why="nothing runs on the nodes, nothing is advertised, and nothing says why",
+        repair="Add {key: …, operator: Exists} for each taint to daemonsets.tolerations and to the NFD worker's tolerations.",
+        whole=True,
+    ),
+    Rule(
+        name="default-config-exists",
+        title="The default config is a key of its ConfigMap",
+        incidents=("D01",),
+        types=_RELEASE,
+        judge=_default_key,
+        why="the device plugin's pods wait for ever: `specified config  does not exist`",
+        repair="Correct devicePlugin.config.default.",
+        whole=True,
+    ),
+    Rule(
+        name="config-map-named",
+        title="The ConfigMap that the operator reads has the name that the operator is told",
+        incidents=("P05",),
+        types=_RELEASE,
+        judge=_config_map_made,
+        why="a ConfigMap without metadata.name gets another name at each change, and the operator looks for the old one",
+        repair="Set metadata.name of the ConfigMap.",
+        whole=True,
+    ),
+    Rule(
+        name="pool-config-exists",
+        title="A pool's config label names a key of the device plugin's ConfigMap",
+        incidents=("D03",),
+        types=(kinds.AGENT_POOL,),
+        judge=_pool_key,
+        why="the device plugin of these nodes crash-loops: `specified config … does not exist`",
+        repair="Correct the label, or add the key.",
+        whole=True,
+    ),
+    Rule(
+        name="pool-mig-config-exists",
+        title="A pool's MIG label names a layout of the mig-parted config",
+        incidents=("D14",),
+        types=(kinds.AGENT_POOL,),
+        judge=_mig_key,
+        why="mig-manager fails: `selected mig-config not present`",
+        repair="Correct the label, or add the layout.",
+        whole=True,
+    ),
+    Rule(
+        name="mig-strategy-fits",
+        title="The MIG strategy fits every layout",
+        incidents=("D12",),
+        types=_RELEASE,
+        judge=_strategy,
+        why="under single the device plugin exits on nodes whose GPUs differ",
+        repair="Set mig.strategy to mixed.",
+        whole=True,
+    ),
+    Rule(
+        name="mig-mode-may-reboot",
+        title="mig-manager may reboot where the GPU needs it",
+        incidents=("R03",),
+        types=_RELEASE,
+        judge=_reboot,
+        why="A100 and A30 in VMs change MIG mode only by a reboot; without it the layout stays pending for ever",
+        repair="Add WITH_REBOOT=true to migManager.env.",
+        whole=True,
+    ),
+    Rule(
+        name="aks-managed-gpus-alone",
+        title="Pools whose GPUs AKS manages have no operator beside it",
+        incidents=("C08", "I12"),
+        types=(kinds.AGENT_POOL,),
+        judge=_managed,
+        why="AKS and the operator both run a device plugin on the nodes",
+        repair="Leave managementMode out, or do not install the operator.",
+        whole=True,
+    ),
+    Rule(
+        name="one-device-plugin",
+        title="The operator's device plugin is the only one",
+        incidents=("I12", "R04"),
+        types=(kinds.RELEASE, kinds.DAEMON_SET),
+        judge=_second_plugin,
+        why="two plugins register the same resource; the kubelet takes the last one, which shares nothing and misses MIG changes",
+        repair="Remove it.",
+        whole=True,
+    ),
+    Rule(
+        name="metrics-know-shares",
+        title="The exporter tells pods on shared GPUs apart",
+        incidents=("O01",),
+        types=_RELEASE,
+        judge=_exporter,
+        why="metrics of shared GPUs carry no pod",
+        repair="Add KUBERNETES_VIRTUAL_GPUS=true to dcgmExporter.env.",
+        level="advisory",
+        whole=True,
+    ),
+    Rule(
+        name="service-monitor-exists",
+        title="The ServiceMonitor's CRD is there before the operator",
+        incidents=("I09",),
+        types=_RELEASE,
+        judge=_monitor,
+        why="the operator cannot make the ServiceMonitor and reconciles no further",
+        repair="Make sure that the cluster has it, or install kube-prometheus-stack first.",
+        level="advisory",
+        whole=True,
+    ),
+    Rule(
+        name="labels-through-pools",
+        title="Sharing labels are set on pools, not on single nodes",
+        incidents=("C07", "P06"),
+        types=(kinds.NODE_PATCH,),
+        judge=_patches,
+        why="nodes that are upgraded, re-imaged or new lack the label; removing the patch switches sharing off",
+        repair="Use the pool's nodeLabels, or PoolLabels.",
+        whole=True,
+    ),
+    Rule(
+        name="charts-as-releases",
+        title="The operator and NFD are installed as releases",
+        incidents=("P02", "T01"),
+        types=(*kinds.CHARTS, *_OPERATOR_OBJECTS),
+        judge=_charts,
+        why="a Chart is rendered without its hooks: CRDs are not upgraded, nothing is cleaned up",
+        repair="Use kubernetes.helm.v3.Release.",
+        whole=True,
+    ),
+    Rule(
+        name="objects-after-their-crd",
+        title="Custom objects wait for the release that brings their kind",
+        incidents=("P10", "P04"),
+        types=_OPERATOR_OBJECTS,
+        judge=_after_crds,
+        why='the first deploy fails: `no matches for kind "NodeFeatureRule"`; a destroy hangs on what is left',
+        repair="Add depends_on with the release.",
+        whole=True,
+    ),
+)

@@ -1,0 +1,133 @@
+"""The script that jobs judge a change with: real git, real reports; stand-ins for engine and kubectl, which need a cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .stacks import BEFORE, PRICES, after, pods
+
+ROOT = Path(__file__).parents[2]
+PREVIEWS = Path(__file__).parent / "previews"
+SECRET = "very-secret-token"  # noqa: S105
+OUTPUTS = json.dumps({"kubeconfig": f"clusters: []\nusers: [{{name: a, user: {{token: {SECRET}}}}}]\n"})
+#: A preview, or the outputs of the stack: whichever it is asked for.
+PULUMI = """\
+#!/bin/sh
+here=$(dirname "$0")
+case "$1" in preview) cat "$here/preview.jsonl"; exit 1 ;; *) cat "$here/outputs.json" ;; esac
+"""
+#: The pods, where there are any; writes down who may read the kubeconfig, and where it is.
+KUBECTL = """\
+#!/bin/sh
+here=$(dirname "$0")
+for given in "$@"; do case "$given" in --kubeconfig=*) path=${given#*=} ;; esac; done
+stat -c '%a %n' "$path" >"$here/kubeconfig"
+cat "$here/pods.json" || { echo "no route to host" >&2; exit 1; }
+"""
+
+
+class Checkout:
+    """A repository in which the VM size of a pool is changed, and the programs around it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "repository"
+        self.programs = folder / "programs"
+        self.scratch = folder / "scratch"
+        for one in (self.folder / "stacks", self.programs, self.scratch):
+            one.mkdir(parents=True)
+        self.file = self.folder / "stacks" / "Pulumi.shop.yaml"
+        self.file.write_text(BEFORE)
+        for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "before"]):
+            identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+            subprocess.run(["git", *identity, *command], cwd=self.folder, check=True)
+        self.file.write_text(after("vm-size"))
+        python = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
+        for name, text in (("pulumi", PULUMI), ("kubectl", KUBECTL), ("python", python)):
+            path = self.programs / name
+            path.write_text(text)
+            path.chmod(0o755)
+        (self.programs / "preview.jsonl").write_text((PREVIEWS / "vm-size.jsonl").read_text())
+        (self.programs / "outputs.json").write_text(OUTPUTS)
+
+    def change(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        around = {
+            **os.environ,
+            "PATH": f"{self.programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "RUNNER_TEMP": str(self.scratch),
+            "STACK": "shop",
+            "LEVELS": "levels.json",
+            "BEFORE": "HEAD",
+            **variables,
+        }
+        done = subprocess.run(
+            [ROOT / ".ci" / "change", "--json", "change.json"],
+            cwd=self.folder,
+            env=around,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert SECRET not in done.stdout + done.stderr
+        assert list(self.scratch.iterdir()) == []
+        return done
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_a_change_is_judged_with_pods_prices_and_limits_where_there_are_any(checkout: Checkout) -> None:
+    (checkout.programs / "pods.json").write_text(pods())
+    (checkout.folder / "the prices.yaml").write_text(PRICES)
+    done = checkout.change(PRICES="the prices.yaml", MAX_MORE_GPUS="1", MAX_MORE_COST="100")
+    assert done.returncode == 1, done.stderr
+    told = json.loads((checkout.folder / "change.json").read_text())
+    assert [one["who"] for one in told["affected"]] == ["pod ml/finetune-kb2x8"]
+    assert "the change adds up to 2 GPUs; allowed: 1" in told["blocked"]
+    assert "the change adds up to 5840 EUR a month; allowed: 100" in told["blocked"]
+    assert "Running pods were looked at" in done.stdout
+    assert (checkout.programs / "kubeconfig").read_text().startswith(f"600 {checkout.scratch}/")
+
+
+def test_a_cluster_that_does_not_answer_is_told_and_stops_nothing_by_itself(checkout: Checkout) -> None:
+    done = checkout.change()
+    assert done.returncode == 1
+    told = json.loads((checkout.folder / "change.json").read_text())
+    assert told["runningPods"]["lookedAt"] is False
+    assert [one.split(",")[0] for one in told["blocked"]] == ["the pool train is replaced"]
+    assert "Running pods were not looked at: the cluster cannot be asked" in done.stdout
+    assert "no route to host" in done.stderr
+
+
+def test_a_stack_without_a_kubeconfig_is_told_too(checkout: Checkout) -> None:
+    (checkout.programs / "outputs.json").write_text("{}")
+    assert "Running pods were not looked at" in checkout.change().stdout
+
+
+def test_of_pods_only_what_counts_gets_out(checkout: Checkout) -> None:
+    listed = json.loads(pods())
+    listed["items"][2]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": SECRET}]
+    (checkout.programs / "pods.json").write_text(json.dumps(listed))
+    around = {**os.environ, "PATH": f"{checkout.programs}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "evidence.pods", "shop"]
+    done = subprocess.run(command, cwd=ROOT, env=around, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout
+    assert [one["metadata"]["name"] for one in json.loads(done.stdout)["items"]] == [
+        one["metadata"]["name"] for one in listed["items"]
+    ]
+
+
+def test_a_stack_file_that_was_not_there_is_compared_with_nothing(checkout: Checkout) -> None:
+    checkout.change(BEFORE="no-such-commit")
+    told = json.loads((checkout.folder / "change.json").read_text())
+    assert [one["before"] for one in told["pools"]] == [None] * 3

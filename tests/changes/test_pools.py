@@ -1,0 +1,193 @@
+"""What becomes of pools, from plans and steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from changes.blast import Limits, blast_radius
+from changes.pools import pool_changes
+from changes.steps import Preview, Step
+from changes.workloads import Asking
+from gpus.plan import Plan, plan_config
+from policies.prices import Prices
+
+A100, H100 = "Standard_NC24ads_A100_v4", "Standard_NC40ads_H100_v5"
+POOL = "azure-native:containerservice:AgentPool"
+CLUSTER = "azure-native:containerservice:ManagedCluster"
+
+
+def plan(sharing: Any, pools: int = 1, **pool: Any) -> Plan:
+    named = [{"name": f"p{n}", "vmSize": A100, "count": 2, "sharing": "s", **pool} for n in range(pools)]
+    config = {"gpu-pools:cluster": {"platform": "aks"}, "gpu-pools:sharing": {"s": sharing}, "gpu-pools:pools": named}
+    return plan_config(yaml.safe_load(yaml.safe_dump(config)), complete=False)
+
+
+def step(op: str, name: str = "p0", *because: str, **new: Any) -> Step:
+    inputs = {"agentPoolName": name, "vmSize": A100}
+    return Step(op, f"urn:pulumi:a::b::{POOL}::gpu-{name}-pool", POOL, inputs, {**inputs, **new}, because)
+
+
+def only(before: Plan, after: Plan, *steps: Step) -> Any:
+    (found,) = pool_changes(before, after, steps)
+    return found
+
+
+WHOLE, SLICED, MPS = {"exclusive": {}}, {"timeSlicing": {"replicas": 4}}, {"mps": {"replicas": 4}}
+SEVEN, HALVES = {"mig": {"layout": {"1g.10gb": 7}}}, {"mig": {"layout": {"3g.40gb": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effects", "drains"),
+    [
+        (plan(SLICED), plan(SLICED), ("untouched",), ""),
+        (plan(SLICED), plan({"timeSlicing": {"replicas": 8}}), ("reshared",), ""),
+        (plan(SLICED), plan({"timeSlicing": {"replicas": 2}}), ("reshared",), "R06"),
+        (plan(SLICED), plan(MPS), ("reshared",), ""),
+        (plan(MPS), plan(SLICED), ("reshared",), "R14"),
+        (plan(SEVEN), plan(HALVES), ("repartitioned",), "R01"),
+        (plan(WHOLE), plan(SEVEN), ("rebooted", "repartitioned"), "R01"),
+        (plan(SEVEN), plan(WHOLE), ("rebooted", "repartitioned"), "R01"),
+        (plan(WHOLE, vmSize=H100), plan({"mig": {"layout": {"1g.12gb": 7}}}, vmSize=H100), ("repartitioned",), "R01"),
+        (plan(WHOLE), plan(WHOLE, count=3), ("resized",), ""),
+        (plan(WHOLE), plan(WHOLE, taints=["sku=gpu:NoSchedule"]), ("relabelled",), ""),
+        (plan(WHOLE), plan(SLICED, count=1), ("reshared", "resized"), ""),
+    ],
+)
+def test_what_happens_on_nodes_that_stay(before: Plan, after: Plan, effects: tuple[str, ...], drains: str) -> None:
+    found = only(before, after)
+    assert found.effects == effects
+    assert bool(found.drain) == bool(drains)
+    assert not drains or drains in found.drain[0]
+
+
+def test_the_engine_says_what_is_replaced() -> None:
+    found = only(plan(WHOLE), plan(WHOLE, vmSize=H100), step("replace", "p0", "vmSize"))
+    assert (found.effects, found.because, found.drain) == (("replaced",), ("vmSize",), ())
+    assert found.away
+
+
+def test_a_replacement_that_is_made_first_takes_no_gpu_away() -> None:
+    made_first = Step("replace", "urn:pulumi:a::b::c::x", POOL, {"agentPoolName": "p0"}, {"agentPoolName": "p0"}, (), True)  # noqa: FBT003
+    assert not only(plan(WHOLE), plan(WHOLE), made_first).away
+
+
+def test_pools_that_come_and_go() -> None:
+    old, new = plan(WHOLE, pools=1), plan(WHOLE, pools=2)
+    assert [one.effects for one in pool_changes(old, new, ())] == [("untouched",), ("created",)]
+    gone = pool_changes(new, old, ())
+    assert [(one.name, one.effects) for one in gone] == [("p0", ("untouched",)), ("p1", ("deleted",))]
+    assert [one.word for one in gone[1].resources] == ["vanishes"]
+    assert [one.effects for one in pool_changes(None, old, ())] == [("created",)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (plan(SLICED), plan({"timeSlicing": {"replicas": 8}}), {"nvidia.com/gpu": "grows"}),
+        (plan(SLICED), plan(SLICED, count=1), {"nvidia.com/gpu": "shrinks"}),
+        (plan(SLICED), plan(SLICED), {"nvidia.com/gpu": "stays"}),
+        (
+            plan(SLICED),
+            plan({"timeSlicing": {"replicas": 4, "renameByDefault": True}}),
+            {"nvidia.com/gpu": "vanishes", "nvidia.com/gpu.shared": "appears"},
+        ),
+    ],
+)
+def test_resources_vanish_appear_grow_and_shrink(before: Plan, after: Plan, words: dict[str, str]) -> None:
+    found = only(before, after)
+    assert {one.name: one.word for one in found.resources} == words
+    assert found.renames == (len(words) == 2)
+
+
+def test_a_layout_that_changes_shows_what_each_kind_of_gpu_loses() -> None:
+    four = "Standard_NC96ads_A100_v4"
+    halves = {"mig": {"gpus": [{"index": [0, 1], "layout": {"3g.40gb": 2}}, {"index": [2, 3], "layout": {"1g.10gb": 7}}]}}
+    found = only(plan(SEVEN, vmSize=four), plan(halves, vmSize=four))
+    (one,) = found.gpus
+    assert one.indices == (0, 1)
+    assert len(one.mig.goes) == 7
+
+
+class TestRadius:
+    """The parts put together."""
+
+    def _radius(self, before: Plan | None, after: Plan, *steps: Step, **given: Any) -> Any:
+        return blast_radius(Preview(steps), before, after, **given)
+
+    def test_who_asks_for_what_vanishes_is_named(self) -> None:
+        renamed = plan({"timeSlicing": {"replicas": 4, "renameByDefault": True}})
+        asking = (Asking("Deployment web", "nvidia.com/gpu"), Asking("pod a/b", "nvidia.com/mig-1g.10gb"))
+        radius = self._radius(plan(SLICED), renamed, asking=asking)
+        assert [(one.asking.who, one.how, one.pools) for one in radius.affected] == [("Deployment web", "vanishes", ("p0",))]
+        assert any("must ask for `nvidia.com/gpu.shared`" in line for _, lines in radius.steps for line in lines)
+
+    def test_a_resource_that_another_pool_still_has_only_shrinks(self) -> None:
+        radius = self._radius(plan(SLICED, pools=2), plan(SLICED), asking=(Asking("pod a/b", "nvidia.com/gpu"),))
+        assert [one.how for one in radius.affected] == ["shrinks"]
+
+    def test_pods_of_a_replaced_pool_end_however_much_it_has_afterwards(self) -> None:
+        two = plan(WHOLE, vmSize="Standard_NC48ads_A100_v4")
+        asking = (Asking("pod a/b", "nvidia.com/gpu"), Asking("pod a/c", "nvidia.com/mig-1g.10gb"))
+        radius = self._radius(plan(WHOLE), two, step("replace", "p0", "vmSize"), asking=asking)
+        assert [(one.asking.who, one.how) for one in radius.affected] == [("pod a/b", "interrupted")]
+
+    def test_totals_are_of_all_pools_at_their_smallest_and_largest(self) -> None:
+        scaled = plan(SLICED, nodes={"min": 1, "max": 3}, count=None)
+        radius = self._radius(plan(SLICED, pools=2), scaled)
+        assert radius.totals == (("nvidia.com/gpu", (16, 16), (4, 12)),)
+        assert self._radius(None, plan(SEVEN)).totals == (("nvidia.com/gpu", (0, 0), (14, 14)),)
+
+    @pytest.mark.parametrize("label", ["kubernetes.azure.com/agentpool", "gpu-pools/pool"])
+    @pytest.mark.parametrize(("pool", "how"), [("p0", []), ("p1", ["vanishes"])])
+    def test_who_is_kept_off_a_pool_by_its_selector_loses_nothing_there(self, label: str, pool: str, how: list[str]) -> None:
+        asking = (Asking("Job smoke", "nvidia.com/gpu", ((label, pool),)),)
+        radius = self._radius(plan(SLICED, pools=2), plan(SLICED), asking=asking)
+        assert [one.how for one in radius.affected] == how
+
+    def test_who_selects_what_is_known_of_no_pool_may_run_in_all(self) -> None:
+        asking = (Asking("Job smoke", "nvidia.com/gpu", (("disk", "fast"),)),)
+        radius = self._radius(plan(SLICED, pools=2), plan(SLICED), asking=asking)
+        assert [one.how for one in radius.affected] == ["shrinks"]
+
+    def test_capacity_is_away_until_new_nodes_have_their_driver(self) -> None:
+        (dip,) = self._radius(plan(WHOLE), plan(WHOLE, vmSize=H100), step("replace", "p0", "vmSize")).dips
+        assert dip.text.startswith("2 GPUs, until the old nodes are deleted")
+        assert dip.text.endswith("and have their driver")
+
+    def test_an_autoscaled_pool_may_lose_anything_up_to_its_largest(self) -> None:
+        scaled = plan(WHOLE, nodes={"min": 0, "max": 3}, count=None)
+        (dip,) = self._radius(scaled, scaled, step("replace", "p0", "vmSize")).dips
+        assert dip.text.startswith("0 to 3 GPUs, until")
+
+    def test_a_pool_that_goes_takes_its_gpus_for_good(self) -> None:
+        assert [one.text for one in self._radius(plan(WHOLE, pools=2), plan(WHOLE)).dips] == ["2 GPUs, for good"]
+
+    @pytest.mark.parametrize(("most", "broken"), [(3, True), (4, False)])
+    def test_a_change_adds_no_more_gpus_than_it_may(self, most: int, broken: bool) -> None:  # noqa: FBT001
+        radius = self._radius(plan(WHOLE), plan(WHOLE, count=6), limits=Limits(more_gpus=most))
+        assert bool(radius.blocked) == broken
+        assert not broken or radius.blocked == ("the change adds up to 4 GPUs; allowed: 3",)
+
+    @pytest.mark.parametrize(("most", "broken"), [(1459, True), (1460, False)])
+    def test_a_change_costs_no_more_than_it_may(self, most: float, broken: bool) -> None:  # noqa: FBT001
+        prices = Prices("EUR", {A100: 2.0}, {})
+        radius = self._radius(plan(WHOLE), plan(WHOLE, count=3), prices=prices, limits=Limits(more_per_month=most))
+        assert bool(radius.broken) == broken
+        assert (radius.before.per_month, radius.after.per_month) == (2920, 4380)
+
+    @pytest.mark.parametrize("prices", [None, Prices("EUR", {H100: 1.0}, {})])
+    def test_without_a_price_a_limit_on_cost_is_not_kept_by_accident(self, prices: Prices | None) -> None:
+        radius = self._radius(plan(WHOLE), plan(WHOLE), prices=prices, limits=Limits(more_per_month=10))
+        assert radius.broken == ("what the change costs cannot be told: prices are missing",)
+
+    def test_the_cluster_s_replacement_has_one_advice(self) -> None:
+        whole = Step(
+            "replace", f"urn:pulumi:a::b::{CLUSTER}::gpu-cluster", CLUSTER, {"location": "a"}, {"location": "b"}, ("location",)
+        )
+        radius = self._radius(plan(WHOLE), plan(WHOLE), whole, step("replace"))
+        assert radius.cluster_replaced
+        assert [name for name, _ in radius.steps] == ["the cluster"]
+        assert [one.what for one in radius.replaced] == ["cluster"]

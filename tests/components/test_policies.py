@@ -1,0 +1,114 @@
+"""What our own components make breaks no rule of our own policy pack, on any platform."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from components.platform import GpuPlatform
+from gpus.stack_file import read_stack_file
+from policies import kinds
+from policies.described import Resource, Stack
+from policies.judging import RuleSettings, Undecided, judge, read_settings
+from policies.rules import RULES
+
+from .conftest import KUBECONFIG
+from .test_platform import PREFIX, PROJECT, STACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from policies.rule import Rule
+
+PRODUCTION: dict[str, Any] = json.loads((PROJECT / "policies" / "levels" / "prod.json").read_text(encoding="utf-8"))
+#: Its driver tells no node's pool at its birth; the plan refuses the startup taint there.
+NO_STARTUP_TAINT = {"magnum-prod"}
+#: Advice that our stacks do not follow, and why.
+KNOWN = {
+    "gpus-only-on-request": "the plan leaves the toolkit's switches to the user",
+    "metrics-know-shares": "the exporter's environment is the user's",
+    "service-monitor-exists": "the cluster may have the CRD already",
+    "autoscaler-knows-names": "the plan warns of it too",
+    "new-mig-nodes-wait": "the plan warns of it too",
+    "shared-pools-keep-a-node": "how many nodes are kept is the user's, and costs money",
+    "node-groups-not-empty": "depends on the cloud's API",
+}
+
+
+def _described(recorded: Any) -> Stack:
+    requests = [request for request in recorded.requests.values() if request.type != "pulumi:pulumi:Stack"]
+    inputs = {(one.type, one.name): one.inputs for one in recorded.resources}
+    return Stack(
+        tuple(
+            Resource(
+                request.type,
+                request.name,
+                f"urn:pulumi:test::gpu-pools::{request.type}::{request.name}",
+                inputs.get((request.type, request.name), {}),
+                frozenset(_short(urn) for urn in request.dependencies),
+                _short(request.parent),
+                request.protect,
+                tuple(request.ignoreChanges),
+            )
+            for request in requests
+        )
+    )
+
+
+def _short(urn: str) -> str:
+    """Without the types of the parents, which the engine writes into urns."""
+    head, _, rest = urn.partition("::")
+    project, _, tail = rest.partition("::")
+    kinds, _, name = tail.rpartition("::")
+    return f"{head}::{project}::{kinds.rpartition('$')[2]}::{name}"
+
+
+@pytest.fixture
+def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Stack]:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+
+    def described(stack: str, *, everything: bool = False, verified: bool = True) -> Stack:
+        config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
+        sections: Any = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
+        sections["verification"] |= {"enabled": verified}
+        if everything:
+            sections["verification"] |= {"smokeTest": True, "startupTaint": stack not in NO_STARTUP_TAINT}
+            if sections["cluster"]["platform"] == "aks":
+                sections["cluster"]["kubernetesVersion"] = "1.36"
+        return _described(run(lambda: GpuPlatform("gpu", sections)))
+
+    return described
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["as written", "smoke test and startup taint"])
+@pytest.mark.parametrize("stack", STACKS)
+def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Stack], stack: str, *, everything: bool) -> None:
+    described = whole_program(stack, everything=everything)
+    made = {resource.type for resource in described.resources if resource.inputs}
+    assert kinds.DAEMON_SET in made
+    assert "kubernetes:batch/v1:Job" in made or not everything
+    written = PRODUCTION if stack.endswith("-prod") else {"nodes-verified": PRODUCTION["nodes-verified"]}
+    found = [verdict for rule in RULES for verdict in judge(rule, described, _settings(rule, written), dt.date(2027, 1, 1))]
+    assert [one.text for one in found if one.rule not in KNOWN] == []
+    assert not [one for one in found if isinstance(one, Undecided)]
+    assert {rule.level for rule in RULES if rule.name in KNOWN} <= {"advisory"}
+
+
+@pytest.mark.parametrize("stack", [stack for stack in STACKS if stack.endswith("-prod")])
+def test_production_cannot_switch_the_verification_off(whole_program: Callable[..., Stack], stack: str) -> None:
+    (rule,) = [one for one in RULES if one.name == "nodes-verified"]
+    assert PRODUCTION[rule.name]["enforcementLevel"] == "mandatory"
+    for verified in (True, False):
+        found = list(judge(rule, whole_program(stack, verified=verified), _settings(rule, PRODUCTION), dt.date(2027, 1, 1)))
+        assert [one.resource.type for one in found] == ([] if verified else [kinds.RELEASE])
+
+
+def _settings(rule: Rule, levels: Mapping[str, Any]) -> RuleSettings:
+    written = levels.get(rule.name, {})
+    return read_settings(rule, written if isinstance(written, dict) else {})

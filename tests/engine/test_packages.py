@@ -1,0 +1,207 @@
+"""What others use: the wheel in an environment of their own, the components from YAML and TypeScript, the policy pack alone.
+
+The provider is the one of the installed wheel, started by the real engine. Clouds and cluster are the stand-ins, so these are
+previews. The language hosts: YAML's is built (or pulumi's own), TypeScript needs none, since its program runs in its own process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandbox import stand_ins
+from sandbox.engine import Engine
+from sandbox.progress import Progress
+from sandbox.state import Sandbox, prepare
+from sandbox.toolchain import find_built, find_tools
+from tests.engine.pack_preview import Preview
+from tests.policies.programs import BAD, GOOD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+pytestmark = [pytest.mark.engine, pytest.mark.programs]
+
+PROJECT = Path(__file__).resolve().parents[2]
+PROGRAMS = PROJECT / "tests" / "packages"
+PACKAGES = ("gpus", "components", "policies", "changes", "evidence", "verifier")
+LONGEST = 300
+
+
+def _run(command: Sequence[str | Path], folder: Path, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in PACKAGES:
+        shutil.copytree(PROJECT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "pyproject.toml", folder / "source")
+    alone = ("--no-index", "--no-deps", "--no-build-isolation")
+    code, text = _run([*_PIP, "wheel", *alone, "--wheel-dir", folder, folder / "source"], folder)
+    assert code == 0, text
+    (made,) = folder.glob("gpu_pools-*.whl")
+    return made
+
+
+def _environment(folder: Path, wheel: Path) -> Path:
+    """A Python environment that has the wheel and nothing else; nobody asks a registry."""
+    venv.create(folder, with_pip=False)
+    code, text = _run([*_PIP, "--python", folder / "bin" / "python", "install", "--no-index", "--no-deps", wheel], folder)
+    assert code == 0, text
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that has the wheel, and finds what it depends on in that of the tests."""
+    folder = _environment(tmp_path_factory.mktemp("installed"), wheel)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def surroundings(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of an engine with stand-ins for the clouds, on whose PATH is the installed provider."""
+    folder = tmp_path_factory.mktemp("clouds")
+    file = folder / "Pulumi.test.yaml"
+    file.write_text("config: {}\n")
+    sandbox = Sandbox("test", folder / "test", file)
+    prepare(sandbox)
+    tools = find_tools(Progress(), only={"pulumi", "helm"})
+    hosts = [find_built("pulumi-language-yaml", Progress())] if tools.language_host_dir else []
+    engine = Engine(sandbox, tools, stand_ins.start(sandbox, tools, {}))
+    environment = engine.environment()
+    environment.pop("PYTHONPATH", None)
+    try:
+        yield {**environment, "PATH": os.pathsep.join([*map(str, hosts), str(installed / "bin"), environment["PATH"]])}
+    finally:
+        stand_ins.stop(sandbox)
+
+
+_DIGEST = "import components, verifier.archive; print(components.__file__, verifier.archive.digest())"
+
+
+def test_the_wheel_stands_alone(installed: Path, tmp_path: Path) -> None:
+    python = installed / "bin" / "python"
+    code, text = _run([python, "-m", "gpus", "plan", PROJECT / "stacks" / "Pulumi.aks-dev.yaml"], tmp_path)
+    assert code == 0, text
+    code, text = _run([python, "-c", _DIGEST], tmp_path)
+    assert code == 0, text
+    file, digest = text.split()
+    assert Path(file).is_relative_to(installed)
+    # The program on the nodes must not depend on how the components were installed.
+    assert digest == _run([sys.executable, "-c", _DIGEST], PROJECT)[1].split()[1]
+
+
+def test_a_type_checker_sees_the_wheel_s_types(wheel: Path, tmp_path: Path) -> None:
+    # Without Pulumi's own packages, which take a minute to check.
+    python = _environment(tmp_path / "venv", wheel) / "bin" / "python"
+    shutil.copy(PROGRAMS / "typed.py", tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        python,
+        "--cache-dir",
+        tmp_path / "cache",
+        "typed.py",
+    ]
+    code, text = _run(command, tmp_path)
+    errors = [line.split(": error: ")[0] for line in text.splitlines() if ": error: " in line]
+    assert code == 1, text
+    assert errors == [f"typed.py:{len((tmp_path / 'typed.py').read_text().splitlines())}"]
+
+
+@pytest.fixture
+def yaml_program(surroundings: dict[str, str], tmp_path: Path) -> Path:
+    shutil.copytree(PROGRAMS / "yaml", tmp_path / "program")
+    code, text = _run(["pulumi", "stack", "select", "--create", "test", "--non-interactive"], tmp_path / "program", surroundings)
+    assert code == 0, text
+    return tmp_path / "program"
+
+
+_PREVIEW = ("pulumi", "preview", "--stack", "test", "--non-interactive", "--color", "never")
+
+
+def test_a_yaml_program_uses_the_components(yaml_program: Path, surroundings: dict[str, str]) -> None:
+    code, text = _run(_PREVIEW, yaml_program, surroundings)
+    assert code == 0, text
+    assert "azure-native:containerservice:AgentPool gpu-gpu-pool create" in text
+    assert "kubernetes:helm.sh/v3:Release gpu-operator-release create" in text
+    assert "nvidia.com/gpu: 4" in text
+
+
+def test_what_is_wrong_in_a_yaml_program_is_told_by_its_place(yaml_program: Path, surroundings: dict[str, str]) -> None:
+    file = yaml_program / "Pulumi.yaml"
+    file.write_text(file.read_text().replace("replicas: 4", "replicas: 1"))
+    code, text = _run(_PREVIEW, yaml_program, surroundings)
+    assert code != 0, text
+    assert "gpu-pools:sharing.chosen.timeSlicing.replicas" in text
+    assert "at least 2" in text
+    assert "Traceback" not in text
+    assert "components/platform.py" not in text
+
+
+@pytest.fixture(scope="module")
+def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The TypeScript program, compiled."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("there is no npm on this machine")
+    folder = tmp_path_factory.mktemp("typescript") / "program"
+    shutil.copytree(PROGRAMS / "typescript", folder)
+    code, text = _run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+    if code != 0:
+        pytest.skip(f"Pulumi's SDK for TypeScript cannot be installed here: {text.strip().splitlines()[-1]}")
+    code, text = _run(["node", "node_modules/typescript/bin/tsc", "-p", "."], folder)
+    assert code == 0, text
+    return folder
+
+
+@pytest.mark.parametrize(("instances", "code"), [("7", 0), ("8", 1)])
+def test_a_typescript_program_uses_the_components(
+    typescript: Path, surroundings: dict[str, str], instances: str, code: int
+) -> None:
+    ended, text = _run(["node", "index.js", instances], typescript, surroundings)
+    assert ended == code, text
+    if code == 0:
+        assert "nvidia.com/gpu: 7" in text
+        assert '{"create":17}' in text
+    else:
+        assert "gpu-pools:sharing.chosen.mig.layout" in text
+        assert "components/platform.py" not in text
+
+
+def test_the_pack_of_the_wheel_judges_programs_of_others(installed: Path, tmp_path: Path) -> None:
+    (pack,) = installed.glob("lib/python*/site-packages/policies")
+    engine = Preview(tmp_path / "project", pack)
+    stopped = engine.of(BAD["pool-taints-tolerated"][0])
+    assert [(one.rule, one.level) for one in stopped.findings] == [("pool-taints-tolerated", "mandatory")]
+    assert stopped.code != 0, stopped.text
+    assert engine.of(GOOD["operator, pools and configs"]).code == 0

@@ -1,0 +1,184 @@
+"""The pipelines: pinned, with no more rights than they need, no keys, and with commands that exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+GITLAB = ROOT / ".gitlab-ci.yml"
+STACKS = ROOT / ".ci" / "stacks.yml"
+TEMPLATE = ROOT / ".ci" / "stack.gitlab-ci.yml"
+PINNED = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+HIDDEN = {"stages", "default", "include"}
+
+
+def _read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _called(path: Path) -> str:
+    """The text of a pipeline; also what another one calls in this repository."""
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+class TestGitHub:
+    """Each workflow of GitHub Actions."""
+
+    def test_actions_of_others_are_pinned_by_digest(self, path: Path) -> None:
+        used = [line.strip().removeprefix("- ") for line in _called(path).splitlines() if re.match(r"\s*(- )?uses: ", line)]
+        assert used
+        for line in used:
+            assert PINNED.match(line) or line.startswith("uses: ./.github/"), line
+
+    def test_nothing_is_allowed_but_what_a_job_asks_for(self, path: Path) -> None:
+        workflow = _read(path)
+        assert workflow["permissions"] == {}
+        for name, job in workflow["jobs"].items():
+            assert job["permissions"], name
+            writes = {right for right, how in job["permissions"].items() if how == "write"}
+            assert writes <= ({"pull-requests"} if path.stem == "comment" else {"id-token", "security-events"}), name
+
+    def test_jobs_end(self, path: Path) -> None:
+        for name, job in _read(path)["jobs"].items():
+            assert "uses" in job or job["timeout-minutes"] <= 120, name
+
+    def test_there_are_no_keys(self, path: Path) -> None:
+        assert "secrets." not in _called(path)
+        assert "pull_request_target" not in _called(path)
+
+    def test_a_checkout_leaves_no_token_behind(self, path: Path) -> None:
+        text = _called(path)
+        assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+    def test_texts_of_strangers_reach_no_shell(self, path: Path) -> None:
+        """What an event holds may be written by anybody; scripts take it from the environment."""
+        for job in _read(path)["jobs"].values():
+            for step in job.get("steps", ()):
+                assert "${{" not in step.get("run", "")
+
+
+def test_whoever_may_write_comments_runs_no_code_of_the_pull_request() -> None:
+    (job,) = _read(ROOT / ".github" / "workflows" / "comment.yml")["jobs"].values()
+    assert ["download-artifact" in step.get("uses", "") for step in job["steps"]] == [True, False]
+    assert not re.search(r"\b(make|python|pip|npm|source|eval)\b", job["steps"][1]["run"])
+
+
+def _stacks() -> list[dict[str, Any]]:
+    """The list that all pipelines take their stacks from."""
+    return [one["inputs"] for one in _read(STACKS)["include"]]
+
+
+def test_a_deploy_waits_for_the_one_before_it() -> None:
+    jobs = _read(ROOT / ".github" / "workflows" / "deploy.yml")["jobs"]
+    names = [name for name in jobs if name != "stacks"]
+    assert [jobs[name]["needs"] for name in names] == ["stacks", *(["stacks", name] for name in names[:-1])]
+    for place, name in enumerate(names):
+        taken = f"fromJSON(needs.stacks.outputs.deployed)[{place}]"
+        assert jobs[name]["if"] == f"{taken} != null"
+        assert jobs[name]["with"]["stack"] == f"${{{{ {taken}.stack }}}}"
+        assert jobs[name]["with"]["levels"] == f"${{{{ {taken}.levels }}}}"
+    listed = _read(ROOT / ".github" / "workflows" / "stacks.yml")["jobs"]["stacks"]["steps"][1]["run"]
+    assert f"-le {len(names)} ]" in listed
+    assert len(_stacks()) <= len(names)
+
+
+def test_gitlab_s_deploys_wait_in_the_same_order() -> None:
+    names = [f"deploy-{one['stack']}" for one in _stacks()]
+    assert [one.get("after", []) for one in _stacks()] == [[], *([name] for name in names[:-1])]
+    assert {one["local"] for one in _read(STACKS)["include"]} == {str(TEMPLATE.relative_to(ROOT))}
+    assert _read(GITLAB)["include"] == [{"local": str(STACKS.relative_to(ROOT))}]
+
+
+@pytest.mark.parametrize("one", [pytest.param(one, id=one["stack"]) for one in _stacks()])
+def test_stacks_that_are_deployed_have_files(one: dict[str, Any]) -> None:
+    assert (ROOT / "stacks" / f"Pulumi.{one['stack']}.yaml").is_file()
+    assert (ROOT / "policies" / "levels" / f"{one['levels']}.json").is_file()
+
+
+def test_prices_and_limits_reach_whoever_judges_a_change(tmp_path: Path) -> None:
+    """Quoted: whoever sets a variable writes no commands."""
+    given = {"PRICES": "my prices.yaml", "MAX_MORE_GPUS": "8", "MAX_MORE_COST": "1000; false", "PODS": "pods.json"}
+    command = ["make", "--dry-run", "preview", "PR=1", "STACK=aks-dev", f"VENV={tmp_path}"]
+    shown = [
+        subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        for more in (given, dict.fromkeys(given, ""))
+    ]
+    for name in given:
+        option = f'--{name.lower().replace("_", "-")} "${name}"'
+        assert [option in one for one in shown] == [True, False]
+    jobs = {path.stem: _read(path)["jobs"] for path in WORKFLOWS}
+    for job in (jobs["preview"]["sandbox"], jobs["preview"]["deployed"], jobs["deploy-stack"]["deploy"]):
+        assert {name: job["env"][name] for name in ("PRICES", "MAX_MORE_GPUS", "MAX_MORE_COST")} == {
+            name: f"${{{{ vars.{name} }}}}" for name in ("PRICES", "MAX_MORE_GPUS", "MAX_MORE_COST")
+        }
+
+
+def _asking_for_evidence() -> list[Any]:
+    scripts = []
+    for path in WORKFLOWS:
+        for job in _read(path)["jobs"].values():
+            scripts += [pytest.param(step.get("run", ""), id=path.stem) for step in job.get("steps", ())]
+    for name, job in _read(GITLAB).items():
+        scripts += [pytest.param(text, id=name) for text in (job.get("script", ()) if isinstance(job, dict) else ())]
+    return [one for one in scripts if "-m evidence" in one.values[0]]
+
+
+def test_deploys_end_and_drift_is_told_with_what_the_verifiers_say() -> None:
+    assert [one.id for one in _asking_for_evidence()] == ["deploy-stack", "drift", ".deploy", ".drift"]
+
+
+@pytest.mark.parametrize("script", _asking_for_evidence())
+@pytest.mark.parametrize(("verdict", "code"), [(0, 0), (1, 1), (2, 2), (3, 0)])
+def test_only_what_is_not_as_declared_or_cannot_be_told_fails_a_pipeline(
+    script: str, verdict: int, code: int, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho {verdict}\nexit {verdict}\n")
+    python.chmod(0o755)
+    around = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "STACK": "aks-dev", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=around, check=False, timeout=60)
+    assert done.returncode == code
+
+
+def test_gitlab_s_images_are_pinned_by_digest() -> None:
+    images = [line.partition("image: ")[2] for line in _called(GITLAB).splitlines() if line.strip().startswith("image: ")]
+    assert images
+    for image in images:
+        assert re.fullmatch(r"python:3\.11\.\d+[\w-]*@sha256:[0-9a-f]{64}", image)
+
+
+def test_gitlab_s_jobs_are_in_its_stages_and_end() -> None:
+    pipeline = _read(GITLAB)
+    head, template = yaml.safe_load_all(TEMPLATE.read_text(encoding="utf-8"))
+    for one in _stacks():
+        assert set(one) <= set(head["spec"]["inputs"])
+        assert {name for name, said in head["spec"]["inputs"].items() if "default" not in said} <= set(one)
+    own = [job for name, job in pipeline.items() if name not in HIDDEN and not name.startswith(".")]
+    jobs = [*own, *(pipeline[job["extends"]] for job in template.values())]
+    assert {job["stage"] for job in jobs} == set(pipeline["stages"])
+    for job in jobs:
+        assert job["timeout"]
+        assert job["rules"]
+        assert job.get("extends", ".azure") == ".azure"
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, GITLAB], ids=lambda path: path.stem)
+def test_files_that_pipelines_name_are_there(path: Path) -> None:
+    text = _called(path)
+    stacks = re.findall(r"stack: (aks-\w+|magnum-\w+|byo)\b", text)
+    named = [*re.findall(r"policies/levels/\w+\.json", text), *(f"stacks/Pulumi.{stack}.yaml" for stack in stacks)]
+    for name in named:
+        assert (ROOT / name).is_file(), name
+    for target in re.findall(r"(?:^|run: |&& |; |- |\" )\s*make (?:--silent )?(\w+)", text, re.MULTILINE):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
