@@ -229,10 +229,6 @@ class MagnumApi:
             self._call("POST", f"clusters/{cluster_id}/actions/resize", {"node_count": node_count, "nodegroup": group_id})
         return Outcome(id_, self._settled(path, **({} if node_count is None else {"node_count": node_count})))
 
-    def upgrade_group_image(self, id_: str, image: str) -> None:
-        """Ask for another image."""
-        self._call("PATCH", _group_path(id_), [{"op": "replace", "path": "/image_id", "value": image}])
-
     def delete_group(self, id_: str) -> Outcome:
         """Delete a node group; one that is gone is DELETE_COMPLETE."""
         return Outcome(id_, self._deleted(_group_path(id_)))

@@ -66,7 +66,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         "openstack_containerinfra_nodegroup_v1",
         "clusters/{cluster}/nodegroups",
         ("clusterId",),
-        frozenset({"nodeCount", "minNodeCount", "maxNodeCount", "imageId"}),
+        frozenset({"nodeCount", "minNodeCount", "maxNodeCount"}),
     ),
 }
 
@@ -208,8 +208,6 @@ class OpenStackStandIn(StandIn):
         limits = {key: news.get(key, default) for key, default in defaults.items() if key in changed}
         count = news.get("nodeCount", 1) if "nodeCount" in changed else None
         self._cloud.update_group(id_, limits=limits, node_count=count)
-        if "imageId" in changed:
-            self._cloud.upgrade_group_image(id_, news["imageId"])
 
     def read(
         self,
