@@ -84,7 +84,11 @@ def start(folder: Path, *, seed: Path, clusters: Path, driver: str | None, progr
         _spawn(paths, python, seed.resolve())
         ports = _ports(paths)
         _await(paths, _KEYSTONE, openstack.keystone_url, "identity-v3")
-        identity.fill(openstack.keystone_url, passwords, _services(ports))
+        services = _services(ports)
+        # What was filled stays filled: it lies in Keystone's database.
+        if read_json(paths.filled).get("services") != {type_: list(service) for type_, service in services.items()}:
+            identity.fill(openstack.keystone_url, passwords, services)
+            write_json(paths.filled, {"services": services})
         _await(paths, _CATALOGUE, f"{_local(ports[_CATALOGUE])}{catalogue.IMAGE}", catalogue.IMAGE)
         _await(paths, _MAGNUM, _local(ports[_MAGNUM]), "OpenStack Magnum API")
         _fill_templates(openstack, seed, passwords)
@@ -233,7 +237,8 @@ def _prepare_keystone(paths: Paths, python: Path) -> None:
         return
     # What a killed run left, or still does, is begun anew.
     processes.stop(paths.folder, [_PREPARE])
-    paths.keystone_database.unlink(missing_ok=True)
+    for path in (paths.keystone_database, paths.filled):
+        path.unlink(missing_ok=True)
     make_folder(paths.folder / "fernet")
     command = [
         str(python),
