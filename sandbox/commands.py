@@ -37,7 +37,7 @@ from sandbox.surroundings import boot_existing_cluster, seed_openstack
 from sandbox.toolchain import find_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from evidence.verdicts import Evidence
@@ -147,6 +147,20 @@ def scale(stack: str, pool: str, count: int) -> None:
     """
     sandbox = _find_running(stack)
     recovery.scale_in_cloud(sandbox, plan_of(sandbox), pool, count)
+
+
+def openstack(stack: str, arguments: Sequence[str], progress: Progress) -> int:
+    """Run the real `openstack` client as the user of a stack's OpenStack; returns its exit status.
+
+    Raises:
+        SandboxError: if the stack is not on Magnum or not up.
+    """
+    sandbox = find_sandbox(stack)
+    if not service.exists(sandbox.openstack):
+        message = f"There is no OpenStack of {stack} here."
+        raise SandboxError(message, "Bring a stack on Magnum up first: make up STACK=magnum-dev.")
+    _see_that_clusters_live(sandbox)
+    return service.run_client(sandbox.openstack, arguments, progress)
 
 
 def down(stack: str, progress: Progress) -> None:

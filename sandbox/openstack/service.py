@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import secrets
+import subprocess
 import sys
 import urllib.request
 from dataclasses import asdict, dataclass, field
@@ -26,6 +27,7 @@ from sandbox.openstack.settings import DRIVERS, Paths
 from sandbox.state import PROJECT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sandbox.progress import Progress
@@ -122,6 +124,21 @@ def died(folder: Path) -> list[str]:
 def stop(folder: Path) -> None:
     """Stop everything that runs of it; its data stays, and start brings it back."""
     processes.stop(folder)
+
+
+def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> int:
+    """Run the real `openstack` command as the user that stacks log in as; returns its exit status.
+
+    Args:
+        folder: the folder of an OpenStack that runs.
+        arguments: those of the command.
+        progress: told about a first installation.
+
+    Raises:
+        SandboxError: when the folder holds none, or the client cannot be installed.
+    """
+    command = [str(environment.find(progress)), "-m", "openstackclient.shell", *arguments]
+    return subprocess.run(command, env={**_environment(), **load(folder).login()}, check=False).returncode
 
 
 # --- what lies in the folder ------------------------------------------------------------------------------
