@@ -37,6 +37,7 @@ Row = Any
 
 _LOG: Final = log.getLogger("magnum.gpu_pools")
 _ON_PURPOSE: Final = "It was switched on that this fails."
+_LOOK_SECONDS: Final = 0.1
 _BUSY: Final = "The stack has an action in progress."
 _SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
 
@@ -46,7 +47,7 @@ class Disturbances:
     """What goes wrong on purpose.
 
     Attributes:
-        seconds: how long an operation on a node group takes.
+        seconds: how long an operation on a node group takes; less of it ends what is running.
         fail: names of clusters and node groups whose creation ends in CREATE_FAILED.
         lose: names of node groups that are accepted and then forgotten: no node, no row, no word.
     """
@@ -246,10 +247,15 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         if creating and group.name in disturbances.fail:
             raise HostError(_ON_PURPOSE)
         removing = lost or group.status == ClusterStatus.DELETE_IN_PROGRESS
-        request = {**self._request("remove" if removing else "put", cluster), "groups": [self._group(group)]}
+        # The image of a new group alone is looked for: what runs needs it no more.
+        wanted = self._group(group) | ({"image": group.image_id} if creating else {})
+        request = {**self._request("remove" if removing else "put", cluster), "groups": [wanted]}
 
         def act() -> dict[str, Any]:
-            time.sleep(disturbances.seconds)
+            begun = time.monotonic()
+            # Read again and again, so that whoever has made it slow can let it go on.
+            while time.monotonic() - begun < _disturbances().seconds:
+                time.sleep(_LOOK_SECONDS)
             return _ask_host(request)
 
         # With the number, since it may be changed again while the machines of the first change are made.
