@@ -30,7 +30,7 @@ from sandbox.files import explained, make_folder, read_json
 from sandbox.machines.api import Api, ApiError
 from sandbox.node_tools import find_platform_tools, recorded
 from sandbox.observe import PoolObservation, is_rolled_out, observe
-from sandbox.openstack import service
+from sandbox.openstack import environment, service
 from sandbox.stand_ins import Attached
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
@@ -267,6 +267,7 @@ def _engine(
 def _start_openstack(sandbox: Sandbox, plan: Plan, progress: Progress) -> dict[str, str]:
     if plan.platform != "magnum":
         return {}
+    environment.find(progress)
     with progress.step("Starting Keystone and Magnum"):
         return stand_ins.start_openstack(sandbox, plan, progress)
 
