@@ -87,6 +87,7 @@ class MagnumSettings:
     worker_flavor: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     protect: bool = False
+    check_cloud: bool = True
 
     @property
     def platform(self) -> Platform:
@@ -192,6 +193,7 @@ def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
     worker_flavor = section.text("workerFlavor")
     labels = section.texts("labels")
     protect = section.flag("protect")
+    check_cloud = section.flag("checkCloud")
     section.finish()
     return MagnumSettings(
         name=name or "",
@@ -204,6 +206,7 @@ def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
         worker_flavor=worker_flavor,
         labels=labels,
         protect=bool(protect),
+        check_cloud=check_cloud is not False,
     )
 
 

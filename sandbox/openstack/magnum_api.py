@@ -397,11 +397,16 @@ class MagnumApi:
     def _log_in(self) -> None:
         """Get a token; the catalogue in it says where Magnum is."""
         self._token = ""
-        answer, headers = self._send("POST", f"{self._login['OS_AUTH_URL']}/auth/tokens", {"auth": _identity(self._login)})
-        self._token = headers["X-Subject-Token"]
-        self._project = answer["token"]["project"]["id"]
-        (magnum,) = (service for service in answer["token"]["catalog"] if service["type"] == "container-infra")
+        self._token, token = self.authenticate()
+        self._project = token["project"]["id"]
+        (magnum,) = (service for service in token["catalog"] if service["type"] == "container-infra")
         self._url = next(endpoint["url"] for endpoint in magnum["endpoints"] if endpoint["interface"] == "public")
+
+    def authenticate(self) -> tuple[str, dict[str, Any]]:
+        """A new token, and what Keystone says of it: who, for which project, and the catalogue of services."""
+        address = f"{self._login['OS_AUTH_URL']}/auth/tokens"
+        answer, headers = self._send("POST", address, {"auth": _identity(self._login)})
+        return headers["X-Subject-Token"], answer["token"]
 
     def _send(self, method: str, url: str, body: object) -> tuple[dict[str, Any], http.client.HTTPMessage]:
         headers = {"Content-Type": "application/json", "OpenStack-API-Version": f"container-infra {_MICROVERSION}"}
