@@ -10,6 +10,7 @@ from sandbox import processes
 from sandbox.files import read_json, write_json
 from sandbox.openstack.identity import ADMIN
 from sandbox.openstack.magnum_api import MagnumApi
+from tests.engine.secrets_search import Needle, contents, found, keepers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,9 +109,25 @@ def test_a_cloud_that_cannot_be_asked_stops_no_preview_and_is_told_of(trial: Tri
 # ---------------------------------------------------------------------- up
 
 
+def test_no_token_and_no_credential_is_left_anywhere(trial: Trial) -> None:
+    """Stacks log in with an application credential, and the check of the cloud has a token for a moment."""
+    trial.up().ok()
+    assert "OS_APPLICATION_CREDENTIAL_SECRET" in trial.login()
+    assert "OS_PASSWORD" not in trial.login()
+    secret = read_json(trial.sandbox.openstack / "credential.json")["secret"]
+    kept = keepers(trial)
+    files = [(str(path), contents(path)) for path in trial.files() if path not in kept]
+    said = [(run.command, run.text.encode()) for run in trial.runs] + [
+        ("arguments", command.encode()) for command in trial.processes().values()
+    ]
+    # What Keystone's tokens begin with.
+    wanted = [Needle("token", b"gAAAAAB"), Needle("application credential", secret.encode())]
+    assert MagnumApi(trial.login()).authenticate()[0].startswith("gAAAAAB")
+    assert found([*files, *said], wanted) == []
+
+
 def test_what_the_cluster_uses_may_go_and_what_it_still_needs_may_not(trial: Trial) -> None:
     """A keypair belongs to one user: a colleague deploys to the same cluster without it."""
-    trial.up().ok()
     gone: dict[str, Any] = {"keypairs": [], "networks": [], "limits": {"maxTotalInstances": 0}}
     kept = _with_seed(trial, lambda: trial.engine("preview", "--expect-no-changes"), images=[], flavors={}, **gone)
     assert NOT_CHECKED not in kept.ok().text
