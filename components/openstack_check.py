@@ -14,13 +14,38 @@ import pulumi
 
 from components._openstack_session import NotThereError, Session, UnreadError, log_in
 from gpus.errors import InvalidStackError
-from gpus.magnum_cloud import Cloud, Free, Image, Kind, MachineFlavor, Magnum, Named, Need, Template, Unread, judge, needs
+from gpus.magnum_cloud import (
+    Cloud,
+    Free,
+    Image,
+    Kind,
+    MachineFlavor,
+    MadeOf,
+    Magnum,
+    Named,
+    Need,
+    Template,
+    Unread,
+    judge,
+    needs,
+)
 from gpus.plan import Plan
 
 _T = TypeVar("_T")
 
 _NODE_GROUPS = (1, 9)
 _SERVICES = 6
+#: Keys of `template` in a stack file -> Magnum's.
+_TEMPLATE_KEYS = {
+    "image": "image_id",
+    "flavor": "flavor_id",
+    "masterFlavor": "master_flavor_id",
+    "externalNetwork": "external_network_id",
+    "networkDriver": "network_driver",
+    "dockerVolumeSize": "docker_volume_size",
+    "dnsNameserver": "dns_nameserver",
+    "labels": "labels",
+}
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 
 
@@ -43,6 +68,8 @@ def check_cloud(planned: Plan, parent: pulumi.Resource) -> None:
     judgement = judge(settings, cloud)
     if judgement.unchecked:
         pulumi.log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
+    for note in judgement.notes:
+        pulumi.log.info(note, parent)
     if judgement.problems:
         raise InvalidStackError(judgement.problems)
 
@@ -143,8 +170,8 @@ def _magnum(session: Session, wanted: Sequence[Need], cluster: str) -> Magnum:
     clusters = list(session.pages("Magnum", "clusters", "clusters"))
     mine = next((one["uuid"] for one in clusters if one["name"] == cluster), None)
     templates = _templates(session, wanted)
-    in_use, groups = _used_by(session, mine, newest) if mine else (frozenset(), {})
-    return Magnum(newest, templates, tuple(one["name"] for one in clusters), _said(lambda: _limit(session)), in_use, groups)
+    names, limit = tuple(one["name"] for one in clusters), _said(lambda: _limit(session))
+    return Magnum(newest, templates, names, limit, **(_mine(session, mine, newest) if mine else {}))
 
 
 def _newest(text: str) -> tuple[int, int]:
@@ -171,22 +198,32 @@ def _template(one: dict[str, Any]) -> Template:
     return Template(one["uuid"], one.get("name") or "", *flavors, load_balancer=bool(one.get("master_lb_enabled")))
 
 
-def _used_by(session: Session, cluster: str, newest: tuple[int, int]) -> tuple[frozenset[tuple[Kind, str]], dict[str, int]]:
-    """What a cluster was made of, by the names that it was asked for with; and its groups and their sizes."""
+def _mine(session: Session, cluster: str, newest: tuple[int, int]) -> dict[str, Any]:
+    """What the stack's cluster is made of: the fields of Magnum that are about it."""
     made = session.get("Magnum", f"clusters/{cluster}")[0]
     template = session.get("Magnum", f"clustertemplates/{made['cluster_template_id']}")[0]
     groups: list[dict[str, Any]] = []
     if newest >= _NODE_GROUPS:
         asked = session.get("Magnum", f"clusters/{cluster}/nodegroups", OpenStack_API_Version="container-infra 1.9")
         groups = asked[0]["nodegroups"]
+    return {
+        "in_use": _used(made, template, groups),
+        "groups": {group["name"]: int(group["node_count"]) for group in groups},
+        "made_of": MadeOf(
+            names=frozenset({template["uuid"], template.get("name") or template["uuid"]}),
+            says={key: template.get(name) for key, name in _TEMPLATE_KEYS.items()},
+        ),
+    }
+
+
+def _used(made: dict[str, Any], template: dict[str, Any], groups: list[dict[str, Any]]) -> frozenset[tuple[Kind, str]]:
+    """What a cluster uses, by the names that it was asked for with."""
     used: list[tuple[Kind, str | None]] = [
         ("cluster template", template["uuid"]),
         ("cluster template", template.get("name")),
-        ("image", template.get("image_id")),
         ("external network", template.get("external_network_id")),
         ("keypair", made.get("keypair")),
     ]
     for one in (template, made, *groups):
         used += [("flavor", one.get("flavor_id")), ("flavor", one.get("master_flavor_id")), ("image", one.get("image_id"))]
-    sizes = {group["name"]: int(group["node_count"]) for group in groups}
-    return frozenset((kind, name) for kind, name in used if name), sizes
+    return frozenset((kind, name) for kind, name in used if name)

@@ -29,6 +29,8 @@ Kind = Literal["flavor", "image", "keypair", "external network", "cluster templa
 
 _NODE_GROUPS: Final = (1, 9)
 _EMPTY_GROUPS: Final = (1, 10)
+#: The driver has refused since 18.0.0 (commit 2fd3059f); 17.0.0 speaks 1.11 as well, 1.12 is of 2025.2.
+_HEAT_REFUSES: Final = (1, 12)
 _MIB: Final = 1024
 _SHOWN_NAMES: Final = 8
 _CLUSTER: Final = "gpu-pools:cluster"
@@ -74,6 +76,14 @@ class Template(Named):
 
 
 @dataclass(frozen=True)
+class MadeOf:
+    """The cluster template of the stack's cluster: how it is called, and what it says, in the words of the stack file."""
+
+    names: frozenset[str]
+    says: Mapping[str, object]
+
+
+@dataclass(frozen=True)
 class Free:
     """What Nova's quota leaves to the project; memory in MiB, None where there is no limit."""
 
@@ -93,6 +103,7 @@ class Magnum:
         limit: how many the project may have, negative for any number.
         in_use: what the stack's cluster was made of: kind and name or id.
         groups: its node groups and how many nodes each has.
+        made_of: its template; None where there is no such cluster.
     """
 
     newest: tuple[int, int]
@@ -101,6 +112,7 @@ class Magnum:
     limit: int | Unread
     in_use: frozenset[tuple[Kind, str]] = frozenset()
     groups: Mapping[str, int] = field(default_factory=dict)
+    made_of: MadeOf | None = None
 
 
 @dataclass(frozen=True)
@@ -126,10 +138,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is wrong, and what could not be told (each with the reason)."""
+    """What is wrong, what could not be told (each with the reason), and what is worth knowing before."""
 
     problems: tuple[Problem, ...]
     unchecked: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def needs(settings: Settings) -> tuple[Need, ...]:
@@ -179,7 +192,8 @@ def judge(settings: Settings, cloud: Cloud) -> Judgement:
         _judge_quota(magnum, problems)
         _judge_load_balancer(cluster, magnum, problems)
     _judge_room(settings, cloud, magnum, problems)
-    return Judgement(problems.found, tuple(_unchecked(cloud, magnum, wanted)))
+    notes = _judge_upgrade(cluster, settings.pools, magnum, problems)
+    return Judgement(problems.found, tuple(_unchecked(cloud, magnum, wanted)), notes)
 
 
 def _things(cloud: Cloud, magnum: Magnum, kind: Kind) -> Sequence[Named] | Unread:
@@ -289,6 +303,53 @@ def _judge_load_balancer(cluster: MagnumSettings, magnum: Magnum, problems: Prob
             allowed="1, or a template with master_lb_enabled",
             remedy="Choose another template, or one master.",
         )
+
+
+def _judge_upgrade(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, problems: Problems) -> tuple[str, ...]:
+    """A cluster that lives and another template: Magnum calls it an upgrade, and not every driver can."""
+    changed = _changed(cluster, magnum.made_of)
+    if not changed:
+        return ()
+    if cluster.driver != "heat" or magnum.newest < _HEAT_REFUSES:
+        text = f"the cluster {cluster.name} is upgraded in place to another template ({', '.join(changed)})."
+        return (text + _habit(cluster, pools),)
+    problems.add(
+        f"{_CLUSTER}.template" if cluster.template else f"{_CLUSTER}.templateId",
+        f"the cluster {cluster.name} was made of another template ({', '.join(changed)}), and the heat driver cannot upgrade it",
+        allowed="the template that it was made of",
+        remedy="Make a second cluster of the new template and move the work there; drivers for Cluster API can upgrade.",
+    )
+    return ()
+
+
+def _habit(cluster: MagnumSettings, pools: Sequence[Pool]) -> str:
+    """What the driver does besides: vexxhost's upgrade_cluster writes the template's image into every node group."""
+    own = [pool.name for pool in pools if isinstance(pool.placement, MagnumPlacement) and pool.placement.image]
+    if cluster.driver == "heat":
+        return " A heat driver since Magnum 18 (2024.1) refuses that."
+    if cluster.driver == "magnum-cluster-api" and own:
+        return f" The driver then gives the template's image to {', '.join(own)}, too, which a refresh shows as a change."
+    return ""
+
+
+def _changed(cluster: MagnumSettings, made_of: MadeOf | None) -> list[str]:
+    """The keys in which the stack's template differs from the one that its cluster was made of; what is not written does not."""
+    template = cluster.template
+    if made_of is None:
+        return []
+    if template is None:
+        return [] if cluster.template_id in made_of.names else ["templateId"]
+    written: dict[str, object] = {
+        "image": template.image,
+        "flavor": template.flavor,
+        "masterFlavor": template.master_flavor,
+        "externalNetwork": template.external_network,
+        "networkDriver": template.network_driver,
+        "dockerVolumeSize": template.docker_volume_size,
+        "dnsNameserver": template.dns_nameserver,
+    }
+    changed = [key for key, value in written.items() if value is not None and made_of.says.get(key) != value]
+    return changed + (["labels"] if dict(template.labels) != made_of.says.get("labels") else [])
 
 
 def _judge_room(settings: Settings, cloud: Cloud, magnum: Magnum, problems: Problems) -> None:

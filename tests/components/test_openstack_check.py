@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MINE = "9e2a8ea1-0000-4000-8000-000000000000"
-TEMPLATE = {
-    "uuid": "t-1",
-    "name": "k8s",
-    "flavor_id": "m2",
-    "master_flavor_id": None,
-    "image_id": "fcos",
-    "master_lb_enabled": True,
-}
+TEMPLATE = {"uuid": "t-1", "name": "k8s", "flavor_id": "m2", "image_id": "fcos", "labels": {"kube_tag": "v1"}}
 MAGNUM: dict[str, Any] = {
     "clusters": {"clusters": [{"uuid": MINE, "name": "mine"}]},
     f"clusters/{MINE}": {"cluster_template_id": "t-1", "keypair": "admin", "flavor_id": "m3", "master_flavor_id": "m4"},
@@ -115,6 +108,9 @@ def test_all_pages_are_read_and_what_no_list_has(cloud: _Cloud) -> None:
     assert not isinstance(magnum, Unread)
     assert (magnum.newest, magnum.clusters, magnum.limit, magnum.groups) == ((1, 14), ("mine",), 5, {"a": 2})
     assert [template.name for template in magnum.templates] == ["k8s", "hidden one"]
+    assert magnum.made_of is not None
+    assert magnum.made_of.names == {"t-1", "k8s"}
+    assert (magnum.made_of.says["image"], magnum.made_of.says["labels"]) == ("fcos", {"kube_tag": "v1"})
     used = {("cluster template", "t-1"), ("cluster template", "k8s"), ("image", "fcos"), ("image", "gpu"), ("keypair", "admin")}
     assert magnum.in_use == used | {("flavor", name) for name in ("m2", "m3", "m4", "g2")}
     assert {headers["X-Auth-Token"] for headers in cloud.headers} == {"a-token"}

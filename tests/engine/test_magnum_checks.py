@@ -27,12 +27,14 @@ config:
     driver: magnum-cluster-api
     template: {image: ubuntu-24.04, externalNetwork: public, flavor: m2.large, networkDriver: calico}
     keypair: gpu-admin
+    workerFlavor: m2.large
+    protect: true
   gpu-pools:flavors:
     g2.5xlarge: {gpuModel: NVIDIA A100-PCIE-40GB, gpusPerNode: 1}
   gpu-pools:sharing:
     shared: {timeSlicing: {replicas: 4}}
   gpu-pools:pools:
-    - {name: steady, flavor: g2.5xlarge, image: gpu-image, count: 1, sharing: shared}
+    - {name: steady, flavor: g2.5xlarge, count: 1, sharing: shared}
 """
 NOT_CHECKED = "not checked before the deploy"
 
@@ -73,7 +75,7 @@ def test_whatever_the_cloud_lacks_comes_out_of_the_preview_at_once(trial: Trial)
     refused = _with_seed(trial, lambda: trial.engine("preview"), **lacks)
     cluster = "gpu-pools:cluster"
     template = [f"{cluster}.template.image", f"{cluster}.template.externalNetwork"]
-    assert _refused(refused) == [*template, f"{cluster}.keypair", "gpu-pools:pools[0].image", "gpu-pools:pools"]
+    assert _refused(refused) == [*template, f"{cluster}.keypair", "gpu-pools:pools"]
     assert 'no image "ubuntu-24.04"' in refused.text
     assert "allowed: ubuntu-22.04" in refused.text
     assert "Did you mean `gpu-admim`?" in refused.text
@@ -82,7 +84,8 @@ def test_whatever_the_cloud_lacks_comes_out_of_the_preview_at_once(trial: Trial)
 
 def test_an_up_makes_nothing_of_a_stack_whose_cloud_lacks_something(trial: Trial) -> None:
     refused = _with_seed(trial, lambda: trial.engine("up", "--yes", "--skip-preview"), flavors={})
-    assert _refused(refused) == ["gpu-pools:cluster.template.flavor", "gpu-pools:pools[0].flavor"]
+    places = ["gpu-pools:cluster.template.flavor", "gpu-pools:cluster.workerFlavor", "gpu-pools:pools[0].flavor"]
+    assert _refused(refused) == places
     assert trial.magnum()["templates"] == []
 
 
@@ -103,14 +106,16 @@ def test_a_cloud_that_cannot_be_asked_stops_no_preview_and_is_told_of(trial: Tri
     seen = trial.engine("preview").ok()
     assert f"{NOT_CHECKED}: anything (no login: " in seen.text
     assert "openstack:containerinfra:NodeGroup gpu-steady-group" in seen.text
-    trial.preview().ok()
 
 
 # ---------------------------------------------------------------------- up
 
 
 def test_no_token_and_no_credential_is_left_anywhere(trial: Trial) -> None:
-    """Stacks log in with an application credential, and the check of the cloud has a token for a moment."""
+    """Stacks log in with an application credential, and the check of the cloud has a token for a moment.
+
+    Keystone, which the test before has stopped, is started again on the way.
+    """
     trial.up().ok()
     assert "OS_APPLICATION_CREDENTIAL_SECRET" in trial.login()
     assert "OS_PASSWORD" not in trial.login()
@@ -135,3 +140,41 @@ def test_what_the_cluster_uses_may_go_and_what_it_still_needs_may_not(trial: Tri
     more = _with_seed(trial, lambda: trial.engine("preview"), **gone)
     trial.edit(lambda config: config["gpu-pools:pools"].pop())
     assert _refused(more) == ["gpu-pools:pools[1].image", "gpu-pools:pools"]
+
+
+def _cluster(trial: Trial) -> tuple[str, str]:
+    """The ids of the cluster and of its template."""
+    (cluster,) = trial.magnum()["clusters"]
+    found = MagnumApi(trial.login())._call("GET", f"clusters/{cluster['uuid']}")
+    return found["uuid"], found["cluster_template_id"]
+
+
+def test_another_template_upgrades_the_cluster_in_place(trial: Trial) -> None:
+    """From the stack's own template, which then goes, to one that the operators have made, by its name."""
+    (uuid, _), groups = _cluster(trial), {group["uuid"] for group in trial.magnum()["groups"]}
+    trial.edit(lambda config: config["gpu-pools:cluster"]["template"].update(labels={"kube_tag": "v1.35.0"}))
+    assert "the cluster small is upgraded in place to another template (labels)." in trial.engine("preview").ok().text
+    steps = {step["urn"].rpartition("::")[2]: step["op"] for step in trial.planned_steps()}
+    assert (steps.pop("gpu-cluster"), set(steps)) == ("update", {"gpu-template"})
+
+    def given(config: dict[str, Any]) -> None:
+        del config["gpu-pools:cluster"]["template"]
+        config["gpu-pools:cluster"]["templateId"] = "k8s-1.36"
+
+    trial.edit(given)
+    # The sandbox makes it with its next command.
+    assert _refused(trial.engine("preview")) == ["gpu-pools:cluster.templateId"]
+    trial.up().ok()
+    (template,) = trial.magnum()["templates"]
+    assert template["name"] == "k8s-1.36"
+    assert _cluster(trial) == (uuid, template["uuid"])
+    assert {group["uuid"] for group in trial.magnum()["groups"]} == groups
+    assert trial.holds()
+    trial.engine("preview", "--refresh", "--expect-no-changes").ok()
+
+
+def test_a_cluster_that_would_have_to_be_made_anew_is_kept_by_the_preview(trial: Trial) -> None:
+    trial.edit(lambda config: config["gpu-pools:cluster"].update(masters=3))
+    refused = trial.engine("preview")
+    assert refused.code != 0
+    assert "protect" in refused.text

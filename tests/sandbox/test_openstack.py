@@ -306,6 +306,12 @@ class TestPluginOverTheRealApi:
             api.create_template({"name": "by-reader", "coe": "kubernetes", "image": "fcos-40"})
         assert refused.value.status == 403
 
+    def test_the_heat_driver_refuses_another_template(self, cloud: Cloud, cluster: str) -> None:
+        api = MagnumApi(cloud.openstack.login())
+        with pytest.raises(MagnumError, match=r"uses the Magnum Heat driver is not supported") as refused:
+            api.update_cluster(cluster, template_id=api.find_template("given")[0])
+        assert refused.value.status == 400
+
     def test_a_cluster_is_read_and_its_kubeconfig_works(self, plugin: OpenStackStandIn, cluster: str, tmp_path: Path) -> None:
         found = plugin.read(CLUSTER_TYPE, cluster, {"name": "one", "nodeCount": 1, "keypair": "admin"}, {})
         assert found is not None

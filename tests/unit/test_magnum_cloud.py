@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus.magnum_cloud import Cloud, Free, Image, MachineFlavor, Magnum, Named, Template, Unread, judge, needs
+from gpus.magnum_cloud import Cloud, Free, Image, MachineFlavor, MadeOf, Magnum, Named, Template, Unread, judge, needs
 from gpus.plan import plan_config
 
 if TYPE_CHECKING:
@@ -165,6 +165,57 @@ def test_what_is_there_needs_no_more_room() -> None:
     assert problems(settings({"count": 2}), alive) == {}
     assert len(judge(settings({"count": 3}), alive).problems) == 3
     assert problems(settings({"count": 0}), alive) == {}
+
+
+SAYS = {
+    "image": "fcos",
+    "flavor": "m2.large",
+    "masterFlavor": "m2.large",
+    "externalNetwork": "public",
+    "labels": {"kube_tag": "v1"},
+}
+TAGGED = {**MADE, "labels": {"kube_tag": "v1"}}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        ({"template": TAGGED}, {}),
+        ({"template": TAGGED}, {"networkDriver": "flannel", "dnsNameserver": "8.8.8.8"}),
+        ({"template": None, "templateId": "k8s"}, {"image": "other"}),
+        ({"template": None, "templateId": "t-1"}, {"image": "other"}),
+    ],
+)
+def test_a_cluster_stays_on_its_template(cluster: dict[str, Any], says: dict[str, Any]) -> None:
+    alive = magnum(clusters=("mine",), groups={"a": 2}, made_of=MadeOf(frozenset({"t-1", "k8s"}), {**SAYS, **says}))
+    assert judge(settings(**cluster), alive) == judge(settings(), CLOUD)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "changed"),
+    [
+        ({"template": {**MADE, "labels": {"kube_tag": "v2"}}}, "labels"),
+        (
+            {"template": {**TAGGED, "networkDriver": "calico", "flavor": "g2", "masterFlavor": "m2.large"}},
+            "flavor, networkDriver",
+        ),
+        ({"template": None, "templateId": "k8s"}, "templateId"),
+    ],
+)
+def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(cluster: dict[str, Any], changed: str) -> None:
+    alive = magnum(clusters=("mine",), groups={"a": 2}, made_of=MadeOf(frozenset({"t-0", "old"}), SAYS))
+    refused = problems(settings(**cluster), alive)
+    assert list(refused) == [f"gpu-pools:cluster.{'template' if cluster['template'] else 'templateId'}"]
+    assert f"({changed})" in next(iter(refused.values()))
+    older = judge(settings(**cluster), magnum(**{**vars(alive.magnum), "newest": (1, 11)}))
+    assert older.problems == ()
+    assert "A heat driver since Magnum 18" in older.notes[0]
+    able = judge(settings(**cluster, driver="capi-helm"), alive)
+    assert able.problems == ()
+    assert able.notes == (f"the cluster mine is upgraded in place to another template ({changed}).",)
+    for image, warned in ((None, False), ("gpu", True)):
+        stack = settings({"image": image}, **cluster, driver="magnum-cluster-api")
+        assert ("template's image to a, too" in judge(stack, alive).notes[0]) is warned
 
 
 def test_what_the_cloud_did_not_say_is_named_and_refuses_nothing() -> None:
