@@ -90,6 +90,7 @@ class MagnumSettings:
     worker_flavor: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     protect: bool = False
+    check_cloud: bool = True
 
     @property
     def platform(self) -> Platform:
@@ -195,6 +196,7 @@ def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
     worker_flavor = section.text("workerFlavor", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
     labels = section.texts("labels")
     protect = section.flag("protect")
+    check_cloud = section.flag("checkCloud")
     section.finish()
     return MagnumSettings(
         name=name or "",
@@ -207,6 +209,7 @@ def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
         worker_flavor=worker_flavor,
         labels=labels,
         protect=bool(protect),
+        check_cloud=check_cloud is not False,
     )
 
 

@@ -28,6 +28,7 @@ class Seed:
         keypairs: names.
         networks: names or ids of networks and subnets.
         templates: name -> properties of cluster templates that exist already.
+        limits: what nova says of the project's quota, by its own names; what is left out has no limit.
     """
 
     flavors: Mapping[str, Hardware]
@@ -35,6 +36,7 @@ class Seed:
     keypairs: frozenset[str]
     networks: frozenset[str]
     templates: Mapping[str, dict[str, Any]]
+    limits: Mapping[str, int]
 
 
 def read_seed(path: Path) -> Seed:
@@ -51,6 +53,7 @@ def read_seed(path: Path) -> Seed:
         keypairs=frozenset(raw.get("keypairs", [])),
         networks=frozenset(raw.get("networks", [])),
         templates=raw.get("templates", {}),
+        limits=raw.get("limits", {}),
     )
 
 

@@ -79,6 +79,11 @@ class Paths:
         return self.folder / "passwords.json"
 
     @property
+    def credential(self) -> Path:
+        """The application credential that stacks log in with."""
+        return self.folder / "credential.json"
+
+    @property
     def driver_settings(self) -> Path:
         """What the Magnum driver has to know; read anew for each operation."""
         return self.folder / "driver.json"

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from magnum.common import exception
 from magnum.common.x509 import operations as x509
 from magnum.conductor.handlers.common import cert_manager
 from magnum.drivers.common import driver
@@ -144,9 +145,14 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         scale_manager: object = None,
         rollback: object = False,
     ) -> None:
-        """Move the cluster to the template, and the group to its image."""
+        """Move the cluster with all its groups to the template, as the drivers for Cluster API do whichever group is named."""
         cluster.cluster_template_id = cluster_template.uuid
-        nodegroup.image_id = cluster_template.image_id
+        for group in cluster.nodegroups:
+            self._move(group, cluster_template)
+            _begin(group, ClusterStatus.UPDATE_IN_PROGRESS)
+
+    def _move(self, group: Row, cluster_template: Row) -> None:
+        """Write into a group's row what the driver takes from a new template."""
 
     def delete_cluster(self, context: Context, cluster: Row) -> None:
         """Nothing to note: Magnum writes the status."""
@@ -311,12 +317,24 @@ class Heat(SimulatedMachines):
     system = "fedora-coreos"
     one_at_a_time = True
 
+    def upgrade_cluster(self, *given: object, **named: object) -> None:
+        """Refuse, as the driver has done since Magnum 18 (2024.1); the words are its own.
+
+        Raises:
+            NotSupported: always.
+        """
+        raise exception.NotSupported(operation="Upgrading a cluster that uses the Magnum Heat driver")
+
 
 class ClusterApi(SimulatedMachines):
     """Labels nodes as vexxhost's magnum-cluster-api does."""
 
     plays = "magnum-cluster-api"
     system = "ubuntu"
+
+    def _move(self, group: Row, cluster_template: Row) -> None:
+        """Give every group the image of the template, also one that was asked for with another."""
+        group.image_id = cluster_template.image_id
 
 
 class CapiHelm(SimulatedMachines):
