@@ -36,7 +36,7 @@ Values = dict[str, Any]
 _MICROVERSION: Final = "1.10"
 """The newest that the plugin asks for: groups of no nodes."""
 _POLL_SECONDS: Final = 0.3
-_APPEARS_SECONDS: Final = 5.0
+_APPEARS_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 300.0
 _REQUEST_SECONDS: Final = 60.0
 _KEY_BITS: Final = 2048
