@@ -83,11 +83,15 @@ class GpuPlatform(pulumi.ComponentResource):
             secret_sections: sections that the stack file keeps encrypted; chart values from them stay secret.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the settings.
+            InvalidStackError: with everything that is wrong with the settings; on Magnum, with everything that the cloud lacks.
         """
         planned = plan_config(stack_config(args))
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         _warn(planned, self)
+        if isinstance(planned.settings.cluster, MagnumSettings) and planned.settings.cluster.check_cloud:
+            from components.openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
+
+            check_cloud(planned, self)
         for sharing, written in args["sharing"].items():
             declare(f"{name}-{sharing}", written, child_options(self))
         cluster = self._cluster(name, planned, args["cluster"])

@@ -28,6 +28,9 @@ NODE_GROUP_LABELS: Final[Mapping[MagnumDriver, str]] = {
     "magnum-cluster-api": "node.cluster.x-k8s.io/nodegroup",
     "capi-helm": "capi.stackhpc.com/node-group",
 }
+#: How Magnum's API takes names and ids of what other services have (wtypes.StringType in api/controllers/v1).
+OPENSTACK_NAME: Final = r".{1,255}"
+OPENSTACK_NAMES: Final = "a name or id of 1 to 255 characters"
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ class MagnumSettings:
     worker_flavor: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     protect: bool = False
+    check_cloud: bool = True
 
     @property
     def platform(self) -> Platform:
@@ -176,17 +180,17 @@ def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
         choices=tuple(NODE_GROUP_LABELS),
         remedy="Name the driver of your cloud: it decides which labels and taints reach the nodes.",
     )
-    template_id = section.text("templateId")
+    template_id = section.text("templateId", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
     inner = section.section("template")
     template = _parse_template(inner) if inner else None
-    if complete and bool(template_id) == bool(inner):
+    if complete and section.given("templateId") == bool(inner):
         section.problems.add(
             section.path,
             "gives both `template` and `templateId`" if inner else "gives neither `template` nor `templateId`",
             allowed="`template` to make one, or `templateId` for one that exists",
             remedy="Keep one of them." if inner else "Add `templateId: <uuid or name>`, or a `template:`.",
         )
-    keypair = section.text("keypair")
+    keypair = section.text("keypair", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
     masters = section.integer("masters", minimum=1)
     if masters is not None and masters % 2 == 0:
         section.problems.add(
@@ -196,9 +200,10 @@ def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
             remedy="Use 1 or 3; Magnum refuses an even number because etcd could not form a majority.",
         )
     workers = section.integer("workers", minimum=1)
-    worker_flavor = section.text("workerFlavor")
+    worker_flavor = section.text("workerFlavor", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
     labels = section.texts("labels")
     protect = section.flag("protect")
+    check_cloud = section.flag("checkCloud")
     section.finish()
     return MagnumSettings(
         name=name or "",
@@ -211,17 +216,18 @@ def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
         worker_flavor=worker_flavor,
         labels=labels,
         protect=bool(protect),
+        check_cloud=check_cloud is not False,
     )
 
 
 def _parse_template(section: Section) -> MagnumTemplate:
-    image = section.text("image", required=True)
-    network = section.text("externalNetwork", required=True)
-    flavor = section.text("flavor", required=True)
-    master_flavor = section.text("masterFlavor")
+    image = section.text("image", required=True, pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
+    network = section.text("externalNetwork", required=True, pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
+    flavor = section.text("flavor", required=True, pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
+    master_flavor = section.text("masterFlavor", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
     network_driver = section.text("networkDriver", choices=("calico", "cilium", "flannel"))
     volume = section.integer("dockerVolumeSize", minimum=1)
-    dns = section.text("dnsNameserver")
+    dns = section.text("dnsNameserver", pattern=_RESOLVERS, allowed='IPv4 addresses, e.g. "8.8.8.8" or "10.0.0.2,10.0.0.3"')
     labels = section.texts("labels")
     section.finish()
     return MagnumTemplate(
@@ -280,4 +286,8 @@ def _parse_range(section: Section, smallest: int) -> tuple[int, int | None]:
 
 
 _AKS_NAME: Final = "1 to 63 letters, digits, - and _, starting and ending with a letter or digit"
+#: dns_nameserver of Magnum's API (utils.validate_dns): IPv4 addresses with commas between them.
+_OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_RESOLVER: Final = rf" *{_OCTET}(?:\.{_OCTET}){{3}} *"
+_RESOLVERS: Final = f"{_RESOLVER}(?:,{_RESOLVER})*"
 _MAGNUM_NAME: Final = "1 to 242 letters, digits, _ . and -, starting with a letter"

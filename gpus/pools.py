@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpus import azure_sizes
-from gpus.clusters import parse_node_count, parse_zone
+from gpus.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, parse_node_count, parse_zone
 from gpus.kubernetes_names import check_labels, parse_taint, refused_by_nfd, reserved_by_aks
 from gpus.models import GpuModel, find_model, model, model_keys, nearest_model
 from gpus.section import Section
@@ -296,7 +296,7 @@ def _parse_magnum(section: Section, context: PoolContext) -> tuple[Hardware | No
         remedy="Declare the flavor under gpu-pools:flavors with its gpuModel and gpusPerNode; OpenStack cannot tell them.",
     )
     flavor = context.flavors.get(name) if name else None
-    image = section.text("image")
+    image = section.text("image", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
     labels = section.texts("nodeGroupLabels")
     volume = section.integer("dockerVolumeSize", minimum=1)
     return flavor.hardware if flavor else None, MagnumPlacement(name or "", image, labels, volume)

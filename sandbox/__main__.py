@@ -75,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     scale.add_argument("stack")
     scale.add_argument("pool")
     scale.add_argument("count", type=int)
+    client = subparsers.add_parser("openstack", help="run the real openstack client as the stack's user")
+    client.add_argument("stack")
+    client.add_argument("arguments", nargs=argparse.REMAINDER, help="as in: coe nodegroup list <cluster>")
     subparsers.add_parser("clean", help="stop every sandbox and remove its state")
     return parser
 
@@ -91,6 +94,8 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
         return _report(pools, commands.rules_because(options.stack), as_json=options.json)
     if options.command == "verify":
         return _verify(options, progress)
+    if options.command == "openstack":
+        return commands.openstack(options.stack, options.arguments, progress)
     if options.command == "preview":
         commands.preview(options.stack, progress, options.save, options.policies)
     elif options.command == "scale":

@@ -30,14 +30,14 @@ from sandbox.files import explained, make_folder, read_json
 from sandbox.machines.api import Api, ApiError
 from sandbox.node_tools import find_platform_tools, recorded
 from sandbox.observe import PoolObservation, is_rolled_out, observe
-from sandbox.openstack import service
+from sandbox.openstack import environment, service
 from sandbox.stand_ins import Attached
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
 from sandbox.toolchain import find_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from evidence.verdicts import Evidence
@@ -158,6 +158,20 @@ def scale(stack: str, pool: str, count: int) -> None:
     recovery.scale_in_cloud(sandbox, plan_of(sandbox), pool, count)
 
 
+def openstack(stack: str, arguments: Sequence[str], progress: Progress) -> int:
+    """Run the real `openstack` client as the user of a stack's OpenStack; returns its exit status.
+
+    Raises:
+        SandboxError: if the stack is not on Magnum or not up.
+    """
+    sandbox = find_sandbox(stack)
+    if not service.exists(sandbox.openstack):
+        message = f"There is no OpenStack of {stack} here."
+        raise SandboxError(message, "Bring a stack on Magnum up first: make up STACK=magnum-dev.")
+    _see_that_clusters_live(sandbox)
+    return service.run_client(sandbox.openstack, arguments, progress)
+
+
 def down(stack: str, progress: Progress) -> None:
     """Destroy a stack, check that nothing of it is left, and stop everything that was started for it.
 
@@ -262,6 +276,7 @@ def _engine(
 def _start_openstack(sandbox: Sandbox, plan: Plan, progress: Progress) -> dict[str, str]:
     if plan.platform != "magnum":
         return {}
+    environment.find(progress)
     with progress.step("Starting Keystone and Magnum"):
         return stand_ins.start_openstack(sandbox, plan, progress)
 

@@ -29,6 +29,11 @@ IMAGE, COMPUTE, NETWORK = "/image", "/compute/v2.1", "/network"
 _NAMESPACE: Final = uuid.UUID("0d9e3c1a-4b0f-4a67-9f58-1f1f4a7be0aa")
 _DISK_GIB: Final = 40
 _MIB: Final = 1024
+#: What a project may have and has, where the seed file says nothing else.
+_NO_LIMITS: Final = {
+    **dict.fromkeys(("maxTotalInstances", "maxTotalCores", "maxTotalRAMSize"), -1),
+    **dict.fromkeys(("totalInstancesUsed", "totalCoresUsed", "totalRAMUsed"), 0),
+}
 
 Answer = tuple[HTTPStatus, dict[str, Any]]
 
@@ -75,9 +80,17 @@ def _compute(seed: Seed, path: list[str], query: Mapping[str, list[str]]) -> Ans
             # The last page is the one after the last flavor.
             flavors = [] if "marker" in query else [_flavor(name, seed) for name in seed.flavors]
             return HTTPStatus.OK, {"flavors": flavors}
+        case ["os-keypairs"]:
+            return HTTPStatus.OK, {"keypairs": [{"keypair": _keypair(name)} for name in sorted(seed.keypairs)]}
         case ["os-keypairs", name] if name in seed.keypairs:
-            return HTTPStatus.OK, {"keypair": {"name": name, "type": "ssh", "public_key": "", "fingerprint": ""}}
+            return HTTPStatus.OK, {"keypair": _keypair(name)}
+        case ["limits"]:
+            return HTTPStatus.OK, {"limits": {"rate": [], "absolute": {**_NO_LIMITS, **seed.limits}}}
     return _missing("/".join(path))
+
+
+def _keypair(name: str) -> dict[str, Any]:
+    return {"name": name, "type": "ssh", "public_key": "", "fingerprint": ""}
 
 
 def _flavor(name: str, seed: Seed) -> dict[str, Any]:

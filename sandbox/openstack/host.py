@@ -99,12 +99,14 @@ def machines_of(request: Request, group: Mapping[str, Any]) -> MachineGroup:
     """The machines of a node group.
 
     Raises:
-        SandboxError: the cloud has no such flavor.
+        SandboxError: the cloud has no such flavor; or no such image, which Magnum does not ask after for a node group.
     """
-    flavors = read_seed(Path(request["seed"])).flavors
-    if group["flavor"] not in flavors:
-        message = f"Flavor {group['flavor']} could not be found."
-        raise SandboxError(message, f"The cloud has {', '.join(flavors)}.")
+    seed = read_seed(Path(request["seed"]))
+    flavors, images = seed.flavors, seed.images
+    for what, name, known in (("Flavor", group["flavor"], flavors), ("Image", group.get("image"), images)):
+        if name and name not in known:
+            message = f"{what} {name} could not be found."
+            raise SandboxError(message, f"The cloud has {', '.join(known)}.")
     master = group["role"] == "master"
     marks = node_marks(request["driver"], group["name"], group["role"], group["labels"])
     labels, taints = marks.labels, list(marks.taints)

@@ -1,11 +1,13 @@
-"""Fills a new Keystone, by its API: the user and project of the sandbox, Magnum's service user, the catalogue of services.
+"""Fills a new Keystone, by its API: the sandbox's user, project and login, Magnum's service user, the catalogue of services.
 
+Stacks log in with an application credential of that user, as they should in a real cloud; his password only makes it.
 May be run again at any time: what is there is kept, an address that has changed is corrected.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -24,6 +26,8 @@ ADMIN: Final = "admin"
 """Keystone's administrator and his project, as keystone-manage names them."""
 SERVICE_USER: Final = "magnum"
 SERVICE_PROJECT: Final = "service"
+_CREDENTIAL: Final = "gpu-pools"
+_ROLE: Final = "member"
 #: Clients look for the first, services among themselves for the second.
 _INTERFACES: Final = ("public", "internal")
 _SECONDS: Final = 30.0
@@ -44,6 +48,14 @@ class Passwords:
     user: str = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Credential:
+    """An application credential: logs in as its user, for one project, with the roles that it was made with."""
+
+    id: str
+    secret: str = field(repr=False)
+
+
 def fill(url: str, passwords: Passwords, services: Mapping[str, tuple[str, str]]) -> None:
     """Make what is missing.
 
@@ -55,11 +67,11 @@ def fill(url: str, passwords: Passwords, services: Mapping[str, tuple[str, str]]
     Raises:
         SandboxError: Keystone refuses or does not answer.
     """
-    keystone = _Keystone(url, passwords.admin)
+    keystone = _Keystone(url, ADMIN, passwords.admin)
     roles = {role["name"]: role["id"] for role in keystone.get("roles")}
     for user, password, project, names in (
         (SERVICE_USER, passwords.magnum, SERVICE_PROJECT, ("admin", "service")),
-        (USER, passwords.user, USER, ("member",)),
+        (USER, passwords.user, USER, (_ROLE,)),
     ):
         project_id = keystone.ensure("project", {"name": project, "domain_id": DOMAIN})["id"]
         body = {"name": user, "domain_id": DOMAIN, "password": password, "default_project_id": project_id}
@@ -68,6 +80,30 @@ def fill(url: str, passwords: Passwords, services: Mapping[str, tuple[str, str]]
             keystone.put(f"projects/{project_id}/users/{user_id}/roles/{roles[name]}")
     keystone.ensure("region", {"id": REGION}, key="id")
     _fill_catalogue(keystone, services)
+
+
+def application_credential(url: str, password: str, known: Credential | None) -> Credential:
+    """The application credential of the sandbox's user, made by himself as Keystone demands; who knows its secret keeps it.
+
+    Args:
+        url: Keystone's address, ending in /v3.
+        password: the user's.
+        known: what was made before, if anything.
+
+    Raises:
+        SandboxError: Keystone refuses or does not answer.
+    """
+    keystone = _Keystone(url, USER, password)
+    path = f"users/{keystone.user}/application_credentials"
+    for one in keystone.get(path, "application_credentials"):
+        if known and one["id"] == known.id:
+            return known
+        if one["name"] == _CREDENTIAL:
+            keystone.delete(f"{path}/{one['id']}")
+    secret = secrets.token_urlsafe(32)
+    body = {"name": _CREDENTIAL, "secret": secret, "roles": [{"name": _ROLE}]}
+    made = keystone.post(path, {"application_credential": body})["application_credential"]
+    return Credential(made["id"], secret)
 
 
 def _fill_catalogue(keystone: _Keystone, services: Mapping[str, tuple[str, str]]) -> None:
@@ -84,20 +120,25 @@ def _fill_catalogue(keystone: _Keystone, services: Mapping[str, tuple[str, str]]
 
 
 class _Keystone:
-    """Keystone's API as its administrator."""
+    """Keystone's API as somebody whose project has his name.
 
-    def __init__(self, url: str, password: str) -> None:
+    Attributes:
+        user: his id.
+    """
+
+    def __init__(self, url: str, name: str, password: str) -> None:
         self._url = url
         self._token = ""
-        user = {"name": ADMIN, "domain": {"id": DOMAIN}, "password": password}
-        scope = {"project": {"name": ADMIN, "domain": {"id": DOMAIN}}}
+        user = {"name": name, "domain": {"id": DOMAIN}, "password": password}
+        scope = {"project": {"name": name, "domain": {"id": DOMAIN}}}
         body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}}
-        _, headers = self._call("POST", "auth/tokens", body)
+        answer, headers = self._call("POST", "auth/tokens", body)
         self._token = headers["X-Subject-Token"]
+        self.user: str = answer["token"]["user"]["id"]
 
-    def get(self, collection: str) -> list[dict[str, Any]]:
-        """All of a collection."""
-        found: list[dict[str, Any]] = self._call("GET", collection)[0][collection]
+    def get(self, path: str, collection: str = "") -> list[dict[str, Any]]:
+        """All of a collection; its name where the path is another."""
+        found: list[dict[str, Any]] = self._call("GET", path)[0][collection or path]
         return found
 
     def ensure(self, kind: str, body: dict[str, Any], *, key: str = "name") -> dict[str, Any]:
@@ -113,6 +154,10 @@ class _Keystone:
     def patch(self, path: str, body: dict[str, Any]) -> None:
         """Change something."""
         self._call("PATCH", path, body)
+
+    def delete(self, path: str) -> None:
+        """Delete something."""
+        self._call("DELETE", path)
 
     def put(self, path: str) -> None:
         """Put something in place that has no content."""

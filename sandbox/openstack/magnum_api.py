@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from sandbox.clouds.refusal import Refusal
-from sandbox.openstack.identity import REGION
+from sandbox.openstack.identity import DOMAIN, REGION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -104,7 +104,7 @@ class MagnumApi:
 
         Args:
             login: the variables OS_AUTH_URL, and OS_APPLICATION_CREDENTIAL_ID, OS_APPLICATION_CREDENTIAL_SECRET, or OS_USERNAME,
-                OS_PASSWORD, OS_PROJECT_NAME, OS_USER_DOMAIN_ID, OS_PROJECT_DOMAIN_ID.
+                OS_PASSWORD, OS_PROJECT_NAME, and the domains' ids where they are not the sandbox's.
         """
         self._login = login
         self._token = ""
@@ -228,10 +228,6 @@ class MagnumApi:
         if node_count is not None:
             self._call("POST", f"clusters/{cluster_id}/actions/resize", {"node_count": node_count, "nodegroup": group_id})
         return Outcome(id_, self._settled(path, **({} if node_count is None else {"node_count": node_count})))
-
-    def upgrade_group_image(self, id_: str, image: str) -> None:
-        """Ask for another image."""
-        self._call("PATCH", _group_path(id_), [{"op": "replace", "path": "/image_id", "value": image}])
 
     def delete_group(self, id_: str) -> Outcome:
         """Delete a node group; one that is gone is DELETE_COMPLETE."""
@@ -397,11 +393,16 @@ class MagnumApi:
     def _log_in(self) -> None:
         """Get a token; the catalogue in it says where Magnum is."""
         self._token = ""
-        answer, headers = self._send("POST", f"{self._login['OS_AUTH_URL']}/auth/tokens", {"auth": _identity(self._login)})
-        self._token = headers["X-Subject-Token"]
-        self._project = answer["token"]["project"]["id"]
-        (magnum,) = (service for service in answer["token"]["catalog"] if service["type"] == "container-infra")
+        self._token, token = self.authenticate()
+        self._project = token["project"]["id"]
+        (magnum,) = (service for service in token["catalog"] if service["type"] == "container-infra")
         self._url = next(endpoint["url"] for endpoint in magnum["endpoints"] if endpoint["interface"] == "public")
+
+    def authenticate(self) -> tuple[str, dict[str, Any]]:
+        """A new token, and what Keystone says of it: who, for which project, and the catalogue of services."""
+        address = f"{self._login['OS_AUTH_URL']}/auth/tokens"
+        answer, headers = self._send("POST", address, {"auth": _identity(self._login)})
+        return headers["X-Subject-Token"], answer["token"]
 
     def _send(self, method: str, url: str, body: object) -> tuple[dict[str, Any], http.client.HTTPMessage]:
         headers = {"Content-Type": "application/json", "OpenStack-API-Version": f"container-infra {_MICROVERSION}"}
@@ -422,11 +423,15 @@ class MagnumApi:
 
 def _identity(login: Mapping[str, str]) -> dict[str, Any]:
     """What Keystone is told of who asks, and for which project; an application credential is for one already."""
-    if "OS_APPLICATION_CREDENTIAL_ID" in login:
+    if "OS_USERNAME" not in login:
         credential = {"id": login["OS_APPLICATION_CREDENTIAL_ID"], "secret": login["OS_APPLICATION_CREDENTIAL_SECRET"]}
         return {"identity": {"methods": ["application_credential"], "application_credential": credential}}
-    user = {"name": login["OS_USERNAME"], "domain": {"id": login["OS_USER_DOMAIN_ID"]}, "password": login["OS_PASSWORD"]}
-    project = {"name": login["OS_PROJECT_NAME"], "domain": {"id": login["OS_PROJECT_DOMAIN_ID"]}}
+    user = {
+        "name": login["OS_USERNAME"],
+        "domain": {"id": login.get("OS_USER_DOMAIN_ID", DOMAIN)},
+        "password": login["OS_PASSWORD"],
+    }
+    project = {"name": login["OS_PROJECT_NAME"], "domain": {"id": login.get("OS_PROJECT_DOMAIN_ID", DOMAIN)}}
     return {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}
 
 

@@ -30,6 +30,7 @@ class Seed:
         networks: names or ids of networks and subnets.
         templates: name -> properties of cluster templates that exist already.
         add_ons: what clusters of the driver capi-helm come with.
+        limits: what nova says of the project's quota, by its own names; what is left out has no limit.
     """
 
     flavors: Mapping[str, Hardware]
@@ -38,6 +39,7 @@ class Seed:
     networks: frozenset[str]
     templates: Mapping[str, dict[str, Any]]
     add_ons: AddOns
+    limits: Mapping[str, int]
 
 
 def read_seed(path: Path) -> Seed:
@@ -55,6 +57,7 @@ def read_seed(path: Path) -> Seed:
         networks=frozenset(raw.get("networks", [])),
         templates=raw.get("templates", {}),
         add_ons=read_add_ons(raw.get("addOns", {})),
+        limits=raw.get("limits", {}),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import secrets
+import subprocess
 import sys
 import urllib.request
 from dataclasses import asdict, dataclass, field
@@ -19,13 +20,14 @@ from sandbox import processes
 from sandbox.errors import SandboxError
 from sandbox.files import locked, make_folder, read_json, write_atomic, write_json
 from sandbox.openstack import catalogue, environment, identity, settings
-from sandbox.openstack.identity import DOMAIN, REGION, USER, Passwords
+from sandbox.openstack.identity import DOMAIN, REGION, Credential, Passwords
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.openstack.seed import read_seed
 from sandbox.openstack.settings import DRIVERS, Paths
 from sandbox.state import PROJECT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sandbox.progress import Progress
@@ -49,17 +51,24 @@ class OpenStack:
         folder: its folder.
         keystone_url: Keystone's address, ending in /v3.
         magnum_url: Magnum's address, ending in /v1.
-        password: the user's password.
+        credential: the user's application credential.
     """
 
     folder: Path
     keystone_url: str
     magnum_url: str
-    password: str = field(repr=False)
+    credential: Credential = field(repr=False)
 
     def login(self) -> dict[str, str]:
-        """The environment variables that clients and the Pulumi plugin log in with."""
-        return _login(self.keystone_url, USER, self.password)
+        """The environment variables that clients and the Pulumi plugin log in with; the plugin needs no OS_AUTH_TYPE."""
+        return {
+            "OS_AUTH_URL": self.keystone_url,
+            "OS_AUTH_TYPE": "v3applicationcredential",
+            "OS_APPLICATION_CREDENTIAL_ID": self.credential.id,
+            "OS_APPLICATION_CREDENTIAL_SECRET": self.credential.secret,
+            "OS_REGION_NAME": REGION,
+            "OS_IDENTITY_API_VERSION": "3",
+        }
 
 
 def start(folder: Path, *, seed: Path, clusters: Path, driver: str | None, progress: Progress) -> OpenStack:
@@ -79,16 +88,21 @@ def start(folder: Path, *, seed: Path, clusters: Path, driver: str | None, progr
     paths = Paths(make_folder(folder).resolve())
     with locked(paths.folder / _RECORD):
         passwords = _passwords(paths)
-        openstack = _write(paths, seed.resolve(), clusters.resolve(), driver or next(iter(DRIVERS)), passwords)
+        ports = _write(paths, seed.resolve(), clusters.resolve(), driver or next(iter(DRIVERS)), passwords)
         _prepare_keystone(paths, python)
         _spawn(paths, python, seed.resolve())
-        ports = _ports(paths)
-        _await(paths, _KEYSTONE, openstack.keystone_url, "identity-v3")
-        identity.fill(openstack.keystone_url, passwords, _services(ports))
+        keystone_url, services = _keystone_url(ports), _services(ports)
+        _await(paths, _KEYSTONE, keystone_url, "identity-v3")
+        # What was filled stays filled: it lies in Keystone's database.
+        if read_json(paths.filled).get("services") != {type_: list(service) for type_, service in services.items()}:
+            identity.fill(keystone_url, passwords, services)
+            write_json(paths.filled, {"services": services})
+        credential = identity.application_credential(keystone_url, passwords.user, _credential(paths))
+        write_json(paths.credential, asdict(credential))
         _await(paths, _CATALOGUE, f"{_local(ports[_CATALOGUE])}{catalogue.IMAGE}", catalogue.IMAGE)
         _await(paths, _MAGNUM, _local(ports[_MAGNUM]), "OpenStack Magnum API")
-        _fill_templates(openstack, seed, passwords)
-    return openstack
+        _fill_templates(keystone_url, seed, passwords)
+    return _openstack(paths, ports, credential)
 
 
 def load(folder: Path) -> OpenStack:
@@ -98,16 +112,16 @@ def load(folder: Path) -> OpenStack:
         SandboxError: when the folder holds none.
     """
     paths = Paths(folder.resolve())
-    ports, passwords = _ports(paths), read_json(paths.passwords)
-    if not ports or not passwords:
-        message = f"{folder}: holds no OpenStack (no {_RECORD} or no passwords)."
+    ports, credential = _ports(paths), _credential(paths)
+    if not ports or credential is None:
+        message = f"{folder}: holds no OpenStack (no {_RECORD} or no login)."
         raise SandboxError(message, "Start the sandbox: make up STACK=<stack>.")
-    return _openstack(paths, ports, Passwords(**passwords))
+    return _openstack(paths, ports, credential)
 
 
 def exists(folder: Path) -> bool:
-    """Whether an OpenStack was ever started in a folder."""
-    return (folder / _RECORD).exists()
+    """Whether an OpenStack was ever up in a folder."""
+    return Paths(folder).credential.exists()
 
 
 def died(folder: Path) -> list[str]:
@@ -118,6 +132,21 @@ def died(folder: Path) -> list[str]:
 def stop(folder: Path) -> None:
     """Stop everything that runs of it; its data stays, and start brings it back."""
     processes.stop(folder)
+
+
+def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> int:
+    """Run the real `openstack` command as the user that stacks log in as; returns its exit status.
+
+    Args:
+        folder: the folder of an OpenStack that runs.
+        arguments: those of the command.
+        progress: told about a first installation.
+
+    Raises:
+        SandboxError: when the folder holds none, or the client cannot be installed.
+    """
+    command = [str(environment.find(progress)), "-m", "openstackclient.shell", *arguments]
+    return subprocess.run(command, env={**_environment(), **load(folder).login()}, check=False).returncode
 
 
 # --- what lies in the folder ------------------------------------------------------------------------------
@@ -132,7 +161,12 @@ def _passwords(paths: Paths) -> Passwords:
     return made
 
 
-def _write(paths: Paths, seed: Path, clusters: Path, driver: str, passwords: Passwords) -> OpenStack:
+def _credential(paths: Paths) -> Credential | None:
+    stored = read_json(paths.credential)
+    return Credential(**stored) if stored else None
+
+
+def _write(paths: Paths, seed: Path, clusters: Path, driver: str, passwords: Passwords) -> dict[str, int]:
     """Write all files; what runs with other ones is stopped, so that it is started with these."""
     ports = _ports(paths)
     if not _ports_usable(paths, ports):
@@ -142,11 +176,10 @@ def _write(paths: Paths, seed: Path, clusters: Path, driver: str, passwords: Pas
     if record != read_json(paths.folder / _RECORD):
         processes.stop(paths.folder, _PARTS)
         write_json(paths.folder / _RECORD, record)
-    openstack = _openstack(paths, ports, passwords)
     texts = {
         paths.keystone_config: settings.keystone_conf(paths),
         paths.magnum_config: settings.magnum_conf(
-            paths, keystone_url=openstack.keystone_url, password=passwords.magnum, driver=driver
+            paths, keystone_url=_keystone_url(ports), password=passwords.magnum, driver=driver
         ),
         paths.paste: settings.api_paste(),
         **{paths.drivers / name: text for name, text in settings.driver_distribution().items()},
@@ -156,7 +189,7 @@ def _write(paths: Paths, seed: Path, clusters: Path, driver: str, passwords: Pas
     known = read_json(paths.driver_settings)
     own = {"python": sys.executable, "project": str(PROJECT), "clusters": str(clusters), "seed": str(seed)}
     write_json(paths.driver_settings, {**known, **own})
-    return openstack
+    return ports
 
 
 def _ports(paths: Paths) -> dict[str, int]:
@@ -169,19 +202,18 @@ def _ports_usable(paths: Paths, ports: dict[str, int]) -> bool:
     return bool(ports) and all(name in alive or processes.port_is_free(port) for name, port in ports.items())
 
 
-def _openstack(paths: Paths, ports: dict[str, int], passwords: Passwords) -> OpenStack:
-    return OpenStack(
-        folder=paths.folder,
-        keystone_url=f"{_local(ports[_KEYSTONE])}/v3",
-        magnum_url=f"{_local(ports[_MAGNUM])}/v1",
-        password=passwords.user,
-    )
+def _openstack(paths: Paths, ports: dict[str, int], credential: Credential) -> OpenStack:
+    return OpenStack(paths.folder, _keystone_url(ports), f"{_local(ports[_MAGNUM])}/v1", credential)
+
+
+def _keystone_url(ports: dict[str, int]) -> str:
+    return f"{_local(ports[_KEYSTONE])}/v3"
 
 
 def _services(ports: dict[str, int]) -> dict[str, tuple[str, str]]:
     others = _local(ports[_CATALOGUE])
     return {
-        "identity": ("keystone", f"{_local(ports[_KEYSTONE])}/v3"),
+        "identity": ("keystone", _keystone_url(ports)),
         "container-infra": ("magnum", f"{_local(ports[_MAGNUM])}/v1"),
         "image": ("glance", others + catalogue.IMAGE),
         "compute": ("nova", others + catalogue.COMPUTE),
@@ -203,9 +235,9 @@ def _login(keystone_url: str, name: str, password: str) -> dict[str, str]:
     }
 
 
-def _fill_templates(openstack: OpenStack, seed: Path, passwords: Passwords) -> None:
+def _fill_templates(keystone_url: str, seed: Path, passwords: Passwords) -> None:
     """Make the public templates that the cloud's operators have made, unless they are there."""
-    operators = MagnumApi(_login(openstack.keystone_url, identity.ADMIN, passwords.admin))
+    operators = MagnumApi(_login(keystone_url, identity.ADMIN, passwords.admin))
     for name, values in read_seed(seed).templates.items():
         try:
             if not operators.has_template(name):
@@ -233,7 +265,8 @@ def _prepare_keystone(paths: Paths, python: Path) -> None:
         return
     # What a killed run left, or still does, is begun anew.
     processes.stop(paths.folder, [_PREPARE])
-    paths.keystone_database.unlink(missing_ok=True)
+    for path in (paths.keystone_database, paths.filled):
+        path.unlink(missing_ok=True)
     make_folder(paths.folder / "fernet")
     command = [
         str(python),

@@ -69,9 +69,19 @@ class Paths:
         return self.folder / "keystone.prepared"
 
     @property
+    def filled(self) -> Path:
+        """What services Keystone was last told of; written when it knows all that it must."""
+        return self.folder / "keystone.filled.json"
+
+    @property
     def passwords(self) -> Path:
         """The passwords of the sandbox."""
         return self.folder / "passwords.json"
+
+    @property
+    def credential(self) -> Path:
+        """The application credential that stacks log in with."""
+        return self.folder / "credential.json"
 
     @property
     def driver_settings(self) -> Path:

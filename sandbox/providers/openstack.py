@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from sandbox.openstack.identity import REGION
 from sandbox.openstack.magnum_api import MagnumError
 from sandbox.providers.base import Diff, Failure, PartialFailure, ServiceError, StandIn
 from sandbox.providers.differences import compare
@@ -28,6 +29,7 @@ _TEMPLATE: Final = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 _CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
 _GROUP: Final = "openstack:containerinfra/nodeGroup:NodeGroup"
 _GET_TEMPLATE: Final = "openstack:containerinfra/getClusterTemplate:getClusterTemplate"
+_GET_SCOPE: Final = "openstack:identity/getAuthScope:getAuthScope"
 _MISSING_AUTH: Final = "One of 'auth_url' or 'cloud' must be specified"
 
 
@@ -66,7 +68,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         "openstack_containerinfra_nodegroup_v1",
         "clusters/{cluster}/nodegroups",
         ("clusterId",),
-        frozenset({"nodeCount", "minNodeCount", "maxNodeCount", "imageId"}),
+        frozenset({"nodeCount", "minNodeCount", "maxNodeCount"}),
     ),
 }
 
@@ -208,8 +210,6 @@ class OpenStackStandIn(StandIn):
         limits = {key: news.get(key, default) for key, default in defaults.items() if key in changed}
         count = news.get("nodeCount", 1) if "nodeCount" in changed else None
         self._cloud.update_group(id_, limits=limits, node_count=count)
-        if "imageId" in changed:
-            self._cloud.upgrade_group_image(id_, news["imageId"])
 
     def read(
         self,
@@ -257,7 +257,9 @@ class OpenStackStandIn(StandIn):
     # ---------------------------------------------------------------- functions
 
     def invoke(self, token: str, args: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:
-        """Look up a cluster template by name."""
+        """Look up a cluster template by name, or what the login is for."""
+        if token == _GET_SCOPE:
+            return self._scope(args), []
         if token != _GET_TEMPLATE:
             return super().invoke(token, args)
         name = args.get("name")
@@ -270,6 +272,35 @@ class OpenStackStandIn(StandIn):
             message = f"Error getting {kind.resource} {name}: {_answer('GET', f'{_url(kind, {})}/{name}', error)}"
             raise ServiceError(message) from error
         return {"id": id_, **values}, []
+
+    def _scope(self, args: dict[str, Value]) -> dict[str, Value]:
+        """The login as the plugin's data source shows it; the token only to whoever asks for it."""
+        try:
+            secret, token = self._cloud.authenticate()
+        except MagnumError as error:
+            raise ServiceError(f"Error creating OpenStack identity client: {error}") from error
+        user, project = token["user"], token["project"]
+        catalog = [
+            {
+                **{key: service[key] for key in ("id", "name", "type")},
+                "endpoints": [
+                    {**{key: endpoint[key] for key in ("id", "interface", "region", "url")}, "regionId": endpoint["region_id"]}
+                    for endpoint in service["endpoints"]
+                ],
+            }
+            for service in token["catalog"]
+        ]
+        return {
+            "id": args["name"],
+            "name": args["name"],
+            "region": REGION,
+            "userId": user["id"],
+            "userName": user["name"],
+            "projectId": project["id"],
+            "projectName": project["name"],
+            "serviceCatalogs": catalog,
+            **({"setTokenId": True, "tokenId": secret} if args.get("setTokenId") else {}),
+        }
 
     # ---------------------------------------------------------------- what the plugin shows
 

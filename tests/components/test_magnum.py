@@ -142,3 +142,37 @@ class TestNodeGroup:
                 MagnumGpuNodePool("a", args)
 
         run(program)
+
+
+class TestNeverAsked:
+    """What Magnum would refuse and no stack file can ask for: these properties are all that is ever sent.
+
+    So no fixed network or subnet that is missing, no volume_driver rexray, no public template (403), no driver that it lacks, no
+    role master, no bad taint (409, API 1.14), no group without a name (500), no cluster of three masters without a load balancer
+    but by a template that was given.
+    """
+
+    def test_of_a_template(self, run: Run) -> None:
+        more: Any = {"master_flavor": "m", "network_driver": "calico", "docker_volume_size": 1, "dns_nameserver": "8.8.8.8"}
+        inputs = run(lambda: MagnumCluster("c", {**MADE, "template": {**TEMPLATE, **more}})).one("ClusterTemplate").inputs
+        assert inputs.keys() == {
+            *("name", "coe", "image", "externalNetworkId", "flavor", "masterFlavor"),
+            *("networkDriver", "dockerVolumeSize", "dnsNameserver", "masterLbEnabled", "labels"),
+        }
+
+    def test_of_a_cluster(self, run: Run) -> None:
+        inputs = run(lambda: MagnumCluster("c", {**MADE, "keypair": "k", "worker_flavor": "w"})).one(":Cluster").inputs
+        assert inputs.keys() == {
+            *("name", "clusterTemplateId", "keypair", "masterCount", "nodeCount", "flavor", "labels", "mergeLabels")
+        }
+
+    def test_of_a_node_group(self, run: Run) -> None:
+        args = group_args(taints=[TAINT], image="i", docker_volume_size=1)
+        del args["pool"]["count"]
+        args["pool"]["nodes"] = {"min": 0, "max": 3}
+        inputs = run(lambda: MagnumGpuNodePool("a", args)).one("NodeGroup").inputs
+        assert inputs["role"] == "gpu"
+        assert inputs.keys() == {
+            *("name", "clusterId", "role", "flavorId", "imageId", "dockerVolumeSize"),
+            *("nodeCount", "minNodeCount", "maxNodeCount", "labels", "mergeLabels"),
+        }

@@ -66,13 +66,16 @@ def contents(path: Path) -> bytes:
 def keepers(trial: Trial) -> set[Path]:
     """The files whose purpose is to hold a secret."""
     keys = {path for folder in trial.clusters for path in (folder / "pki").iterdir()}
-    openstack = {path for name in ("passwords.json", "magnum.conf") if (path := trial.sandbox.openstack / name).exists()}
+    own = ("passwords.json", "credential.json", "magnum.conf")
+    openstack = {path for name in own if (path := trial.sandbox.openstack / name).exists()}
     return {trial.sandbox.passphrase, *keys, *(folder / "kubeconfig" for folder in trial.clusters), *openstack}
 
 
 def _secrets(trial: Trial) -> Iterator[tuple[str, str]]:
     yield "passphrase", trial.sandbox.passphrase.read_text().strip()
     yield from ((f"password {who}", password) for who, password in read_json(trial.sandbox.openstack / "passwords.json").items())
+    credential = read_json(trial.sandbox.openstack / "credential.json")
+    yield from (("application credential", secret) for key, secret in credential.items() if key == "secret")
     for folder in trial.clusters:
         for key in (folder / "pki").glob("*.key"):
             lines = [line for line in key.read_text().splitlines() if not line.startswith("-") and len(line) > _SHORTEST_LINE]

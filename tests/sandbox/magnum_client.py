@@ -13,8 +13,9 @@ from magnumclient.client import Client
 
 
 def main() -> None:
-    names = ("auth_url", "username", "password", "project_name", "user_domain_id", "project_domain_id")
-    auth = loading.get_plugin_loader("password").load_from_options(**{name: os.environ[f"OS_{name.upper()}"] for name in names})
+    names = ("auth_url", "application_credential_id", "application_credential_secret")
+    given = {name: os.environ[f"OS_{name.upper()}"] for name in names}
+    auth = loading.get_plugin_loader(os.environ["OS_AUTH_TYPE"]).load_from_options(**given)
     client = Client("1", session=session.Session(auth=auth), region_name=os.environ["OS_REGION_NAME"], api_version="latest")
     json.dump([call(client, *one) for one in json.load(sys.stdin)], sys.stdout)
 

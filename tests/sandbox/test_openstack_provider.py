@@ -53,6 +53,7 @@ def test_check(plugin: OpenStackStandIn) -> None:
         (GROUP_TYPE, {"minNodeCount": 1}, {"minNodeCount": 2}, []),
         (GROUP_TYPE, {"labels": {"a": "b"}}, {"labels": {"a": "c"}}, ["labels"]),
         (GROUP_TYPE, {"flavorId": "a"}, {"flavorId": "b"}, ["flavorId"]),
+        (GROUP_TYPE, {"imageId": "a"}, {"imageId": "b"}, ["imageId"]),
         (CLUSTER_TYPE, {"nodeCount": 1}, {"nodeCount": 2}, []),
         (CLUSTER_TYPE, {"clusterTemplateId": "a"}, {"clusterTemplateId": "b"}, []),
         (CLUSTER_TYPE, {"labels": {}}, {"labels": {"a": "b"}}, ["labels"]),

@@ -200,6 +200,36 @@ _SECTION_CASES = (
     Case(
         "magnum-name-begins-with-digit", magnum(cluster={"name": "1abc"}), f"{_CLUSTER}.name", '"1abc" does not fit', "a letter"
     ),
+    Case("magnum-name-with-a-space", magnum(cluster={"name": "a b"}), f"{_CLUSTER}.name", '"a b" does not fit', "a letter"),
+    Case("magnum-name-too-long", magnum(cluster={"name": "a" * 243}), f"{_CLUSTER}.name", "does not fit", "1 to 242 letters"),
+    Case("magnum-no-workers", magnum(cluster={"workers": 0}), f"{_CLUSTER}.workers", "0 is out of bounds", "at least 1"),
+    Case("magnum-keypair-empty", magnum(cluster={"keypair": ""}), f"{_CLUSTER}.keypair", '"" does not fit', "1 to 255"),
+    Case(
+        "magnum-template-id-too-long",
+        magnum(cluster={"templateId": "t" * 256}),
+        f"{_CLUSTER}.templateId",
+        "does not fit",
+        "1 to 255",
+    ),
+    *(
+        Case(
+            f"magnum-{key}-{what}",
+            magnum(cluster={"templateId": GONE, "template": {**TEMPLATE, key: value}}),
+            f"{_CLUSTER}.template.{key}",
+            message,
+            allowed,
+        )
+        for key, what, value, message, allowed in (
+            ("image", "empty", "", '"" does not fit', "1 to 255"),
+            ("flavor", "empty", "", '"" does not fit', "1 to 255"),
+            ("externalNetwork", "too-long", "n" * 256, "does not fit", "1 to 255"),
+            ("networkDriver", "unknown", "weave", '"weave" is unknown', "calico | cilium | flannel"),
+            ("dockerVolumeSize", "zero", 0, "0 is out of bounds", "at least 1"),
+            ("dnsNameserver", "a-name", "dns.example.com", '"dns.example.com" does not fit', "IPv4 addresses"),
+            ("dnsNameserver", "no-address", "8.8.8.256", '"8.8.8.256" does not fit', "IPv4 addresses"),
+            ("dnsNameserver", "half-a-list", "8.8.8.8,", '"8.8.8.8," does not fit', "IPv4 addresses"),
+        )
+    ),
     Case(
         "magnum-template-unknown-key",
         magnum(cluster={"templateId": GONE, "template": {**TEMPLATE, "coe": "swarm"}}),
@@ -807,6 +837,7 @@ _POOL_CASES = (
         "never cut",
     ),
     Case("pool-name-with-dash-on-aks", aks({"name": "gpu-1"}), f"{_POOL}.name", '"gpu-1" does not fit', "letters and digits"),
+    Case("pool-image-empty", magnum({"image": ""}), f"{_POOL}.image", '"" does not fit', "1 to 255"),
     Case("pool-name-upper-case", magnum({"name": "GPU"}), f"{_POOL}.name", '"GPU" does not fit', "lower-case"),
     Case("pool-name-a-number", aks({"name": 7}), f"{_POOL}.name", "7 is not a text", "1 to 12"),
     Case(

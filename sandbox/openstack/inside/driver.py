@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from magnum.common import exception
 from magnum.common.x509 import operations as x509
 from magnum.conductor.handlers.common import cert_manager
 from magnum.drivers.common import driver
@@ -38,6 +39,7 @@ Row = Any
 _LOG: Final = log.getLogger("magnum.gpu_pools")
 _ON_PURPOSE: Final = "It was switched on that this fails."
 _TOO_FEW: Final = "Min node count must be greater than or equal to 1 for all node groups."
+_LOOK_SECONDS: Final = 0.1
 _BUSY: Final = "The stack has an action in progress."
 _SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
 
@@ -47,7 +49,7 @@ class Disturbances:
     """What goes wrong on purpose.
 
     Attributes:
-        seconds: how long an operation on a node group takes.
+        seconds: how long an operation on a node group takes; less of it ends what is running.
         fail: names of clusters and node groups whose creation ends in CREATE_FAILED.
         lose: names of node groups that are accepted and then forgotten: no node, no row, no word.
     """
@@ -144,9 +146,14 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         scale_manager: object = None,
         rollback: object = False,
     ) -> None:
-        """Move the cluster to the template, and the group to its image."""
+        """Move the cluster with all its groups to the template, as the drivers for Cluster API do whichever group is named."""
         cluster.cluster_template_id = cluster_template.uuid
-        nodegroup.image_id = cluster_template.image_id
+        for group in cluster.nodegroups:
+            self._move(group, cluster_template)
+            _begin(group, ClusterStatus.UPDATE_IN_PROGRESS)
+
+    def _move(self, group: Row, cluster_template: Row) -> None:
+        """Write into a group's row what the driver takes from a new template."""
 
     def delete_cluster(self, context: Context, cluster: Row) -> None:
         """Nothing to note: Magnum writes the status."""
@@ -247,10 +254,15 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         if creating and group.name in disturbances.fail:
             raise HostError(_ON_PURPOSE)
         removing = lost or group.status == ClusterStatus.DELETE_IN_PROGRESS
-        request = {**self._request("remove" if removing else "put", cluster), "groups": [self._group(group)]}
+        # The image of a new group alone is looked for: what runs needs it no more.
+        wanted = self._group(group) | ({"image": group.image_id} if creating else {})
+        request = {**self._request("remove" if removing else "put", cluster), "groups": [wanted]}
 
         def act() -> dict[str, Any]:
-            time.sleep(disturbances.seconds)
+            begun = time.monotonic()
+            # Read again and again, so that whoever has made it slow can let it go on.
+            while time.monotonic() - begun < _disturbances().seconds:
+                time.sleep(_LOOK_SECONDS)
             return _ask_host(request)
 
         # With the number, since it may be changed again while the machines of the first change are made.
@@ -306,12 +318,24 @@ class Heat(SimulatedMachines):
     system = "fedora-coreos"
     one_at_a_time = True
 
+    def upgrade_cluster(self, *given: object, **named: object) -> None:
+        """Refuse, as the driver has done since Magnum 18 (2024.1); the words are its own.
+
+        Raises:
+            NotSupported: always.
+        """
+        raise exception.NotSupported(operation="Upgrading a cluster that uses the Magnum Heat driver")
+
 
 class ClusterApi(SimulatedMachines):
     """Labels nodes as vexxhost's magnum-cluster-api does."""
 
     plays = "magnum-cluster-api"
     system = "ubuntu"
+
+    def _move(self, group: Row, cluster_template: Row) -> None:
+        """Give every group the image of the template, also one that was asked for with another."""
+        group.image_id = cluster_template.image_id
 
 
 class CapiHelm(SimulatedMachines):

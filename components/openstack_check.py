@@ -1,0 +1,229 @@
+"""Holds a stack on Magnum against its cloud before anything is made, also in a preview: what is missing comes all at once.
+
+Reads what the stack needs from Magnum, Nova, Glance and Neutron at the same time; gpus.magnum_cloud judges. A cloud that cannot
+be asked (a fork without a login, a service that refuses) stops nothing: a warning says what was not checked, and why.
+"""
+
+import re
+import urllib.parse
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pulumi
+
+from components._openstack_session import NotThereError, Session, UnreadError, log_in
+from gpus.errors import InvalidStackError
+from gpus.magnum_cloud import (
+    Cloud,
+    Free,
+    Image,
+    Kind,
+    MachineFlavor,
+    MadeOf,
+    Magnum,
+    Named,
+    Need,
+    Template,
+    Unread,
+    judge,
+    needs,
+)
+from gpus.plan import Plan
+
+_T = TypeVar("_T")
+
+_NODE_GROUPS = (1, 9)
+_SERVICES = 6
+#: Keys of `template` in a stack file -> Magnum's.
+_TEMPLATE_KEYS = {
+    "image": "image_id",
+    "flavor": "flavor_id",
+    "masterFlavor": "master_flavor_id",
+    "externalNetwork": "external_network_id",
+    "networkDriver": "network_driver",
+    "dockerVolumeSize": "docker_volume_size",
+    "dnsNameserver": "dns_nameserver",
+    "labels": "labels",
+}
+_UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+
+
+def check_cloud(planned: Plan, parent: pulumi.Resource) -> None:
+    """Hold a stack against the cloud of a component's openstack provider.
+
+    Args:
+        planned: of a stack on Magnum.
+        parent: the component; its warnings are shown there.
+
+    Raises:
+        InvalidStackError: with everything that the cloud does not have.
+    """
+    settings = planned.settings
+    try:
+        cloud = read_cloud(log_in(parent), needs(settings), str(getattr(settings.cluster, "name", "")))
+    except UnreadError as error:
+        why = Unread(f"no login: {error}")
+        cloud = Cloud(why, why, why, why, why, why)
+    judgement = judge(settings, cloud)
+    if judgement.unchecked:
+        pulumi.log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
+    for note in judgement.notes:
+        pulumi.log.info(note, parent)
+    if judgement.problems:
+        raise InvalidStackError(judgement.problems)
+
+
+def read_cloud(session: Session, wanted: Sequence[Need], cluster: str) -> Cloud:
+    """Ask all services at the same time.
+
+    Args:
+        session: a login.
+        wanted: what the stack names.
+        cluster: the name of its cluster.
+    """
+    with ThreadPoolExecutor(max_workers=_SERVICES, thread_name_prefix="openstack") as pool:
+        magnum = pool.submit(_said, lambda: _magnum(session, wanted, cluster))
+        flavors = pool.submit(_said, lambda: _flavors(session))
+        images = pool.submit(_said, lambda: _images(session, wanted))
+        keypairs = pool.submit(_said, lambda: _keypairs(session))
+        networks = pool.submit(_said, lambda: _networks(session))
+        free = pool.submit(_said, lambda: _free(session))
+    return Cloud(magnum.result(), flavors.result(), images.result(), keypairs.result(), networks.result(), free.result())
+
+
+def _said(read: Callable[[], _T]) -> _T | Unread:
+    try:
+        return read()
+    except UnreadError as error:
+        return Unread(str(error))
+    except (KeyError, TypeError, ValueError) as error:
+        # An answer that is not as the API reference has it.
+        return Unread(f"the answer was not understood: {error!r}")
+
+
+def _named(wanted: Sequence[Need], kind: Kind) -> set[str]:
+    return {need.name for need in wanted if need.kind == kind}
+
+
+# ---------------------------------------------------------------- Nova, Glance, Neutron
+
+
+def _flavors(session: Session) -> list[MachineFlavor]:
+    return [
+        MachineFlavor(one["id"], one["name"], int(one["vcpus"]), int(one["ram"]))
+        for one in session.pages("Nova", "flavors/detail", "flavors")
+    ]
+
+
+def _keypairs(session: Session) -> list[Named]:
+    # Names are their ids.
+    return [Named(one["keypair"]["name"], one["keypair"]["name"]) for one in session.pages("Nova", "os-keypairs", "keypairs")]
+
+
+def _free(session: Session) -> Free:
+    limits = session.get("Nova", "limits")[0]["limits"]["absolute"]
+
+    def left(most: str, used: str) -> int | None:
+        return None if int(limits[most]) < 0 else max(0, int(limits[most]) - int(limits[used]))
+
+    return Free(
+        machines=left("maxTotalInstances", "totalInstancesUsed"),
+        vcpus=left("maxTotalCores", "totalCoresUsed"),
+        memory=left("maxTotalRAMSize", "totalRAMUsed"),
+    )
+
+
+def _images(session: Session, wanted: Sequence[Need]) -> list[Image]:
+    listed = [_image(one) for one in session.pages("Glance", "images?limit=1000", "images")]
+    known = {image.id for image in listed}
+    # Hidden ones and those of communities are in no list, but can be named by their id.
+    return listed + [
+        _image(found)
+        for id_ in sorted(_named(wanted, "image") - known)
+        if _UUID.fullmatch(id_) and (found := _one(session, "Glance", f"images/{id_}"))
+    ]
+
+
+def _image(one: dict[str, Any]) -> Image:
+    return Image(one["id"], one.get("name") or "", one.get("os_distro") or "")
+
+
+def _networks(session: Session) -> list[Named]:
+    listed = session.pages("Neutron", "networks?router:external=true&fields=id&fields=name", "networks")
+    return [Named(one["id"], one.get("name") or "") for one in listed]
+
+
+def _one(session: Session, service: str, path: str) -> dict[str, Any] | None:
+    try:
+        return session.get(service, path)[0]
+    except NotThereError:
+        return None
+
+
+# ---------------------------------------------------------------- Magnum
+
+
+def _magnum(session: Session, wanted: Sequence[Need], cluster: str) -> Magnum:
+    _, headers = session.get("Magnum", "clusters?limit=1")
+    newest = _newest(headers.get("OpenStack-API-Maximum-Version", ""))
+    clusters = list(session.pages("Magnum", "clusters", "clusters"))
+    mine = next((one["uuid"] for one in clusters if one["name"] == cluster), None)
+    templates = _templates(session, wanted)
+    names, limit = tuple(one["name"] for one in clusters), _said(lambda: _limit(session))
+    return Magnum(newest, templates, names, limit, **(_mine(session, mine, newest) if mine else {}))
+
+
+def _newest(text: str) -> tuple[int, int]:
+    """`container-infra 1.14`, or the number alone."""
+    major, minor = text.rpartition(" ")[2].split(".")
+    return int(major), int(minor)
+
+
+def _limit(session: Session) -> int:
+    return int(session.get("Magnum", f"quotas/{session.project}/Cluster")[0]["hard_limit"])
+
+
+def _templates(session: Session, wanted: Sequence[Need]) -> list[Template]:
+    listed = [_template(one) for one in session.pages("Magnum", "clustertemplates/detail", "clustertemplates")]
+    known = {name for template in listed for name in (template.id, template.name)}
+    # Hidden ones are in no list, but can be named.
+    missing = sorted(_named(wanted, "cluster template") - known)
+    hidden = [_one(session, "Magnum", f"clustertemplates/{urllib.parse.quote(name, safe='')}") for name in missing]
+    return listed + [_template(found) for found in hidden if found]
+
+
+def _template(one: dict[str, Any]) -> Template:
+    flavors = one.get("flavor_id") or "", one.get("master_flavor_id") or ""
+    return Template(one["uuid"], one.get("name") or "", *flavors, load_balancer=bool(one.get("master_lb_enabled")))
+
+
+def _mine(session: Session, cluster: str, newest: tuple[int, int]) -> dict[str, Any]:
+    """What the stack's cluster is made of: the fields of Magnum that are about it."""
+    made = session.get("Magnum", f"clusters/{cluster}")[0]
+    template = session.get("Magnum", f"clustertemplates/{made['cluster_template_id']}")[0]
+    groups: list[dict[str, Any]] = []
+    if newest >= _NODE_GROUPS:
+        asked = session.get("Magnum", f"clusters/{cluster}/nodegroups", OpenStack_API_Version="container-infra 1.9")
+        groups = asked[0]["nodegroups"]
+    return {
+        "in_use": _used(made, template, groups),
+        "groups": {group["name"]: int(group["node_count"]) for group in groups},
+        "made_of": MadeOf(
+            names=frozenset({template["uuid"], template.get("name") or template["uuid"]}),
+            says={key: template.get(name) for key, name in _TEMPLATE_KEYS.items()},
+        ),
+    }
+
+
+def _used(made: dict[str, Any], template: dict[str, Any], groups: list[dict[str, Any]]) -> frozenset[tuple[Kind, str]]:
+    """What a cluster uses, by the names that it was asked for with."""
+    used: list[tuple[Kind, str | None]] = [
+        ("cluster template", template["uuid"]),
+        ("cluster template", template.get("name")),
+        ("external network", template.get("external_network_id")),
+        ("keypair", made.get("keypair")),
+    ]
+    for one in (template, made, *groups):
+        used += [("flavor", one.get("flavor_id")), ("flavor", one.get("master_flavor_id")), ("image", one.get("image_id"))]
+    return frozenset((kind, name) for kind, name in used if name)

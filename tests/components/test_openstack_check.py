@@ -1,0 +1,157 @@
+"""How an OpenStack is asked: pages, refusals, redirections, answers that are none. Real ones are asked in tests/engine."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from components._openstack_session import NotThereError, Session, UnreadError
+from components.openstack_check import read_cloud
+from gpus.magnum_cloud import Free, MachineFlavor, Named, Need, Unread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MINE = "9e2a8ea1-0000-4000-8000-000000000000"
+TEMPLATE = {"uuid": "t-1", "name": "k8s", "flavor_id": "m2", "image_id": "fcos", "labels": {"kube_tag": "v1"}}
+MAGNUM: dict[str, Any] = {
+    "clusters": {"clusters": [{"uuid": MINE, "name": "mine"}]},
+    f"clusters/{MINE}": {"cluster_template_id": "t-1", "keypair": "admin", "flavor_id": "m3", "master_flavor_id": "m4"},
+    f"clusters/{MINE}/nodegroups": {"nodegroups": [{"name": "a", "node_count": 2, "flavor_id": "g2", "image_id": "gpu"}]},
+    "clustertemplates/t-1": TEMPLATE,
+    "clustertemplates/hidden%20one": {**TEMPLATE, "uuid": "t-2", "name": "hidden one"},
+    "clustertemplates/detail": {"clustertemplates": [TEMPLATE]},
+    "quotas/p/Cluster": {"hard_limit": 5},
+}
+FLAVOR = {"id": "1", "name": "m2", "vcpus": 2, "ram": 4096}
+LIMITS = {
+    "maxTotalInstances": 10,
+    "totalInstancesUsed": 4,
+    "maxTotalCores": -1,
+    "totalCoresUsed": 7,
+    "maxTotalRAMSize": 100,
+    "totalRAMUsed": 200,
+}
+OTHERS: dict[str, Any] = {
+    # Behind a proxy: the address of the next page is not one that could be asked.
+    "nova/flavors/detail": {"flavors": [FLAVOR], "flavors_links": [{"rel": "next", "href": "http://inner/flavors?marker=1"}]},
+    "nova/flavors/detail?1": {"flavors": [{**FLAVOR, "id": "2", "name": "g2"}]},
+    "nova/os-keypairs": {"keypairs": [{"keypair": {"name": "admin"}}]},
+    "nova/limits": {"limits": {"absolute": LIMITS}},
+    "glance/v2/images": {
+        "images": [{"id": "i-1", "name": "fcos", "os_distro": "fedora-coreos"}],
+        "next": "/v2/images?marker=i-1",
+    },
+    "glance/v2/images?i-1": {"images": [{"id": "i-2", "name": None}]},
+    f"glance/v2/images/{MINE}": {"id": MINE, "name": "community", "os_distro": "ubuntu"},
+    "neutron/v2.0/networks": {"networks": [{"id": "n-1", "name": "public"}]},
+}
+ALL = {**{f"magnum/v1/{path}": answer for path, answer in MAGNUM.items()}, **OTHERS}
+
+
+class _Cloud(ThreadingHTTPServer):
+    """Answers from `answers`: an object, or a status with a Location."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: dict[str, Any] = dict(ALL)
+        self.headers: list[dict[str, str]] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def session(self) -> Session:
+        address = f"http://127.0.0.1:{self.server_address[1]}"
+        places = {"Magnum": "magnum/v1", "Nova": "nova", "Glance": "glance/v2", "Neutron": "neutron/v2.0"}
+        return Session("a-token", "p", {name: f"{address}/{place}" for name, place in places.items()})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Cloud
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        marker = parse_qs(address.query).get("marker")
+        self.server.headers.append(dict(self.headers))
+        answer = self.server.answers.get(address.path.strip("/") + (f"?{marker[0]}" if marker else ""), 404)
+        self.send_response(answer if isinstance(answer, int) else 200)
+        self.send_header("OpenStack-API-Maximum-Version", "container-infra 1.14")
+        self.send_header("Location", "http://127.0.0.1:9/elsewhere")
+        self.end_headers()
+        self.wfile.write(b"" if isinstance(answer, int) else answer if isinstance(answer, bytes) else json.dumps(answer).encode())
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def cloud() -> Iterator[_Cloud]:
+    server = _Cloud()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_all_pages_are_read_and_what_no_list_has(cloud: _Cloud) -> None:
+    wanted = (Need("image", MINE, "a"), Need("image", "no-id", "b"), Need("cluster template", "hidden one", "c"))
+    read = read_cloud(cloud.session(), wanted, "mine")
+    assert read.flavors == [MachineFlavor("1", "m2", 2, 4096), MachineFlavor("2", "g2", 2, 4096)]
+    assert [image.name for image in read.images] == ["fcos", "", "community"]  # type: ignore[union-attr]
+    assert (read.keypairs, read.networks) == ([Named("admin", "admin")], [Named("n-1", "public")])
+    assert read.free == Free(machines=6, vcpus=None, memory=0)
+    magnum = read.magnum
+    assert not isinstance(magnum, Unread)
+    assert (magnum.newest, magnum.clusters, magnum.limit, magnum.groups) == ((1, 14), ("mine",), 5, {"a": 2})
+    assert [template.name for template in magnum.templates] == ["k8s", "hidden one"]
+    assert magnum.made_of is not None
+    assert magnum.made_of.names == {"t-1", "k8s"}
+    assert (magnum.made_of.says["image"], magnum.made_of.says["labels"]) == ("fcos", {"kube_tag": "v1"})
+    used = {("cluster template", "t-1"), ("cluster template", "k8s"), ("image", "fcos"), ("image", "gpu"), ("keypair", "admin")}
+    assert magnum.in_use == used | {("flavor", name) for name in ("m2", "m3", "m4", "g2")}
+    assert {headers["X-Auth-Token"] for headers in cloud.headers} == {"a-token"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (403, "Nova answers 403"),
+        (404, "Nova answers 404"),
+        (302, "Nova answers 302"),
+        (b"<html>", "Nova: Expecting value"),
+        ([], "Nova answers no JSON object"),
+        ({"keypairs": [{}]}, "the answer was not understood"),
+    ],
+)
+def test_what_is_not_answered_is_unread_and_the_rest_is_not(cloud: _Cloud, answer: Any, why: str) -> None:
+    cloud.answers["nova/os-keypairs"] = answer
+    read = read_cloud(cloud.session(), (), "mine")
+    assert isinstance(read.keypairs, Unread)
+    assert why in read.keypairs.why
+    assert not any(isinstance(one, Unread) for one in (read.magnum, read.flavors, read.images, read.networks, read.free))
+
+
+def test_a_list_without_an_end_is_given_up(cloud: _Cloud) -> None:
+    for page in ("nova/flavors/detail", "nova/flavors/detail?1"):
+        cloud.answers[page] = OTHERS["nova/flavors/detail"]
+    assert read_cloud(cloud.session(), (), "mine").flavors == Unread("Nova lists more than 20 pages")
+
+
+def test_a_quota_that_may_not_be_read_is_all_that_is_missing(cloud: _Cloud) -> None:
+    del cloud.answers["magnum/v1/quotas/p/Cluster"]
+    magnum = read_cloud(cloud.session(), (), "other").magnum
+    assert not isinstance(magnum, Unread)
+    assert (magnum.limit, magnum.in_use) == (Unread("Magnum answers 404"), frozenset())
+
+
+def test_a_service_that_is_not_there_is_named() -> None:
+    with pytest.raises(UnreadError, match="Nova is not in the catalogue"):
+        Session("a-token", "p", {}).get("Nova", "limits")
+    with pytest.raises(UnreadError, match=r"Nova: .*refused") as refused:
+        Session("a-token", "p", {"Nova": "http://127.0.0.1:9"}).get("Nova", "limits")
+    assert not isinstance(refused.value, NotThereError)
+    assert "a-token" not in repr(Session("a-token", "p", {}))

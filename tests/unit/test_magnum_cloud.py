@@ -1,0 +1,249 @@
+"""What a stack on Magnum needs of its cloud, held against what the cloud says it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpus.magnum_cloud import Cloud, Free, Image, MachineFlavor, MadeOf, Magnum, Named, Template, Unread, judge, needs
+from gpus.plan import plan_config
+
+if TYPE_CHECKING:
+    from gpus.settings import Settings
+
+MADE = {"image": "fcos", "externalNetwork": "public", "flavor": "m2.large"}
+NEW = Magnum((1, 14), (Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False),), (), 3)
+CLOUD = Cloud(
+    magnum=NEW,
+    flavors=(
+        MachineFlavor("1", "m2.large", 4, 8192),
+        MachineFlavor("2", "m2.medium", 2, 4096),
+        MachineFlavor("3", "g2", 16, 65536),
+    ),
+    images=(Image("i-1", "fcos", "fedora-coreos"), Image("i-2", "bare", ""), Image("i-3", "gpu", "")),
+    keypairs=(Named("admin", "admin"),),
+    networks=(Named("n-1", "public"),),
+    free=Free(None, None, None),
+)
+
+
+def settings(pool: dict[str, Any] | None = None, **cluster: Any) -> Settings:
+    """A stack's settings; `template` and everything else of the cluster can be changed."""
+    whole = {"platform": "magnum", "name": "mine", "driver": "heat", "keypair": "admin", "template": MADE, **cluster}
+    declared = {"name": "a", "flavor": "g2", "count": 2, "sharing": "whole", **(pool or {})}
+    config = {
+        "gpu-pools:cluster": {key: value for key, value in whole.items() if value is not None},
+        "gpu-pools:flavors": {"g2": {"gpuModel": "a100-40gb", "gpusPerNode": 1}, "g9": {"gpuModel": "a30", "gpusPerNode": 1}},
+        "gpu-pools:sharing": {"whole": {"exclusive": {}}},
+        "gpu-pools:pools": [{key: value for key, value in declared.items() if value is not None}],
+    }
+    return plan_config(config).settings
+
+
+def problems(stack: Settings, cloud: Cloud = CLOUD) -> dict[str, str]:
+    """Path -> message, allowed and remedy."""
+    return {one.path: f"{one.message} | {one.allowed} | {one.remedy}" for one in judge(stack, cloud).problems}
+
+
+def magnum(**changed: Any) -> Cloud:
+    return replace(CLOUD, magnum=replace(NEW, **changed))
+
+
+def test_a_stack_whose_cloud_has_everything_is_good() -> None:
+    assert judge(settings(), CLOUD) == judge(settings(template=None, templateId="k8s"), CLOUD)
+    assert judge(settings(), CLOUD).problems == judge(settings(), CLOUD).unchecked == ()
+
+
+def test_everything_that_is_missing_comes_at_once() -> None:
+    stack = settings(
+        {"flavor": "g9", "image": "none"},
+        template={"image": "fcos-", "externalNetwork": "x", "flavor": "y", "masterFlavor": "z"},
+        keypair="nobody",
+        workerFlavor="w",
+    )
+    found = problems(stack)
+    cluster = "gpu-pools:cluster"
+    assert list(found) == [
+        f"{cluster}.template.image",
+        f"{cluster}.template.externalNetwork",
+        f"{cluster}.template.flavor",
+        f"{cluster}.template.masterFlavor",
+        f"{cluster}.keypair",
+        f"{cluster}.workerFlavor",
+        "gpu-pools:pools[0].flavor",
+        "gpu-pools:pools[0].image",
+    ]
+    assert found[f"{cluster}.template.image"] == (
+        'this cloud has no image "fcos-" for this project and user | bare, fcos, gpu | Did you mean `fcos`?'
+    )
+    assert "admin | Choose one of those" in found[f"{cluster}.keypair"]
+
+
+def test_a_cloud_that_has_none_at_all_says_so() -> None:
+    found = problems(settings(), replace(CLOUD, keypairs=()))["gpu-pools:cluster.keypair"]
+    assert found.endswith("nothing: there is no keypair at all | Have it made first.")
+
+
+def test_many_names_are_shortened() -> None:
+    many = [Named(f"key-{number:02}", f"key-{number:02}") for number in range(20)]
+    assert "key-07 and 12 more |" in problems(settings(), replace(CLOUD, keypairs=many))["gpu-pools:cluster.keypair"]
+
+
+@pytest.mark.parametrize("name", ["i-1", "fcos"])
+def test_names_and_ids_will_do(name: str) -> None:
+    assert problems(settings(template={**MADE, "image": name})) == {}
+
+
+def test_a_name_that_two_have_is_refused_and_the_id_of_one_is_not() -> None:
+    twice = replace(CLOUD, networks=(Named("n-1", "public"), Named("n-2", "public")))
+    assert "2 external networks" in problems(settings(), twice)["gpu-pools:cluster.template.externalNetwork"]
+    assert problems(settings(template={**MADE, "externalNetwork": "n-2"}), twice) == {}
+
+
+def test_only_the_template_s_image_needs_a_distribution() -> None:
+    assert "os_distro" in problems(settings(template={**MADE, "image": "bare"}))["gpu-pools:cluster.template.image"]
+    assert problems(settings({"image": "bare"})) == {}
+
+
+def test_what_the_cluster_uses_is_not_asked_for_again() -> None:
+    """Keypairs belong to a user: a colleague who deploys to the same cluster has another."""
+    alive = magnum(clusters=("mine",), in_use=frozenset({("keypair", "colleague"), ("flavor", "g9")}), groups={"a": 2})
+    stack = settings({"flavor": "g9"}, keypair="colleague")
+    assert problems(stack, alive) == {}
+    assert set(problems(stack)) == {"gpu-pools:cluster.keypair", "gpu-pools:pools[0].flavor"}
+
+
+@pytest.mark.parametrize(
+    ("newest", "pool", "path"),
+    [
+        ((1, 8), {}, "gpu-pools:pools"),
+        ((1, 9), {"count": 0}, "gpu-pools:pools[0]"),
+        ((1, 9), {"count": None, "nodes": {"min": 0, "max": 2}}, "gpu-pools:pools[0]"),
+    ],
+)
+def test_a_magnum_that_is_too_old_is_named(newest: tuple[int, int], pool: dict[str, Any], path: str) -> None:
+    assert list(problems(settings(pool), magnum(newest=newest))) == [path]
+    assert problems(settings(pool), magnum(newest=(1, 10))) == {}
+
+
+def test_magnum_s_quota_is_for_new_clusters() -> None:
+    assert "3 of the 3" in problems(settings(), magnum(clusters=("b", "c", "a")))["gpu-pools:cluster.name"]
+    assert problems(settings(), magnum(clusters=("mine", "c", "a"), groups={"a": 2})) == {}
+    assert problems(settings(), magnum(clusters=("b", "c"))) == {}
+    assert problems(settings(), magnum(clusters=("b", "c"), limit=-1)) == {}
+
+
+def test_several_masters_need_a_template_with_a_load_balancer() -> None:
+    given_template = {"template": None, "templateId": "k8s", "masters": 3}
+    assert list(problems(settings(**given_template))) == ["gpu-pools:cluster.masters"]
+    balanced = Template("t-2", "k8s", "m2.large", "m2.medium", load_balancer=True)
+    assert problems(settings(**given_template), magnum(templates=(balanced,))) == {}
+
+
+@pytest.mark.parametrize(
+    ("free", "text"),
+    [
+        (Free(4, None, None), None),
+        (Free(3, None, None), "4 more machines are asked for in all, and Nova's quota leaves 3"),
+        (Free(None, 40, 144 * 1024), None),
+        (Free(None, 39, None), "40 more vCPUs"),
+        (Free(None, None, 143 * 1024), "144 more GiB of memory are asked for in all, and Nova's quota leaves 143"),
+    ],
+)
+def test_nova_s_quota_is_for_the_machines_of_the_cluster_and_its_pools(free: Free, text: str | None) -> None:
+    found = problems(settings(template={**MADE, "masterFlavor": "m2.large"}), replace(CLOUD, free=free))
+    assert list(found) == ([] if text is None else ["gpu-pools:pools"])
+    assert (text or "") in found.get("gpu-pools:pools", "")
+
+
+def test_what_is_there_needs_no_more_room() -> None:
+    alive = replace(magnum(clusters=("mine",), groups={"a": 1}), free=Free(1, 16, 65536))
+    assert problems(settings({"count": 2}), alive) == {}
+    assert len(judge(settings({"count": 3}), alive).problems) == 3
+    assert problems(settings({"count": 0}), alive) == {}
+
+
+SAYS = {
+    "image": "fcos",
+    "flavor": "m2.large",
+    "masterFlavor": "m2.large",
+    "externalNetwork": "public",
+    "labels": {"kube_tag": "v1"},
+}
+TAGGED = {**MADE, "labels": {"kube_tag": "v1"}}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        ({"template": TAGGED}, {}),
+        ({"template": TAGGED}, {"networkDriver": "flannel", "dnsNameserver": "8.8.8.8"}),
+        ({"template": None, "templateId": "k8s"}, {"image": "other"}),
+        ({"template": None, "templateId": "t-1"}, {"image": "other"}),
+    ],
+)
+def test_a_cluster_stays_on_its_template(cluster: dict[str, Any], says: dict[str, Any]) -> None:
+    alive = magnum(clusters=("mine",), groups={"a": 2}, made_of=MadeOf(frozenset({"t-1", "k8s"}), {**SAYS, **says}))
+    assert judge(settings(**cluster), alive) == judge(settings(), CLOUD)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "changed"),
+    [
+        ({"template": {**MADE, "labels": {"kube_tag": "v2"}}}, "labels"),
+        (
+            {"template": {**TAGGED, "networkDriver": "calico", "flavor": "g2", "masterFlavor": "m2.large"}},
+            "flavor, networkDriver",
+        ),
+        ({"template": None, "templateId": "k8s"}, "templateId"),
+    ],
+)
+def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(cluster: dict[str, Any], changed: str) -> None:
+    alive = magnum(clusters=("mine",), groups={"a": 2}, made_of=MadeOf(frozenset({"t-0", "old"}), SAYS))
+    refused = problems(settings(**cluster), alive)
+    assert list(refused) == [f"gpu-pools:cluster.{'template' if cluster['template'] else 'templateId'}"]
+    assert f"({changed})" in next(iter(refused.values()))
+    older = judge(settings(**cluster), magnum(**{**vars(alive.magnum), "newest": (1, 11)}))
+    assert older.problems == ()
+    assert "A heat driver since Magnum 18" in older.notes[0]
+    able = judge(settings(**cluster, driver="capi-helm"), alive)
+    assert able.problems == ()
+    assert able.notes == (f"the cluster mine is upgraded in place to another template ({changed}).",)
+    for image, warned in ((None, False), ("gpu", True)):
+        stack = settings({"image": image}, **cluster, driver="magnum-cluster-api")
+        assert ("template's image to a, too" in judge(stack, alive).notes[0]) is warned
+
+
+def test_what_the_cloud_did_not_say_is_named_and_refuses_nothing() -> None:
+    shut = replace(CLOUD, keypairs=Unread("Nova answers 403"), free=Unread("Nova answers 503"), images=Unread("x"))
+    seen = judge(settings(keypair="nobody", template={**MADE, "image": "none"}), shut)
+    assert seen.problems == ()
+    assert seen.unchecked == ("images (x)", "keypairs (Nova answers 403)", "Nova's quota (Nova answers 503)")
+
+
+def test_without_magnum_nothing_is_judged() -> None:
+    """Who knows what the cluster uses already?"""
+    seen = judge(settings(keypair="nobody"), replace(CLOUD, magnum=Unread("no login")))
+    assert (seen.problems, seen.unchecked) == ((), ("anything (no login)",))
+
+
+_NAMES = st.sampled_from(["fcos", "public", "m2.large", "g2", "admin", "other"])
+
+
+@given(images=st.sets(_NAMES), networks=st.sets(_NAMES), keypairs=st.sets(_NAMES), used=st.sets(_NAMES))
+def test_a_need_is_a_problem_exactly_if_it_is_neither_there_nor_used(
+    images: set[str], networks: set[str], keypairs: set[str], used: set[str]
+) -> None:
+    has = {"image": images, "external network": networks, "keypair": keypairs, "flavor": {"m2.large", "g2"}}
+    cloud = replace(
+        magnum(in_use=frozenset((kind, name) for kind in has for name in used)),  # type: ignore[misc]
+        images=[Image(name, name, "x") for name in images],
+        networks=[Named(name, name) for name in networks],
+        keypairs=[Named(name, name) for name in keypairs],
+    )
+    missing = [need.path for need in needs(settings()) if need.name not in has[need.kind] | used]
+    assert list(problems(settings(), cloud)) == missing
