@@ -41,7 +41,7 @@ def settings(pool: dict[str, Any] | None = None, **cluster: Any) -> Settings:
         "gpu-pools:sharing": {"whole": {"exclusive": {}}},
         "gpu-pools:pools": [{key: value for key, value in declared.items() if value is not None}],
     }
-    return plan_config(config).settings
+    return plan_config(config, complete=False).settings
 
 
 def problems(stack: Settings, cloud: Cloud = CLOUD) -> dict[str, str]:
