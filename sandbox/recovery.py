@@ -66,8 +66,9 @@ def recover(engine: Engine) -> Engine:
     known = lookup.known_ids(resources)
     with _magnums_refusals():
         if not pending and lookup.agree(sandbox.folder, magnum, known):
-            if engine.failed_last():
-                _refresh(engine)
+            refusing = [one["urn"] for one in resources if one["type"].startswith("openstack:")]
+            if refusing and engine.failed_last():
+                _refresh(engine, *refusing)
             return engine
         # A stand-in may still be at work for the engine that died.
         stand_ins.stop(sandbox)
@@ -81,13 +82,15 @@ def recover(engine: Engine) -> Engine:
     return engine
 
 
-def _refresh(engine: Engine) -> None:
-    """Have the engine look at what there is.
+def _refresh(engine: Engine, *urns: str) -> None:
+    """Have the engine look at what there is: at everything, or at these resources.
 
-    Also after an update that only failed: a plugin may have kept in the state what was refused, and the next update would find
-    nothing to do (the openstack plugin does, as plugins bridged from Terraform do).
+    After an update that only failed it looks at what is in OpenStack: its plugin may have kept in the state what was refused, as
+    those bridged from Terraform do, and the next update would find nothing to do. It must not look at Helm releases then: the
+    Kubernetes provider reads one that failed as if it were whole, and the engine forgets that it is to be tried again.
     """
-    engine.output("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs")
+    targets = [argument for urn in urns for argument in ("--target", urn)]
+    engine.output("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs", *targets)
 
 
 def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:

@@ -194,7 +194,7 @@ def test_what_the_stack_did_not_make_is_named_and_kept(deployed: Deployed) -> No
         pytest.skip("only a cluster that exists outlives its stack")
     kubeconfig = trial.clusters[0] / "kubeconfig"
     up = inventory(kubeconfig)
-    assert {"clusterpolicies/cluster-policy", "daemonsets/gpu-operator/nvidia-device-plugin-daemonset"} <= up - deployed.before
+    assert {"clusterpolicies/cluster-policy", "deployments/gpu-operator/gpu-operator"} <= up - deployed.before
     maps = "/api/v1/namespaces/default/configmaps"
     trial.api().create(maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "somebody-elses"}})
     done = trial.down()
