@@ -16,7 +16,7 @@ from changes.steps import top
 from gpus.acknowledged import CLUSTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from changes.steps import Preview, Step
     from gpus.plan import Plan
@@ -43,6 +43,10 @@ class Replacement:
     changes: tuple[tuple[str, str, str], ...]
     acknowledged: str | None = None
     used: bool = False
+
+    def called(self, written: Callable[[str], str] = str) -> str:
+        """What people call it; `written` is how its name is written."""
+        return "the cluster" if self.what == self.resource else f"the {self.what} {written(self.resource)}"
 
 
 @dataclass(frozen=True)

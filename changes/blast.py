@@ -9,9 +9,10 @@ from changes.acknowledged import replacements, standing, whole
 from changes.pools import pool_changes
 from changes.steps import name_of
 from gpus.pools import AksPlacement, ExistingPlacement
+from policies.prices import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from changes.acknowledged import Replacement, Standing
     from changes.pools import PoolChange
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from gpus.plan import Plan, PoolPlan
     from policies.prices import Prices
 
-_HOURS_PER_MONTH: Final = 730
 _CLUSTER_STEPS: Final = (
     (
         "the cluster",
@@ -134,7 +134,7 @@ class BlastRadius:
         """Resource, how many of it nodes advertise before and after, each at least and at most (None: no bound)."""
         names = sorted({one.name for pool in self.pools for one in pool.resources})
         return tuple(
-            (name, _total(name, [pool.before for pool in self.pools]), _total(name, [pool.after for pool in self.pools]))
+            (name, _total(name, (pool.before for pool in self.pools)), _total(name, (pool.after for pool in self.pools)))
             for name in names
         )
 
@@ -142,14 +142,10 @@ class BlastRadius:
     def blocked(self) -> tuple[str, ...]:
         """Why the change must not be deployed as it is."""
         unread = [one for one in self.replaced if one.acknowledged is None]
-        missing = [f"{_the(one)} is replaced, and {_lacking(one)}" for one in unread]
+        missing = [f"{one.called()} is replaced, and {_lacking(one)}" for one in unread]
         kept = [f"the engine refuses to replace or delete {name}, which is protected" for name in self.protected]
         rules = [f"{one.rule}: {one.resource or 'the program'}" for one in self.findings if one.level == "mandatory"]
         return (*missing, *kept, *self.broken, *rules)
-
-
-def _the(one: Replacement) -> str:
-    return "the cluster" if one.what == one.resource else f"the {one.what} {one.resource}"
 
 
 def _lacking(one: Replacement) -> str:
@@ -178,10 +174,11 @@ def blast_radius(
         limits: of a change.
     """
     pools = pool_changes(before, after, preview.steps, with_cluster=not preview.complete)
+    with_cluster = whole(preview)
     old, new = _sums(before, prices), _sums(after, prices)
     replaced = replacements(preview, before, after)
     return BlastRadius(
-        cluster_replaced=whole(preview),
+        cluster_replaced=with_cluster,
         pools=pools,
         replaced=replaced,
         standing=tuple(standing(replaced, after)),
@@ -190,7 +187,7 @@ def blast_radius(
         affected=tuple(_affected(pools, asking)),
         dips=tuple(_dips(pools)),
         steps=_CLUSTER_STEPS
-        if whole(preview)
+        if with_cluster
         else tuple((pool.name, advice) for pool in pools if (advice := tuple(_advice(pool)))),
         before=old,
         after=new,
@@ -271,29 +268,27 @@ def _freed(pool: PoolChange) -> str:
 
 
 def _sums(plan: Plan | None, prices: Prices | None) -> Sums:
-    least, most, cost = 0, 0, 0.0
-    bounded = priced = True
-    for pool in plan.pools if plan else ():
-        largest = pool.pool.max_nodes
-        least += pool.hardware.gpus * pool.pool.min_nodes
-        bounded = bounded and largest is not None
-        most += pool.hardware.gpus * (largest or 0)
-        price = _price(pool, prices)
-        priced = priced and price is not None and largest is not None
-        cost += (price or 0) * (largest or 0) * _HOURS_PER_MONTH
-    return Sums(least, most if bounded else None, cost if priced else None)
-
-
-def _total(name: str, pools: list[PoolPlan | None]) -> tuple[int, int | None]:
-    least, most = 0, 0
-    bounded = True
+    pools = plan.pools if plan else ()
+    least, most = _bounds((pool, pool.hardware.gpus) for pool in pools)
+    cost, priced = 0.0, True
     for pool in pools:
-        each = pool.advertises.get(name, 0) if pool else 0
-        if pool is None or not each:
-            continue
+        price, largest = _price(pool, prices), pool.pool.max_nodes
+        priced = priced and price is not None and largest is not None
+        cost += (price or 0) * (largest or 0) * HOURS_PER_MONTH
+    return Sums(least, most, cost if priced else None)
+
+
+def _total(name: str, pools: Iterable[PoolPlan | None]) -> tuple[int, int | None]:
+    return _bounds((pool, pool.advertises.get(name, 0)) for pool in pools if pool)
+
+
+def _bounds(pools: Iterable[tuple[PoolPlan, int]]) -> tuple[int, int | None]:
+    """How many there are with every pool at its smallest and at its largest (None: no bound), given how many a node has."""
+    least, most, bounded = 0, 0, True
+    for pool, each in pools:
         least += each * pool.pool.min_nodes
-        bounded = bounded and pool.pool.max_nodes is not None
         most += each * (pool.pool.max_nodes or 0)
+        bounded = bounded and not (each and pool.pool.max_nodes is None)
     return least, most if bounded else None
 
 

@@ -91,7 +91,7 @@ def _blocked(radius: BlastRadius) -> Iterator[str]:
 def _replaced(one: Replacement) -> Iterator[str]:
     changed = "; ".join(f"`{key}`: {_code(old)} → {_code(new)}" for key, old, new in one.changes)
     because = f" ({changed})" if changed else " (it follows what it lies in)"
-    which = "the cluster" if one.what == one.resource else f"the {one.what} {_code(one.resource)}"
+    which = one.called(_code)
     if one.first:
         yield "What is deployed is protected, and the engine takes nothing protected away with something else. So first, without"
         yield "this change, write into the stack file and deploy:"

@@ -54,7 +54,8 @@ def _told(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
     for one in radius.replaced:
         if one.acknowledged is None:
             how = f"Acknowledge it as change {one.id}, or avoid it." if one.id else "Avoid it."
-            message = f"The {one.what} {one.resource} is replaced. {how}"
+            which = one.called()
+            message = f"{which[0].upper()}{which[1:]} is replaced. {how}"
             yield "replaced-without-acknowledgement", "error", _pool_of(radius, one.resource), message
     for name in radius.protected:
         yield "protected", "error", _pool_of(radius, name), f"{name} is protected: the engine refuses to replace or delete it."

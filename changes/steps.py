@@ -194,5 +194,5 @@ def _merged(steps: Iterator[Step]) -> Iterator[Step]:
 
 
 def _finding(event: Mapping[str, Any]) -> Finding:
-    resource = str(event.get("resourceUrn") or "").rpartition("::")[2]
+    resource = name_of(str(event.get("resourceUrn") or ""))
     return Finding(str(event["policyName"]), str(event["enforcementLevel"]), resource, str(event["message"]))

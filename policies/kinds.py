@@ -125,6 +125,19 @@ def parsed_configs(case: Case, kind: str) -> Iterator[tuple[Resource, Field, obj
             yield resource, place, _parsed(text)
 
 
+def configs_named(case: Case, label: Field) -> Iterator[tuple[Resource, object]]:
+    """(ConfigMap, parsed YAML) of each config of the device plugin that a pool's label names."""
+    for resource, place, value in parsed_configs(case, "plugin"):
+        if place.path in {f"data.{label.text()}", f'data["{label.text()}"]'}:
+            yield resource, value
+
+
+def sharing_of(value: object) -> dict[str, object]:
+    """The strategies that a parsed config of the device plugin shares by; empty where it shares nothing."""
+    sharing = value.get("sharing") if isinstance(value, dict) else None
+    return sharing if isinstance(sharing, dict) else {}
+
+
 def named_map(case: Case, name: str) -> tuple[Resource, Field] | None:
     """The program's ConfigMap of that name."""
     for resource, inputs in case.of(CONFIG_MAP):

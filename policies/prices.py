@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+#: 365 days in twelve parts.
+HOURS_PER_MONTH: Final = 730
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpus.azure_sizes import size
 from policies import kinds
-from policies.prices import read_prices
+from policies.prices import HOURS_PER_MONTH, read_prices
 from policies.rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _GROUP: Final = "azure-native:resources:ResourceGroup"
 _TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}
-_HOURS_PER_MONTH: Final = 730
 #: Type -> the input with the name in the cloud.
 _CLOUD_NAMES: Final = {
     kinds.MANAGED_CLUSTER: "resourceName",
@@ -30,6 +29,7 @@ _CLOUD_NAMES: Final = {
     kinds.AGENT_POOL: "agentPoolName",
     kinds.NODE_GROUP: "name",
 }
+_REQUIRED: Final = (Limit("required", {"type": "boolean"}, default=False),)
 _TO_REPLACE: Final = "To replace it, acknowledge exactly that, and take out what has been done."
 _STRATEGIES: Final = ("exclusive", "timeSlicing", "mps", "mig")
 
@@ -84,7 +84,7 @@ def _cost(case: Case) -> Iterator[Found]:
         price = prices.of(name, spot=spot)
         if price is None:
             unpriced.append(name)
-        total += (price or 0) * _most_nodes(inputs) * _HOURS_PER_MONTH
+        total += (price or 0) * _most_nodes(inputs) * HOURS_PER_MONTH
     if unpriced:
         yield Found("(all pools)", f"the prices lack {', '.join(dict.fromkeys(unpriced))}")
     if total > most:
@@ -111,11 +111,9 @@ def _strategy_of(case: Case) -> Iterator[tuple[Field, str]]:
         yield case.inputs.at("gpuInstanceProfile"), "mig"
     elif case.inputs.at("nodeLabels", kinds.MIG_LABEL).text() not in {"", "all-disabled"}:
         yield case.inputs.at("nodeLabels", kinds.MIG_LABEL), "mig"
-    for _, place, value in kinds.parsed_configs(case, "plugin"):
-        if label.text() and place.path in {f"data.{label.text()}", f'data["{label.text()}"]'}:
-            sharing = value.get("sharing") if isinstance(value, dict) else None
-            for mode in sharing if isinstance(sharing, dict) else ():
-                yield label, str(mode)
+    for _, value in kinds.configs_named(case, label):
+        for mode in kinds.sharing_of(value):
+            yield label, str(mode)
 
 
 def _strategies(case: Case) -> Iterator[Found]:
@@ -273,7 +271,7 @@ RULES: Final = (
         judge=_protected,
         why="one changed property replaces the whole cluster, with everything that runs in it",
         repair=f"Set protect in the stack's cluster section, or as a resource option. {_TO_REPLACE}",
-        limits=(Limit("required", {"type": "boolean"}, default=False),),
+        limits=_REQUIRED,
     ),
     Rule(
         name="pools-protected",
@@ -283,7 +281,7 @@ RULES: Final = (
         judge=_protected,
         why="one changed property replaces all nodes of the pool, and the old ones go first",
         repair=f"Set protect of the pool in the stack file, or as a resource option. {_TO_REPLACE}",
-        limits=(Limit("required", {"type": "boolean"}, default=False),),
+        limits=_REQUIRED,
     ),
     Rule(
         name="nodes-verified",
@@ -293,7 +291,7 @@ RULES: Final = (
         judge=_verified,
         why="GPU sharing fails in silence: a deploy that asks no node ends well whatever the nodes advertise",
         repair="Put gpu-pools:verification into the stack file, without `enabled: false`; add a Verification for other pools.",
-        limits=(Limit("required", {"type": "boolean"}, default=False),),
+        limits=_REQUIRED,
         whole=True,
     ),
 )

@@ -41,15 +41,10 @@ def _one_mig_owner(case: Case) -> Iterator[Found]:
 def _mps_on_mig(case: Case) -> Iterator[Found]:
     if not case.inputs.at("gpuInstanceProfile").text():
         return
-    key = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
-    for resource, place, value in kinds.parsed_configs(case, "plugin"):
-        if place.path in {f"data.{key.text()}", f'data["{key.text()}"]'} and _has(value, "mps"):
-            yield Found(key.path, f'"{key.text()}" of {resource.name} is MPS, on a pool that AKS partitions')
-
-
-def _has(value: object, strategy: str) -> bool:
-    sharing = value.get("sharing") if isinstance(value, dict) else None
-    return isinstance(sharing, dict) and bool(sharing.get(strategy))
+    label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    for resource, value in kinds.configs_named(case, label):
+        if kinds.sharing_of(value).get("mps"):
+            yield Found(label.path, f'"{label.text()}" of {resource.name} is MPS, on a pool that AKS partitions')
 
 
 def _secure_boot(case: Case) -> Iterator[Found]:
@@ -80,20 +75,19 @@ def _autoscaled_count(case: Case) -> Iterator[Found]:
 def _autoscaled_names(case: Case) -> Iterator[Found]:
     if not kinds.is_gpu_pool(case.inputs) or case.inputs.at("enableAutoScaling").value() is not True:
         return
-    key = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
-    for resource, place, value in kinds.parsed_configs(case, "plugin"):
-        if place.path in {f"data.{key.text()}", f'data["{key.text()}"]'} and _renames(value):
-            yield Found(key.path, f'"{key.text()}" of {resource.name} advertises names that the autoscaler does not know')
+    label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    for resource, value in kinds.configs_named(case, label):
+        if _renames(value):
+            yield Found(label.path, f'"{label.text()}" of {resource.name} advertises names that the autoscaler does not know')
 
 
 def _renames(value: object) -> bool:
     if not isinstance(value, dict):
         return False
-    flags, sharing = value.get("flags"), value.get("sharing")
+    flags = value.get("flags")
     if isinstance(flags, dict) and flags.get("migStrategy") == "mixed":
         return True
-    modes = sharing.values() if isinstance(sharing, dict) else ()
-    return any(isinstance(mode, dict) and mode.get("renameByDefault") is True for mode in modes)
+    return any(isinstance(mode, dict) and mode.get("renameByDefault") is True for mode in kinds.sharing_of(value).values())
 
 
 def _autoscaled_mig(case: Case) -> Iterator[Found]:
@@ -109,15 +103,10 @@ def _shared_from_zero(case: Case) -> Iterator[Found]:
         return
     if list(case.inputs.at("nodeInitializationTaints").each()):
         return
-    key = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
-    for resource, place, value in kinds.parsed_configs(case, "plugin"):
-        if place.path in {f"data.{key.text()}", f'data["{key.text()}"]'} and _shares(value):
-            yield Found(least.path, f'none is kept, and "{key.text()}" of {resource.name} shares each GPU')
-
-
-def _shares(value: object) -> bool:
-    sharing = value.get("sharing") if isinstance(value, dict) else None
-    return isinstance(sharing, dict) and bool(sharing)
+    label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    for resource, value in kinds.configs_named(case, label):
+        if kinds.sharing_of(value):
+            yield Found(least.path, f'none is kept, and "{label.text()}" of {resource.name} shares each GPU')
 
 
 def _deallocate(case: Case) -> Iterator[Found]:

@@ -238,8 +238,7 @@ def _exporter(case: Case) -> Iterator[Found]:
 
 
 def _shares(value: object) -> bool:
-    sharing = value.get("sharing") if isinstance(value, dict) else None
-    return isinstance(sharing, dict) and any(isinstance(mode, dict) and mode.get("resources") for mode in sharing.values())
+    return any(isinstance(mode, dict) and mode.get("resources") for mode in kinds.sharing_of(value).values())
 
 
 def _monitor(case: Case) -> Iterator[Found]:

@@ -161,8 +161,7 @@ def _mps_gfd(case: Case) -> Iterator[Found]:
     if values is None or kinds.on(values, "gfd", "enabled", default=True):
         return
     for resource, place, value in kinds.parsed_configs(case, "plugin"):
-        sharing = value.get("sharing") if isinstance(value, dict) else None
-        if isinstance(sharing, dict) and sharing.get("mps"):
+        if kinds.sharing_of(value).get("mps"):
             yield Found(values.at("gfd", "enabled").path, f"false, and {place.path} of {resource.name} is MPS")
 
 

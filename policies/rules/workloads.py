@@ -114,7 +114,7 @@ def _from_zero(case: Case) -> Iterator[Found]:
 
 
 def _one_user(case: Case) -> Iterator[Found]:
-    if not any("mps" in _modes(value) for _, _, value in kinds.parsed_configs(case, "plugin")):
+    if not any("mps" in kinds.sharing_of(value) for _, _, value in kinds.parsed_configs(case, "plugin")):
         return
     mine = _user(kinds.pod_spec(case.resource, case.inputs))
     for resource, inputs in case.of(*kinds.WORKLOADS):
@@ -130,11 +130,6 @@ def _apart(case: Case, resource: Resource, inputs: Field) -> bool:
     mine = dict(kinds.pod_spec(case.resource, case.inputs).at("nodeSelector").items())
     theirs = kinds.pod_spec(resource, inputs).at("nodeSelector").items()
     return any(key in mine and mine[key].value() != place.value() for key, place in theirs)
-
-
-def _modes(value: object) -> set[str]:
-    sharing = value.get("sharing") if isinstance(value, dict) else None
-    return {str(mode) for mode in sharing} if isinstance(sharing, dict) else set()
 
 
 def _user(spec: Field) -> float | None:

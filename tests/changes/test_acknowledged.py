@@ -10,6 +10,7 @@ import yaml
 from changes.acknowledged import Standing, replacements, standing
 from changes.blast import blast_radius
 from changes.markdown import comment
+from changes.sarif import sarif
 from changes.seen import Seen
 from changes.steps import Preview, Step
 from gpus.plan import plan_config
@@ -94,6 +95,8 @@ class TestCluster:
         text = comment("shop", radius, Seen())
         assert "did not tell all that happens" in text
         assert len(radius.blocked) == 2
+        told = [one["message"]["text"] for one in sarif("Pulumi.shop.yaml", "", radius)["runs"][0]["results"]]
+        assert f"The cluster is replaced. Acknowledge it as change {OLD.change}, or avoid it." in told
 
     def test_what_is_deployed_is_acknowledged_before_what_shall_be(self) -> None:
         (one,) = replacements(STOPPED, OLD, NEW)
