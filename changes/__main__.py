@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from changes.blast import Limits, blast_radius
 from changes.markdown import comment
@@ -24,9 +25,11 @@ from gpus.stack_file import read_stack_file
 from policies.prices import read_prices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from changes.blast import BlastRadius
+    from gpus.plan import Plan
+    from policies.prices import Prices
 
 _BLOCKED, _INVALID = 1, 2
 
@@ -37,10 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         radius = _radius(options)
     except InvalidStackError as error:
-        print(error, file=sys.stderr)
-        return _INVALID
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        count = len(error.problems)
+        print(f"{count} problem{'' if count == 1 else 's'} in what was given; nothing was judged.", file=sys.stderr)
+        print(*(f"- {problem}" for problem in error.problems), sep="\n", file=sys.stderr)
         return _INVALID
     _write(options, radius)
     return _BLOCKED if radius.blocked else 0
@@ -73,18 +75,52 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _radius(options: argparse.Namespace) -> BlastRadius:
-    preview = read_preview(options.preview, _text(options.preview))
-    after = plan_config(read_stack_file(options.after), complete=False)
-    before = plan_config(read_stack_file(options.before), complete=False) if options.before else None
-    pods = of_cluster(options.pods, _text(options.pods)) if options.pods else ()
+    preview, after, before, pods, prices = _all(
+        lambda: read_preview(options.preview, _text(options.preview)),
+        lambda: _planned(options.after),
+        lambda: _planned(options.before) if options.before else None,
+        lambda: of_cluster(options.pods, _text(options.pods)) if options.pods else (),
+        lambda: _prices(options.prices) if options.prices else None,
+    )
     return blast_radius(
         preview,
         before,
         after,
         asking=(*of_stack(preview.steps), *pods),
-        prices=read_prices(options.prices) if options.prices else None,
+        prices=prices,
         limits=Limits(options.max_more_gpus, options.max_more_cost),
     )
+
+
+def _all(*readers: Callable[[], object]) -> list[Any]:
+    """What each of them reads; raises the problems of all at once."""
+    read: list[Any] = []
+    problems: list[Problem] = []
+    for reader in readers:
+        try:
+            read.append(reader())
+        except InvalidStackError as error:
+            problems += error.problems
+    if problems:
+        raise InvalidStackError(problems)
+    return read
+
+
+def _planned(path: str) -> Plan:
+    config = read_stack_file(path)
+    try:
+        return plan_config(config, complete=False)
+    except InvalidStackError as error:
+        # There may be two stack files.
+        raise InvalidStackError(replace(problem, path=f"{path}: {problem.path}") for problem in error.problems) from None
+
+
+def _prices(path: str) -> Prices:
+    try:
+        return read_prices(path)
+    except ValueError as error:
+        allowed = "`currency`, `perHour` and, if wanted, `spotPerHour`: a price above 0 for each size"
+        raise InvalidStackError([Problem(path, str(error), allowed, "Correct the file.")]) from error
 
 
 def _text(path: str) -> str:

@@ -161,6 +161,21 @@ class TestCommand:
         assert self._run(*arguments) == 2
         assert capsys.readouterr().out == ""
 
+    def test_all_wrong_documents_are_told_at_once(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Path("before.yaml").write_text("config: {gpu-pools:cluster: {platform: moon}}")
+        Path("prices.yaml").write_text("currency: EUR\nperHour: {small: 0}\n")
+        assert self._run("--after", "nowhere", "--pods", "before.yaml", "--prices", "prices.yaml") == 2
+        told = capsys.readouterr().err.splitlines()
+        problems = [line for line in told if line.startswith("- ")]
+        assert told[0] == f"{len(problems)} problems in what was given; nothing was judged."
+        for begins in (
+            "- nowhere: ",
+            "- before.yaml: gpu-pools:cluster.platform: ",
+            "- before.yaml: it is no list of pods",
+            "- prices.yaml: perHour.small is no price",
+        ):
+            assert [line.startswith(begins) for line in problems].count(True) == 1, begins
+
     def test_it_says_why_nobody_looked_at_running_pods(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert self._run("--no-pods", "the cluster is away", "--json", "c.json") == 1
         assert capsys.readouterr().out.endswith("_Running pods were not looked at: the cluster is away._\n")
