@@ -8,7 +8,7 @@ RUN    := $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tools up preview status verify scale openstack down clean test unit lint bench
+.PHONY: help venv tools up preview status verify scale disturb openstack down clean test unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ verify: venv ## what the verifiers on the nodes of STACK have reported (JSON=fil
 
 scale: venv ## play the autoscaler: POOL=<name> COUNT=<n>
 	@$(RUN) scale $(STACK) $(POOL) $(COUNT)
+
+disturb: venv ## have operations of STACK's Magnum be slow, fail or be lost: SECONDS=60 FAIL="pool …" LOSE="pool …"; without: none
+	@$(RUN) disturb $(STACK) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(FAIL),--fail $(FAIL)) $(if $(LOSE),--lose $(LOSE))
 
 openstack: venv ## the real openstack client, STACK on Magnum: ARGS="coe nodegroup list gpu-dev"
 	@$(RUN) openstack $(STACK) $(ARGS)

@@ -1,4 +1,4 @@
-"""``python -m sandbox up|preview|status|verify|scale|down STACK`` and ``clean``: the embedded platform's command line.
+"""``python -m sandbox COMMAND STACK``: the embedded platform's command line; ``--help`` lists the commands.
 
 Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
 file is wrong, nothing was started; 3 the stack is up but a node does not show what was declared; 130 interrupted.
@@ -17,6 +17,7 @@ from evidence.errors import EvidenceError
 from evidence.showing import add_outputs, show
 from gpus.errors import InvalidStackError
 from sandbox.errors import SandboxError
+from sandbox.openstack.disturbances import Disturbances
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     scale.add_argument("stack")
     scale.add_argument("pool")
     scale.add_argument("count", type=int)
+    disturb = subparsers.add_parser("disturb", help="have Magnum's operations be slow, fail or be lost; without options: none")
+    disturb.add_argument("stack")
+    disturb.add_argument("--seconds", type=float, default=Disturbances.seconds, help="how long one on a node group takes")
+    disturb.add_argument("--fail", nargs="+", default=(), metavar="NAME", help="pools and clusters whose creation shall fail")
+    disturb.add_argument("--lose", nargs="+", default=(), metavar="NAME", help="pools that are accepted and never made")
     client = subparsers.add_parser("openstack", help="run the real openstack client as the stack's user")
     client.add_argument("stack")
     client.add_argument("arguments", nargs=argparse.REMAINDER, help="as in: coe nodegroup list <cluster>")
@@ -100,6 +106,8 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
         commands.preview(options.stack, progress, options.save, options.policies)
     elif options.command == "scale":
         commands.scale(options.stack, options.pool, options.count)
+    elif options.command == "disturb":
+        commands.disturb(options.stack, Disturbances(options.seconds, tuple(options.fail), tuple(options.lose)))
     elif options.command == "down":
         commands.down(options.stack, progress)
     else:

@@ -1,4 +1,4 @@
-"""What `make up`, `preview`, `status`, `verify`, `scale`, `down` and `clean` do, step by step.
+"""What `make up`, `preview`, `status`, `verify`, `scale`, `disturb`, `openstack`, `down` and `clean` do, step by step.
 
 Each command can be interrupted at any point and run again: every step looks at what is there first. One command at a time
 works on a sandbox; a second one is told so.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import fcntl
+import math
 import os
 import shutil
 import time
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from evidence.verdicts import Evidence
     from gpus.plan import Plan
+    from sandbox.openstack.disturbances import Disturbances
     from sandbox.progress import Progress
     from sandbox.toolchain import Tools
 
@@ -158,16 +160,32 @@ def scale(stack: str, pool: str, count: int) -> None:
     recovery.scale_in_cloud(sandbox, plan_of(sandbox), pool, count)
 
 
+def disturb(stack: str, wanted: Disturbances) -> None:
+    """Have operations of a stack's Magnum be slow, fail or be lost from now on, as it happens in clouds.
+
+    Raises:
+        SandboxError: if the stack has no Magnum yet, or something is named that it does not have.
+    """
+    sandbox = _find_openstack(stack)
+    plan = plan_of(sandbox)
+    pools = [planned.name for planned in plan.pools]
+    things = [str(getattr(plan.settings.cluster, "name", "")), *pools]
+    for what, names, known in (("fail", wanted.fail, things), ("be lost", wanted.lose, pools)):
+        if unknown := [name for name in names if name not in known]:
+            message = f"{stack} has no {', '.join(unknown)} that could {what}."
+            raise SandboxError(message, f"Choose of {', '.join(known)}.")
+    if not 0 <= wanted.seconds < math.inf:
+        raise SandboxError(f"Nothing can take {wanted.seconds:g} seconds.", "Write 0 or more.")
+    service.disturb(sandbox.openstack, wanted)
+
+
 def openstack(stack: str, arguments: Sequence[str], progress: Progress) -> int:
     """Run the real `openstack` client as the user of a stack's OpenStack; returns its exit status.
 
     Raises:
         SandboxError: if the stack is not on Magnum or not up.
     """
-    sandbox = find_sandbox(stack)
-    if not service.exists(sandbox.openstack):
-        message = f"There is no OpenStack of {stack} here."
-        raise SandboxError(message, "Bring a stack on Magnum up first: make up STACK=magnum-dev.")
+    sandbox = _find_openstack(stack)
     _see_that_clusters_live(sandbox)
     return service.run_client(sandbox.openstack, arguments, progress)
 
@@ -237,6 +255,14 @@ def settle(sandbox: Sandbox, plan: Plan, timeout: float = SETTLE_SECONDS) -> tup
 def _observed(sandbox: Sandbox, plan: Plan) -> tuple[PoolObservation, ...]:
     run = not any(isinstance(recorded(folder), str) for folder in _cluster_folders(sandbox))
     return observe(plan, _listed(sandbox, "/api/v1/nodes"), verifiers_run=run)
+
+
+def _find_openstack(stack: str) -> Sandbox:
+    sandbox = find_sandbox(stack)
+    if not service.exists(sandbox.openstack):
+        message = f"There is no OpenStack of {stack} here."
+        raise SandboxError(message, "Start one of a stack on Magnum: make preview STACK=magnum-dev, or make up.")
+    return sandbox
 
 
 def _find_running(stack: str) -> Sandbox:

@@ -20,6 +20,7 @@ from sandbox import processes
 from sandbox.errors import SandboxError
 from sandbox.files import locked, make_folder, read_json, write_atomic, write_json
 from sandbox.openstack import catalogue, environment, identity, settings
+from sandbox.openstack.disturbances import with_disturbances
 from sandbox.openstack.identity import DOMAIN, REGION, Credential, Passwords
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.openstack.seed import read_seed
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from sandbox.openstack.disturbances import Disturbances
     from sandbox.progress import Progress
 
 _RECORD: Final = "openstack.json"
@@ -132,6 +134,12 @@ def died(folder: Path) -> list[str]:
 def stop(folder: Path) -> None:
     """Stop everything that runs of it; its data stays, and start brings it back."""
     processes.stop(folder)
+
+
+def disturb(folder: Path, wanted: Disturbances) -> None:
+    """Have operations of the Magnum of a folder go wrong in other ways from now on, until a next call; those that run, too."""
+    path = Paths(folder).driver_settings
+    write_json(path, with_disturbances(read_json(path), wanted))
 
 
 def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> int:

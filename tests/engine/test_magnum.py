@@ -15,6 +15,8 @@ import pytest
 
 from sandbox import processes
 from sandbox.files import read_json, write_json
+from sandbox.openstack import service
+from sandbox.openstack.disturbances import Disturbances
 from sandbox.openstack.identity import ADMIN, DOMAIN
 from sandbox.openstack.magnum_api import MagnumApi
 
@@ -77,8 +79,7 @@ def _administrator(trial: Trial) -> MagnumApi:
 
 
 def _disturb(trial: Trial, **what: Any) -> None:
-    path = trial.sandbox.openstack / "driver.json"
-    write_json(path, {**read_json(path), "disturbances": what})
+    service.disturb(trial.sandbox.openstack, Disturbances(**what))
 
 
 # ---------------------------------------------------------------------- before it is up
@@ -226,9 +227,25 @@ def test_a_changed_label_of_a_protected_cluster_is_refused_by_the_preview(trial:
     assert "protect" in refused.text
 
 
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (("--lose", "lat", "steady"), "small has no lat that could be lost.\nChoose of steady, grows."),
+        (("--fail", "default-worker"), "small has no default-worker that could fail.\nChoose of small, steady, grows."),
+        (("--seconds", "nan"), "Nothing can take nan seconds.\nWrite 0 or more."),
+    ],
+)
+def test_what_cannot_go_wrong_on_purpose_is_refused(trial: Trial, wanted: tuple[str, ...], told: str) -> None:
+    before = read_json(trial.sandbox.openstack / "driver.json")
+    refused = trial.run("disturb", trial.stack, *wanted)
+    assert refused.code == 1
+    assert told in refused.err
+    assert read_json(trial.sandbox.openstack / "driver.json") == before
+
+
 def test_a_group_that_the_driver_loses_is_made_by_the_next_run(trial: Trial) -> None:
     trial.edit(lambda config: config["gpu-pools:pools"].append({**config["gpu-pools:pools"][0], "name": "late"}))
-    _disturb(trial, seconds=0, lose=["late"])
+    trial.run("disturb", trial.stack, "--seconds", "0", "--lose", "late").ok()
     lost = _up(trial)
     _check_refused(lost, "openstack:containerinfra:NodeGroup (gpu-late-group)", "unexpected state 'DELETE_COMPLETE'")
     _disturb(trial, seconds=0)

@@ -8,6 +8,8 @@ import pytest
 
 from sandbox import processes
 from sandbox.files import read_json, write_json
+from sandbox.openstack import service
+from sandbox.openstack.disturbances import Disturbances
 from sandbox.openstack.identity import ADMIN
 from sandbox.openstack.magnum_api import MagnumApi
 from tests.engine.secrets_search import Needle, contents, found, keepers
@@ -44,8 +46,7 @@ def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
     """A stack whose cloud is there and that was never brought up."""
     made = shared_sandbox(STACK)
     assert NOT_CHECKED not in made.preview().ok().text
-    path = made.sandbox.openstack / "driver.json"
-    write_json(path, {**read_json(path), "disturbances": {"seconds": 0}})
+    service.disturb(made.sandbox.openstack, Disturbances(seconds=0))
     return made
 
 

@@ -20,6 +20,7 @@ from sandbox import processes
 from sandbox.files import read_json, write_json
 from sandbox.machines.api import Api
 from sandbox.openstack import environment, magnum_api, service
+from sandbox.openstack.disturbances import Disturbances
 from sandbox.openstack.identity import DOMAIN, USER
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError, _identity
 from sandbox.progress import Progress
@@ -78,8 +79,7 @@ class Cloud:
         return done.stdout
 
     def disturb(self, **what: Any) -> None:
-        path = self.openstack.folder / "driver.json"
-        write_json(path, {**read_json(path), "disturbances": what})
+        service.disturb(self.openstack.folder, Disturbances(**what))
 
     def status(self, manager: str, *names: str) -> str:
         """The status; "gone" when there is none. Asked for without the client, which takes a second to start."""
@@ -190,7 +190,7 @@ def test_a_node_group_joins_is_resized_and_goes(cloud: Cloud, cluster: str) -> N
 
 
 def test_a_group_can_be_made_to_fail_and_to_be_lost(cloud: Cloud, cluster: str) -> None:
-    cloud.disturb(seconds=0, fail=["broken"], lose=["lost"])
+    cloud.disturb(seconds=0, fail=("broken",), lose=("lost",))
     try:
         # One after the other: this driver does one thing at a time.
         for name, status in (("broken", "CREATE_FAILED"), ("lost", "gone")):
@@ -364,7 +364,7 @@ class TestPluginOverTheRealApi:
     def test_a_group_that_fails_is_kept_with_the_plugins_sentence(
         self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str
     ) -> None:
-        cloud.disturb(seconds=0, fail=["broken"])
+        cloud.disturb(seconds=0, fail=("broken",))
         try:
             inputs = {"clusterId": cluster, "name": "broken", "flavorId": "m2.large"}
             with pytest.raises(PartialFailure) as failure:
@@ -465,7 +465,7 @@ class TestRefusals:
 
 def test_what_no_stack_knows_and_what_failed_is_found_and_removed(cloud: Cloud, cluster: str, template: str) -> None:
     api = MagnumApi(cloud.openstack.login())
-    cloud.disturb(seconds=0, fail=["failed"])
+    cloud.disturb(seconds=0, fail=("failed",))
     try:
         names = ("kept", "unknown", "failed")
         kept, unknown, failed = (api.create_group(cluster, {"name": name, "flavorId": "m2.large"}).id for name in names)

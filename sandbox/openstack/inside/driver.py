@@ -5,7 +5,7 @@ plays decides the labels that nodes get, and is the host's matter (`sandbox.open
 cluster. Like a real driver it answers at once and finishes when Magnum asks how things stand. What is to be done stands in
 Magnum's database alone, so whoever starts Magnum again after a kill goes on where it was.
 
-Disturbances are read from a file each time (see `Disturbances`), so that they can be switched while Magnum runs.
+What goes wrong on purpose (`sandbox.openstack.disturbances`) is read anew each time, so it can be switched while Magnum runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -28,8 +27,12 @@ from magnum.drivers.common import driver
 from magnum.objects.fields import ClusterStatus
 from oslo_log import log
 
+from sandbox.openstack import disturbances
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+    from sandbox.openstack.disturbances import Disturbances
 
 Context = Any
 """Magnum's request context."""
@@ -42,21 +45,6 @@ _TOO_FEW: Final = "Min node count must be greater than or equal to 1 for all nod
 _LOOK_SECONDS: Final = 0.1
 _BUSY: Final = "The stack has an action in progress."
 _SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
-
-
-@dataclass(frozen=True)
-class Disturbances:
-    """What goes wrong on purpose.
-
-    Attributes:
-        seconds: how long an operation on a node group takes; less of it ends what is running.
-        fail: names of clusters and node groups whose creation ends in CREATE_FAILED.
-        lose: names of node groups that are accepted and then forgotten: no node, no row, no word.
-    """
-
-    seconds: float = 1.0
-    fail: tuple[str, ...] = ()
-    lose: tuple[str, ...] = ()
 
 
 class _Work:
@@ -249,9 +237,9 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
 
     def _go_on(self, cluster: Row, group: Row) -> None:
         """Go on with what is to be done with a group."""
-        disturbances, creating = _disturbances(), group.status == ClusterStatus.CREATE_IN_PROGRESS
-        lost = creating and group.name in disturbances.lose
-        if creating and group.name in disturbances.fail:
+        wrong, creating = _disturbances(), group.status == ClusterStatus.CREATE_IN_PROGRESS
+        lost = creating and group.name in wrong.lose
+        if creating and group.name in wrong.fail:
             raise HostError(_ON_PURPOSE)
         removing = lost or group.status == ClusterStatus.DELETE_IN_PROGRESS
         # The image of a new group alone is looked for: what runs needs it no more.
@@ -398,12 +386,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _disturbances() -> Disturbances:
-    given = _settings().get("disturbances", {})
-    return Disturbances(
-        seconds=given.get("seconds", Disturbances.seconds),
-        fail=tuple(given.get("fail", ())),
-        lose=tuple(given.get("lose", ())),
-    )
+    return disturbances.read(_settings())
 
 
 def _ask_host(request: dict[str, Any]) -> dict[str, Any]:

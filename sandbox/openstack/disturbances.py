@@ -1,0 +1,44 @@
+"""What goes wrong on purpose in the sandbox's Magnum: kept in the file that its driver reads anew for each operation.
+
+The standard library alone, since the driver reads it in Magnum's environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KEY: Final = "disturbances"
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """What goes wrong on purpose.
+
+    Attributes:
+        seconds: how long an operation on a node group takes; less of it ends what is running.
+        fail: names of clusters and node groups whose creation ends in CREATE_FAILED.
+        lose: names of node groups that are accepted and then forgotten: no node, no row, no word.
+    """
+
+    seconds: float = 1.0
+    fail: tuple[str, ...] = ()
+    lose: tuple[str, ...] = ()
+
+
+def read(settings: Mapping[str, Any]) -> Disturbances:
+    """Those that the driver's settings say; none where they say nothing."""
+    given = settings.get(_KEY, {})
+    return Disturbances(
+        seconds=given.get("seconds", Disturbances.seconds),
+        fail=tuple(given.get("fail", ())),
+        lose=tuple(given.get("lose", ())),
+    )
+
+
+def with_disturbances(settings: Mapping[str, Any], wanted: Disturbances) -> dict[str, Any]:
+    """The driver's settings with other ones."""
+    return {**settings, _KEY: {"seconds": wanted.seconds, "fail": list(wanted.fail), "lose": list(wanted.lose)}}
