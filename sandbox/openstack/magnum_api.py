@@ -314,11 +314,13 @@ class MagnumApi:
             path: what to look at.
             wanted: what it shows once the conductor has taken the operation up; some operations it never takes up.
         """
-        patience = time.monotonic() + _APPEARS_SECONDS
+        patience, seen = time.monotonic() + _APPEARS_SECONDS, False
         while True:
             found = self._find(path)
             status = "DELETE_COMPLETE" if found is None else str(found["status"])
-            begun = found is not None and all(found.get(key) == value for key, value in wanted.items())
+            # What was there and is not any more does not come again.
+            begun = seen if found is None else all(found.get(key) == value for key, value in wanted.items())
+            seen = seen or found is not None
             if not status.endswith("_IN_PROGRESS") and (begun or time.monotonic() > patience):
                 return status
             time.sleep(_POLL_SECONDS)
