@@ -19,7 +19,7 @@ from changes.sarif import sarif
 from changes.seen import Seen
 from changes.steps import read_preview
 from changes.workloads import of_cluster, of_stack
-from gpus.errors import InvalidStackError, Problem
+from gpus.errors import InvalidStackError, Problem, listed
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
 from policies.prices import read_prices
@@ -40,9 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         radius = _radius(options)
     except InvalidStackError as error:
-        count = len(error.problems)
-        print(f"{count} problem{'' if count == 1 else 's'} in what was given; nothing was judged.", file=sys.stderr)
-        print(*(f"- {problem}" for problem in error.problems), sep="\n", file=sys.stderr)
+        print(listed(error.problems, "what was given", "judged"), file=sys.stderr)
         return _INVALID
     _write(options, radius)
     return _BLOCKED if radius.blocked else 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _SHOWN_VALUE_LENGTH = 80
 
@@ -41,12 +41,14 @@ class InvalidStackError(Exception):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__(self._text())
+        super().__init__(listed(self.problems, "the stack file", "created or changed"))
 
-    def _text(self) -> str:
-        count = len(self.problems)
-        head = f"{count} problem{'' if count == 1 else 's'} in the stack file; nothing was created or changed."
-        return "\n".join([head, *(f"- {problem}" for problem in self.problems)])
+
+def listed(problems: Sequence[Problem], where: str, undone: str) -> str:
+    """Problems for people: how many there are in what was given, what was therefore not done, and each of them."""
+    count = len(problems)
+    head = f"{count} problem{'' if count == 1 else 's'} in {where}; nothing was {undone}."
+    return "\n".join([head, *(f"- {problem}" for problem in problems)])
 
 
 class Problems:
