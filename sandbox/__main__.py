@@ -1,4 +1,4 @@
-"""``python -m sandbox COMMAND STACK``: the embedded platform's command line; ``--help`` lists the commands.
+"""``python -m sandbox COMMAND [STACK]``: the embedded platform's command line; ``--help`` lists the commands.
 
 Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
 file is wrong, nothing was started; 3 the stack is up but a node does not show what was declared; 130 interrupted.

@@ -164,18 +164,21 @@ def disturb(stack: str, wanted: Disturbances) -> None:
     """Have operations of a stack's Magnum be slow, fail or be lost from now on, as it happens in clouds.
 
     Raises:
-        SandboxError: if the stack has no Magnum yet, or something is named that it does not have.
+        SandboxError: if the stack has no Magnum yet, or with everything that cannot go wrong so.
     """
     sandbox = _find_openstack(stack)
     plan = plan_of(sandbox)
     pools = [planned.name for planned in plan.pools]
     things = [str(getattr(plan.settings.cluster, "name", "")), *pools]
+    wrong: list[str] = []
     for what, names, known in (("fail", wanted.fail, things), ("be lost", wanted.lose, pools)):
         if unknown := [name for name in names if name not in known]:
-            message = f"{stack} has no {', '.join(unknown)} that could {what}."
-            raise SandboxError(message, f"Choose of {', '.join(known)}.")
+            wrong += f"{stack} has no {', '.join(unknown)} that could {what}.", f"Choose of {', '.join(known)}."
     if not 0 <= wanted.seconds < math.inf:
-        raise SandboxError(f"Nothing can take {wanted.seconds:g} seconds.", "Write 0 or more.")
+        wrong += f"Nothing can take {wanted.seconds:g} seconds.", "Write 0 or more."
+    if wrong:
+        *told, last = wrong
+        raise SandboxError("\n".join(told), last)
     service.disturb(sandbox.openstack, wanted)
 
 

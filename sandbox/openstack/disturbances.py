@@ -5,7 +5,7 @@ The standard library alone, since the driver reads it in Magnum's environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -31,14 +31,10 @@ class Disturbances:
 
 def read(settings: Mapping[str, Any]) -> Disturbances:
     """Those that the driver's settings say; none where they say nothing."""
-    given = settings.get(_KEY, {})
-    return Disturbances(
-        seconds=given.get("seconds", Disturbances.seconds),
-        fail=tuple(given.get("fail", ())),
-        lose=tuple(given.get("lose", ())),
-    )
+    given = settings.get(_KEY)
+    return Disturbances(given["seconds"], tuple(given["fail"]), tuple(given["lose"])) if given else Disturbances()
 
 
 def with_disturbances(settings: Mapping[str, Any], wanted: Disturbances) -> dict[str, Any]:
     """The driver's settings with other ones."""
-    return {**settings, _KEY: {"seconds": wanted.seconds, "fail": list(wanted.fail), "lose": list(wanted.lose)}}
+    return {**settings, _KEY: asdict(wanted)}

@@ -138,8 +138,10 @@ def stop(folder: Path) -> None:
 
 def disturb(folder: Path, wanted: Disturbances) -> None:
     """Have operations of the Magnum of a folder go wrong in other ways from now on, until a next call; those that run, too."""
-    path = Paths(folder).driver_settings
-    write_json(path, with_disturbances(read_json(path), wanted))
+    paths = Paths(folder.resolve())
+    # `start` writes this file, too.
+    with locked(paths.folder / _RECORD):
+        write_json(paths.driver_settings, with_disturbances(read_json(paths.driver_settings), wanted))
 
 
 def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> int:

@@ -233,6 +233,15 @@ def test_a_changed_label_of_a_protected_cluster_is_refused_by_the_preview(trial:
         (("--lose", "lat", "steady"), "small has no lat that could be lost.\nChoose of steady, grows."),
         (("--fail", "default-worker"), "small has no default-worker that could fail.\nChoose of small, steady, grows."),
         (("--seconds", "nan"), "Nothing can take nan seconds.\nWrite 0 or more."),
+        (
+            ("--seconds", "-1", "--lose", "lat", "--fail", "lat"),
+            """small has no lat that could fail.
+Choose of small, steady, grows.
+small has no lat that could be lost.
+Choose of steady, grows.
+Nothing can take -1 seconds.
+Write 0 or more.""",
+        ),
     ],
 )
 def test_what_cannot_go_wrong_on_purpose_is_refused(trial: Trial, wanted: tuple[str, ...], told: str) -> None:
