@@ -42,6 +42,7 @@ _INSIDE: Final = "sandbox.openstack.inside"
 _READY_SECONDS: Final = 120.0
 _PREPARE_SECONDS: Final = 300.0
 _ANSWER_SECONDS: Final = 5.0
+_SHELL: Final = "/bin/sh"
 _DRIVER_SETTINGS: Final = "GPU_POOLS_MAGNUM_SETTINGS"
 
 
@@ -155,8 +156,20 @@ def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> in
     Raises:
         SandboxError: when the folder holds none, or the client cannot be installed.
     """
+    command, env = client(folder, arguments, progress)
+    return subprocess.run(command, env=env, check=False).returncode
+
+
+def client(folder: Path, arguments: Sequence[str], progress: Progress) -> tuple[list[str], dict[str, str]]:
+    """Return the command line of the real `openstack` command, and its whole environment: what run_client runs.
+
+    Raises:
+        SandboxError: when the folder holds no OpenStack, or the client cannot be installed.
+    """
+    login = load(folder).login()
     command = [str(environment.find(progress)), "-m", "openstackclient.shell", *arguments]
-    return subprocess.run(command, env={**_environment(), **load(folder).login()}, check=False).returncode
+    # `coe cluster config` looks at SHELL, and fails where there is none: in a container, or a pipeline.
+    return command, {"SHELL": _SHELL, **_environment(), **login}
 
 
 # --- what lies in the folder ------------------------------------------------------------------------------
