@@ -6,7 +6,8 @@ in a stack file.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from gpus.errors import InvalidStackError, Problem
@@ -62,8 +63,22 @@ def plan_alone(
         sections["operator"] = {"migStrategy": mig_strategy}
     if flavor is not None:
         sections["flavors"] = {str(written.get("flavor")): stack_words(flavor)}
-    try:
+    with located_in(what):
         return plan_config(stack_config(sections), complete=False).pools[0]
+
+
+@contextmanager
+def located_in(what: str) -> Iterator[None]:
+    """Have problems of a stack file's places name a component's arguments instead.
+
+    Args:
+        what: the component, for messages.
+
+    Raises:
+        InvalidStackError: the one that was raised inside, so changed.
+    """
+    try:
+        yield
     except InvalidStackError as error:
         raise InvalidStackError([_relocated(problem, what) for problem in error.problems]) from None
 
@@ -113,6 +128,7 @@ def _relocated(problem: Problem, what: str) -> Problem:
     path = problem.path
     for start, place in (
         (f"{NAMESPACE}:pools[0]", ""),
+        (f"{NAMESPACE}:pools", ""),
         (f"{NAMESPACE}:sharing.declared", ".sharing"),
         (f"{NAMESPACE}:operator.migStrategy", ".mig_strategy"),
         (f"{NAMESPACE}:cluster", ""),

@@ -15,8 +15,9 @@ from pulumi_openstack import containerinfra
 
 from components._options import child_options
 from components._pool_args import MinimumArgs, NodeRangeArgs
-from components._words import one_of, plan_alone, stack_words
+from components._words import located_in, one_of, plan_alone, stack_words
 from components.kubernetes_provider import kubernetes_provider
+from components.openstack_check import check_cloud
 from gpus.clusters import MagnumSettings, MagnumTemplate, parse_cluster
 from gpus.errors import InvalidStackError, Problems
 from gpus.placing import node_group_labels
@@ -72,6 +73,8 @@ class MagnumClusterArgs(TypedDict):
     """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The node groups stay free to be rotated."""
+    check_cloud: NotRequired[bool]
+    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
 
 
 class MagnumCluster(pulumi.ComponentResource):
@@ -88,10 +91,13 @@ class MagnumCluster(pulumi.ComponentResource):
         """Make the cluster, and its template where none is given.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the arguments.
+            InvalidStackError: with everything that is wrong with the arguments, or everything that the cloud lacks.
         """
-        settings = _cluster_settings(f"MagnumCluster({name})", args)
+        what = f"MagnumCluster({name})"
+        settings = _cluster_settings(what, args)
         super().__init__("gpu-pools:index:MagnumCluster", name, None, opts)
+        with located_in(what):
+            check_cloud(settings, (), self)
         #: What everything inside the cluster goes away with.
         self.resource = containerinfra.Cluster(
             f"{name}-cluster",

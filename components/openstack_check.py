@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pulumi
 
 from components._openstack_session import NotThereError, Session, UnreadError, log_in
+from gpus.clusters import MagnumSettings
 from gpus.errors import InvalidStackError
 from gpus.magnum_cloud import (
     Cloud,
@@ -29,7 +30,7 @@ from gpus.magnum_cloud import (
     judge,
     needs,
 )
-from gpus.plan import Plan
+from gpus.pools import Pool
 
 _T = TypeVar("_T")
 
@@ -49,23 +50,25 @@ _TEMPLATE_KEYS = {
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 
 
-def check_cloud(planned: Plan, parent: pulumi.Resource) -> None:
-    """Hold a stack against the cloud of a component's openstack provider.
+def check_cloud(cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.Resource) -> None:
+    """Hold a cluster and its pools against the cloud of a component's openstack provider, unless it is told not to.
 
     Args:
-        planned: of a stack on Magnum.
+        cluster: what is wanted of the cluster.
+        pools: all of its pools that are known.
         parent: the component; its warnings are shown there.
 
     Raises:
         InvalidStackError: with everything that the cloud does not have.
     """
-    settings = planned.settings
+    if not cluster.check_cloud:
+        return
     try:
-        cloud = read_cloud(log_in(parent), needs(settings), str(getattr(settings.cluster, "name", "")))
+        cloud = read_cloud(log_in(parent), needs(cluster, pools), cluster.name or "")
     except UnreadError as error:
         why = Unread(f"no login: {error}")
         cloud = Cloud(why, why, why, why, why, why)
-    judgement = judge(settings, cloud)
+    judgement = judge(cluster, pools, cloud)
     if judgement.unchecked:
         pulumi.log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
     for note in judgement.notes:

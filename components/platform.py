@@ -88,10 +88,10 @@ class GpuPlatform(pulumi.ComponentResource):
         planned = plan_config(stack_config(args))
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         _warn(planned, self)
-        if isinstance(planned.settings.cluster, MagnumSettings) and planned.settings.cluster.check_cloud:
+        if isinstance(planned.settings.cluster, MagnumSettings):
             from components.openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
 
-            check_cloud(planned, self)
+            check_cloud(planned.settings.cluster, planned.settings.pools, self)
         for sharing, written in args["sharing"].items():
             declare(f"{name}-{sharing}", written, child_options(self))
         cluster = self._cluster(name, planned, args["cluster"])
@@ -128,6 +128,8 @@ class GpuPlatform(pulumi.ComponentResource):
         if planned.platform == "magnum":
             from components.magnum import MagnumCluster  # noqa: PLC0415
 
+            # It was, together with the pools.
+            args["checkCloud"] = False
             return MagnumCluster(name, args, opts)
         from components.existing import ExistingCluster  # noqa: PLC0415
 

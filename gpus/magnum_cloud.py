@@ -1,6 +1,6 @@
 """What a stack on Magnum needs of its OpenStack, held against what that says it has: before a deploy, all problems at once.
 
-Only judges: whoever asks the cloud (components.openstack_reading) hands over what it said as a `Cloud`. What it did not say is
+Only judges: whoever asks the cloud (components.openstack_check) hands over what it said as a `Cloud`. What it did not say is
 not judged, and named instead. Needed is what is still to be made. What the cluster uses already is not asked for: a keypair
 belongs to one user and a flavor may be withdrawn, and neither is a reason to stop whoever deploys to a cluster that lives.
 
@@ -15,15 +15,14 @@ import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from gpus.clusters import MagnumSettings
 from gpus.errors import Problem, Problems, show
 from gpus.pools import MagnumPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from gpus.clusters import MagnumSettings
     from gpus.pools import Pool
-    from gpus.settings import Settings
 
 Kind = Literal["flavor", "image", "keypair", "external network", "cluster template"]
 
@@ -145,14 +144,9 @@ class Judgement:
     notes: tuple[str, ...] = ()
 
 
-def needs(settings: Settings) -> tuple[Need, ...]:
-    """What the stack names, in the order of its file; nothing where it is not on Magnum."""
-    cluster = settings.cluster
-    if not isinstance(cluster, MagnumSettings):
-        return ()
-    return tuple(
-        Need(kind, name, path) for kind, name, path in (*_of_cluster(cluster), *_of_pools(settings.pools)) if name is not None
-    )
+def needs(cluster: MagnumSettings, pools: Sequence[Pool]) -> tuple[Need, ...]:
+    """What a stack names, in the order of its file."""
+    return tuple(Need(kind, name, path) for kind, name, path in (*_of_cluster(cluster), *_of_pools(pools)) if name is not None)
 
 
 def _of_cluster(cluster: MagnumSettings) -> Iterator[tuple[Kind, str | None, str]]:
@@ -177,22 +171,20 @@ def _of_pools(pools: Sequence[Pool]) -> Iterator[tuple[Kind, str | None, str]]:
             yield "image", pool.placement.image, f"{pool.path}.image"
 
 
-def judge(settings: Settings, cloud: Cloud) -> Judgement:
-    """Hold what the stack needs against what the cloud has; nothing is judged where Magnum itself could not be read."""
-    cluster, magnum = settings.cluster, cloud.magnum
-    if not isinstance(cluster, MagnumSettings):
-        return Judgement((), ())
+def judge(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud) -> Judgement:
+    """Hold what a stack needs against what the cloud has; nothing is judged where Magnum itself could not be read."""
+    magnum = cloud.magnum
     if isinstance(magnum, Unread):
         return Judgement((), (f"anything ({magnum.why})",))
-    problems, wanted = Problems(), [need for need in needs(settings) if (need.kind, need.name) not in magnum.in_use]
+    problems, wanted = Problems(), [need for need in needs(cluster, pools) if (need.kind, need.name) not in magnum.in_use]
     for need in wanted:
         _judge_need(need, _things(cloud, magnum, need.kind), problems)
-    _judge_version(settings.pools, magnum, problems)
+    _judge_version(pools, magnum, problems)
     if cluster.name not in magnum.clusters:
         _judge_quota(magnum, problems)
         _judge_load_balancer(cluster, magnum, problems)
-    _judge_room(settings, cloud, magnum, problems)
-    notes = _judge_upgrade(cluster, settings.pools, magnum, problems)
+    _judge_room(cluster, pools, cloud, magnum, problems)
+    notes = _judge_upgrade(cluster, pools, magnum, problems)
     return Judgement(problems.found, tuple(_unchecked(cloud, magnum, wanted)), notes)
 
 
@@ -260,7 +252,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 def _judge_version(pools: Sequence[Pool], magnum: Magnum, problems: Problems) -> None:
     speaks = f"Magnum speaks at most microversion {magnum.newest[0]}.{magnum.newest[1]} here"
-    if magnum.newest < _NODE_GROUPS:
+    if pools and magnum.newest < _NODE_GROUPS:
         problems.add(
             "gpu-pools:pools",
             f"{speaks}; node groups came with 1.9",
@@ -352,12 +344,13 @@ def _changed(cluster: MagnumSettings, made_of: MadeOf | None) -> list[str]:
     return changed + (["labels"] if dict(template.labels) != made_of.says.get("labels") else [])
 
 
-def _judge_room(settings: Settings, cloud: Cloud, magnum: Magnum, problems: Problems) -> None:
+def _judge_room(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, magnum: Magnum, problems: Problems) -> None:
     """Hold the machines that are still to be made against Nova's quota; where a flavor is not known, it is a problem already."""
     if isinstance(cloud.flavors, Unread) or isinstance(cloud.free, Unread):
         return
-    new = [(count, found) for count, name in _new_machines(settings, magnum) for found in _matching(name, cloud.flavors)[:1]]
-    sizes = [(count, flavor) for count, flavor in new if isinstance(flavor, MachineFlavor)]
+    new = _new_machines(cluster, pools, magnum)
+    found = [(count, flavor) for count, name in new for flavor in _matching(name, cloud.flavors)[:1]]
+    sizes = [(count, flavor) for count, flavor in found if isinstance(flavor, MachineFlavor)]
     asked = (
         ("machines", sum(count for count, _ in sizes), cloud.free.machines, 1),
         ("vCPUs", sum(count * flavor.vcpus for count, flavor in sizes), cloud.free.vcpus, 1),
@@ -373,15 +366,14 @@ def _judge_room(settings: Settings, cloud: Cloud, magnum: Magnum, problems: Prob
             )
 
 
-def _new_machines(settings: Settings, magnum: Magnum) -> Iterator[tuple[int, str]]:
+def _new_machines(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum) -> Iterator[tuple[int, str]]:
     """How many machines are to be made, and of which flavor: the fewest that pools may have."""
-    cluster = settings.cluster
-    if isinstance(cluster, MagnumSettings) and cluster.name not in magnum.clusters:
+    if cluster.name not in magnum.clusters:
         given, made = _template(cluster, magnum), cluster.template
         workers = cluster.worker_flavor or (made.flavor if made else given.flavor if given else "")
         yield cluster.masters, made.master_flavor if made else given.master_flavor if given else ""
         yield cluster.workers, workers
-    for pool in settings.pools:
+    for pool in pools:
         more = pool.min_nodes - magnum.groups.get(pool.name, 0)
         if isinstance(pool.placement, MagnumPlacement) and more > 0:
             yield more, pool.placement.flavor

@@ -29,8 +29,8 @@ _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
 #: Of `verify`, where 1 says that a node differs.
 _CANNOT_TELL = 2
 _STAND_INS = (
-    "Clouds (but for Keystone and Magnum), the engine's providers, kubelets, the GPU operator, the MPS daemon and GPUs are "
-    "stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
+    "Clouds (but for Keystone and Magnum), providers that are not installed, kubelets, the GPU operator, the MPS daemon and GPUs "
+    "are stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
 )
 _MASTER = " and nfd-master"
 _NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from components import openstack_check
 from components._openstack_session import NotThereError, Session, UnreadError
+from components.magnum import MagnumCluster
 from components.openstack_check import read_cloud
+from components.platform import GpuPlatform
+from gpus.errors import InvalidStackError
 from gpus.magnum_cloud import Free, MachineFlavor, Named, Need, Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    import pulumi
+
+    from .conftest import Recorder
+
+    Run = Callable[[Callable[[], Any]], Recorder]
 
 MINE = "9e2a8ea1-0000-4000-8000-000000000000"
 TEMPLATE = {"uuid": "t-1", "name": "k8s", "flavor_id": "m2", "image_id": "fcos", "labels": {"kube_tag": "v1"}}
@@ -51,6 +62,7 @@ OTHERS: dict[str, Any] = {
     f"glance/v2/images/{MINE}": {"id": MINE, "name": "community", "os_distro": "ubuntu"},
     "neutron/v2.0/networks": {"networks": [{"id": "n-1", "name": "public"}]},
 }
+NO_IMAGE: Any = {"image": "none", "external_network": "public", "flavor": "m2"}
 ALL = {**{f"magnum/v1/{path}": answer for path, answer in MAGNUM.items()}, **OTHERS}
 
 
@@ -155,3 +167,47 @@ def test_a_service_that_is_not_there_is_named() -> None:
         Session("a-token", "p", {"Nova": "http://127.0.0.1:9"}).get("Nova", "limits")
     assert not isinstance(refused.value, NotThereError)
     assert "a-token" not in repr(Session("a-token", "p", {}))
+
+
+class TestAClusterThatIsUsedAlone:
+    """It asks for itself; inside a platform that has asked, with the pools."""
+
+    @pytest.fixture
+    def asked(self, cloud: _Cloud, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+        """How often each component had its provider log in."""
+        count: Counter[str] = Counter()
+
+        def log_in(parent: pulumi.Resource) -> Session:
+            count[type(parent).__name__] += 1
+            return cloud.session()
+
+        monkeypatch.setattr(openstack_check, "log_in", log_in)
+        return count
+
+    def test_what_the_cloud_lacks_is_told_in_its_own_arguments(self, run: Run, asked: Counter[str]) -> None:
+        def program() -> None:
+            with pytest.raises(InvalidStackError) as refused:
+                MagnumCluster("c", {"name": "gpu", "driver": "heat", "template": NO_IMAGE, "keypair": "nobody"})
+            found = {problem.path: problem.message for problem in refused.value.problems}
+            assert list(found) == ["MagnumCluster(c).template.image", "MagnumCluster(c).keypair", "MagnumCluster(c)"]
+            assert "8 more GiB of memory are asked for" in found["MagnumCluster(c)"]
+
+        recorded = run(program)
+        assert asked == {"MagnumCluster": 1}
+        assert not recorded.of(":Cluster") + recorded.of(":ClusterTemplate")
+
+    def test_it_can_be_told_not_to(self, run: Run, asked: Counter[str]) -> None:
+        args: Any = {"name": "gpu", "driver": "heat", "template": NO_IMAGE, "check_cloud": False}
+        assert run(lambda: MagnumCluster("c", args)).of("containerinfra/cluster:Cluster")
+        assert not asked
+
+    def test_a_platform_asks_once_for_all_of_its_parts(self, run: Run, cloud: _Cloud, asked: Counter[str]) -> None:
+        cloud.answers["nova/limits"] = 403
+        platform: Any = {
+            "cluster": {"platform": "magnum", "name": "mine", "driver": "heat", "templateId": "k8s", "keypair": "admin"},
+            "flavors": {"g2": {"gpuModel": "a100-40gb", "gpusPerNode": 1}},
+            "sharing": {"whole": {"exclusive": {}}},
+            "pools": [{"name": "a", "flavor": "g2", "count": 2, "sharing": "whole"}],
+        }
+        assert run(lambda: GpuPlatform("gpu", platform)).of("containerinfra/cluster:Cluster")
+        assert asked == {"GpuPlatform": 1}

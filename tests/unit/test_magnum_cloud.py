@@ -9,10 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus.magnum_cloud import Cloud, Free, Image, MachineFlavor, MadeOf, Magnum, Named, Template, Unread, judge, needs
+from gpus.clusters import MagnumSettings
+from gpus.magnum_cloud import (
+    Cloud,
+    Free,
+    Image,
+    Judgement,
+    MachineFlavor,
+    MadeOf,
+    Magnum,
+    Named,
+    Template,
+    Unread,
+    judge,
+    needs,
+)
 from gpus.plan import plan_config
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpus.pools import Pool
     from gpus.settings import Settings
 
 MADE = {"image": "fcos", "externalNetwork": "public", "flavor": "m2.large"}
@@ -44,9 +61,18 @@ def settings(pool: dict[str, Any] | None = None, **cluster: Any) -> Settings:
     return plan_config(config, complete=False).settings
 
 
+def parts(stack: Settings) -> tuple[MagnumSettings, Sequence[Pool]]:
+    assert isinstance(stack.cluster, MagnumSettings)
+    return stack.cluster, stack.pools
+
+
+def judged(stack: Settings, cloud: Cloud) -> Judgement:
+    return judge(*parts(stack), cloud)
+
+
 def problems(stack: Settings, cloud: Cloud = CLOUD) -> dict[str, str]:
     """Path -> message, allowed and remedy."""
-    return {one.path: f"{one.message} | {one.allowed} | {one.remedy}" for one in judge(stack, cloud).problems}
+    return {one.path: f"{one.message} | {one.allowed} | {one.remedy}" for one in judged(stack, cloud).problems}
 
 
 def magnum(**changed: Any) -> Cloud:
@@ -54,8 +80,8 @@ def magnum(**changed: Any) -> Cloud:
 
 
 def test_a_stack_whose_cloud_has_everything_is_good() -> None:
-    assert judge(settings(), CLOUD) == judge(settings(template=None, templateId="k8s"), CLOUD)
-    assert judge(settings(), CLOUD).problems == judge(settings(), CLOUD).unchecked == ()
+    assert judged(settings(), CLOUD) == judged(settings(template=None, templateId="k8s"), CLOUD)
+    assert judged(settings(), CLOUD).problems == judged(settings(), CLOUD).unchecked == ()
 
 
 def test_everything_that_is_missing_comes_at_once() -> None:
@@ -163,7 +189,7 @@ def test_nova_s_quota_is_for_the_machines_of_the_cluster_and_its_pools(free: Fre
 def test_what_is_there_needs_no_more_room() -> None:
     alive = replace(magnum(clusters=("mine",), groups={"a": 1}), free=Free(1, 16, 65536))
     assert problems(settings({"count": 2}), alive) == {}
-    assert len(judge(settings({"count": 3}), alive).problems) == 3
+    assert len(judged(settings({"count": 3}), alive).problems) == 3
     assert problems(settings({"count": 0}), alive) == {}
 
 
@@ -188,7 +214,7 @@ TAGGED = {**MADE, "labels": {"kube_tag": "v1"}}
 )
 def test_a_cluster_stays_on_its_template(cluster: dict[str, Any], says: dict[str, Any]) -> None:
     alive = magnum(clusters=("mine",), groups={"a": 2}, made_of=MadeOf(frozenset({"t-1", "k8s"}), {**SAYS, **says}))
-    assert judge(settings(**cluster), alive) == judge(settings(), CLOUD)
+    assert judged(settings(**cluster), alive) == judged(settings(), CLOUD)
 
 
 @pytest.mark.parametrize(
@@ -207,27 +233,27 @@ def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(clus
     refused = problems(settings(**cluster), alive)
     assert list(refused) == [f"gpu-pools:cluster.{'template' if cluster['template'] else 'templateId'}"]
     assert f"({changed})" in next(iter(refused.values()))
-    older = judge(settings(**cluster), magnum(**{**vars(alive.magnum), "newest": (1, 11)}))
+    older = judged(settings(**cluster), magnum(**{**vars(alive.magnum), "newest": (1, 11)}))
     assert older.problems == ()
     assert "A heat driver since Magnum 18" in older.notes[0]
-    able = judge(settings(**cluster, driver="capi-helm"), alive)
+    able = judged(settings(**cluster, driver="capi-helm"), alive)
     assert able.problems == ()
     assert able.notes == (f"the cluster mine is upgraded in place to another template ({changed}).",)
     for image, warned in ((None, False), ("gpu", True)):
         stack = settings({"image": image}, **cluster, driver="magnum-cluster-api")
-        assert ("template's image to a, too" in judge(stack, alive).notes[0]) is warned
+        assert ("template's image to a, too" in judged(stack, alive).notes[0]) is warned
 
 
 def test_what_the_cloud_did_not_say_is_named_and_refuses_nothing() -> None:
     shut = replace(CLOUD, keypairs=Unread("Nova answers 403"), free=Unread("Nova answers 503"), images=Unread("x"))
-    seen = judge(settings(keypair="nobody", template={**MADE, "image": "none"}), shut)
+    seen = judged(settings(keypair="nobody", template={**MADE, "image": "none"}), shut)
     assert seen.problems == ()
     assert seen.unchecked == ("images (x)", "keypairs (Nova answers 403)", "Nova's quota (Nova answers 503)")
 
 
 def test_without_magnum_nothing_is_judged() -> None:
     """Who knows what the cluster uses already?"""
-    seen = judge(settings(keypair="nobody"), replace(CLOUD, magnum=Unread("no login")))
+    seen = judged(settings(keypair="nobody"), replace(CLOUD, magnum=Unread("no login")))
     assert (seen.problems, seen.unchecked) == ((), ("anything (no login)",))
 
 
@@ -245,5 +271,12 @@ def test_a_need_is_a_problem_exactly_if_it_is_neither_there_nor_used(
         networks=[Named(name, name) for name in networks],
         keypairs=[Named(name, name) for name in keypairs],
     )
-    missing = [need.path for need in needs(settings()) if need.name not in has[need.kind] | used]
+    missing = [need.path for need in needs(*parts(settings())) if need.name not in has[need.kind] | used]
     assert list(problems(settings(), cloud)) == missing
+
+
+def test_a_cluster_without_pools_needs_no_node_groups_of_magnum() -> None:
+    cluster, pools = parts(settings())
+    old = magnum(newest=(1, 8))
+    assert judge(cluster, (), old).problems == ()
+    assert [one.path for one in judge(cluster, pools, old).problems] == ["gpu-pools:pools"]
