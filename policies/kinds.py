@@ -28,6 +28,10 @@ NODE_GROUP: Final = "openstack:containerinfra/nodeGroup:NodeGroup"
 MAGNUM_CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 CHARTS: Final = ("kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart")
+#: What an operator of another owner is changed by; its ``spec`` has the keys of the chart's values (gpus/adoption.py).
+CLUSTER_POLICIES: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes:nvidia.com/v1:ClusterPolicyPatch")
+#: Where an operator is told things: only for rules that judge what is said, since a ClusterPolicy has no chart's defaults.
+OPERATORS: Final = (RELEASE, *CLUSTER_POLICIES)
 CONFIG_MAP: Final = "kubernetes:core/v1:ConfigMap"
 NODE_PATCH: Final = "kubernetes:core/v1:NodePatch"
 QUOTA: Final = "kubernetes:core/v1:ResourceQuota"
@@ -65,10 +69,28 @@ def releases(case: Case, name: str) -> list[tuple[Resource, Field]]:
     return [(resource, inputs) for resource, inputs in case.of(RELEASE) if is_chart(inputs, name)]
 
 
+def operator_values(resource: Resource, inputs: Field) -> Field | None:
+    """What an operator is told: values of its release, or the spec of a ClusterPolicy; None of anything else."""
+    if resource.type in CLUSTER_POLICIES:
+        return inputs.at("spec")
+    return inputs.at("values") if resource.type == RELEASE and is_chart(inputs, OPERATOR_CHART) else None
+
+
+def operators(case: Case) -> list[tuple[Resource, Field]]:
+    """The program's operators, installed or of another owner, with what each is told."""
+    told = [(resource, operator_values(resource, inputs)) for resource, inputs in case.of(*OPERATORS)]
+    return [(resource, values) for resource, values in told if values is not None]
+
+
 def on(place: Field, *keys: str, default: bool) -> bool:
     """A switch among chart values."""
     value = place.at(*keys).value()
     return value if isinstance(value, bool) else default
+
+
+def installs_driver(operator: Resource, values: Field) -> bool:
+    """Whether an operator is said to install the driver; what a ClusterPolicy does not say is its owner's matter."""
+    return on(values, "driver", "enabled", default=operator.type == RELEASE)
 
 
 def environment(values: Field, operand: str) -> dict[str, str]:

@@ -59,8 +59,8 @@ def _image(case: Case) -> Iterator[Found]:
     place = case.inputs.at("imageId")
     if not _NO_DRIVER_IMAGE.search(place.text()):
         return
-    for resource, inputs in kinds.releases(case, kinds.OPERATOR_CHART):
-        if kinds.on(inputs.at("values", "driver"), "enabled", default=True):
+    for resource, values in kinds.operators(case):
+        if kinds.installs_driver(resource, values):
             yield Found(place.path, f'"{place.text()}", and {resource.name} installs the driver by container')
 
 

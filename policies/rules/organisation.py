@@ -139,8 +139,8 @@ def _verified(case: Case) -> Iterator[Found]:
     """
     if not case.limits["required"]:
         return
-    if case.resource.type == kinds.RELEASE:
-        if kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) and not case.stack.of(kinds.VERIFICATION):
+    if case.resource.type in kinds.OPERATORS:
+        if kinds.operator_values(case.resource, case.inputs) is not None and not case.stack.of(kinds.VERIFICATION):
             yield Found("(program)", "no pool is verified")
         return
     verified = [inputs.at("pool") for _, inputs in case.of(kinds.VERIFICATION)]
@@ -287,7 +287,7 @@ RULES: Final = (
         name="nodes-verified",
         title="Deploys end only when the nodes of every GPU pool are verified",
         incidents=(),
-        types=(kinds.RELEASE, kinds.AGENT_POOL),
+        types=(*kinds.OPERATORS, kinds.AGENT_POOL),
         judge=_verified,
         why="GPU sharing fails in silence: a deploy that asks no node ends well whatever the nodes advertise",
         repair="Put gpu-pools:verification into the stack file, without `enabled: false`; add a Verification for other pools.",

@@ -51,9 +51,8 @@ def _secure_boot(case: Case) -> Iterator[Found]:
     place = case.inputs.at("securityProfile", "enableSecureBoot")
     if not kinds.is_gpu_pool(case.inputs) or place.value() is not True:
         return
-    for resource, inputs in kinds.releases(case, kinds.OPERATOR_CHART):
-        driver = inputs.at("values", "driver")
-        if kinds.on(driver, "enabled", default=True) and not kinds.on(driver, "usePrecompiled", default=False):
+    for resource, values in kinds.operators(case):
+        if kinds.installs_driver(resource, values) and not kinds.on(values, "driver", "usePrecompiled", default=False):
             yield Found(place.path, f"true, and {resource.name} builds the driver's modules on the node")
 
 

@@ -33,7 +33,7 @@ _REBOOTING: Final = ("a100", "a30")
 
 
 def _operator(case: Case) -> Field | None:
-    return case.inputs.at("values") if kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) else None
+    return kinds.operator_values(case.resource, case.inputs)
 
 
 def _driver_owner(case: Case) -> Iterator[Found]:
@@ -160,8 +160,8 @@ def _mig_key(case: Case) -> Iterator[Found]:
 
 def _labelled(case: Case, operand: str, label: str) -> Iterator[Found]:
     place = case.inputs.at("nodeLabels", label)
-    for resource, inputs in kinds.releases(case, kinds.OPERATOR_CHART):
-        keys = kinds.keys_of_map(case, inputs.at("values"), operand)
+    for resource, values in kinds.operators(case):
+        keys = kinds.keys_of_map(case, values, operand)
         if place.text() and keys is not None and place.text() not in keys:
             yield Found(
                 place.path, f'"{place.text()}" is no key of the ConfigMap that {resource.name} reads; it has {", ".join(keys)}'
@@ -173,6 +173,9 @@ def _strategy(case: Case) -> Iterator[Found]:
     if values is None:
         return
     place = values.at("mig", "strategy")
+    # What a ClusterPolicy does not say is its owner's matter.
+    if case.resource.type != kinds.RELEASE and not place.present():
+        return
     strategy = place.text() or "single"
     # A strategy of "" leaves it to each file.
     if place.present() and place.text() == "":
@@ -207,12 +210,12 @@ def _reboot(case: Case) -> Iterator[Found]:
 
 def _managed(case: Case) -> Iterator[Found]:
     place = case.inputs.at("gpuProfile", "nvidia", "managementMode")
-    for resource, _ in kinds.releases(case, kinds.OPERATOR_CHART) if place.text() == "Managed" else ():
-        yield Found(place.path, f'"Managed", beside the release {resource.name}')
+    for resource, _ in kinds.operators(case) if place.text() == "Managed" else ():
+        yield Found(place.path, f'"Managed", beside the operator of {resource.name}')
 
 
 def _second_plugin(case: Case) -> Iterator[Found]:
-    operators = [resource.name for resource, _ in kinds.releases(case, kinds.OPERATOR_CHART)]
+    operators = [resource.name for resource, _ in kinds.operators(case)]
     if not operators:
         return
     if case.resource.type == kinds.RELEASE:
@@ -353,7 +356,7 @@ RULES: Final = (
         name="default-config-exists",
         title="The default config is a key of its ConfigMap",
         incidents=("D01",),
-        types=_RELEASE,
+        types=kinds.OPERATORS,
         judge=_default_key,
         why="the device plugin's pods wait for ever: `specified config  does not exist`",
         repair="Correct devicePlugin.config.default.",
@@ -363,7 +366,7 @@ RULES: Final = (
         name="config-map-named",
         title="The ConfigMap that the operator reads has the name that the operator is told",
         incidents=("P05",),
-        types=_RELEASE,
+        types=kinds.OPERATORS,
         judge=_config_map_made,
         why="a ConfigMap without metadata.name gets another name at each change, and the operator looks for the old one",
         repair="Set metadata.name of the ConfigMap.",
@@ -393,7 +396,7 @@ RULES: Final = (
         name="mig-strategy-fits",
         title="The MIG strategy fits every layout",
         incidents=("D12",),
-        types=_RELEASE,
+        types=kinds.OPERATORS,
         judge=_strategy,
         why="under single the device plugin exits on nodes whose GPUs differ",
         repair="Set mig.strategy to mixed.",

@@ -22,8 +22,8 @@ _OLDEST_NFD: Final = (0, 17, 0)
 
 
 def _operator(case: Case) -> Field | None:
-    """The values of an operator's release; None for any other release."""
-    return case.inputs.at("values") if kinds.is_chart(case.inputs, kinds.OPERATOR_CHART) else None
+    """What an operator is told; None for any other release."""
+    return kinds.operator_values(case.resource, case.inputs)
 
 
 def _nfd(case: Case) -> Field | None:
@@ -199,7 +199,7 @@ RULES: Final = (
         name="config-has-default",
         title="The device plugin's ConfigMap has a default",
         incidents=("D02", "D19"),
-        types=(kinds.RELEASE,),
+        types=kinds.OPERATORS,
         judge=_default,
         why="nodes without the label share nothing, and no error says so",
         repair="Set devicePlugin.config.default to a key without sharing, and label the nodes of each pool.",
@@ -254,7 +254,7 @@ RULES: Final = (
         name="health-checks-on",
         title="The device plugin's health checks are on",
         incidents=("R11",),
-        types=(kinds.RELEASE,),
+        types=kinds.OPERATORS,
         judge=_health,
         why="pods keep being placed on GPUs that fell off the bus",
         repair="Name single Xids instead of all.",
@@ -293,7 +293,7 @@ RULES: Final = (
         name="mps-has-feature-discovery",
         title="MPS has gpu-feature-discovery",
         incidents=("I11",),
-        types=(kinds.RELEASE,),
+        types=kinds.OPERATORS,
         judge=_mps_gfd,
         why="the MPS daemon starts only on nodes with a label that gpu-feature-discovery sets",
         repair="Leave gfd.enabled on.",
@@ -303,7 +303,7 @@ RULES: Final = (
         name="no-wait-on-cluster-policy",
         title="Nothing waits for the ClusterPolicy's status",
         incidents=("P07", "I04"),
-        types=("kubernetes:nvidia.com/v1:ClusterPolicy",),
+        types=kinds.CLUSTER_POLICIES,
         judge=_waits,
         why="it says ready while no GPU is usable, and an update that changes nothing waits until its timeout",
         repair="Remove the annotation and verify the nodes instead.",

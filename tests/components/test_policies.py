@@ -73,7 +73,7 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
 
-    def described(stack: str, *, everything: bool = False, verified: bool = True) -> Stack:
+    def described(stack: str, *, everything: bool = False, verified: bool = True, adopted: bool = False) -> Stack:
         config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
         sections["verification"] |= {"enabled": verified}
@@ -81,6 +81,9 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
             sections["verification"] |= {"smokeTest": True, "startupTaint": stack not in NO_STARTUP_TAINT}
             if sections["cluster"]["platform"] == "aks":
                 sections["cluster"]["kubernetesVersion"] = "1.36"
+        if adopted:
+            sections["cluster"] |= {"driver": "capi-helm", "labels": {}}
+            sections |= {"operator": {"install": False}, "nodeFeatureDiscovery": {"install": False}}
         return _described(run(lambda: GpuPlatform("gpu", sections)))
 
     return described
@@ -93,6 +96,16 @@ def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Sta
     made = {resource.type for resource in described.resources if resource.inputs}
     assert kinds.DAEMON_SET in made
     assert "kubernetes:batch/v1:Job" in made or not everything
+    _breaks_nothing(described, stack)
+
+
+def test_an_operator_of_another_owner_is_changed_by_no_broken_rule(whole_program: Callable[..., Stack]) -> None:
+    described = whole_program("magnum-prod", adopted=True)
+    assert kinds.CLUSTER_POLICIES[1] in {resource.type for resource in described.resources if resource.inputs}
+    _breaks_nothing(described, "magnum-prod")
+
+
+def _breaks_nothing(described: Stack, stack: str) -> None:
     written = PRODUCTION if stack.endswith("-prod") else {"nodes-verified": PRODUCTION["nodes-verified"]}
     found = [verdict for rule in RULES for verdict in judge(rule, described, _settings(rule, written), dt.date(2027, 1, 1))]
     assert [one.text for one in found if one.rule not in KNOWN] == []
@@ -100,13 +113,15 @@ def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Sta
     assert {rule.level for rule in RULES if rule.name in KNOWN} <= {"advisory"}
 
 
-@pytest.mark.parametrize("stack", [stack for stack in STACKS if stack.endswith("-prod")])
-def test_production_cannot_switch_the_verification_off(whole_program: Callable[..., Stack], stack: str) -> None:
+@pytest.mark.parametrize(("stack", "adopted"), [("aks-prod", False), ("magnum-prod", False), ("magnum-prod", True)])
+def test_production_cannot_switch_the_verification_off(whole_program: Callable[..., Stack], stack: str, *, adopted: bool) -> None:
     (rule,) = [one for one in RULES if one.name == "nodes-verified"]
     assert PRODUCTION[rule.name]["enforcementLevel"] == "mandatory"
     for verified in (True, False):
-        found = list(judge(rule, whole_program(stack, verified=verified), _settings(rule, PRODUCTION), dt.date(2027, 1, 1)))
-        assert [one.resource.type for one in found] == ([] if verified else [kinds.RELEASE])
+        described = whole_program(stack, verified=verified, adopted=adopted)
+        found = list(judge(rule, described, _settings(rule, PRODUCTION), dt.date(2027, 1, 1)))
+        operator = kinds.CLUSTER_POLICIES[1] if adopted else kinds.RELEASE
+        assert [one.resource.type for one in found] == ([] if verified else [operator])
 
 
 def _settings(rule: Rule, levels: Mapping[str, Any]) -> RuleSettings:

@@ -60,6 +60,7 @@ POOL = {
     "nodeLabels": {kinds.CONFIG_LABEL: "sliced"},
     "tags": {"team": "ml"},
 }
+_POLICY = "kubernetes:nvidia.com/v1:ClusterPolicy"
 GROUP = {"flavorId": "gpu.a100", "clusterId": "c", "nodeCount": 1, "minNodeCount": 1}
 
 
@@ -73,6 +74,12 @@ def urns(*resources: Resource) -> frozenset[str]:
 
 def operator(values: dict[str, Any] | None = None, **inputs: Any) -> Resource:
     return made(kinds.RELEASE, "operator", {**merge_values(OPERATOR, {"values": values or {}}), **inputs})
+
+
+def adopted(spec: dict[str, Any] | None = None) -> Resource:
+    """An operator of another owner, as far as the program changes it."""
+    whole = merge_values({"devicePlugin": {"config": {"name": "sharing", "default": "whole"}}}, spec or {})
+    return made(f"{_POLICY}Patch", "policy", {"metadata": {"name": "cluster-policy"}, "spec": whole})
 
 
 def nfd(values: dict[str, Any] | None = None, **inputs: Any) -> Resource:
@@ -128,7 +135,6 @@ _TAINTED = {"nodeTaints": ["sku=gpu:NoSchedule"]}
 _SKU = [{"key": "sku", "operator": "Exists"}]
 _SPOT = {"scaleSetPriority": "Spot", "nodeTaints": ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]}
 _RULE = "kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule"
-_POLICY = "kubernetes:nvidia.com/v1:ClusterPolicy"
 _PRICES = Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0}, {})
 _VERIFICATION = made(kinds.VERIFICATION, "verification", {})
 _OTHER = made("example:index:Monitoring", "monitoring", {})
@@ -187,7 +193,10 @@ BAD: dict[str, list[Program]] = {
     "aks-mig-on-mig-size": [program(pool(vmSize="Standard_NC4as_T4_v3", gpuInstanceProfile="MIG1g"))],
     "one-mig-owner": [program(pool(gpuInstanceProfile="MIG1g", nodeLabels=_MIG))],
     "no-mps-on-mig": [program(pool(gpuInstanceProfile="MIG1g"), sharing(sliced=MPS))],
-    "secure-boot-needs-signed-driver": [program(pool(securityProfile={"enableSecureBoot": True}), operator())],
+    "secure-boot-needs-signed-driver": [
+        program(pool(securityProfile={"enableSecureBoot": True}), operator()),
+        program(pool(securityProfile={"enableSecureBoot": True}), adopted({"driver": {"enabled": True}})),
+    ],
     "spot-taint-written": [program(pool(scaleSetPriority="Spot"))],
     "autoscaled-count-left-alone": [program(pool(**_AUTO)), program(pool(options=_LEFT, **_AUTO, count=None))],
     "autoscaler-knows-names": [program(pool(options=_LEFT, **_AUTO), sharing(sliced=RENAMED))],
@@ -208,11 +217,17 @@ BAD: dict[str, list[Program]] = {
         program(group("a"), group("b")),
         program(_MAGNUM, _FIRST, group("b", {"dependencies": urns(_MAGNUM)})),
     ],
-    "driver-image-exists": [program(group(imageId="flatcar-4081"), operator())],
+    "driver-image-exists": [
+        program(group(imageId="flatcar-4081"), operator()),
+        program(group(imageId="flatcar-4081"), adopted({"driver": {"enabled": True}})),
+    ],
     "release-has-time": [program(operator(timeout=300)), program(nfd(timeout=None))],
     "release-has-name": [program(operator(name=None)), program(operator(name="operator-1a2b3c4d"))],
     "config-created-whole": [program(operator({"devicePlugin": {"config": {"create": True, "data": {}}}}))],
-    "config-has-default": [program(operator({"devicePlugin": {"config": {"default": ""}}}))],
+    "config-has-default": [
+        program(operator({"devicePlugin": {"config": {"default": ""}}})),
+        program(adopted({"devicePlugin": {"config": {"default": None}}})),
+    ],
     "crds-upgraded": [program(operator({"operator": {"upgradeCRD": False}}))],
     "crds-kept": [program(operator({"operator": {"cleanupCRD": True}}))],
     "operands-not-older-than-chart": [program(operator({"devicePlugin": {"version": "v0.17.0"}}))],
@@ -220,7 +235,10 @@ BAD: dict[str, list[Program]] = {
     "precompiled-driver-is-a-branch": [
         program(operator({"driver": {"usePrecompiled": True, "version": "580.1.1", "upgradePolicy": {"autoUpgrade": False}}}))
     ],
-    "health-checks-on": [program(operator({"devicePlugin": {"env": [{"name": "DP_DISABLE_HEALTHCHECKS", "value": "all"}]}}))],
+    "health-checks-on": [
+        program(operator({"devicePlugin": {"env": [{"name": "DP_DISABLE_HEALTHCHECKS", "value": "all"}]}})),
+        program(adopted({"devicePlugin": {"env": [{"name": "DP_DISABLE_HEALTHCHECKS", "value": "all"}]}})),
+    ],
     "nfd-recent": [program(nfd(version="0.16.4"))],
     "nfd-takes-nvidia-labels": [program(nfd({"master": {"config": {"denyLabelNs": ["*"]}}}))],
     "gpus-only-on-request": [
@@ -228,9 +246,13 @@ BAD: dict[str, list[Program]] = {
             operator({"toolkit": {"env": [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "true"}]}})
         )
     ],
-    "mps-has-feature-discovery": [program(operator({"gfd": {"enabled": False}}), sharing(whole=WHOLE, sliced=MPS))],
+    "mps-has-feature-discovery": [
+        program(operator({"gfd": {"enabled": False}}), sharing(whole=WHOLE, sliced=MPS)),
+        program(adopted({"gfd": {"enabled": False}}), sharing(whole=WHOLE, sliced=MPS)),
+    ],
     "no-wait-on-cluster-policy": [
-        program(made(_POLICY, "policy", {"metadata": {"annotations": {"pulumi.com/waitFor": "condition=Ready"}}}))
+        program(made(kind, "policy", {"metadata": {"annotations": {"pulumi.com/waitFor": "condition=Ready"}}}))
+        for kind in kinds.CLUSTER_POLICIES
     ],
     "one-driver-owner": [
         program(pool(gpuProfile={"driver": "Install"}), operator()),
@@ -253,20 +275,35 @@ BAD: dict[str, list[Program]] = {
             nfd({"worker": {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Equal", "value": "present"}]}}),
         ),
     ],
-    "default-config-exists": [program(operator(), sharing(sliced=SLICED))],
-    "config-map-named": [program(operator(), _unnamed()), program(operator(), _unnamed(made_up="sharing-1a2b3c4d"))],
-    "pool-config-exists": [program(pool(nodeLabels={kinds.CONFIG_LABEL: "slice-8"}), operator(), sharing())],
+    "default-config-exists": [
+        program(operator(), sharing(sliced=SLICED)),
+        program(adopted(), sharing(sliced=SLICED)),
+    ],
+    "config-map-named": [
+        program(operator(), _unnamed()),
+        program(operator(), _unnamed(made_up="sharing-1a2b3c4d")),
+        program(adopted(), _unnamed()),
+    ],
+    "pool-config-exists": [
+        program(pool(nodeLabels={kinds.CONFIG_LABEL: "slice-8"}), operator(), sharing()),
+        program(pool(nodeLabels={kinds.CONFIG_LABEL: "slice-8"}), adopted(), sharing()),
+    ],
     "pool-mig-config-exists": [program(pool(nodeLabels={kinds.MIG_LABEL: "thirds"}), layouts())],
     "mig-strategy-fits": [
         program(operator({"mig": {"strategy": "single"}}), layouts(UNEVEN)),
+        program(adopted({"mig": {"strategy": "single"}}), layouts(UNEVEN)),
         program(operator({"mig": {"strategy": "single"}}), sharing(whole="version: v1\nflags: {migStrategy: mixed}\n")),
     ],
     "mig-mode-may-reboot": [
         program(pool(nodeLabels=_MIG), operator({"migManager": {"env": [{"name": "WITH_REBOOT", "value": "false"}]}}))
     ],
-    "aks-managed-gpus-alone": [program(pool(gpuProfile={"driver": "None", "nvidia": {"managementMode": "Managed"}}), operator())],
+    "aks-managed-gpus-alone": [
+        program(pool(gpuProfile={"driver": "None", "nvidia": {"managementMode": "Managed"}}), one)
+        for one in (operator(), adopted())
+    ],
     "one-device-plugin": [
         program(operator(), made(kinds.RELEASE, "plugin", {"chart": "nvidia-device-plugin"})),
+        program(adopted(), made(kinds.RELEASE, "plugin", {"chart": "nvidia-device-plugin"})),
         program(
             operator(),
             made(
@@ -336,6 +373,7 @@ BAD: dict[str, list[Program]] = {
     "pools-protected": [program(pool(), required=True), program(group(), required=True)],
     "nodes-verified": [
         program(operator(), required=True),
+        program(adopted(), required=True),
         program(operator(), _named("a"), _named("b"), _verified("a"), required=True),
         program(_named("a"), _verified("b"), required=True),
     ],
@@ -354,6 +392,10 @@ GOOD: dict[str, Program] = {
                 "operator": {"runtimeClass": "nvidia-container-runtime"},
             }
         ),
+    ),
+    "an operator of another owner, of which little is said": program(
+        pool(nodeLabels=_MIG, **_TAINTED, securityProfile={"enableSecureBoot": True}),
+        *(group(imageId="flatcar-4081"), adopted(), sharing(), layouts(UNEVEN.replace("uneven", "halves"))),
     ),
     "NFD of the operator": program(pool(), operator({"nfd": {"enabled": True}})),
     "taints that all tolerate": program(

@@ -158,6 +158,9 @@ class TestUnknownValues:
     @pytest.mark.parametrize("name", sorted(set(BAD) - BY_OPTIONS))
     def test_with_nothing_known_a_rule_neither_passes_nor_fails(self, name: str) -> None:
         for given in BAD[name]:
+            # That there is an operator is known by the type alone.
+            if name == "nodes-verified" and {one.type for one in given.resources} & set(kinds.CLUSTER_POLICIES):
+                continue
             hidden = tuple(_with_inputs(one, dict.fromkeys(one.inputs, Unknown())) for one in given.resources)
             found = [one for one in verdicts(Program(hidden, given.limits), name) if one.rule == name]
             assert {type(one) for one in found} == {Undecided}
