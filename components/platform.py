@@ -128,7 +128,7 @@ class GpuPlatform(pulumi.ComponentResource):
         if planned.platform == "magnum":
             from components.magnum import MagnumCluster  # noqa: PLC0415
 
-            # It was, together with the pools.
+            # Asked already, together with the pools.
             args["checkCloud"] = False
             return MagnumCluster(name, args, opts)
         from components.existing import ExistingCluster  # noqa: PLC0415

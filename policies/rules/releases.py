@@ -1,4 +1,4 @@
-"""Releases of the GPU operator and of Node Feature Discovery: what can be said from their own inputs."""
+"""Releases of the GPU operator and of NFD, and operators of another owner: what can be said from their own inputs."""
 
 from __future__ import annotations
 
