@@ -64,7 +64,7 @@ def check_cloud(cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.R
     if not cluster.check_cloud:
         return
     try:
-        cloud = read_cloud(log_in(parent), needs(cluster, pools), cluster.name or "")
+        cloud = read_cloud(log_in(parent), needs(cluster, pools), cluster.name)
     except UnreadError as error:
         why = Unread(f"no login: {error}")
         cloud = Cloud(why, why, why, why, why, why)

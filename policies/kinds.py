@@ -76,6 +76,11 @@ def operator_values(resource: Resource, inputs: Field) -> Field | None:
     return inputs.at("values") if resource.type == RELEASE and is_chart(inputs, OPERATOR_CHART) else None
 
 
+def operator(case: Case) -> Field | None:
+    """What the resource under judgement tells an operator; None where it is none."""
+    return operator_values(case.resource, case.inputs)
+
+
 def operators(case: Case) -> list[tuple[Resource, Field]]:
     """The program's operators, installed or of another owner, with what each is told."""
     told = [(resource, operator_values(resource, inputs)) for resource, inputs in case.of(*OPERATORS)]

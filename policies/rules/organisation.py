@@ -140,7 +140,7 @@ def _verified(case: Case) -> Iterator[Found]:
     if not case.limits["required"]:
         return
     if case.resource.type in kinds.OPERATORS:
-        if kinds.operator_values(case.resource, case.inputs) is not None and not case.stack.of(kinds.VERIFICATION):
+        if kinds.operator(case) is not None and not case.stack.of(kinds.VERIFICATION):
             yield Found("(program)", "no pool is verified")
         return
     verified = [inputs.at("pool") for _, inputs in case.of(kinds.VERIFICATION)]

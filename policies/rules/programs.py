@@ -32,12 +32,8 @@ _CHART_DEFAULT: Final = ({"key": "nvidia.com/gpu", "operator": "Exists", "effect
 _REBOOTING: Final = ("a100", "a30")
 
 
-def _operator(case: Case) -> Field | None:
-    return kinds.operator_values(case.resource, case.inputs)
-
-
 def _driver_owner(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     place = values.at("driver", "enabled")
@@ -51,7 +47,7 @@ def _driver_owner(case: Case) -> Iterator[Found]:
 
 
 def _runtime_class(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or not kinds.gpu_pools(case) or kinds.on(values, "toolkit", "enabled", default=True):
         return
     place = values.at("operator", "runtimeClass")
@@ -60,7 +56,7 @@ def _runtime_class(case: Case) -> Iterator[Found]:
 
 
 def _config_source(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     pools = values is not None and (bool(kinds.gpu_pools(case)) or bool(case.of(kinds.NODE_GROUP)))
     if values is None or not pools or not kinds.on(values, "toolkit", "enabled", default=True):
         return
@@ -69,7 +65,7 @@ def _config_source(case: Case) -> Iterator[Found]:
 
 
 def _one_nfd(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     place, inside = values.at("nfd", "enabled"), kinds.on(values, "nfd", "enabled", default=True)
@@ -78,7 +74,7 @@ def _one_nfd(case: Case) -> Iterator[Found]:
 
 
 def _tolerated(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     lists: list[tuple[str, Field, Sequence[Mapping[str, object]]]] = [
@@ -117,7 +113,7 @@ def _matches(entry: Mapping[str, object], key: str, value: str, effect: str) -> 
 
 
 def _default_key(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     for operand in ("devicePlugin", "migManager"):
@@ -128,7 +124,7 @@ def _default_key(case: Case) -> Iterator[Found]:
 
 
 def _config_map_made(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     unnamed = [
@@ -169,17 +165,14 @@ def _labelled(case: Case, operand: str, label: str) -> Iterator[Found]:
 
 
 def _strategy(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     place = values.at("mig", "strategy")
-    # What a ClusterPolicy does not say is its owner's matter.
-    if case.resource.type != kinds.RELEASE and not place.present():
+    # A strategy of "" leaves it to each file, and what a ClusterPolicy does not say is its owner's matter.
+    if not place.text() and (place.present() or case.resource.type != kinds.RELEASE):
         return
     strategy = place.text() or "single"
-    # A strategy of "" leaves it to each file.
-    if place.present() and place.text() == "":
-        return
     checks: tuple[tuple[str, str, _Check], ...] = (("mig-parted", "mixed", check_mig_parted), ("plugin", "", check_plugin_config))
     for kind, harmless, check in checks:
         for resource, config, value in kinds.parsed_configs(case, kind):
@@ -198,7 +191,7 @@ def _strategy_findings(value: object, check: _Check, strategy: str, harmless: st
 
 
 def _reboot(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or kinds.environment(values, "migManager").get("WITH_REBOOT", "").lower() == "true":
         return
     for pool, inputs in kinds.gpu_pools(case):
@@ -232,7 +225,7 @@ def _second_plugin(case: Case) -> Iterator[Found]:
 
 
 def _exporter(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or not kinds.on(values, "dcgmExporter", "enabled", default=True):
         return
     shared = [place.path for _, place, value in kinds.parsed_configs(case, "plugin") if _shares(value)]
@@ -245,7 +238,7 @@ def _shares(value: object) -> bool:
 
 
 def _monitor(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or not kinds.on(values, "dcgmExporter", "serviceMonitor", "enabled", default=False):
         return
     stacks = [chart for chart in ("kube-prometheus-stack", "prometheus-operator-crds") if kinds.releases(case, chart)]

@@ -21,17 +21,12 @@ _LEAST_SECONDS: Final = 1800
 _OLDEST_NFD: Final = (0, 17, 0)
 
 
-def _operator(case: Case) -> Field | None:
-    """What an operator is told; None for any other release."""
-    return kinds.operator_values(case.resource, case.inputs)
-
-
 def _nfd(case: Case) -> Field | None:
     return case.inputs.at("values") if kinds.is_chart(case.inputs, kinds.NFD_CHART) else None
 
 
 def _ours(case: Case) -> bool:
-    return kinds.chart_name(case.inputs) != "" and (_operator(case) is not None or _nfd(case) is not None)
+    return kinds.chart_name(case.inputs) != "" and (kinds.operator(case) is not None or _nfd(case) is not None)
 
 
 def _timeout(case: Case) -> Iterator[Found]:
@@ -52,7 +47,7 @@ def _named(case: Case) -> Iterator[Found]:
 
 
 def _created(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     for operand in _OPERANDS if values else ():
         config = values.at(operand, "config")  # type: ignore[union-attr]
         for key in ("data", "name"):
@@ -61,7 +56,7 @@ def _created(case: Case) -> Iterator[Found]:
 
 
 def _default(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     config = values.at("devicePlugin", "config")
@@ -70,19 +65,19 @@ def _default(case: Case) -> Iterator[Found]:
 
 
 def _crds(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is not None and not kinds.on(values, "operator", "upgradeCRD", default=True):
         yield Found(values.at("operator", "upgradeCRD").path, "false")
 
 
 def _cleanup(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is not None and kinds.on(values, "operator", "cleanupCRD", default=False):
         yield Found(values.at("operator", "cleanupCRD").path, "true")
 
 
 def _operand_versions(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     for operand, bundled in brought(case.inputs.at("version").text()).items():
@@ -93,7 +88,7 @@ def _operand_versions(case: Case) -> Iterator[Found]:
 
 
 def _driver_upgrade(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or not values.at("driver", "version").value():
         return
     policy = values.at("driver", "upgradePolicy")
@@ -105,7 +100,7 @@ def _driver_upgrade(case: Case) -> Iterator[Found]:
 
 
 def _precompiled(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or not kinds.on(values, "driver", "usePrecompiled", default=False):
         return
     place = values.at("driver", "version")
@@ -114,7 +109,7 @@ def _precompiled(case: Case) -> Iterator[Found]:
 
 
 def _health(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None:
         return
     if kinds.environment(values, "devicePlugin").get("DP_DISABLE_HEALTHCHECKS", "").lower() in {"all", "xids"}:
@@ -148,7 +143,7 @@ def _waits(case: Case) -> Iterator[Found]:
 
 def _visible(case: Case) -> Iterator[Found]:
     """All GPUs for a pod that asks for none: the toolkit's switches."""
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or not kinds.on(values, "toolkit", "enabled", default=True):
         return
     switches = kinds.environment(values, "toolkit")
@@ -157,7 +152,7 @@ def _visible(case: Case) -> Iterator[Found]:
 
 
 def _mps_gfd(case: Case) -> Iterator[Found]:
-    values = _operator(case)
+    values = kinds.operator(case)
     if values is None or kinds.on(values, "gfd", "enabled", default=True):
         return
     for resource, place, value in kinds.parsed_configs(case, "plugin"):

@@ -65,16 +65,12 @@ class Cloud:
         return service.load(self.base / "openstack")
 
     def calls(self, *calls: tuple[str, str, list[Any], dict[str, Any]]) -> list[Any]:
-        done = self.run(str(CLIENT), given=json.dumps(calls))
-        return list(json.loads(done))
+        command = [str(environment.find(Progress())), str(CLIENT)]
+        env = {**os.environ, **self.openstack.login(), "PYTHONWARNINGS": "ignore"}
+        return list(json.loads(ended_well(command, env, json.dumps(calls))))
 
     def call(self, manager: str, method: str, *positional: Any, **keywords: Any) -> Any:
         return self.calls((manager, method, list(positional), keywords))[0]
-
-    def run(self, *arguments: str, given: str = "") -> str:
-        python = environment.find(Progress())
-        whole = {**os.environ, **self.openstack.login(), "PYTHONWARNINGS": "ignore"}
-        return ended_well([str(python), *arguments], whole, given)
 
     def client(self, *arguments: str, login: Mapping[str, str] | None = None) -> str:
         """What `make openstack` runs, and what it says."""
