@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from policies import kinds
 from policies.judging import read_settings
 from policies.rules import RULES
 
@@ -65,6 +66,13 @@ def test_rules_name_known_incidents_and_limits_are_listed() -> None:
 def test_the_page_counts_the_programs() -> None:
     bad, good = sum(map(len, BAD.values())), len(GOOD) + len(ALLOWED)
     assert f"{bad + good} programs: {bad} break one rule each, {good} break none." in PAGE
+
+
+def test_the_page_names_the_rules_about_an_operator_of_another_owner() -> None:
+    adopted = kinds.CLUSTER_POLICIES[1]
+    rules = {name for name, programs in BAD.items() for one in programs if adopted in {made.type for made in one.resources}}
+    section = PAGE.split("## An operator of another owner")[1].split("\n## ")[0]
+    assert set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", section)) == rules
 
 
 @pytest.mark.parametrize("path", LEVELS, ids=lambda path: path.stem)
