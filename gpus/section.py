@@ -116,7 +116,7 @@ class Section:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            self._refuse(key, value, "is not a whole number", allowed, remedy or "Write the number without quotes.")
+            self._refuse(key, value, "is not a whole number", allowed, remedy or "Write digits alone: no quote, unit or point.")
         elif value < minimum or (maximum is not None and value > maximum):
             self._refuse(key, value, "is out of bounds", allowed, remedy or f"Choose {allowed}.")
         else:
@@ -130,7 +130,7 @@ class Section:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self._refuse(key, value, "is not a number", allowed, remedy or "Write the number without quotes.")
+            self._refuse(key, value, "is not a number", allowed, remedy or "Write the number alone: no quotes, no unit.")
         elif value < minimum:
             self._refuse(key, value, "is out of bounds", allowed, remedy or f"Choose {allowed}.")
         else:
