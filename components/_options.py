@@ -16,6 +16,7 @@ class Extras(TypedDict, total=False):
     """Options that a component gives a child on top of its parent."""
 
     depends_on: Sequence[pulumi.Resource]
+    aliases: Sequence[pulumi.Alias]
     protect: bool
     ignore_changes: list[str]
     replace_on_changes: list[str]
@@ -41,3 +42,22 @@ def child_options(
         return options
     handed_on = pulumi.ResourceOptions(depends_on=given.depends_on, deleted_with=given.deleted_with)
     return pulumi.ResourceOptions.merge(handed_on, options)
+
+
+class OnceNamed(TypedDict):
+    """Options of a child whose Pulumi name was fixed before it came to end in its Kubernetes name."""
+
+    aliases: Sequence[pulumi.Alias]
+    delete_before_replace: bool
+
+
+def once_named(name: str) -> OnceNamed:
+    """Have a stack of an earlier version keep what it has under a fixed Pulumi name.
+
+    What is also changed by the very deploy that renames is replaced, for the last time; the old one goes first then, so that
+    none is left waiting for its deletion when that deploy fails.
+
+    Args:
+        name: the fixed one.
+    """
+    return {"aliases": [pulumi.Alias(name=name)], "delete_before_replace": True}

@@ -10,7 +10,7 @@ import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import Namespace
 
-from components._options import child_options
+from components._options import child_options, once_named
 from components._words import plan_of, pool_of
 from gpus.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, smoke_tests, why_not
 
@@ -61,8 +61,9 @@ class SharingSmokeTest(pulumi.ComponentResource):
             }
             spec: Any = test.spec
             timeouts = pulumi.CustomTimeouts(create=limit, update=limit)
-            options = child_options(self, opts, custom_timeouts=timeouts)
-            Job(f"{name}-{test.short_resource}", metadata=metadata, spec=spec, opts=options)
+            # Another test is another resource: as a replacement it would wait for its deletion, while a revert wants it back.
+            options = child_options(self, opts, custom_timeouts=timeouts, **once_named(f"{name}-{test.short_resource}"))
+            Job(f"{name}-{test.name}", metadata=metadata, spec=spec, opts=options)
         if not tests:
             pulumi.log.info(why_not(planned), self)
         self.jobs = pulumi.Output.from_input({test.resource: test.name for test in tests})

@@ -17,7 +17,7 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
-from components._options import child_options
+from components._options import child_options, once_named
 from components._words import plan_of, pool_of
 from components.node_features import privileged_namespace
 from gpus.verifier_pods import (
@@ -149,12 +149,13 @@ class Verification(pulumi.ComponentResource):
         # Told as an input, so that whoever judges the program sees which pool it is of (policies/rules/organisation.py).
         super().__init__("gpu-pools:index:Verification", name, {"pool": planned.name}, opts)
         file = expectation_file(plan, planned)
+        # Another document is another resource: as a replacement it would wait for its deletion, while a revert wants it back.
         document = ConfigMap(
-            f"{name}-expectation",
+            f"{name}-{file.name}",
             metadata={"name": file.name, "namespace": VERIFIER_NAMESPACE},
             data={EXPECTATION_FILE: file.text},
             immutable=True,
-            opts=child_options(self, opts),
+            opts=child_options(self, opts, **once_named(f"{name}-expectation")),
         )
         seconds = plan.settings.verification.deadline_seconds
         limit = f"{seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)}s"
