@@ -50,8 +50,12 @@ def deployed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recor
 
 def expectations(recorded: Recorder) -> dict[str, Any]:
     """Pool -> its ConfigMap."""
-    found = [one for one in recorded.of("ConfigMap") if one.name.endswith("-expectation")]
-    return {one.name.removeprefix("gpu-").removesuffix("-verification-expectation"): one.inputs for one in found}
+    found = {name.split("-")[1]: name for name in _expectation_names(recorded)}
+    return {pool: recorded.one("ConfigMap", name).inputs for pool, name in found.items()}
+
+
+def _expectation_names(recorded: Recorder) -> list[str]:
+    return [one.name for one in recorded.of("ConfigMap") if "-verification-expectation-" in one.name]
 
 
 def test_each_pool_has_an_expectation_that_the_verifier_reads(deployed: Recorder) -> None:
@@ -102,7 +106,17 @@ def test_a_pool_is_verified_after_everything_that_makes_it_what_it_is(deployed: 
     for pool in ("a", "b"):
         waits = deployed.depends_on(f"gpu-{pool}-verification-verifier")
         assert {f"gpu-{pool}-labels-rule", "gpu-operator-release", "gpu-verifier-role-binding"} <= waits
-        assert f"gpu-{pool}-verification-expectation" in waits
+        assert waits & {*_expectation_names(deployed)}
+
+
+def test_another_expectation_is_another_resource(deployed: Recorder) -> None:
+    """A fixed name for changing objects ends in `already exists` after a failure: the old one waits for its deletion."""
+    for pool, inputs in expectations(deployed).items():
+        name = f"gpu-{pool}-verification-{inputs['metadata']['name']}"
+        options = deployed.options(name)
+        # What a stack of an earlier version has is kept.
+        assert [alias.spec.name for alias in options.aliases] == [f"gpu-{pool}-verification-expectation"]
+        assert options.deleteBeforeReplace
 
 
 def test_the_engine_waits_longer_than_the_verifier(deployed: Recorder) -> None:
