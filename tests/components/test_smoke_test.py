@@ -118,7 +118,10 @@ def test_alone_it_takes_sections_of_a_stack_file(run: Run) -> None:
             outputs.apply(lambda values, pool=pool: seen.update({pool: values}))
 
     recorded = run(program)
-    jobs = {f"nvidia.com/{_once_named(recorded, one.name).removeprefix('b-')}": one.inputs["metadata"]["name"] for one in recorded.of(":Job")}
+    jobs = {
+        f"nvidia.com/{_once_named(recorded, one.name).removeprefix('b-')}": one.inputs["metadata"]["name"]
+        for one in recorded.of(":Job")
+    }
     assert seen["b"] == [jobs, {"nvidia.com/mig-2g.20gb": 3, "nvidia.com/mig-3g.40gb": 2}, ""]
     assert {one.inputs["metadata"]["namespace"] for one in recorded.of(":Job")} == {"mine"}
     assert seen["c"][:2] == [{}, {}]
