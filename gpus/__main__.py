@@ -11,6 +11,12 @@ line is wrong), 74 the output cannot be written, 130 interrupted, 141 the reader
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import io
 import json
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
 _INVALID = 2
 #: As a program that SIGPIPE ended would answer in a shell.
 _READER_GONE = 141
-_INTERRUPTED = 130
 #: EX_IOERR of sysexits.h.
 _UNWRITABLE = 74
 
@@ -100,8 +105,6 @@ def _run() -> int:
     try:
         code = main()
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return _INTERRUPTED
     except OSError as error:
         # The interpreter flushes once more at its end; give it somewhere to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

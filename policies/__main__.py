@@ -10,7 +10,7 @@ gc.disable()
 # The engine runs this folder as a program of its own, whose modules are found from the folder above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from policies.engine import serve  # noqa: E402 - found by what is done above, and loaded faster
-from policies.rules import RULES  # noqa: E402 - the same
+from policies.engine import serve
+from policies.rules import RULES
 
 serve(RULES)

@@ -7,6 +7,12 @@ file is wrong, nothing was started; 3 the stack is up but a node does not show w
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus import interrupts
+
+    # Before the rest is loaded.
+    interrupts.end_at_once()
+
 import argparse
 import json
 import sys
@@ -16,6 +22,7 @@ from typing import TYPE_CHECKING
 from evidence.errors import EvidenceError
 from evidence.showing import add_outputs, show
 from gpus.errors import InvalidStackError
+from gpus.interrupts import end_at_once, raise_again
 from sandbox.errors import SandboxError
 from sandbox.openstack.disturbances import Disturbances
 from sandbox.progress import Progress
@@ -49,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{error.message}\n{error.remedy}", file=sys.stderr)
         return _CANNOT_TELL if options.command == "verify" else _FAILED
     except KeyboardInterrupt:
+        end_at_once()
         print("\nInterrupted. Run the same command again to go on, or `make down` to take everything back.", file=sys.stderr)
         return _INTERRUPTED
 
@@ -89,9 +97,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, progress: Progress) -> int:
-    # Imported here: it takes half a second, and Ctrl-C is answered in that time too.
+    # Imported here: it takes half a second, which a wrong command line need not wait for.
     from sandbox import commands  # noqa: PLC0415
 
+    raise_again()
     if options.command == "up":
         pools = commands.up(options.stack, progress)
         return _report(pools, commands.rules_because(options.stack), as_json=options.json)
@@ -140,4 +149,6 @@ def _report(pools: Iterable[PoolObservation], rules_because: str, *, as_json: bo
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    end_at_once()
+    sys.exit(ended)

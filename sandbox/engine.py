@@ -68,10 +68,9 @@ class Engine:
         }
 
     def _programs(self) -> list[str]:
-        folders = [Path(sys.prefix) / "bin", self.tools.language_host_dir, self.tools.pulumi.parent]
         plugins = (self.tools.kubernetes_plugin, self.tools.openstack_plugin)
-        folders += [plugin.parent for plugin in plugins if plugin]
-        return [str(folder) for folder in folders if folder]
+        folders = [Path(sys.prefix) / "bin", self.tools.pulumi.parent, *(plugin.parent for plugin in plugins if plugin)]
+        return [str(folder) for folder in folders]
 
     def run(self, *arguments: str, watch: Callable[[], None] = lambda: None) -> int:
         """Run one command of the engine on the terminal; an interrupt lets it end in good order first.

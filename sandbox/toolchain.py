@@ -27,7 +27,7 @@ import tarfile
 import tempfile
 import threading
 import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,7 +121,6 @@ class Tools:
     """Where the programs are. A tool that was not asked for keeps its bare name and has no origin.
 
     Attributes:
-        language_host_dir: a folder to put first on PATH when pulumi runs; None when pulumi brings its own.
         kubernetes_plugin: the real Kubernetes provider when this machine has it.
         openstack_plugin: the real OpenStack provider when this machine has it.
         nvml: the simulated libnvidia-ml.so.1; None where the nodes are not to run the programs of GPU nodes.
@@ -138,7 +137,6 @@ class Tools:
     gpu_feature_discovery: Path = Path("gpu-feature-discovery")
     nvidia_device_plugin: Path = Path("nvidia-device-plugin")
     nvidia_mig_parted: Path = Path("nvidia-mig-parted")
-    language_host_dir: Path | None = None
     kubernetes_plugin: Path | None = None
     openstack_plugin: Path | None = None
     nvml: Path | None = None
@@ -308,12 +306,10 @@ def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> To
         message = f"unknown tools: {sorted(wanted - set(TOOLS))}; known are {list(TOOLS)}"
         raise ValueError(message)
     found = {search.tool: _find(search, progress) for search in _SEARCHES if search.tool in wanted}
-    language_host_dir = None
     if "pulumi" in found and _is_built("pulumi", found["pulumi"].path):
-        language_host_dir = _built(_program(_LANGUAGE_HOST), progress)[0]
+        found["pulumi"] = replace(found["pulumi"], path=_beside_its_language_host(found["pulumi"].path, progress))
     return Tools(
         **{tool: one.path for tool, one in found.items()},
-        language_host_dir=language_host_dir,
         kubernetes_plugin=_plugin("kubernetes", major=4),
         openstack_plugin=_plugin("openstack", major=5),
         origin={tool: one.origin for tool, one in found.items()},
@@ -480,6 +476,20 @@ def make_once(target: Path, text: str, make: Callable[[Path], None], progress: P
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return origin
+
+
+def _beside_its_language_host(pulumi: Path, progress: Progress) -> Path:
+    """A built pulumi in one folder with its language host, as in a release: of one elsewhere the engine warns in every run."""
+    host = _built(_program(_LANGUAGE_HOST), progress)[0]
+    target = cache_folder() / f"{pulumi.parent.name}-with-{host.name}"
+
+    def link(folder: Path) -> None:
+        with explained(folder, "link into"):
+            for path in (pulumi, *host.iterdir()):
+                os.link(path, folder / path.name)
+
+    make_once(target, f"Putting {pulumi.name} and its language host side by side", link, progress, "built")
+    return target / pulumi.name
 
 
 def _is_built(folder: str, path: Path) -> bool:
@@ -663,8 +673,6 @@ def table(tools: Tools, only: Collection[str] = TOOLS) -> str:
     """Return a table of the tools: name, origin, path."""
     rows = [("TOOL", "ORIGIN", "PATH")]
     rows += [(tool, tools.origin[tool], str(getattr(tools, tool))) for tool in only if tool in tools.origin]
-    host = tools.language_host_dir
-    rows.append(("language host", "built" if host else "with pulumi", str(host or tools.pulumi.parent)))
     for name, plugin in (("kubernetes", tools.kubernetes_plugin), ("openstack", tools.openstack_plugin)):
         rows.append((f"{name} plugin", "installed" if plugin else "stand-in", str(plugin or "-")))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

@@ -97,11 +97,11 @@ class Preview:
         (folder / "state").mkdir(parents=True)
         (folder / "Pulumi.yaml").write_text("name: rules\nruntime: python\n")
         (folder / "__main__.py").write_text(PROGRAM)
-        programs = [str(Path(sys.prefix) / "bin"), str(tools.language_host_dir or ""), str(tools.pulumi.parent)]
+        programs = [str(Path(sys.prefix) / "bin"), str(tools.pulumi.parent)]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "ARM_", "AZURE_", "OS_"))}
         self._environment = {
             **kept,
-            "PATH": os.pathsep.join([*filter(None, programs), kept.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([*programs, kept.get("PATH", os.defpath)]),
             "PULUMI_BACKEND_URL": f"file://{folder / 'state'}",
             "PULUMI_HOME": str(folder / "home"),
             "PULUMI_CONFIG_PASSPHRASE": "none",

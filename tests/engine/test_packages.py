@@ -92,7 +92,8 @@ def surroundings(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     sandbox = Sandbox("test", folder / "test", file)
     prepare(sandbox)
     tools = find_tools(Progress(), only={"pulumi", "helm"})
-    hosts = [find_built("pulumi-language-yaml", Progress())] if tools.language_host_dir else []
+    bundled = (tools.pulumi.parent / "pulumi-language-yaml").exists()
+    hosts = [] if bundled else [find_built("pulumi-language-yaml", Progress())]
     engine = Engine(sandbox, tools, stand_ins.start(sandbox, tools, {}))
     environment = engine.environment()
     environment.pop("PYTHONPATH", None)

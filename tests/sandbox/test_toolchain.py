@@ -242,30 +242,34 @@ def test_a_cache_that_cannot_be_written_is_named(machine: Machine, monkeypatch: 
     assert "GPU_POOLS_CACHE" in caught.value.remedy
 
 
-def test_a_built_pulumi_gets_a_built_language_host_with_the_engines_script(machine: Machine) -> None:
+def test_a_built_pulumi_lies_beside_a_built_language_host_with_the_engines_script(machine: Machine) -> None:
+    """Where the engine looks for it: of one that it finds elsewhere on PATH it warns, in every run."""
     machine.put_go()
     tools = machine.find("pulumi")
     assert tools.origin == {"pulumi": "built"}
-    host = tools.language_host_dir
-    assert host is not None
-    assert sorted(path.name for path in host.iterdir()) == [
+    together = tools.pulumi.parent
+    assert sorted(path.name for path in together.iterdir()) == [
+        "pulumi",
         "pulumi-language-python",
         "pulumi-language-python-exec",
     ]
-    assert (host / "pulumi-language-python-exec").stat().st_mode & 0o111
-    assert machine.find("pulumi").language_host_dir == host
+    assert not any(path.is_symlink() for path in together.iterdir()), "the engine follows links before it looks beside itself"
+    assert (together / "pulumi-language-python-exec").stat().st_mode & 0o111
+    again = machine.find("pulumi")
+    assert (again.pulumi, again.origin) == (tools.pulumi, {"pulumi": "cache"})
+    assert len(machine.builds()) == 2
 
 
 def test_a_pulumi_on_path_brings_its_own_language_host(machine: Machine) -> None:
-    machine.put("pulumi", "echo v3.240.0")
+    path = machine.put("pulumi", "echo v3.240.0")
     tools = machine.find("pulumi")
-    assert (tools.origin, tools.language_host_dir) == ({"pulumi": "PATH"}, None)
+    assert (tools.origin, tools.pulumi) == ({"pulumi": "PATH"}, path)
 
 
 def test_the_official_release_is_preferred_to_a_build(machine: Machine, releases: Path) -> None:
     publish(releases)
     tools = machine.find("pulumi")
-    assert (tools.origin, tools.language_host_dir) == ({"pulumi": "download"}, None)
+    assert tools.origin == {"pulumi": "download"}
     assert tools.pulumi.read_text() == "hi"
     assert sorted(path.name for path in tools.pulumi.parent.iterdir()) == ["pulumi", "pulumi-language-python"]
     assert machine.find("pulumi").origin == {"pulumi": "cache"}
@@ -328,7 +332,7 @@ def test_the_command_prints_a_table(machine: Machine, capsys: pytest.CaptureFixt
     assert toolchain.main() == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["TOOL", "ORIGIN", "PATH"]
-    assert len(lines) == 1 + len(toolchain.TOOLS) + 3
+    assert len(lines) == 1 + len(toolchain.TOOLS) + 2
 
 
 def test_the_command_fails_with_the_remedy(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
