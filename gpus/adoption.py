@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.clusters import AksSettings, MagnumSettings
+from gpus.clusters import AksSettings, ExistingSettings, MagnumSettings
 from gpus.mig_strategy import derived_mig_strategy
 from gpus.sharing import Mps
 
@@ -92,6 +92,20 @@ def adoption_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
         yield (
             "its taints are set by NFD, which is not installed by this stack: they reach the nodes only where its owner has set "
             "master.enableTaints (capi-helm-charts leaves it off)"
+        )
+
+
+def cluster_warnings(settings: Settings) -> Iterator[str]:
+    """What of the cluster cannot be known before the deploy, and stops the operator."""
+    if settings.nfd.adopted:
+        yield (
+            "the NFD that is there must publish pci-10de.present and system-os_release of its GPU nodes; without the latter the "
+            "operator makes no DaemonSet at all, and that cannot be checked before the deploy (W40)"
+        )
+    if isinstance(settings.cluster, ExistingSettings) and not settings.operator.adopted:
+        yield (
+            "a RuntimeClass nvidia that the cluster has already is taken over by the operator, and goes with it; one with "
+            "another handler stops the operator, since handlers cannot be changed (W41)"
         )
 
 

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from gpus.errors import show
 from gpus.nested import at
 from gpus.operands import Operand
+from gpus.refused_values import refused_nfd_values, refused_operator_values
 from gpus.section import Section
 from gpus.stack_file import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gpus.errors import Problems
     from gpus.pools import DriverOwner
+    from gpus.refused_values import Refused
 
 ChartName = Literal["gpu-operator", "node-feature-discovery"]
 MigStrategy = Literal["single", "mixed"]
@@ -87,6 +89,10 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 _NFD_DERIVED: Final[Mapping[str, str]] = {
     "worker.tolerations": "taints of the pools",
     "master.enableTaints": "taints of the pools",
+    "master.extraLabelNs": "labels of the pools",
+    "master.config.extraLabelNs": "labels of the pools",
+    "master.config.enableTaints": "taints of the pools",
+    "master.config.informerPageSize": "nothing: with pages nfd-master may miss nodes for minutes",
     "master.enable": "nothing: without the master no label reaches a node",
     "worker.enable": "nothing: without workers no GPU is found",
 }
@@ -187,6 +193,7 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
     image = section.image("markerImage", example="busybox:1.37")
     chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
     section.finish()
+    _check_refused(refused_nfd_values(chart.values), section.at("values"), problems)
     return NfdSettings(chart, install, marker_image=image)
 
 
@@ -283,6 +290,7 @@ def _check_operator_values(values: Mapping[str, Any], path: str, problems: Probl
             allowed="anything else",
             remedy="Remove it: there it would win over what the operator sets, and nodes would show something else.",
         )
+    _check_refused(refused_operator_values(values), path, problems)
     for operand in get_args(Operand):
         version = at(values, operand, "version")
         if isinstance(version, bool | list | dict):
@@ -302,6 +310,16 @@ def _check_operator_values(values: Mapping[str, Any], path: str, problems: Probl
     for dotted, why in refused_combinations({**values, "toolkit": {"enabled": toolkit}}):
         problems.add(
             f"{path}.{dotted}", f"`{dotted}` {why}", allowed="one that goes with the others", remedy="Change one of the two."
+        )
+
+
+def _check_refused(found: Iterable[Refused], path: str, problems: Problems) -> None:
+    for one in found:
+        problems.add(
+            path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one.place),
+            f"{show(one.value)}: {one.why}",
+            allowed=one.allowed,
+            remedy="Change it, or leave it out: charts and Kubernetes take it, and nothing would work afterwards.",
         )
 
 
@@ -333,7 +351,7 @@ def refused_combinations(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     if at(values, "cdi", "nriPluginEnabled") is True:
         for needed in ("cdi.enabled", "toolkit.enabled"):
             if at(values, *needed.split(".")) is False:
-                yield "cdi.nriPluginEnabled", f"needs {needed}"
+                yield "cdi.nriPluginEnabled", f"needs {needed} (W42)"
     if at(values, "gpuCluster", "deployCR") is True:
         if at(values, "clusterPolicy", "deployCR") is not False:
             yield "gpuCluster.deployCR", "excludes clusterPolicy.deployCR, which is true by default"

@@ -50,7 +50,7 @@ def parse_taint(value: object, path: str, problems: Problems) -> Taint | None:
     """One ``key=value:Effect``; None and a problem where it is not one."""
     if isinstance(value, str):
         match = re.fullmatch(r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>[^=:]+)", value)
-        if match and qualified_name(match["key"]) and _VALUE.fullmatch(match["value"] or "") and match["effect"] in TAINT_EFFECTS:
+        if match and qualified_name(match["key"]) and label_value(match["value"] or "") and match["effect"] in TAINT_EFFECTS:
             return Taint(match["key"], match["value"] or "", match["effect"])
     problems.add(path, f"{show(value)} is not a taint", allowed=_TAINT_SHAPE, remedy="Write e.g. sku=gpu:NoSchedule.")
     return None
@@ -64,6 +64,11 @@ def qualified_name(key: str) -> bool:
     return bool(_NAME.fullmatch(name))
 
 
+def label_value(value: str) -> bool:
+    """Whether Kubernetes accepts the value of a label."""
+    return bool(_VALUE.fullmatch(value))
+
+
 def check_labels(labels: Mapping[str, str], path: str, problems: Problems) -> None:
     """Report labels that Kubernetes refuses or that are not the user's to set."""
     for key, value in labels.items():
@@ -75,7 +80,7 @@ def check_labels(labels: Mapping[str, str], path: str, problems: Problems) -> No
                 allowed="[prefix/]name; the name has at most 63 letters, digits, '-', '_' and '.'",
                 remedy="Choose another key.",
             )
-        elif not _VALUE.fullmatch(value):
+        elif not label_value(value):
             problems.add(
                 where,
                 f"{show(value)} is not a label value",

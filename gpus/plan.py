@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from gpus import expectation
 from gpus.acknowledged import CLUSTER, cluster_change, pool_change
-from gpus.adoption import adoption_warnings, check_adoption
+from gpus.adoption import adoption_warnings, check_adoption, cluster_warnings
 from gpus.charts import merge_values
 from gpus.checks import (
     autoscaling_warnings,
@@ -360,6 +360,9 @@ def _pool_warnings(
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, startup_taint=settings.verification.startup_taint)
     yield from startup_taint_warnings(settings)
     yield from adoption_warnings(pool, settings)
+    if pool is settings.pools[0]:
+        # Said once: they are about the cluster.
+        yield from cluster_warnings(settings)
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
         yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"

@@ -20,12 +20,14 @@ from gpus.charts import (
 from gpus.errors import show
 from gpus.existing.documents import MIG_FILE
 from gpus.nested import at
+from gpus.refused_values import refused_nfd_values, refused_operator_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from gpus.existing.findings import Findings
     from gpus.existing.yaml_tree import Path
+    from gpus.refused_values import Refused
 
 _CHART: Final = "gpu-operator"
 _CONFIG_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -66,6 +68,9 @@ def check_operator_values(values: Mapping[str, object], base: Path, findings: Fi
     _check_tolerations(values, base, findings)
     for operand in ("devicePlugin", "migManager"):
         _check_created(values, operand, base, findings)
+    nfd = values.get("node-feature-discovery")
+    if isinstance(nfd, dict):
+        _add_refused(refused_nfd_values(nfd), (*base, "node-feature-discovery"), findings)
     check_policy(values, base, findings, created=True)
 
 
@@ -87,6 +92,7 @@ def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, 
             allowed=", ".join(CHOICES[dotted]),
             remedy="Choose one.",
         )
+    _add_refused(refused_operator_values(spec), base, findings)
     plugins = {operand: spec.get(operand) for operand in ("devicePlugin", "gfd")}
     for place, name in overridden_environment(plugins):
         findings.add(
@@ -99,6 +105,18 @@ def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, 
         )
     _check_plugin_config(spec, base, findings, inline=created)
     _check_mig_config(spec, base, findings, inline=created)
+
+
+def _add_refused(found: Iterable[Refused], base: Path, findings: Findings) -> None:
+    for one in found:
+        findings.add(
+            (*base, *one.place),
+            "crash",
+            f"{show(one.value)}",
+            really=one.why,
+            allowed=one.allowed,
+            remedy="Change it, or leave it out.",
+        )
 
 
 def strategy_of(spec: Mapping[str, object], *, default: str) -> str:

@@ -581,8 +581,8 @@ def test_a_strategy_in_an_operands_own_list_wins_over_everything(text: str, path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cdi: {nriPluginEnabled: true, enabled: false}", "cdi.nriPluginEnabled needs cdi.enabled"),
-        ("cdi: {nriPluginEnabled: true}\ntoolkit: {enabled: false}", "cdi.nriPluginEnabled needs toolkit.enabled"),
+        ("cdi: {nriPluginEnabled: true, enabled: false}", "cdi.nriPluginEnabled needs cdi.enabled (W42)"),
+        ("cdi: {nriPluginEnabled: true}\ntoolkit: {enabled: false}", "cdi.nriPluginEnabled needs toolkit.enabled (W42)"),
         (
             "gpuCluster: {deployCR: true}\ndriver: {nvidiaDriverCRD: {enabled: true}}",
             "gpuCluster.deployCR excludes clusterPolicy.deployCR, which is true by default",
@@ -595,6 +595,22 @@ def test_a_strategy_in_an_operands_own_list_wins_over_everything(text: str, path
 )
 def test_what_the_chart_itself_refuses_is_a_crash(text: str, message: str, tmp_path: Path) -> None:
     assert [each.message for each in check_text(tmp_path, f"{text}\n").findings if each.severity == "crash"] == [message]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("daemonsets: {rollingUpdate: {maxUnavailable: abc}}", "daemonsets.rollingUpdate.maxUnavailable"),
+        ("daemonsets: {tolerations: [{key: nvidia.com/gpu, operator: Exist}]}", "daemonsets.tolerations[0]"),
+        ("devicePlugin: {config: {name: my.map, default: x}}", "devicePlugin.config.name"),
+        (
+            "node-feature-discovery: {worker: {config: {core: {labelSources: [pci, local]}}}}",
+            "node-feature-discovery.worker.config.core.labelSources",
+        ),
+    ],
+)
+def test_what_ends_the_operator_afterwards_is_a_crash(text: str, path: str, tmp_path: Path) -> None:
+    assert "(W4" in found(check_text(tmp_path, f"mig: {{}}\n{text}\n"), "crash", path).really
 
 
 def test_tolerations_replace_the_default_and_nfd_needs_them_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Incidents of the group "declaration and config" (docs/reference/rules.md): each refused by the plan, or impossible to write.
+"""Incidents D and W4 of docs/reference/rules.md: each refused by the plan, warned of, or impossible to write.
 
 tests/unit/test_existing_check.py has the same incidents for files that were written by hand.
 """
@@ -12,8 +12,10 @@ import yaml
 
 from gpus.errors import InvalidStackError
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, Plan
-from tests.unit.stacks import A100, T4, TWO_A100, aks, magnum, plan_of, pool_of
+from tests.unit.stacks import A100, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
 
+VALUES = "gpu-pools:operator.values"
+NFD_VALUES = "gpu-pools:nodeFeatureDiscovery.values"
 TIME_SLICED = {"nb": {"timeSlicing": {"replicas": 4}}}
 MPS = {"inf": {"mps": {"replicas": 10}}}
 UNIFORM = {"cut": {"mig": {"layout": {"1g.10gb": 7}}}}
@@ -28,7 +30,16 @@ def _refused(stack: str) -> set[str]:
 
 
 def _operator(values: dict[str, Any]) -> str:
-    return aks(sharing=TIME_SLICED, operator={"chart": {"values": values}})
+    return aks(sharing=TIME_SLICED, operator={"values": values})
+
+
+def _nfd(values: dict[str, Any]) -> str:
+    return aks(sharing=TIME_SLICED, nodeFeatureDiscovery={"values": values})
+
+
+def _place(values: dict[str, Any]) -> str:
+    """The path of the only leaf."""
+    return "".join(f".{key}{_place(value) if isinstance(value, dict) else ''}" for key, value in values.items())
 
 
 def _mixed_cluster() -> Plan:
@@ -46,7 +57,7 @@ def _config(plan: Plan, number: int) -> dict[str, Any]:
 def test_d01_the_default_config_is_a_key_of_the_config_map() -> None:
     plan = _mixed_cluster()
     assert plan.operator_values["devicePlugin"]["config"]["default"] in plan.device_plugin_configs
-    assert _refused(_operator({"devicePlugin": {"config": {"default": "other"}}}))
+    assert _refused(_operator({"devicePlugin": {"config": {"default": "other"}}})) == {f"{VALUES}.devicePlugin.config"}
 
 
 def test_d02_there_is_always_a_default() -> None:
@@ -62,17 +73,17 @@ def test_d03_every_label_names_a_key_that_exists() -> None:
 def test_d04_the_chart_is_never_asked_to_make_the_config_map() -> None:
     config = plan_of(aks(sharing=TIME_SLICED)).operator_values["devicePlugin"]["config"]
     assert (config["name"], config.get("create", False)) == (DEVICE_PLUGIN_CONFIG_MAP, False)
-    assert _refused(_operator({"devicePlugin": {"config": {"create": True}}}))
+    assert _refused(_operator({"devicePlugin": {"config": {"create": True}}})) == {f"{VALUES}.devicePlugin.config"}
 
 
 def test_d05_nobody_can_point_the_operator_at_another_config_map() -> None:
-    assert _refused(_operator({"devicePlugin": {"config": {"name": "other"}}}))
+    assert _refused(_operator({"devicePlugin": {"config": {"name": "other"}}})) == {f"{VALUES}.devicePlugin.config"}
 
 
 def test_d06_unknown_and_misplaced_keys_are_refused() -> None:
     assert _refused(aks(sharing={"nb": {"timeSlicing": {"replicas": 4}, "renameByDefault": True}}))
     assert _refused(aks(sharing={"nb": {"timeSlicing": {"replicas": 4, "renameByDefaults": True}}}))
-    assert _refused(_operator({"devicePlugins": {"enabled": True}}))
+    assert _refused(_operator({"devicePlugins": {"enabled": True}})) == {f"{VALUES}.devicePlugins"}
 
 
 @pytest.mark.parametrize("setting", [{"rename": "nvidia.com/small"}, {"devices": [0]}], ids=["rename", "devices"])
@@ -168,3 +179,101 @@ def test_d19_each_pool_has_its_own_config() -> None:
     assert len({pool.config_key for pool in plan.pools}) == len(plan.pools)
     # Nodes of no pool keep whole GPUs.
     assert "sharing" not in yaml.safe_load(plan.device_plugin_configs[plan.default_config_key])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"worker": {"config": {"core": {"labelSources": ["pci", "custom", "local"]}}}},
+        {"worker": {"config": {"core": {"labelSources": ["all", "-system"]}}}},
+        {"worker": {"config": {"core": {"featureSources": ["system", "local"]}}}},
+        {"worker": {"config": {"core": {"noPublish": True}}}},
+        {"worker": {"config": {"sources": {"pci": {"deviceClassWhitelist": ["0200"]}}}}},
+        {"worker": {"config": {"sources": {"pci": {"deviceLabelFields": ["vendor", "device"]}}}}},
+        {"master": {"config": {"labelWhiteList": "^(pci|system)-"}}},
+        {"master": {"config": {"restrictions": {"denyNodeFeatureLabels": True}}}},
+    ],
+    ids=_place,
+)
+def test_w40_nfd_without_the_labels_that_the_operator_lives_on(values: dict[str, Any]) -> None:
+    assert _refused(_nfd(values)) == {NFD_VALUES + _place(values)}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"worker": {"config": {"core": {"labelSources": ["-system", "all"]}}}},
+        {"worker": {"config": {"sources": {"pci": {"deviceClassWhitelist": ["0302"], "deviceLabelFields": ["vendor"]}}}}},
+        {"worker": {"config": {"core": {"labelWhiteList": "^(pci|system|kernel)-"}}}},
+    ],
+    ids=_place,
+)
+def test_w40_what_keeps_those_labels_is_taken(values: dict[str, Any]) -> None:
+    assert plan_of(_nfd(values))
+
+
+def test_w40_of_an_nfd_that_is_there_nothing_is_known() -> None:
+    assert any("(W40)" in warning for warning in pool_of(existing(nodeFeatureDiscovery={"install": False})).warnings)
+
+
+def test_w41_a_cluster_that_exists_may_have_the_runtime_class() -> None:
+    assert sum("(W41)" in warning for warning in pool_of(existing(sharing=TIME_SLICED)).warnings) == 1
+    assert not any("(W41)" in warning for warning in pool_of(existing(operator={"install": False})).warnings)
+    assert not any("(W41)" in warning for warning in pool_of(aks(sharing=TIME_SLICED)).warnings)
+
+
+@pytest.mark.parametrize("other", [{"cdi": {"nriPluginEnabled": True, "enabled": False}}], ids=str)
+def test_w42_nri_goes_with_cdi_and_the_toolkit(other: dict[str, Any]) -> None:
+    assert _refused(_operator(other)) == {f"{VALUES}.cdi.nriPluginEnabled"}
+    preinstalled = {"driver": "preinstalled", "values": {"cdi": {"nriPluginEnabled": True}}}
+    assert _refused(aks(sharing=TIME_SLICED, operator=preinstalled)) == {f"{VALUES}.cdi.nriPluginEnabled"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"driver": {"repoConfig": {"configMapName": "my.repos"}}},
+        {"driver": {"certConfig": {"name": "My-Certs"}}},
+        {"driver": {"kernelModuleConfig": {"name": "nvidia.conf"}}},
+    ],
+    ids=_place,
+)
+def test_w43_volumes_are_named_after_config_maps(values: dict[str, Any]) -> None:
+    assert _refused(_operator(values)) == {VALUES + _place(values)}
+    assert all("." not in name for name in (DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP))
+
+
+@pytest.mark.parametrize(
+    ("values", "index"),
+    [
+        ({"daemonsets": {"rollingUpdate": {"maxUnavailable": "abc"}}}, ""),
+        ({"daemonsets": {"rollingUpdate": {"maxUnavailable": 0}}}, ""),
+        ({"daemonsets": {"rollingUpdate": {"maxUnavailable": "120%"}}}, ""),
+        ({"daemonsets": {"labels": {"team": "a b"}}}, ""),
+        ({"gfd": {"env": [{"name": "A=B", "value": "x"}]}}, "[0]"),
+        ({"driver": {"manager": {"env": [{"name": "A", "value": 1}]}}}, "[0]"),
+        ({"driver": {"env": [{"name": "A", "valueFrom": {"fieldRef": {}}}]}}, "[0]"),
+        ({"toolkit": {"resources": {"limits": {"memory": "1GB"}}}}, ""),
+        ({"toolkit": {"resources": {"requests": {"gpu": 1}}}}, ""),
+        ({"toolkit": {"resources": {"requests": {"cpu": "-1"}}}}, ""),
+    ],
+    ids=str,
+)
+def test_w44_what_kubernetes_refuses_in_a_daemon_set(values: dict[str, Any], index: str) -> None:
+    assert _refused(_operator(values)) == {VALUES + _place(values) + index}
+
+
+def test_w44_a_request_beyond_its_limit() -> None:
+    amounts = {"requests": {"memory": "1.5Gi", "cpu": "100m"}, "limits": {"memory": "1500Mi", "cpu": 1}}
+    assert _refused(_operator({"gfd": {"resources": amounts}})) == {f"{VALUES}.gfd.resources.requests.memory"}
+
+
+@pytest.mark.parametrize(
+    "values", [{"gfd": {"version": ""}}, {"driver": {"repository": ""}}, {"toolkit": {"version": "a b"}}], ids=_place
+)
+def test_w45_an_image_has_three_parts(values: dict[str, Any]) -> None:
+    assert _refused(_operator(values)) == {VALUES + _place(values)}
+
+
+def test_w45_unless_the_whole_reference_is_given_as_image() -> None:
+    assert plan_of(_operator({"driver": {"repository": "", "version": "", "image": "here/driver:580"}}))
