@@ -3,7 +3,8 @@
 A component's own options are never merged into its children: the merge would overwrite their parent and copy aliases. What
 the engine passes down by itself (providers, protect, transforms) needs no help. Two are handed on here: `deleted_with`,
 which is not passed down, and `depends_on`, which delays the children of a component but is not recorded with them, so that
-deletions would not keep to it.
+deletions would not keep to it. What a component does not say of a child stays unsaid: `protect=False` would undo the
+`protect=True` that a user gave the component, or its parent; `unless_false` makes None of it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ class Extras(TypedDict, total=False):
 
     depends_on: Sequence[pulumi.Resource]
     aliases: Sequence[pulumi.Alias]
-    protect: bool
+    protect: bool | None
     ignore_changes: list[str]
     replace_on_changes: list[str]
     delete_before_replace: bool
@@ -25,6 +26,11 @@ class Extras(TypedDict, total=False):
     provider: pulumi.ProviderResource
     custom_timeouts: pulumi.CustomTimeouts
     hooks: pulumi.ResourceHookBinding | None
+
+
+def unless_false(flag: bool) -> bool | None:  # noqa: FBT001 - the value of an option, not a switch
+    """A flag that a declaration sets, or leaves to whoever uses the component."""
+    return flag or None
 
 
 def child_options(

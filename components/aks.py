@@ -1,9 +1,12 @@
 """AKS: a resource group, a managed cluster with a system pool, and GPU pools as agent pools of their own.
 
 Not managed here, and why: networks, identities for registries, log workspaces and AAD groups, which a platform team owns
-elsewhere and which say nothing about GPUs; the system pool after the cluster was made, because editing an inline pool sets
-every pool of the cluster to scaling, so its changes are ignored; node counts of autoscaled pools, which belong to the
-autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
+elsewhere and which say nothing about GPUs; the machines and the Kubernetes version of the system pool once it is there
+(gpus/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the autoscaler.
+Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
+
+The cluster always sends the system pool alone. Its list of pools is not ignored: after a refresh the plugin's inputs have every
+pool of the cluster, and a cluster that sends a pool which has gone since is refused (pulumi-azure-native#2719).
 """
 
 import base64
@@ -13,10 +16,11 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import containerservice, resources
 
-from components._options import child_options
+from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
 from components._words import one_of, plan_alone, stack_words
 from components.kubernetes_provider import kubernetes_provider
+from gpus.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
 from gpus.clusters import AksSettings, SystemPool, parse_cluster
 from gpus.errors import InvalidStackError, Problems
 from gpus.plan import PoolPlan
@@ -92,14 +96,19 @@ class AksCluster(pulumi.ComponentResource):
             f"{name}-cluster",
             **_cluster_inputs(settings),
             resource_group_name=group.name,
-            opts=child_options(self, opts, protect=settings.protect, ignore_changes=["agentPoolProfiles"]),
+            opts=child_options(
+                self,
+                opts,
+                protect=unless_false(settings.protect),
+                hooks=pulumi.ResourceHookBinding(before_update=[_change_hook(name)]),
+            ),
         )
         self.cluster_id = self.resource.id
         self.cluster_name = self.resource.name
         self.resource_group_name = group.name
         self.kubeconfig = self._kubeconfig()
         #: For everything that is put into this cluster.
-        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id)
+        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id, given=opts)
         self.register_outputs(
             {
                 "cluster_id": self.cluster_id,
@@ -171,6 +180,8 @@ class AksGpuNodePoolArgs(TypedDict):
     """A gpus.plan.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    kubernetes_version: NotRequired[str]
+    """The cluster's version: Azure leaves pools behind that name none. Leave it out where the cluster upgrades itself."""
     tags: NotRequired[dict[str, str]]
     """Tags of the pool."""
 
@@ -198,6 +209,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
         pool = containerservice.AgentPool(
             f"{name}-pool",
             **_pool_inputs(planned, args.get("tags", {})),
+            orchestrator_version=args.get("kubernetes_version"),
             resource_group_name=args["resource_group_name"],
             resource_name_=args["cluster_name"],
             opts=child_options(
@@ -205,7 +217,8 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 opts,
                 # The name is unique in the cluster, so a replacement cannot stand beside the old pool.
                 delete_before_replace=True,
-                protect=planned.protect,
+                protect=unless_false(planned.protect),
+                replace_on_changes=list(FIXED_ON_POOLS),
                 ignore_changes=["count"] if planned.pool.autoscaled else [],
             ),
         )
@@ -223,6 +236,20 @@ def _cluster_settings(what: str, args: AksClusterArgs) -> AksSettings:
     settings = parse_cluster(written, what, problems, complete=True)
     problems.raise_if_any()
     return cast("AksSettings", settings)
+
+
+def _change_hook(name: str) -> pulumi.ResourceHook:
+    """Looks at what an update would change, in previews too: the plugin calls everything an update, Azure does not."""
+    return pulumi.ResourceHook(f"{name}-cluster-change", _judge_change, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def _judge_change(change: pulumi.ResourceHookArgs) -> None:
+    old, new = change.old_inputs or {}, change.new_inputs or {}
+    running = (change.old_outputs or {}).get("currentKubernetesVersion")
+    if problems := list(refused_cluster_changes(old, new, running)):
+        raise InvalidStackError(problems)
+    if warning := system_pool_left_behind(old, new):
+        pulumi.log.warn(warning)
 
 
 def _cluster_inputs(settings: AksSettings) -> dict[str, Any]:
@@ -243,20 +270,20 @@ def _cluster_inputs(settings: AksSettings) -> dict[str, Any]:
 
 def _system_pool(pool: SystemPool) -> dict[str, Any]:
     profile: dict[str, Any] = {
-        "name": "system",
+        "name": SYSTEM_POOL,
         "mode": "System",
         "os_type": "Linux",
         "type": "VirtualMachineScaleSets",
         "vm_size": pool.vm_size,
-        **_counts(pool.min_nodes, pool.max_nodes),
+        **_counts(pool.min_nodes, pool.max_nodes, autoscaled=pool.autoscaled),
     }
     if pool.zones:
         profile["availability_zones"] = list(pool.zones)
     return profile
 
 
-def _counts(low: int, high: int) -> dict[str, Any]:
-    if low == high:
+def _counts(low: int, high: int, *, autoscaled: bool) -> dict[str, Any]:
+    if not autoscaled:
         return {"count": low, "enable_auto_scaling": False}
     # The API asks for a count also where the autoscaler decides it; it is only where the pool starts.
     return {"count": low, "enable_auto_scaling": True, "min_count": low, "max_count": high}
@@ -280,7 +307,7 @@ def _pool_inputs(planned: PoolPlan, tags: Mapping[str, str]) -> dict[str, Any]:
         "os_sku": placement.os_sku,
         "type": "VirtualMachineScaleSets",
         "vm_size": placement.vm_size,
-        **_counts(pool.min_nodes, cast("int", pool.max_nodes)),
+        **_counts(pool.min_nodes, cast("int", pool.max_nodes), autoscaled=pool.autoscaled),
         "node_labels": dict(planned.labels),
         "node_taints": [str(taint) for taint in planned.taints],
         "availability_zones": list(placement.zones) or None,

@@ -49,7 +49,7 @@ class ExistingCluster(pulumi.ComponentResource):
         self.cluster_name = pulumi.Output.from_input(context)
         self.kubeconfig = pulumi.Output.secret(text)
         #: For everything that is put into this cluster.
-        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, context, context)
+        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, context, context, given=opts)
         self.register_outputs({"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
 
 

@@ -16,6 +16,7 @@ def kubernetes_provider(
     kubeconfig: pulumi.Input[str],
     cluster_identifier: pulumi.Input[str],
     context: str | None = None,
+    given: pulumi.ResourceOptions | None = None,
 ) -> Provider:
     """A provider for one cluster.
 
@@ -26,6 +27,7 @@ def kubernetes_provider(
         cluster_identifier: what tells this cluster from any other. Without it, a kubeconfig that is unknown in a preview
             makes the provider, and with it every object in the cluster, look replaced.
         context: of the kubeconfig; its current one by default.
+        given: the cluster component's own options.
     """
     return Provider(
         f"{name}-kubernetes",
@@ -35,5 +37,5 @@ def kubernetes_provider(
         # The sharing config is one ConfigMap of a fixed name: replacing it would take it away from running nodes.
         enable_config_map_mutable=True,
         enable_server_side_apply=True,
-        opts=child_options(parent),
+        opts=child_options(parent, given),
     )

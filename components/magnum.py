@@ -13,7 +13,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_openstack import containerinfra
 
-from components._options import child_options
+from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
 from components._words import located_in, one_of, plan_alone, stack_words
 from components.kubernetes_provider import kubernetes_provider
@@ -110,13 +110,13 @@ class MagnumCluster(pulumi.ComponentResource):
             labels=dict(settings.labels) or None,
             # Magnum replaces the template's labels by these unless it is told to merge them.
             merge_labels=True if settings.labels else None,
-            opts=child_options(self, opts, protect=settings.protect, custom_timeouts=_SLOW),
+            opts=child_options(self, opts, protect=unless_false(settings.protect), custom_timeouts=_SLOW),
         )
         self.cluster_id = self.resource.id
         self.cluster_name = self.resource.name
         self.kubeconfig = pulumi.Output.secret(self.resource.kubeconfig["raw_config"])
         #: For everything that is put into this cluster.
-        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id)
+        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id, given=opts)
         self.register_outputs({"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
 
     def _template_id(self, name: str, settings: MagnumSettings, opts: pulumi.ResourceOptions | None) -> pulumi.Input[str]:
@@ -235,7 +235,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
                 opts,
                 # The name is unique in the cluster, so a replacement cannot stand beside the old group.
                 delete_before_replace=True,
-                protect=planned.protect,
+                protect=unless_false(planned.protect),
                 ignore_changes=["nodeCount"] if planned.pool.autoscaled else [],
                 custom_timeouts=_SLOW,
             ),

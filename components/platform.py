@@ -27,7 +27,7 @@ from gpus.startup_taint import means
 from gpus.verifier_reports import no_reports, reports
 
 if TYPE_CHECKING:
-    from components.aks import AksCluster
+    from components.aks import AksCluster, AksGpuNodePoolArgs
     from components.existing import ExistingCluster
     from components.magnum import MagnumCluster
 
@@ -93,9 +93,9 @@ class GpuPlatform(pulumi.ComponentResource):
 
             check_cloud(planned.settings.cluster, planned.settings.pools, self)
         for sharing, written in args["sharing"].items():
-            declare(f"{name}-{sharing}", written, child_options(self))
-        cluster = self._cluster(name, planned, args["cluster"])
-        inside = child_options(self, provider=cluster.kubernetes, deleted_with=cluster.resource)
+            declare(f"{name}-{sharing}", written, child_options(self, opts))
+        cluster = self._cluster(name, planned, args["cluster"], child_options(self, opts))
+        inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
         pools = self._pools(name, planned, cluster, operator, inside)
         self.verification = pulumi.Output.from_input(no_reports())
@@ -115,9 +115,11 @@ class GpuPlatform(pulumi.ComponentResource):
             }
         )
 
-    def _cluster(self, name: str, planned: Plan, section: Mapping[str, Any]) -> "AksCluster | MagnumCluster | ExistingCluster":
+    def _cluster(
+        self, name: str, planned: Plan, section: Mapping[str, Any], opts: pulumi.ResourceOptions
+    ) -> "AksCluster | MagnumCluster | ExistingCluster":
         # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
-        args, opts = cast("Any", dict(section)), child_options(self)
+        args = cast("Any", dict(section))
         if planned.platform != "existing":
             # As declared, unless an acknowledgement lifts it.
             args["protect"] = planned.protect
@@ -206,18 +208,16 @@ class GpuPlatform(pulumi.ComponentResource):
     ) -> None:
         from components.aks import AksGpuNodePool  # noqa: PLC0415
 
-        tags = dict(cast("AksSettings", planned.settings.cluster).tags)
+        settings = cast("AksSettings", planned.settings.cluster)
+        args: AksGpuNodePoolArgs = {
+            "cluster_name": cluster.cluster_name,
+            "resource_group_name": cluster.resource_group_name,
+            "tags": dict(settings.tags),
+        }
+        if settings.kubernetes_version is not None:
+            args["kubernetes_version"] = settings.kubernetes_version
         for pool in planned.pools:
-            group = AksGpuNodePool(
-                f"{name}-{pool.name}",
-                {
-                    "cluster_name": cluster.cluster_name,
-                    "resource_group_name": cluster.resource_group_name,
-                    "planned": pool,
-                    "tags": tags,
-                },
-                opts,
-            )
+            group = AksGpuNodePool(f"{name}-{pool.name}", {**args, "planned": pool}, opts)
             made[pool.name].append(group)
 
     def _node_groups(

@@ -107,6 +107,9 @@ def pool_change(planned: PoolPlan, cluster: ClusterSettings) -> str:
 def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
     """The id of a cluster and the pools in it as they are planned."""
     own = {key: value for key, value in dataclasses.asdict(cluster).items() if key != "protect"}
+    if "system_pool" in own:
+        # It replaces nothing, and is younger than ids that stand in stack files.
+        del own["system_pool"]["autoscaled"]
     return _id(CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
 
 

@@ -7,7 +7,7 @@ demands what a deploy needs besides. Rules of the clouds that depend on more tha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from gpus.errors import show
 from gpus.section import Section
@@ -41,6 +41,7 @@ class SystemPool:
     min_nodes: int
     max_nodes: int
     zones: tuple[str, ...] = ()
+    autoscaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,10 @@ def _parse_system_pool(section: Section, *, complete: bool) -> SystemPool:
             )
         return SystemPool("", 1, 1)
     vm_size = pool.text("vmSize", required=True, pattern=r"Standard_\w+", allowed="an Azure VM size, e.g. Standard_D4s_v5")
-    low, high = parse_node_count(pool, smallest=1)
+    nodes = parse_node_count(pool, smallest=1)
     zones = pool.each("zones", lambda value, path: parse_zone(value, path, pool.problems))
     pool.finish()
-    return SystemPool(vm_size or "", low, high if high is not None else low, zones)
+    return SystemPool(vm_size or "", nodes.fewest, cast("int", nodes.most), zones, nodes.autoscaled)
 
 
 def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
@@ -250,10 +251,23 @@ def parse_zone(value: object, path: str, problems: Problems) -> str | None:
     return None
 
 
-def parse_node_count(
-    section: Section, *, smallest: int = 0, default: tuple[int, int | None] | None = None
-) -> tuple[int, int | None]:
-    """(min, max) from ``count: 2`` or ``nodes: {min: 0, max: 4}``; exactly one of the two, or the default."""
+@dataclass(frozen=True)
+class NodeCount:
+    """How many nodes.
+
+    Attributes:
+        fewest: at least.
+        most: at most; None where the cloud decides.
+        autoscaled: whether the number is the autoscaler's, which is what ``nodes`` says, also where both bounds are the same.
+    """
+
+    fewest: int
+    most: int | None
+    autoscaled: bool
+
+
+def parse_node_count(section: Section, *, smallest: int = 0, default: NodeCount | None = None) -> NodeCount:
+    """From ``count: 2`` or ``nodes: {min: 0, max: 4}``; exactly one of the two, or the default."""
     has_count, has_nodes = section.given("count"), section.given("nodes")
     if has_count == has_nodes:
         if has_count or default is None:
@@ -263,15 +277,16 @@ def parse_node_count(
                 allowed="`count: 2` for a fixed size, or `nodes: {min: 0, max: 4}` for autoscaling",
                 remedy="Keep one of them." if has_count else "Add one of them.",
             )
-            return smallest, smallest
+            return NodeCount(smallest, smallest, autoscaled=False)
         return default
     if has_count:
         count = section.integer("count", minimum=smallest, maximum=1000)
-        return (smallest, smallest) if count is None else (count, count)
-    return _parse_range(section, smallest)
+        fixed = smallest if count is None else count
+        return NodeCount(fixed, fixed, autoscaled=False)
+    return NodeCount(*_parse_range(section, smallest), autoscaled=True)
 
 
-def _parse_range(section: Section, smallest: int) -> tuple[int, int | None]:
+def _parse_range(section: Section, smallest: int) -> tuple[int, int]:
     nodes = section.section("nodes", what="a mapping with min and max")
     if nodes is None or not nodes.readable:
         return smallest, smallest

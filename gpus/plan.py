@@ -28,6 +28,7 @@ from gpus.checks import (
 )
 from gpus.errors import InvalidStackError, Problem, Problems
 from gpus.kubernetes_names import (
+    AKS_SPOT_TAINT,
     DEVICE_PLUGIN_CONFIG_LABEL,
     MIG_CONFIG_LABEL,
     POOL_LABEL,
@@ -62,7 +63,6 @@ MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
 _NFD_PAGE_SIZE: Final = 0
 
 _GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-_SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
 
 
 @dataclass(frozen=True)
@@ -323,8 +323,10 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
     if mig_key:
         labels[MIG_CONFIG_LABEL] = mig_key
     taints = pool.taints
-    if isinstance(pool.placement, AksPlacement) and pool.placement.spot and _SPOT_TAINT not in taints:
-        taints = (*taints, _SPOT_TAINT)
+    if isinstance(pool.placement, AksPlacement) and pool.placement.spot:
+        # AKS puts both there, in sets that every update replaces whole (Azure/AKS#3152).
+        labels[AKS_SPOT_TAINT.key] = AKS_SPOT_TAINT.value
+        taints = taints if AKS_SPOT_TAINT in taints else (*taints, AKS_SPOT_TAINT)
     profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and isinstance(sharing, Mig) else None
     return PoolPlan(
         pool=pool,

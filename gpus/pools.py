@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpus import azure_sizes
-from gpus.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, parse_node_count, parse_zone
-from gpus.kubernetes_names import check_labels, parse_taint, refused_by_nfd, reserved_by_aks
+from gpus.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, NodeCount, parse_node_count, parse_zone
+from gpus.kubernetes_names import check_labels, label_refused_by_aks, parse_taint, refused_by_nfd, taint_refused_by_aks
 from gpus.models import GpuModel, find_model, model, model_keys, nearest_model
 from gpus.section import Section
 
@@ -30,6 +30,8 @@ AKS_POOL_NAME: Final = r"[a-z][a-z0-9]{0,11}"
 #: NVIDIA's own: a branch, or branch and release.
 _DRIVER_VERSION: Final = r"\d{1,6}(\.\d{1,6}){0,2}"
 _CUDA_VERSION: Final = r"\d{1,3}\.\d{1,3}"
+#: Labels by which driver manager and mig-manager pause the operator's pods on a node.
+_DEPLOY_SWITCH: Final = "nvidia.com/gpu.deploy."
 _OTHER_POOL_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 
 
@@ -105,6 +107,7 @@ class Pool:
         hardware: the GPUs of each node; None where it could not be told (a problem was reported).
         min_nodes: fewest nodes.
         max_nodes: most nodes; equal to min_nodes for a fixed size, None where the cloud decides.
+        autoscaled: whether the number of nodes may change by itself; with `nodes`, also where both bounds are the same.
         sharing: name of a declaration.
         labels: the user's own node labels.
         taints: node taints, without those that the cloud adds.
@@ -119,6 +122,7 @@ class Pool:
     hardware: Hardware | None
     min_nodes: int
     max_nodes: int | None
+    autoscaled: bool
     sharing: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
@@ -126,11 +130,6 @@ class Pool:
     placement: AksPlacement | MagnumPlacement | ExistingPlacement
     minimum: Minimum = field(default_factory=Minimum)
     protect: bool = False
-
-    @property
-    def autoscaled(self) -> bool:
-        """Whether the number of nodes may change by itself."""
-        return self.min_nodes != self.max_nodes
 
 
 @dataclass(frozen=True)
@@ -172,8 +171,8 @@ def parse_pool(value: object, path: str, context: PoolContext) -> Pool | None:
         return None
     name = _parse_name(section, context.platform)
     hardware, placement = _PLACEMENTS[context.platform](section, context)
-    default = (1, None) if context.platform == "existing" else None
-    low, high = parse_node_count(section, default=default)
+    default = NodeCount(1, None, autoscaled=True) if context.platform == "existing" else None
+    nodes = parse_node_count(section, default=default)
     sharing = _parse_sharing_name(section, context)
     labels = section.texts("labels")
     check_labels(labels, section.at("labels"), context.problems)
@@ -189,8 +188,9 @@ def parse_pool(value: object, path: str, context: PoolContext) -> Pool | None:
         path,
         name,
         hardware,
-        low,
-        high,
+        nodes.fewest,
+        nodes.most,
+        nodes.autoscaled,
         sharing,
         labels,
         taints,
@@ -353,14 +353,8 @@ def _check_distinct(taints: tuple[Taint, ...], section: Section) -> None:
 def _check_reach(labels: Mapping[str, str], taints: tuple[Taint, ...], section: Section, context: PoolContext) -> None:
     """Labels and taints must have a way to the nodes on this platform."""
     if context.platform == "aks":
-        for key in labels:
-            if reserved_by_aks(key):
-                context.problems.add(
-                    f"{section.at('labels')}.{key}",
-                    f'the prefix of "{key}" is reserved by AKS',
-                    allowed="any prefix but kubernetes.azure.com/ and kubernetes.io/",
-                    remedy="Choose another prefix; AKS refuses the pool otherwise.",
-                )
+        _check_aks_labels(labels, section, context.problems)
+        _check_aks_taints(taints, section, context.problems)
         return
     for key in labels:
         if reason := refused_by_nfd(key):
@@ -379,6 +373,35 @@ def _check_reach(labels: Mapping[str, str], taints: tuple[Taint, ...], section: 
                     allowed="a prefixed key outside kubernetes.io, e.g. nvidia.com/gpu=true:NoSchedule",
                     remedy="Choose such a key, or use the heat driver, whose kubelets taint themselves at birth.",
                 )
+
+
+def _check_aks_labels(labels: Mapping[str, str], section: Section, problems: Problems) -> None:
+    for key, value in labels.items():
+        if reason := label_refused_by_aks(key):
+            problems.add(
+                f"{section.at('labels')}.{key}",
+                f'"{key}" is reserved by AKS: {reason}',
+                allowed="any prefix but kubernetes.azure.com/, kubernetes.io/ and k8s.io/",
+                remedy="Choose another prefix, e.g. example.com/team; AKS refuses the whole pool otherwise.",
+            )
+        elif key.startswith(_DEPLOY_SWITCH) and value != "false":
+            problems.add(
+                f"{section.at('labels')}.{key}",
+                f'"{value}" could not be paused by driver and MIG managers: AKS lets nobody change a pool\'s label on its nodes',
+                allowed='"false", which nobody changes',
+                remedy="Leave the label out: the GPU operator sets it to true by itself.",
+            )
+
+
+def _check_aks_taints(taints: tuple[Taint, ...], section: Section, problems: Problems) -> None:
+    for index, taint in enumerate(taints):
+        if taint_refused_by_aks(taint, spot=section.given("spot")):
+            problems.add(
+                f"{section.at('taints')}[{index}]",
+                f'"{taint}" is refused by AKS, which keeps the prefix kubernetes.azure.com for itself',
+                allowed="any other prefix, e.g. sku=gpu:NoSchedule",
+                remedy="Choose another key; the taint of spot pools comes with `spot: {}`.",
+            )
 
 
 _PLACEMENTS: Final = {"aks": _parse_aks, "magnum": _parse_magnum, "existing": _parse_existing}

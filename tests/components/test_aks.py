@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pulumi
 import pytest
 
 from components.aks import AksCluster, AksGpuNodePool
@@ -41,11 +42,22 @@ def pool_of(run: Run, mig_strategy: str | None = None, **pool: Any) -> Registere
 class TestCluster:
     """The managed cluster."""
 
-    def test_has_one_inline_system_pool_whose_later_changes_are_ignored(self, run: Run) -> None:
+    def test_has_one_inline_system_pool_whose_changes_are_looked_at_before_they_are_made(self, run: Run) -> None:
         recorded = run(lambda: AksCluster("c", CLUSTER))
         (system,) = recorded.one("ManagedCluster").inputs["agentPoolProfiles"]
         assert (system["mode"], system["minCount"], system["maxCount"], system["enableAutoScaling"]) == ("System", 2, 4, True)
-        assert list(recorded.options("c-cluster").ignoreChanges) == ["agentPoolProfiles"]
+        assert list(recorded.options("c-cluster").ignoreChanges) == []
+        assert list(recorded.options("c-cluster").hooks.before_update) == ["c-cluster-change"]
+
+    def test_bounds_that_are_the_same_leave_the_system_pool_to_the_autoscaler(self, run: Run) -> None:
+        declared: AksClusterArgs = {**CLUSTER, "system_pool": {"vm_size": "Standard_D4s_v5", "nodes": {"min": 3, "max": 3}}}
+        (system,) = run(lambda: AksCluster("c", declared)).one("ManagedCluster").inputs["agentPoolProfiles"]
+        assert (system["enableAutoScaling"], system["minCount"], system["maxCount"]) == (True, 3, 3)
+
+    def test_what_is_not_declared_protected_is_left_to_the_protection_of_the_component(self, run: Run) -> None:
+        declared: AksClusterArgs = {**CLUSTER, "protect": False}
+        recorded = run(lambda: AksCluster("c", declared, pulumi.ResourceOptions(protect=True)))
+        assert not [request.name for request in recorded.requests.values() if request.HasField("protect") and not request.protect]
 
     def test_protects_the_cluster_alone_so_that_pools_can_be_rotated(self, run: Run) -> None:
         recorded = run(lambda: AksCluster("c", CLUSTER))
@@ -105,6 +117,29 @@ class TestPool:
         assert (inputs["count"], inputs["minCount"], inputs["maxCount"]) == (0, 0, 4)
         assert list(recorded.options("nb-pool").ignoreChanges) == ["count"]
 
+    def test_bounds_that_are_the_same_leave_the_pool_to_the_autoscaler(self, run: Run) -> None:
+        declared: AksPoolArgs = {"name": "nb", "vm_size": A100, "nodes": {"min": 3, "max": 3}, "sharing": {"exclusive": {}}}
+        recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": declared}))
+        inputs = recorded.one("AgentPool").inputs
+        assert (inputs["enableAutoScaling"], inputs["minCount"], inputs["maxCount"]) == (True, 3, 3)
+        assert list(recorded.options("nb-pool").ignoreChanges) == ["count"]
+
+    def test_names_the_version_of_the_cluster_where_it_is_given_one(self, run: Run) -> None:
+        assert "orchestratorVersion" not in pool_of(run).inputs
+        args: Any = {"cluster_name": "c", "resource_group_name": "g", "pool": FIXED, "kubernetes_version": "1.35"}
+        assert run(lambda: AksGpuNodePool("nb", args)).one("AgentPool").inputs["orchestratorVersion"] == "1.35"
+
+    def test_what_azure_does_not_change_on_a_living_pool_replaces_it(self, run: Run) -> None:
+        recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": FIXED}))
+        replacing = set(recorded.options("nb-pool").replaceOnChanges)
+        assert {"availabilityZones", "scaleSetPriority", "spotMaxPrice", "osDiskType", "maxPods", "vnetSubnetID"} <= replacing
+        assert not {"count", "minCount", "maxCount", "nodeLabels", "nodeTaints", "orchestratorVersion", "tags"} & replacing
+
+    def test_what_is_not_declared_protected_is_left_to_the_protection_of_the_component(self, run: Run) -> None:
+        args: Any = {"cluster_name": "c", "resource_group_name": "g", "pool": FIXED}
+        recorded = run(lambda: AksGpuNodePool("nb", args, pulumi.ResourceOptions(protect=True)))
+        assert not recorded.options("nb-pool").HasField("protect") or recorded.options("nb-pool").protect
+
     @pytest.mark.parametrize("protect", [False, True])
     def test_is_protected_where_it_is_declared(self, run: Run, *, protect: bool) -> None:
         declared: AksPoolArgs = {**FIXED, "protect": protect}
@@ -128,7 +163,12 @@ class TestPool:
         inputs = pool_of(run, spot={"max_price": 1.5}).inputs
         assert (inputs["scaleSetPriority"], inputs["scaleSetEvictionPolicy"], inputs["spotMaxPrice"]) == ("Spot", "Delete", 1.5)
         assert "upgradeSettings" not in inputs
-        assert "kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in inputs["nodeTaints"]
+
+    def test_a_spot_pool_sends_what_azure_put_into_its_labels_and_taints(self, run: Run) -> None:
+        inputs = pool_of(run, spot={}).inputs
+        assert inputs["nodeLabels"]["kubernetes.azure.com/scalesetpriority"] == "spot"
+        assert inputs["nodeTaints"] == ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]
+        assert "kubernetes.azure.com/scalesetpriority" not in pool_of(run).inputs["nodeLabels"]
 
     def test_a_replacement_frees_the_name_first(self, run: Run) -> None:
         recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": FIXED}))

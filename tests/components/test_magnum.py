@@ -106,6 +106,19 @@ class TestNodeGroup:
         assert (inputs["nodeCount"], inputs["minNodeCount"], inputs["maxNodeCount"]) == (0, 0, 3)
         assert list(recorded.options("a-group").ignoreChanges) == ["nodeCount"]
 
+    def test_bounds_that_are_the_same_leave_the_group_to_the_autoscaler(self, run: Run) -> None:
+        args = group_args()
+        del args["pool"]["count"]
+        args["pool"]["nodes"] = {"min": 2, "max": 2}
+        recorded = run(lambda: MagnumGpuNodePool("a", args))
+        inputs = recorded.one("NodeGroup").inputs
+        assert (inputs["nodeCount"], inputs["minNodeCount"], inputs["maxNodeCount"]) == (2, 2, 2)
+        assert list(recorded.options("a-group").ignoreChanges) == ["nodeCount"]
+
+    def test_what_is_not_declared_protected_is_left_to_the_protection_of_the_component(self, run: Run) -> None:
+        recorded = run(lambda: MagnumGpuNodePool("a", group_args(), pulumi.ResourceOptions(protect=True)))
+        assert not recorded.options("a-group").HasField("protect") or recorded.options("a-group").protect
+
     def test_a_fixed_group_has_no_limits_that_would_stand_in_the_way_of_its_next_size(self, run: Run) -> None:
         inputs = run(lambda: MagnumGpuNodePool("a", group_args())).one("NodeGroup").inputs
         assert inputs["nodeCount"] == 1

@@ -67,6 +67,25 @@ class TestEveryStack:
             assert {"gpu-operator-release", "gpu-operator-device-plugin"} <= recorded.depends_on(resource.name)
 
     @pytest.mark.parametrize("stack", STACKS)
+    def test_everything_waits_for_what_the_platform_waits_for(self, run: Run, deploy: Any, stack: str) -> None:
+        deploy(stack)  # for its surroundings
+
+        def program() -> None:
+            first = pulumi.CustomResource("test:index:First", "first", {})
+            GpuPlatform("gpu", settings(stack), pulumi.ResourceOptions(depends_on=[first]))
+
+        recorded = run(program)
+        custom = [request for request in recorded.requests.values() if request.custom and request.name != "first"]
+        assert len(custom) > 5
+        assert [request.name for request in custom if not any(urn.endswith("::first") for urn in request.dependencies)] == []
+
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_the_protection_of_the_platform_is_undone_nowhere(self, run: Run, deploy: Any, stack: str) -> None:
+        deploy(stack)
+        recorded = run(lambda: GpuPlatform("gpu", settings(stack), pulumi.ResourceOptions(protect=True)))
+        assert not [request.name for request in recorded.requests.values() if request.HasField("protect") and not request.protect]
+
+    @pytest.mark.parametrize("stack", STACKS)
     def test_no_credential_reaches_the_engine_in_plain_text(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
         assert recorded.is_secret("gpu-kubernetes", "kubeconfig")
