@@ -19,7 +19,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     settings: Any = read_stack_config()
     try:
-        platform = GpuPlatform("gpu", settings, secret_sections=tuple(secret_sections()))
+        platform = GpuPlatform("gpu", settings, secret_sections=tuple(secret_sections()), from_stack_file=True)
     except InvalidStackError as error:
         # A RunError is shown as it is; a traceback would bury the list of problems.
         raise pulumi.RunError(str(error)) from None

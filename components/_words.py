@@ -6,6 +6,7 @@ in a stack file.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,15 @@ from gpus.errors import InvalidStackError, Problem
 from gpus.plan import Plan, PoolPlan, plan_config
 from gpus.settings import NAMESPACE
 
+#: Where the arguments of a pool or cluster that is used alone stand in the stack that it is planned as.
+ALONE = {
+    f"{NAMESPACE}:pools[0]": "",
+    f"{NAMESPACE}:pools": "",
+    f"{NAMESPACE}:sharing.declared": ".sharing",
+    f"{NAMESPACE}:operator.migStrategy": ".mig_strategy",
+    f"{NAMESPACE}:cluster": "",
+    f"{NAMESPACE}:flavors": ".flavor",
+}
 _SHAPE = "a sharing component (Exclusive, TimeSlicing, Mps, Mig), or a mapping like {'timeSlicing': {'replicas': 4}}"
 
 
@@ -28,8 +38,19 @@ def stack_words(args: Mapping[str, Any], *nested: str) -> dict[str, Any]:
 
 
 def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections such as `pools` and `node_feature_discovery` as a stack's config mapping."""
-    return {f"{NAMESPACE}:{_camel(key)}": value for key, value in sections.items()}
+    """Sections such as `pools` and `node_feature_discovery` as a stack's config mapping.
+
+    Keys that have a namespace already stay as they are: the `config` of a stack file can be handed over as it is.
+
+    Raises:
+        InvalidStackError: if a section is given twice, with its namespace and without.
+    """
+    full = [key if ":" in key else f"{NAMESPACE}:{_camel(key)}" for key in sections]
+    twice = [key for key, count in Counter(full).items() if count > 1]
+    if twice:
+        told = "is given twice, with its namespace and without, or in two spellings"
+        raise InvalidStackError(Problem(key, told, "each section once", "Keep one of them.") for key in twice)
+    return dict(zip(full, sections.values(), strict=True))
 
 
 def plan_alone(
@@ -63,16 +84,17 @@ def plan_alone(
         sections["operator"] = {"migStrategy": mig_strategy}
     if flavor is not None:
         sections["flavors"] = {str(written.get("flavor")): stack_words(flavor)}
-    with located_in(what):
+    with located_in(what, ALONE):
         return plan_config(stack_config(sections), complete=False).pools[0]
 
 
 @contextmanager
-def located_in(what: str) -> Iterator[None]:
+def located_in(what: str, places: Mapping[str, str]) -> Iterator[None]:
     """Have problems of a stack file's places name a component's arguments instead.
 
     Args:
         what: the component, for messages.
+        places: how a place in a stack file begins -> what stands there of the component's arguments.
 
     Raises:
         InvalidStackError: the one that was raised inside, so changed.
@@ -80,7 +102,13 @@ def located_in(what: str) -> Iterator[None]:
     try:
         yield
     except InvalidStackError as error:
-        raise InvalidStackError([_relocated(problem, what) for problem in error.problems]) from None
+        raise InvalidStackError([_relocated(problem, what, places) for problem in error.problems]) from None
+
+
+def sections_in(sections: Mapping[str, Any], argument: str = "") -> dict[str, str]:
+    """For `located_in`: sections that are arguments, or keys of one; each place says the key as it was written."""
+    places = {f"{NAMESPACE}:{_camel(key)}": f"{argument}.{key}" for key in sections if ":" not in key}
+    return {**places, f"{NAMESPACE}:": f"{argument}."}
 
 
 def plan_of(what: str, planned: object, config: Mapping[str, Any] | None) -> Plan:
@@ -93,7 +121,8 @@ def plan_of(what: str, planned: object, config: Mapping[str, Any] | None) -> Pla
         return planned
     if planned is not None or config is None:
         raise InvalidStackError([one_of(what, "planned", "config")])
-    return plan_config(stack_config(config), complete=False)
+    with located_in(what, sections_in(config, ".config")):
+        return plan_config(stack_config(config), complete=False)
 
 
 def pool_of(what: str, plan: Plan, name: str) -> PoolPlan:
@@ -124,18 +153,13 @@ def _camel(key: str) -> str:
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), key)
 
 
-def _relocated(problem: Problem, what: str) -> Problem:
+def _relocated(problem: Problem, what: str, places: Mapping[str, str]) -> Problem:
     path = problem.path
-    for start, place in (
-        (f"{NAMESPACE}:pools[0]", ""),
-        (f"{NAMESPACE}:pools", ""),
-        (f"{NAMESPACE}:sharing.declared", ".sharing"),
-        (f"{NAMESPACE}:operator.migStrategy", ".mig_strategy"),
-        (f"{NAMESPACE}:cluster", ""),
-        (f"{NAMESPACE}:flavors", ".flavor"),
-    ):
-        if path.startswith(start):
-            path = f"{what}{place}{path[len(start) :]}"
-            break
+    start = next((start for start in places if path.startswith(start)), None)
+    if start is None:
+        return problem
+    path = f"{what}{places[start]}{path[len(start) :]}"
     allowed = _SHAPE if path == f"{what}.sharing" and "mapping" in problem.allowed else problem.allowed
-    return Problem(path, problem.message, allowed, problem.remedy)
+    # Sections have no namespace in a program.
+    texts = (text.replace(f"{NAMESPACE}:", "") for text in (problem.message, allowed, problem.remedy))
+    return Problem(path, *texts)

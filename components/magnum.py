@@ -15,7 +15,7 @@ from pulumi_openstack import containerinfra
 
 from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
-from components._words import located_in, one_of, plan_alone, stack_words
+from components._words import ALONE, located_in, one_of, plan_alone, stack_words
 from components.kubernetes_provider import kubernetes_provider
 from components.openstack_check import check_cloud
 from gpus.clusters import MagnumSettings, MagnumTemplate, parse_cluster
@@ -96,7 +96,7 @@ class MagnumCluster(pulumi.ComponentResource):
         what = f"MagnumCluster({name})"
         settings = _cluster_settings(what, args)
         super().__init__("gpu-pools:index:MagnumCluster", name, None, opts)
-        with located_in(what):
+        with located_in(what, ALONE):
             check_cloud(settings, (), self)
         #: What everything inside the cluster goes away with.
         self.resource = containerinfra.Cluster(

@@ -16,7 +16,7 @@ from components._helm import chart_release
 from components._options import child_options
 from components._owners import tells_of_another_owner
 from components._words import one_of, plan_alone, plan_of
-from gpus.errors import InvalidStackError
+from gpus.errors import InvalidStackError, Problem
 from gpus.placing import marker_daemon_set_spec, node_feature_rule
 from gpus.plan import PoolPlan
 from gpus.pools import ExistingPlacement
@@ -53,7 +53,10 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
-        plan = plan_of(f"NodeFeatureDiscovery({name})", args.get("planned"), args.get("config"))
+        what = f"NodeFeatureDiscovery({name})"
+        plan = plan_of(what, args.get("planned"), args.get("config"))
+        if plan.settings.nfd.adopted:
+            raise InvalidStackError([_nothing_to_install(what)])
         super().__init__("gpu-pools:index:NodeFeatureDiscovery", name, None, opts)
         hooks = tells_of_another_owner(name, plan.settings.cluster)
         namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts, hooks=hooks))
@@ -146,6 +149,16 @@ class PoolLabels(pulumi.ComponentResource):
         self.labels = pulumi.Output.from_input(dict(planned.labels))
         self.advertises = pulumi.Output.from_input(dict(planned.advertises))
         self.register_outputs({"labels": self.labels, "advertises": self.advertises})
+
+
+def _nothing_to_install(what: str) -> Problem:
+    """Of an NFD that is there already this component would make a namespace and a second release."""
+    return Problem(
+        what,
+        "node_feature_discovery.install is false: the cluster has one, and this component does nothing but install one",
+        "install: true, or left out",
+        "Leave the component out; PoolLabels and GpuOperator use the one that is there.",
+    )
 
 
 def privileged_namespace(name: str, namespace: str, opts: pulumi.ResourceOptions) -> Namespace:

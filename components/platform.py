@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 
 from components._options import child_options
-from components._words import stack_config
+from components._words import located_in, sections_in, stack_config
 from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
 from components.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
+from gpus.settings import NAMESPACE
 from gpus.smoke_test import SMOKE_TEST_NAMESPACE
 from gpus.startup_taint import means
 from gpus.verifier_reports import no_reports, reports
@@ -73,6 +74,8 @@ class GpuPlatform(pulumi.ComponentResource):
         args: GpuPlatformArgs,
         opts: pulumi.ResourceOptions | None = None,
         secret_sections: tuple[str, ...] = (),
+        *,
+        from_stack_file: bool = False,
     ) -> None:
         """Plan, then make everything.
 
@@ -81,20 +84,25 @@ class GpuPlatform(pulumi.ComponentResource):
             args: the settings.
             opts: options of the component.
             secret_sections: sections that the stack file keeps encrypted; chart values from them stay secret.
+            from_stack_file: whether the settings are those of a stack file, by whose places problems are told then.
 
         Raises:
             InvalidStackError: with everything that is wrong with the settings; on Magnum, with everything that the cloud lacks.
         """
-        planned = plan_config(stack_config(args))
+        what, places = f"GpuPlatform({name})", {} if from_stack_file else sections_in(args)
+        with located_in(what, places):
+            config = stack_config(args)
+            planned = plan_config(config)
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         _warn(planned, self)
         if isinstance(planned.settings.cluster, MagnumSettings):
             from components.openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
 
-            check_cloud(planned.settings.cluster, planned.settings.pools, self)
-        for sharing, written in args["sharing"].items():
+            with located_in(what, places):
+                check_cloud(planned.settings.cluster, planned.settings.pools, self)
+        for sharing, written in config[f"{NAMESPACE}:sharing"].items():
             declare(f"{name}-{sharing}", written, child_options(self, opts))
-        cluster = self._cluster(name, planned, args["cluster"], child_options(self, opts))
+        cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts))
         inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
         pools = self._pools(name, planned, cluster, operator, inside)

@@ -57,7 +57,10 @@ class GpuPoolsProvider(ComponentProvider):
             if not isinstance(error.inner, InvalidStackError):
                 raise
             told: Any = [
-                {"property_path": one.path, "reason": f"{one.message}; allowed: {one.allowed}; {one.remedy}"}
+                {
+                    "property_path": one.path.partition(").")[2] or one.path,
+                    "reason": f"{one.message}; allowed: {one.allowed}; {one.remedy}",
+                }
                 for one in error.inner.problems
             ]
             raise InputPropertiesError("nothing was created or changed", told) from None

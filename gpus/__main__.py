@@ -2,8 +2,8 @@
 
 ``expect STACKFILE [POOL]`` prints what the verifier of a pool compares nodes with, so that it can be run by hand.
 
-``layouts`` and ``change`` are in gpus/mig_commands.py; ``check`` and ``import``, which read files that exist already, in
-gpus/existing/commands.py.
+``models`` and ``sizes`` are in gpus/hardware_commands.py, ``layouts`` and ``change`` in gpus/mig_commands.py; ``check`` and
+``import``, which read files that exist already, in gpus/existing/commands.py.
 
 Where a command takes a file, ``-`` is the standard input. Exit codes: 0 the stack can be planned, 2 it cannot (or the command
 line is wrong), 74 the output cannot be written, 130 interrupted, 141 the reader of the output went away.
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpus import mig_commands
+from gpus import hardware_commands, mig_commands
 from gpus.errors import InvalidStackError
 from gpus.existing import commands as existing_commands
 from gpus.node_expectation import node_expectation
@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     expect.add_argument("pool", nargs="?", help="the pool; may be left out where there is only one")
     expect.add_argument("--json", action="store_true", help="print problems as JSON too; the document always is")
     expect.set_defaults(run=_expect)
+    hardware_commands.add_commands(commands)
     mig_commands.add_commands(commands)
     existing_commands.add_commands(commands)
     options = parser.parse_args(arguments)

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gpus.stack_file import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+#: How much a name must look like a size to be taken for a typing error in it.
+_A_TYPO: Final = 0.85
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,28 @@ def retired(name: str) -> str | None:
     return date
 
 
-def nearest_size(name: str) -> str:
-    """The known size whose name looks most like `name`."""
-    near = difflib.get_close_matches(name, _sizes(), n=1, cutoff=0.0)
-    return near[0]
+def sizes() -> tuple[AzureSize, ...]:
+    """All known sizes, in the order of the data."""
+    return tuple(_sizes().values())
+
+
+def meant_size(name: str) -> str | None:
+    """The size that a mistyped name means; None where it looks like none."""
+    by_short = {_short(known): known for known in _sizes()}
+    near = difflib.get_close_matches(_short(name), by_short, n=1, cutoff=_A_TYPO)
+    return by_short[near[0]] if near else None
+
+
+def smallest_size(name: str) -> str:
+    """The smallest size with whole GPUs of the family that a name speaks of (``NC``, ``ND``, ``NV``), else of all."""
+    whole = [known for known in sizes() if known.gpus.denominator == 1]
+    family = [known for known in whole if _short(known.name)[:2] == _short(name)[:2]]
+    return min(family or whole, key=lambda known: (known.vcpus, known.memory_gib)).name
+
+
+def _short(name: str) -> str:
+    """A name without its tier: ``nc24ads_a100_v4``; two letters of it are its family."""
+    return name.lower().removeprefix("standard_")
 
 
 @lru_cache(maxsize=1)

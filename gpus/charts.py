@@ -235,8 +235,10 @@ def _parse_source(section: Section, name: ChartName) -> ChartSource:
     if inner is None or not inner.readable:
         return ChartSource(repository=_REPOSITORIES[name])
     source = ChartSource(
-        repository=inner.text("repository", pattern=r"https?://\S+", allowed="the URL of a Helm repository"),
-        oci=inner.text("oci", pattern=r"oci://\S+", allowed="an oci:// reference"),
+        repository=inner.text(
+            "repository", pattern=r"https?://\S+", allowed="the URL of a Helm repository", remedy=_other_key(inner, "repository")
+        ),
+        oci=inner.text("oci", pattern=r"oci://\S+", allowed="an oci:// reference", remedy=_other_key(inner, "oci")),
         path=inner.text("path"),
     )
     inner.finish()
@@ -245,6 +247,17 @@ def _parse_source(section: Section, name: ChartName) -> ChartSource:
             inner.path, "names no or several sources", allowed="exactly one of repository, oci, path", remedy="Keep one."
         )
     return source
+
+
+def _other_key(section: Section, key: str) -> str:
+    """What to do with a source under the wrong key: its beginning tells the right one."""
+    written = section.raw(key)
+    scheme = written.partition("://")[0] if isinstance(written, str) and "://" in written else ""
+    if key == "repository" and scheme == "oci":
+        return f"Write it under `oci`: `chart: {{oci: {written}}}`."
+    if key == "oci" and scheme in {"http", "https"}:
+        return f"Write it under `repository`: `chart: {{repository: {written}}}`."
+    return ""
 
 
 def check_values(

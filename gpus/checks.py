@@ -6,7 +6,6 @@ behind them are named in docs/reference/rules.md. Nothing here decides what is r
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -14,10 +13,11 @@ from gpus.clusters import MagnumSettings
 from gpus.errors import show
 from gpus.memory_budget import check_memory
 from gpus.mig import most_of, place
-from gpus.mig_advice import nearest, why_not, words
+from gpus.mig_advice import nearest, nearest_profile, why_not, words
 from gpus.mig_strategy import check_mig_strategy
 from gpus.pools import AksPlacement, ExistingPlacement
 from gpus.sharing import MPS_MOST_REPLICAS_OLD, Mig, Mps, TimeSlicing
+from gpus.startup_taint import LEAST_KUBERNETES, means, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,7 +78,7 @@ def mig_owner(pool: Pool) -> str:
     return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
 
 
-def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, *, startup_taint: bool) -> Iterator[str]:
+def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settings: Settings) -> Iterator[str]:
     """What autoscaling makes of this pool."""
     if not pool.autoscaled or isinstance(pool.placement, ExistingPlacement):
         return
@@ -89,8 +89,16 @@ def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, *, sta
         yield "autoscaling knows only nvidia.com/gpu: a pool that advertises nvidia.com/gpu.shared is judged unready (C04)"
     if pool.min_nodes == 0:
         yield "scaling from zero: until a node lives, pods can select only by labels declared on the pool (C03)"
-    if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and not startup_taint:
-        yield "new nodes advertise whole GPUs until MIG is applied: without startupTaint pods may start too early (C06)"
+    if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and not settings.verification.startup_taint:
+        yield f"new nodes advertise whole GPUs until MIG is applied, and pods may start too early (C06): {_waiting(settings)}"
+
+
+def _waiting(settings: Settings) -> str:
+    """How pods are kept off a node until it is partitioned, as far as this very cluster allows it."""
+    if against := refusal(settings.cluster):
+        return f"have them select nodes by nvidia.com/mig.config.state=success (no startupTaint here: {against})"
+    needs = f", which needs Kubernetes {LEAST_KUBERNETES}" if means(settings.cluster) == "admission" else ""
+    return f"set gpu-pools:verification.startupTaint{needs}"
 
 
 def _check_mps(pool: Pool, hardware: Hardware, sharing: Mps, problems: Problems) -> list[str]:
@@ -169,12 +177,12 @@ def _check_profiles(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, pr
     profiles = [*(model.profiles or {}), *model.other_names]
     unknown = [profile for profile, _ in entry.layout if profile not in profiles]
     for profile in unknown:
-        near = difflib.get_close_matches(profile, profiles, n=1, cutoff=0.3)
+        near = nearest_profile(model, profile)
         problems.add(
             f"{path}.{profile}",
             f'{model.key} (pool "{pool.name}") has no MIG profile "{profile}"',
             allowed=", ".join(profiles),
-            remedy=f"Did you mean {near[0]}? Profile names carry the memory of the card." if near else "Choose one of those.",
+            remedy=f"Did you mean {near}? Profile names carry the memory of the card." if near else "Choose one of those.",
         )
     for other, name in model.other_names.items():
         if {other, name} <= dict(entry.layout).keys():

@@ -6,13 +6,16 @@ enough. This module only carries and prints problems; deciding what is wrong is 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SHOWN_VALUE_LENGTH = 80
+#: How the path of a problem in a program begins, e.g. ``AksGpuNodePool(notebooks).vmSize``.
+_COMPONENT: Final = re.compile(r"[A-Z]\w*\([^)]*\)")
 
 
 @dataclass(frozen=True, order=True)
@@ -20,7 +23,7 @@ class Problem:
     """One thing that is wrong.
 
     Attributes:
-        path: where in the stack file, e.g. ``gpu-pools:pools[1].sharing``.
+        path: where in the stack file, e.g. ``gpu-pools:pools[1].sharing``, or in a program: ``AksGpuNodePool(nb).sharing``.
         message: what is wrong, naming the value.
         allowed: what would be right there.
         remedy: what to do.
@@ -41,7 +44,14 @@ class InvalidStackError(Exception):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__(listed(self.problems, "the stack file", "created or changed"))
+        super().__init__(listed(self.problems, _where(self.problems), "created or changed"))
+
+
+def _where(problems: Sequence[Problem]) -> str:
+    """What the user wrote: a stack file, or the arguments of a component, by whose type and name paths begin then."""
+    named = {match[0] if (match := _COMPONENT.match(problem.path)) else "" for problem in problems}
+    (one,) = named if len(named) == 1 else ("",)
+    return f"the arguments of {one}" if one else "the program" if all(named) and named else "the stack file"
 
 
 def listed(problems: Sequence[Problem], where: str, undone: str) -> str:

@@ -5,6 +5,7 @@ Both are exact: they look through all legal layouts of the model (gpus/mig.py), 
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,25 @@ if TYPE_CHECKING:
     from gpus.models import GpuModel
 
 MOST_SUGGESTIONS: Final = 3
+
+
+def nearest_profile(gpu: GpuModel, name: str) -> str | None:
+    """The profile of the model that somebody means who writes that of another card: as many slices, as many attributes.
+
+    Of several the one of which most fit: ``1g.5gb`` of a smaller card is ``1g.10gb`` on 80 GB, not the rarer ``1g.20gb``.
+    """
+    profiles = gpu.profiles or {}
+    alike = [other for other in profiles if _kind(other) == _kind(name)]
+    if _kind(name) and alike:
+        return max(alike, key=lambda other: profiles[other].max_instances)
+    near = difflib.get_close_matches(name, [*profiles, *gpu.other_names], n=1, cutoff=0.3)
+    return near[0] if near else None
+
+
+def _kind(profile: str) -> tuple[str, str] | None:
+    """(slices, attributes) of a profile's name: what is left of it without the memory."""
+    match = re.fullmatch(r"(\d+)g\.\d+gb([-+].*)?", profile)
+    return (match[1], match[2] or "") if match else None
 
 
 def words(layout: Mapping[str, int]) -> str:

@@ -6,7 +6,6 @@ Only arguments and printing; the answers come from gpus/mig_layouts.py and gpus/
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpus.errors import Problems
 from gpus.mig import place
-from gpus.mig_advice import nearest, units_of, why_not, words
+from gpus.mig_advice import nearest, nearest_profile, units_of, why_not, words
 from gpus.mig_change import change
 from gpus.mig_layouts import document, doubts, views
 from gpus.mig_picture import Pen, draw, ruler, unit_width
@@ -106,12 +105,12 @@ def parse_layout(gpu: GpuModel, text: str, path: str, problems: Problems) -> dic
             continue
         name = gpu.own_name(match[1])
         if name not in (gpu.profiles or {}):
-            near = difflib.get_close_matches(name, gpu.profiles or {}, n=1, cutoff=0.3)
+            near = nearest_profile(gpu, name)
             problems.add(
                 path,
                 f'{gpu.key} has no MIG profile "{name}"',
                 allowed=", ".join(gpu.profiles or {}),
-                remedy=f"Did you mean {near[0]}?" if near else "Choose one of those.",
+                remedy=f"Did you mean {near}?" if near else "Choose one of those.",
             )
             continue
         layout[name] = layout.get(name, 0) + int(match[2])

@@ -359,7 +359,7 @@ def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | Non
 def _pool_warnings(
     pool: Pool, sharing: Sharing, hardware: Hardware, settings: Settings, strategies: _Strategies
 ) -> Iterable[str]:
-    yield from autoscaling_warnings(pool, sharing, strategies.chosen, startup_taint=settings.verification.startup_taint)
+    yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
     yield from startup_taint_warnings(settings)
     yield from adoption_warnings(pool, settings)
     if pool is settings.pools[0]:
@@ -367,7 +367,10 @@ def _pool_warnings(
         yield from cluster_warnings(settings)
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
-        yield f"switching MIG mode on {hardware.model.key} in a virtual machine reboots the node once (R03)"
+        yield (
+            f"a node reboots once, when its MIG mode is switched on ({hardware.model.key} in a virtual machine, R03); "
+            "where it is on already, another layout needs no reboot"
+        )
     if settings.cluster.platform == "existing" and pool.taints:
         yield "the taints of an existing cluster's nodes are tolerated, not set, by this stack"
 

@@ -268,12 +268,12 @@ def _azure_hardware(section: Section) -> Hardware | None:
     size = azure_sizes.size(name)
     if size is None:
         date = azure_sizes.retired(name)
-        near = azure_sizes.nearest_size(name)
+        meant = None if date else azure_sizes.meant_size(name)
         section.problems.add(
             section.at("vmSize"),
             f'"{name}" was retired by Azure on {date}' if date else f'"{name}" is not a known Azure GPU size',
-            allowed="a GPU size of gpus/data/azure_sizes.yaml",
-            remedy=f"Use another size, e.g. {near}.",
+            allowed="a GPU size that `python -m gpus sizes` lists",
+            remedy=f"Did you mean {meant}?" if meant else f"Use another size, e.g. {azure_sizes.smallest_size(name)}.",
         )
         return None
     if size.gpus.denominator != 1:

@@ -7,6 +7,7 @@ that it doesn't know, so a typing error there means GPUs that are silently not s
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import math
 import re
@@ -38,6 +39,17 @@ _BELONGS: Final[Mapping[str, str]] = {
     "protect": "the cluster of AKS or Magnum, or a pool of such a cluster",
     "resources": "nowhere: the plan derives the resource names",
 }
+
+
+def _quoted(value: object) -> str:
+    """How to have a text where YAML read something else; of what was written YAML has kept only what it means."""
+    if isinstance(value, bool):
+        return "Put it in quotes: without them YAML reads yes, on and true alike."
+    if isinstance(value, float):
+        return "Put it in quotes as you wrote it: without them YAML reads a number, for which 1.30 and 1.3 are the same."
+    if isinstance(value, int):
+        return f'Write "{value}" in quotes.'
+    return "Put it in quotes: without them YAML reads a date." if isinstance(value, dt.date) else "Write a text."
 
 
 class Section:
@@ -87,8 +99,9 @@ class Section:
         if value is None:
             return None
         if not isinstance(value, str):
-            quote = f'Write "{value}" in quotes.' if isinstance(value, int | float) else "Write a text."
-            self._refuse(key, value, "is not a text", allowed or self._either(choices or ()) or "a text", remedy or quote)
+            self._refuse(
+                key, value, "is not a text", allowed or self._either(choices or ()) or "a text", remedy or _quoted(value)
+            )
         elif choices is not None and value not in choices:
             self._refuse(key, value, "is unknown", allowed or self._either(choices), remedy or self._suggest(value, choices))
         elif pattern and not re.fullmatch(pattern, value):

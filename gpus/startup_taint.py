@@ -38,7 +38,7 @@ POLICY: Final = "gpu-pools-startup-taint"
 _PATH: Final = "gpu-pools:verification.startupTaint"
 #: MutatingAdmissionPolicy v1.
 _LEAST_KUBERNETES: Final = (1, 36)
-_LEAST_TEXT: Final = ".".join(map(str, _LEAST_KUBERNETES))
+LEAST_KUBERNETES: Final = ".".join(map(str, _LEAST_KUBERNETES))
 
 #: ``admission``: the API server puts it on; ``kubelet``: the kubelet registers with it.
 Means = Literal["admission", "kubelet"]
@@ -51,27 +51,33 @@ def means(cluster: ClusterSettings) -> Means | None:
     return "admission"
 
 
+def refusal(cluster: ClusterSettings) -> str:
+    """Why nodes of this cluster cannot have the startup taint; empty where they can, as far as is declared."""
+    if isinstance(cluster, MagnumSettings) and cluster.driver and means(cluster) is None:
+        return f"nodes of Magnum's driver {cluster.driver} cannot be born with a taint"
+    if isinstance(cluster, AksSettings) and cluster.kubernetes_version:
+        version = tuple(int(part) for part in cluster.kubernetes_version.split("."))
+        if version < _LEAST_KUBERNETES:
+            return f"needs Kubernetes {LEAST_KUBERNETES}, and gpu-pools:cluster.kubernetesVersion is {cluster.kubernetes_version}"
+    return ""
+
+
 def check_startup_taint(settings: Settings, problems: Problems) -> None:
     """What stands against the startup taint where a stack wants it."""
     if not settings.verification.startup_taint:
         return
-    cluster = settings.cluster
-    if isinstance(cluster, MagnumSettings) and cluster.driver and means(cluster) is None:
+    if against := refusal(settings.cluster):
+        on_aks = isinstance(settings.cluster, AksSettings)
         problems.add(
             _PATH,
-            f"nodes of Magnum's driver {cluster.driver} cannot be born with a taint",
-            allowed="true on AKS, with Magnum's driver heat and on existing clusters",
-            remedy="Leave it out; the deploy still waits until the nodes have passed.",
+            against,
+            allowed=f"true with Kubernetes {LEAST_KUBERNETES} or newer"
+            if on_aks
+            else "true on AKS, with Magnum's driver heat and on existing clusters",
+            remedy=f'Set kubernetesVersion: "{LEAST_KUBERNETES}", or leave startupTaint out.'
+            if on_aks
+            else "Leave it out; the deploy still waits until the nodes have passed.",
         )
-    if isinstance(cluster, AksSettings) and cluster.kubernetes_version:
-        version = tuple(int(part) for part in cluster.kubernetes_version.split("."))
-        if version < _LEAST_KUBERNETES:
-            problems.add(
-                _PATH,
-                f"needs Kubernetes {_LEAST_TEXT}, and gpu-pools:cluster.kubernetesVersion is {cluster.kubernetes_version}",
-                allowed=f"true with Kubernetes {_LEAST_TEXT} or newer",
-                remedy=f'Set kubernetesVersion: "{_LEAST_TEXT}", or leave startupTaint out.',
-            )
     for pool in settings.pools:
         for index, taint in enumerate(pool.taints):
             if taint.key == STARTUP_TAINT.key:
@@ -90,13 +96,13 @@ def startup_taint_warnings(settings: Settings) -> Iterator[str]:
     cluster = settings.cluster
     if isinstance(cluster, AksSettings) and not cluster.kubernetes_version:
         yield (
-            f"startupTaint needs Kubernetes {_LEAST_TEXT} or newer: whether Azure's own default is cannot be checked before the "
-            "deploy (set gpu-pools:cluster.kubernetesVersion)"
+            f"startupTaint needs Kubernetes {LEAST_KUBERNETES} or newer: whether Azure's own default is cannot be checked before "
+            "the deploy (set gpu-pools:cluster.kubernetesVersion)"
         )
     if isinstance(cluster, ExistingSettings):
         yield (
-            f"startupTaint needs Kubernetes {_LEAST_TEXT} or newer, and reaches only nodes that have the labels of nodeSelector "
-            "when they register; nodes that are there already get none"
+            f"startupTaint needs Kubernetes {LEAST_KUBERNETES} or newer, and reaches only nodes that have the labels of "
+            "nodeSelector when they register; nodes that are there already get none"
         )
 
 

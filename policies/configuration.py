@@ -6,12 +6,30 @@ must not pass by accident where somebody runs it without.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import difflib
+from typing import TYPE_CHECKING, Any, Final
 
 from policies.exceptions import SCHEMA
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from policies.rule import Rule
+
+_ALL: Final = "all"
+
+
+def unknown_rules(configured: Iterable[str], names: Sequence[str]) -> Iterator[str]:
+    """What is wrong with each name that a configuration of the pack has and the pack lacks.
+
+    Args:
+        configured: the names; ``all`` is the engine's own word.
+        names: of the rules.
+    """
+    for name in sorted(set(configured) - {*names, _ALL}):
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        meant = f"did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else "docs/reference/policies.md lists them."
+        yield f"the policy configuration sets `{name}`, and there is no such rule: {meant}"
 
 
 def schema_of(rule: Rule) -> dict[str, Any]:

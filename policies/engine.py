@@ -12,6 +12,8 @@ has shown to the resource policies before, one by one.
 Nor is its handling of secrets: to a validation it hands them over in plain text (pulumi/pulumi-policy#241), so a message could
 print them. `keep_secrets` makes it hand over marked values instead.
 
+Nor its care: levels of a rule that is misspelt are accepted in silence by engine and SDK; `refuse_unknown_rules` does not.
+
 Nor its ear for the stack's configuration, which the engine tells it once; `hear_configuration` listens.
 
 And it converts each resource anew for each policy, which was most of the pack's time; `convert_once` makes it remember.
@@ -41,7 +43,7 @@ from pulumi_policy.secret import Secret as EngineSecret
 
 from gpus.settings import config_value
 from policies.acknowledged import acknowledged_by
-from policies.configuration import schema_of
+from policies.configuration import schema_of, unknown_rules
 from policies.described import Resource, Secret, Stack, Unknown, plain_type
 from policies.judging import Undecided, Violation, judge, read_settings
 
@@ -71,9 +73,11 @@ class CannotTellError(UnknownValueError):
 
 def serve(rules: Iterable[Rule]) -> None:
     """Run the rules as a policy pack until the engine ends it."""
+    rules = tuple(rules)
     keep_secrets()
     convert_once()
     hear_configuration()
+    refuse_unknown_rules(rules)
     # A pack writes its port to the standard output and never flushes it; not every language host asks for `python -u`.
     sys.stdout = io.TextIOWrapper(os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0), write_through=True)
     PolicyPack(name=PACK, policies=[as_policy(rule) for rule in rules])
@@ -170,6 +174,21 @@ def hear_configuration() -> None:
         return configured(self, request, context)
 
     servicer.ConfigureStack = heard
+
+
+def refuse_unknown_rules(rules: Iterable[Rule]) -> None:
+    """Make the SDK refuse the levels of rules that the pack lacks, which the engine hands over and nobody would miss."""
+    sdk: Any = pulumi_policy.policy
+    servicer = sdk._PolicyAnalyzerServicer  # noqa: SLF001 - a name that it does not export
+    configure = servicer.Configure
+    names = [rule.name for rule in rules]
+
+    def checked(self: Any, request: Any, context: Any) -> Any:  # noqa: ANN401 - the SDK is untyped here
+        if wrong := list(unknown_rules(request.policyConfig, names)):
+            context.abort(sdk.grpc.StatusCode.INVALID_ARGUMENT, "; ".join(wrong))
+        return configure(self, request, context)
+
+    servicer.Configure = checked
 
 
 def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:

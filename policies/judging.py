@@ -7,7 +7,7 @@ takes the values out of the message, an exception that holds makes an `Excepted`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from policies.exceptions import Exemption, holding, parse_exemptions
 from policies.reading import Trace, UnknownMetError
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from policies.described import Resource, Stack
     from policies.rule import Found, Limit, Rule
+
+
+#: In the urn of what our platform component makes of the sections of a stack file.
+_PLATFORM: Final = "gpu-pools:index:GpuPlatform$"
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ def _judge_resource(rule: Rule, resource: Resource, stack: Stack, settings: Rule
 def _text(rule: Rule, resource: Resource, found: Found, ended: Exemption | None, *, secret: bool) -> str:
     what = "what is declared here is secret and is not shown" if secret else f"{found.where}: {found.what}"
     ids = f" ({', '.join(rule.incidents)})" if rule.incidents else ""
-    lines = [f"{resource.name}: {what}", f"why:    {rule.why}{ids}", f"repair: {rule.repair}"]
+    repair = rule.stack_repair if rule.stack_repair and _PLATFORM in resource.urn else rule.repair
+    lines = [f"{resource.name}: {what}", f"why:    {rule.why}{ids}", f"repair: {repair}"]
     if ended:
         lines.append(f'note:   an exception ("{ended.reason}") ended on {ended.until.isoformat()}')
     return "\n".join(lines)

@@ -47,6 +47,8 @@ WORKLOADS: Final = (
 )
 #: Our own component that puts verifiers on the nodes of a pool.
 VERIFICATION: Final = "gpu-pools:index:Verification"
+#: Our own component by which new nodes take no pods until their verifier has passed.
+STARTUP_TAINT: Final = "gpu-pools:index:StartupTaint"
 CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 MIG_LABEL: Final = "nvidia.com/mig.config"
 OPERATOR_CHART: Final = "gpu-operator"

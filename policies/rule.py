@@ -94,7 +94,9 @@ class Rule:
         types: of the resources that it judges.
         judge: the predicate.
         why: what happens without it.
-        repair: what to do.
+        repair: what to do, in the words of the resource's own inputs.
+        stack_repair: what to do where the sections of a stack file declare the resource, in their words; empty: as `repair`, or
+            no section can break the rule.
         level: where the stack sets none.
         limits: what a stack may set.
         whole: whether it needs the whole program, and so judges only once everything is declared.
@@ -107,6 +109,7 @@ class Rule:
     judge: Callable[[Case], Iterable[Found]]
     why: str
     repair: str
+    stack_repair: str = ""
     level: Level = "mandatory"
     limits: tuple[Limit, ...] = ()
     whole: bool = False

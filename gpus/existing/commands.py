@@ -91,8 +91,6 @@ def _import(options: argparse.Namespace) -> int:
             print(json.dumps(imported.as_json(), indent=2))  # noqa: T201
         else:
             print(imported.as_yaml(), end="")  # noqa: T201
-            for loss in imported.lost:
-                print(f"not carried over: {loss}", file=sys.stderr)  # noqa: T201
         return 0 if imported.declarations else _FOUND
 
     return _reading(run, {"sharing": {}, "lost": []}, as_json=options.json)

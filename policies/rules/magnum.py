@@ -91,6 +91,7 @@ RULES: Final = (
         judge=_zero,
         why="many Magnum clouds refuse 0 nodes, or cannot scale up from it",
         repair="Use 1, or make this rule advisory where your cloud's API (1.10 or newer) and driver allow 0.",
+        stack_repair="Set count (or nodes.min) of the pool to 1, where your cloud's API (1.10 or newer) or driver allows no 0.",
         level="advisory",
     ),
     Rule(
@@ -111,6 +112,7 @@ RULES: Final = (
         judge=_image,
         why="there is no driver container for it: the pods end in ImagePullBackOff",
         repair="Build the driver into the image and set driver.enabled to false.",
+        stack_repair="Build the driver into the image, and set operator.driver to preinstalled.",
         whole=True,
     ),
 )

@@ -180,6 +180,7 @@ RULES: Final = (
         judge=_sizes,
         why="the organisation has contracts and quota for certain sizes only",
         repair="Take an allowed size, or have the list changed.",
+        stack_repair="Change vmSize (Magnum: flavor) of the pool to an allowed one, or have the list changed.",
         limits=(Limit("sizes", _TEXTS),),
     ),
     Rule(
@@ -190,6 +191,7 @@ RULES: Final = (
         judge=_regions,
         why="data may not leave these regions, and quota exists only there",
         repair="Move it to an allowed region.",
+        stack_repair="Set location of the cluster to an allowed region.",
         limits=(Limit("regions", {"type": "array", "items": {"type": "string", "pattern": "^[a-z0-9]+$"}}),),
     ),
     Rule(
@@ -200,6 +202,7 @@ RULES: Final = (
         judge=_gpus,
         why="quota is shared with others, and autoscalers use what they may",
         repair="Lower count or maxCount of a pool.",
+        stack_repair="Lower count or nodes.max of a pool.",
         limits=(Limit("gpus", {"type": "integer", "minimum": 0}),),
         whole=True,
     ),
@@ -211,6 +214,7 @@ RULES: Final = (
         judge=_cost,
         why="with all autoscaled pools at their largest this is what is paid",
         repair="Lower maxCount, take a cheaper size or spot, or complete the prices.",
+        stack_repair="Lower count or nodes.max of a pool, take a cheaper vmSize or spot, or complete the prices.",
         limits=(
             Limit(
                 "prices",
@@ -229,6 +233,7 @@ RULES: Final = (
         judge=_tags,
         why="costs without an owner are found by nobody",
         repair="Add the tags.",
+        stack_repair="Add them to tags of the cluster, which its pools get too.",
         limits=(Limit("tags", _TEXTS),),
     ),
     Rule(
@@ -239,6 +244,7 @@ RULES: Final = (
         judge=_spot,
         why="spot nodes vanish with 30 seconds' notice",
         repair="Remove scaleSetPriority.",
+        stack_repair="Take spot out of the pool.",
         limits=(Limit("allowed", {"type": "boolean"}, default=True),),
     ),
     Rule(
@@ -249,6 +255,7 @@ RULES: Final = (
         judge=_strategies,
         why="the environment's users were promised a certain isolation",
         repair="Share the pool in an allowed way.",
+        stack_repair="Give the pool another sharing declaration.",
         limits=(Limit("strategies", {"type": "array", "items": {"enum": list(_STRATEGIES)}}),),
         whole=True,
     ),
@@ -260,6 +267,7 @@ RULES: Final = (
         judge=_untrusted,
         why="under time-slicing one tenant's pod can take all memory of the GPU and crash the others",
         repair="Use MIG, or whole GPUs.",
+        stack_repair="Give the pool a sharing declaration with mig or exclusive.",
         limits=(Limit("label", {"type": "string", "minLength": 1}, default="tenants"),),
         whole=True,
     ),

@@ -89,10 +89,15 @@ def _renames(value: object) -> bool:
     return any(isinstance(mode, dict) and mode.get("renameByDefault") is True for mode in kinds.sharing_of(value).values())
 
 
+def _born_tainted(case: Case) -> bool:
+    """Whether new nodes take no pods at first: by the startup taint, or by AKS's own preview of initialization taints."""
+    return bool(case.of(kinds.STARTUP_TAINT)) or bool(list(case.inputs.at("nodeInitializationTaints").each()))
+
+
 def _autoscaled_mig(case: Case) -> Iterator[Found]:
     label = case.inputs.at("nodeLabels", kinds.MIG_LABEL)
     scaled = case.inputs.at("enableAutoScaling").value() is True
-    if scaled and label.text() not in {"", "all-disabled"} and not list(case.inputs.at("nodeInitializationTaints").each()):
+    if scaled and label.text() not in {"", "all-disabled"} and not _born_tainted(case):
         yield Found(label.path, f'"{label.text()}" on new nodes, and nothing keeps pods off until it is applied')
 
 
@@ -100,7 +105,7 @@ def _shared_from_zero(case: Case) -> Iterator[Found]:
     least = case.inputs.at("minCount")
     if case.inputs.at("enableAutoScaling").value() is not True or least.number() not in {None, 0}:
         return
-    if list(case.inputs.at("nodeInitializationTaints").each()):
+    if _born_tainted(case):
         return
     label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
     for resource, value in kinds.configs_named(case, label):
@@ -209,6 +214,7 @@ RULES: Final = (
         judge=_autoscaled_names,
         why="the autoscaler knows only nvidia.com/gpu: it takes such nodes for unready, and scales on or not at all",
         repair="Use strategy single and no rename on this pool, or a fixed count.",
+        stack_repair="Share the pool without renameByDefault and with layouts of one profile, or give it a fixed count.",
         level="advisory",
         whole=True,
     ),
@@ -219,9 +225,12 @@ RULES: Final = (
         types=(kinds.AGENT_POOL,),
         judge=_autoscaled_mig,
         why="pods start on the whole GPU, and mig-manager then cannot partition it",
-        repair="Add a nodeInitializationTaint that goes once mig.config.state is success, or let AKS partition "
+        repair="Add a StartupTaint beside a Verification of the pool (Kubernetes 1.36 or newer), or let AKS partition "
         "(gpuInstanceProfile).",
+        stack_repair="Set verification.startupTaint (Kubernetes 1.36 or newer), give the pool a fixed count, or let AKS "
+        "partition (partitionedBy: aks, which needs driver: preinstalled).",
         level="advisory",
+        whole=True,
     ),
     Rule(
         name="shared-pools-keep-a-node",
@@ -231,7 +240,8 @@ RULES: Final = (
         judge=_shared_from_zero,
         why="the autoscaler counts a new node's GPUs unshared and takes it for full until they are advertised: "
         "four waiting pods start four nodes",
-        repair="Set minCount to 1, or add a nodeInitializationTaint that goes once the GPUs are advertised.",
+        repair="Set minCount to 1, or add a StartupTaint beside a Verification of the pool (Kubernetes 1.36 or newer).",
+        stack_repair="Set nodes.min of the pool to 1, or verification.startupTaint (Kubernetes 1.36 or newer).",
         level="advisory",
         whole=True,
     ),

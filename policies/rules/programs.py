@@ -433,6 +433,7 @@ RULES: Final = (
         judge=_exporter,
         why="metrics of shared GPUs carry no pod",
         repair="Add KUBERNETES_VIRTUAL_GPUS=true to dcgmExporter.env.",
+        stack_repair="Add KUBERNETES_VIRTUAL_GPUS=true to operator.values.dcgmExporter.env.",
         level="advisory",
         whole=True,
     ),

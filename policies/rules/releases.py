@@ -207,6 +207,7 @@ RULES: Final = (
         judge=_crds,
         why="the new operator writes fields that the old CRD drops, and reconciles for ever",
         repair="Leave operator.upgradeCRD on.",
+        stack_repair="Take operator.upgradeCRD out of operator.values.",
     ),
     Rule(
         name="crds-kept",
@@ -216,6 +217,7 @@ RULES: Final = (
         judge=_cleanup,
         why="deleting the CRDs deletes every object of them, those of a shared NFD too, and hangs on finalizers",
         repair="Leave operator.cleanupCRD off.",
+        stack_repair="Take operator.cleanupCRD out of operator.values.",
     ),
     Rule(
         name="operands-not-older-than-chart",
@@ -225,6 +227,7 @@ RULES: Final = (
         judge=_operand_versions,
         why="an old operand outlives node upgrades and then fails on them: `unsupported config version: 3`",
         repair="Remove the version, or pin one that is at least the chart's.",
+        stack_repair="Take that version out of operator.values, or write one that is at least the chart's.",
     ),
     Rule(
         name="driver-upgrade-drains",
@@ -234,6 +237,7 @@ RULES: Final = (
         judge=_driver_upgrade,
         why="the driver cannot be unloaded while pods use it: nodes stay cordoned with upgrade-required",
         repair="Set driver.upgradePolicy.drain.enable or gpuPodDeletion.force, or autoUpgrade to false.",
+        stack_repair="In operator.values.driver.upgradePolicy set drain.enable or gpuPodDeletion.force, or autoUpgrade: false.",
         level="advisory",
     ),
     Rule(
@@ -244,6 +248,7 @@ RULES: Final = (
         judge=_precompiled,
         why="image tags of precompiled drivers are <branch>-<kernel>-<os>; with a full version there is no such image",
         repair="Write the branch only, e.g. 580.",
+        stack_repair="In operator.values.driver.version write the branch only, e.g. 580.",
     ),
     Rule(
         name="health-checks-on",
@@ -253,6 +258,7 @@ RULES: Final = (
         judge=_health,
         why="pods keep being placed on GPUs that fell off the bus",
         repair="Name single Xids instead of all.",
+        stack_repair="Name single Xids in operator.values.devicePlugin.env instead of all.",
     ),
     Rule(
         name="nfd-recent",
@@ -271,6 +277,7 @@ RULES: Final = (
         judge=_nfd_namespaces,
         why="labels of gpu-feature-discovery and of pools never appear",
         repair="Add nvidia.com to master.config.extraLabelNs.",
+        stack_repair="Add nvidia.com to nodeFeatureDiscovery.values.master.config.extraLabelNs.",
     ),
     Rule(
         name="gpus-only-on-request",
@@ -282,6 +289,8 @@ RULES: Final = (
         repair="Set ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false in toolkit.env, and "
         "DEVICE_LIST_STRATEGY=volume-mounts "
         "with ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true.",
+        stack_repair="In operator.values set toolkit.env ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false and "
+        "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS=true, and devicePlugin.env DEVICE_LIST_STRATEGY=volume-mounts.",
         level="advisory",
     ),
     Rule(

@@ -97,6 +97,26 @@ def test_nfd_workers_tolerate_the_taints_of_all_pools(run: Run) -> None:
     assert {"key": "sku", "operator": "Exists", "effect": "NoSchedule"} in values["worker"]["tolerations"]
 
 
+class TestAlone:
+    """Components of a program, without a stack file."""
+
+    def test_an_nfd_that_is_there_is_not_installed_beside_itself(self, run: Run) -> None:
+        def program() -> None:
+            with pytest.raises(InvalidStackError, match="does nothing but install one"):
+                NodeFeatureDiscovery("nfd", {"config": {**config(), "node_feature_discovery": {"install": False}}})
+
+        assert run(program).resources == []
+
+    def test_problems_name_the_key_of_the_config_as_it_was_written(self, run: Run) -> None:
+        def program() -> None:
+            with pytest.raises(InvalidStackError) as refused:
+                NodeFeatureDiscovery("nfd", {"config": {**config(), "node_feature_discovery": {"instal": False}}})
+            (problem,) = refused.value.problems
+            assert problem.path == "NodeFeatureDiscovery(nfd).config.node_feature_discovery.instal"
+
+        assert run(program).resources == []
+
+
 class TestPoolLabels:
     """The rule and the marker of one pool."""
 

@@ -192,7 +192,20 @@ class TestRefusals:
             with pytest.raises(InvalidStackError) as refused:
                 GpuPlatform("gpu", self.wrong())
             paths = {problem.path for problem in refused.value.problems}
-            assert {"gpu-pools:poools", "gpu-pools:pools[0].vmSzie", "gpu-pools:sharing.inference.mps.replicas"} <= paths
+            assert {f"GpuPlatform(gpu).{key}" for key in ("poools", "pools[0].vmSzie", "sharing.inference.mps.replicas")} <= paths
+            assert "problems in the arguments of GpuPlatform(gpu); nothing was created" in str(refused.value)
+            assert "gpu-pools:" not in str(refused.value)
+
+        assert run(program).resources == []
+
+    def test_the_config_of_a_stack_file_can_be_handed_over_as_it_is(self, run: Run) -> None:
+        config: Any = {f"{PREFIX}{key}": value for key, value in settings("aks-dev").items()}
+        assert len(run(lambda: GpuPlatform("gpu", {**config, "azure-native:location": "westeurope"})).of("AgentPool")) == 4
+
+    def test_a_section_that_is_given_twice_is_refused(self, run: Run) -> None:
+        def program() -> None:
+            with pytest.raises(InvalidStackError, match=r"GpuPlatform\(gpu\)\.pools: is given twice"):
+                GpuPlatform("gpu", {**settings("aks-dev"), f"{PREFIX}pools": []})
 
         assert run(program).resources == []
 
@@ -201,7 +214,7 @@ class TestRefusals:
         del declared["cluster"]["location"]
 
         def program() -> None:
-            with pytest.raises(InvalidStackError, match=r"gpu-pools:cluster\.location: is missing"):
+            with pytest.raises(InvalidStackError, match=r"GpuPlatform\(gpu\)\.cluster\.location: is missing"):
                 GpuPlatform("gpu", declared)
 
         run(program)

@@ -76,7 +76,7 @@ def test_all_that_is_wrong_is_told_by_its_place() -> None:
     with pytest.raises(InputPropertiesError) as raised:
         GpuPoolsProvider().construct("gpu", "gpu-pools:index:GpuPlatform", inputs)
     places = [one["property_path"] for one in raised.value.errors or []]
-    assert "gpu-pools:sharing.s.timeSlicing.replicas" in places
+    assert "sharing.s.timeSlicing.replicas" in places
     assert "gpu-pools:cluster.name" in places
 
 

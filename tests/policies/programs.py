@@ -411,6 +411,9 @@ GOOD: dict[str, Program] = {
         pool(options=_LEFT, **{**_AUTO, "minCount": 0}, nodeInitializationTaints=["gpu-pools/starting=true:NoSchedule"]),
         sharing(),
     ),
+    "MIG, autoscaled behind the startup taint": program(
+        pool(options=_LEFT, **_AUTO, nodeLabels=_MIG), operator(), sharing(), layouts(), made(kinds.STARTUP_TAINT, "born", {})
+    ),
     "MIG by the operator": program(pool(nodeLabels=_MIG), operator(), sharing(), layouts()),
     "uneven MIG under mixed": program(operator({"mig": {"strategy": "mixed"}}), layouts(UNEVEN), sharing()),
     "MIG by AKS": program(pool(gpuInstanceProfile="MIG1g")),

@@ -107,6 +107,18 @@ def test_a_broken_configuration_does_not_pass(pack: Any) -> None:
     assert "nothing was judged" in found.message
 
 
+def test_levels_of_a_rule_that_there_is_not_are_refused(pack: Any) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        configure(pack, "gpu-only-on-request", ADVISORY)
+    said: Any = refused.value
+    assert said.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert said.details().startswith(
+        "the policy configuration sets `gpu-only-on-request`, and there is no such rule: did you mean "
+    )
+    assert "`gpus-only-on-request`" in said.details()
+    configure(pack, "all", ADVISORY)
+
+
 def test_an_unknown_is_said_as_advice_and_hides_no_violation(pack: Any) -> None:
     given = {**POOL, "scaleSetPriority": UNKNOWN, "gpuInstanceProfile": "MIG1g", "vmSize": "Standard_NC4as_T4_v3"}
     found = {one.policyName: one for one in analyzed(pack, kinds.AGENT_POOL, "gpu", given)}

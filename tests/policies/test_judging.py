@@ -164,3 +164,47 @@ class TestPrices:
     def test_a_file_of_another_shape_is_an_error(self, tmp_path: Path, text: str) -> None:
         with pytest.raises(ValueError, match=r"prices|no price"):
             self._read(tmp_path, text)
+
+
+#: Inputs of providers that no section of a stack file has.
+_PROVIDERS_OWN = (
+    "maxCount",
+    "minCount",
+    "nodeLabels",
+    "nodeTaints",
+    "nodeInitializationTaint",
+    "scaleSetPriority",
+    "gpuProfile",
+    "gpuInstanceProfile",
+    "mergeLabels",
+    "ignore_changes",
+)
+#: What a stack file cannot break, or the plan refuses first; the repair then is for resources that people write.
+_NOT_OF_A_STACK = {
+    "aks-mig-on-mig-size",
+    "one-mig-owner",
+    "no-mps-on-mig",
+    "spot-taint-written",
+    "autoscaled-count-left-alone",
+    "one-driver-owner",
+    "labels-through-pools",
+    "node-group-labels-merged",
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_stack_file_s_reader_is_told_a_stack_file_s_words(rule: Rule) -> None:
+    spoken = [word for word in _PROVIDERS_OWN if word in (rule.stack_repair or rule.repair)]
+    assert not spoken or (rule.name in _NOT_OF_A_STACK and not rule.stack_repair)
+
+
+@pytest.mark.parametrize("made_by", ["gpu-pools:index:GpuPlatform$gpu-pools:index:AksGpuNodePool$", ""])
+def test_the_repair_follows_who_declares_the_resource(made_by: str) -> None:
+    (rule,) = [rule for rule in RULES if rule.name == "spot-where-allowed"]
+    kind = rule.types[0]
+    spot = Resource(
+        kind, "gpu", f"urn:pulumi:a::b::{made_by}{kind}::gpu", {"vmSize": "Standard_NC4as_T4_v3", "scaleSetPriority": "Spot"}
+    )
+    (found,) = judge(rule, Stack((spot,)), RuleSettings({"allowed": False}), TODAY)
+    assert isinstance(found, Violation)
+    assert found.text.endswith("repair: Take spot out of the pool." if made_by else "repair: Remove scaleSetPriority.")

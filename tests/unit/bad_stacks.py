@@ -6,6 +6,7 @@ and good but for what its id names, so that exactly that problem comes out.
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,22 @@ _SECTION_CASES = (
         f"{_CLUSTER}.kubernetesVersion",
         "1.34 is not a text",
         "in quotes",
-        'Write "1.34" in quotes.',
+        "1.30 and 1.3 are the same",
+    ),
+    Case(
+        "tag-a-flag",
+        aks(cluster={"tags": {"spot": True}}),
+        f"{_CLUSTER}.tags.spot",
+        "true is not a text",
+        remedy="Put it in quotes",
+    ),
+    Case(
+        "tag-a-date",
+        aks(cluster={"tags": {"until": dt.date(2027, 1, 1)}}),
+        f"{_CLUSTER}.tags.until",
+        "2027-01-01 is not a text",
+        remedy="Put it in quotes: without them YAML reads a date.",
+        read_by_engine=False,
     ),
     Case("cluster-bad-name", aks(cluster={"name": "-x"}), f"{_CLUSTER}.name", '"-x" does not fit', "letters, digits, - and _"),
     Case(
@@ -640,7 +656,7 @@ _MIG_CASES = (
         f"{_SHARING}.cut.mig.layout.1g.5gb",
         'a100-80gb (pool "gpu") has no MIG profile "1g.5gb"',
         "1g.10gb, 1g.10gb+me, 1g.20gb",
-        "carry the memory of the card",
+        "Did you mean 1g.10gb? Profile names carry the memory of the card.",
     ),
     Case(
         "mig-profile-3g-20gb-on-80gb",
@@ -801,6 +817,48 @@ _POOL_CASES = (
     Case(
         "pool-a-text", aks(pools=["gpu"]), _POOL, '"gpu" is not a mapping with name, hardware and sharing', read_by_engine=False
     ),
+    Case(
+        "pool-size-without-gpu",
+        aks({"vmSize": "Standard_D4s_v5"}),
+        f"{_POOL}.vmSize",
+        '"Standard_D4s_v5" is not a known Azure GPU size',
+        "python -m gpus sizes",
+        "e.g. Standard_NC4as_T4_v3.",
+    ),
+    Case(
+        "pool-size-mistyped",
+        aks({"vmSize": "standard_nc24ads_a100"}),
+        f"{_POOL}.vmSize",
+        "is not a known Azure GPU size",
+        "",
+        "Did you mean Standard_NC24ads_A100_v4?",
+    ),
+    Case(
+        "pool-size-of-a-family-that-is-gone",
+        aks({"vmSize": "Standard_NV12s_v9"}),
+        f"{_POOL}.vmSize",
+        "is not a known Azure GPU size",
+        "",
+        "e.g. Standard_NV36ads_A10_v5.",
+    ),
+    Case(
+        "operator-oci-under-repository",
+        aks(operator={"chart": {"repository": "oci://mirror.example.com/gpu-operator"}}),
+        "gpu-pools:operator.chart.repository",
+        "does not fit",
+        "the URL of a Helm repository",
+        "Write it under `oci`: `chart: {oci: oci://mirror.example.com/gpu-operator}`.",
+        problems=2,
+    ),
+    Case(
+        "nfd-url-under-oci",
+        aks(nodeFeatureDiscovery={"chart": {"oci": "https://mirror.example.com/charts"}}),
+        "gpu-pools:nodeFeatureDiscovery.chart.oci",
+        "does not fit",
+        "an oci:// reference",
+        "Write it under `repository`",
+        problems=2,
+    ),
     Case("pool-unknown-key", aks({"lables": {}}), f"{_POOL}.lables", "unknown key", "labels", "Did you mean `labels`?"),
     Case(
         "pool-misplaced-replicas",
@@ -881,7 +939,6 @@ _POOL_CASES = (
         "not a known Azure GPU size",
         remedy="Standard_NC24ads_A100_v4",
     ),
-    Case("pool-size-without-gpu", aks({"vmSize": "Standard_D4s_v5"}), f"{_POOL}.vmSize", "not a known Azure GPU size"),
     Case(
         "pool-retired-size",
         aks({"vmSize": "Standard_NC6s_v3"}),

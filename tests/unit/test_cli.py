@@ -295,3 +295,16 @@ def test_a_stack_file_is_told_apart_from_a_config() -> None:
     assert ran.returncode == 2
     assert "is a stack file" in ran.stderr
     assert "python -m gpus plan stacks/Pulumi.byo.yaml" in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["models", "sizes"])
+def test_what_a_stack_file_can_name_is_listed(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert main([command, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)[command]
+    assert len(table) == len(listed) + 2
+    assert main([command, "A100"]) == 0
+    assert 0 < len(capsys.readouterr().out.splitlines()) < len(table)
+    assert main([command, "moon"]) == 2
+    assert f'none of the {command} has "moon" in it' in capsys.readouterr().err

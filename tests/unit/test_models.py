@@ -205,6 +205,23 @@ class TestAzureSizes:
         assert azure_sizes.size("Standard_NC6s_v3") is None
         assert azure_sizes.retired("Standard_NC24ads_A100_v4") is None
 
-    def test_the_nearest_size(self) -> None:
-        assert azure_sizes.nearest_size("Standard_NC24ads_A100") == "Standard_NC24ads_A100_v4"
-        assert azure_sizes.nearest_size("")
+    @pytest.mark.parametrize("written", ["Standard_NC24ads_A100", "nc24ads_a100_v4", "STANDARD_NC24ADS_A100_V4"])
+    def test_a_mistyped_size(self, written: str) -> None:
+        assert azure_sizes.meant_size(written) == "Standard_NC24ads_A100_v4"
+
+    @pytest.mark.parametrize("written", ["Standard_D4s_v5", "Standard_NC24s_v3", ""])
+    def test_what_is_no_typing_error(self, written: str) -> None:
+        assert azure_sizes.meant_size(written) is None
+
+    @pytest.mark.parametrize(
+        ("written", "answer"),
+        [
+            ("Standard_D4s_v5", "Standard_NC4as_T4_v3"),
+            ("Standard_NC24s_v3", "Standard_NC4as_T4_v3"),
+            ("Standard_ND40rs_v2", "Standard_ND96asr_v4"),
+            ("Standard_NV6", "Standard_NV36ads_A10_v5"),
+            ("", "Standard_NC4as_T4_v3"),
+        ],
+    )
+    def test_the_answer_is_the_smallest_of_the_family_and_never_a_fraction(self, written: str, answer: str) -> None:
+        assert azure_sizes.smallest_size(written) == answer

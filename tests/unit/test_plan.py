@@ -604,7 +604,9 @@ class TestNodesAndWarnings:
 
     def test_switching_mig_in_a_virtual_machine_warns_and_lets_the_node_reboot(self) -> None:
         plan = plan_of(aks(sharing=UNIFORM))
-        assert "reboots the node once" in " ".join(plan.pools[0].warnings)
+        (warning,) = [text for text in plan.pools[0].warnings if "R03" in text]
+        assert warning.startswith("a node reboots once, when its MIG mode is switched on")
+        assert warning.endswith("where it is on already, another layout needs no reboot")
         assert {"name": "WITH_REBOOT", "value": "true"} in plan.operator_values["migManager"]["env"]
 
     def test_no_reboot_where_mig_is_not_used(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpus.errors import InvalidStackError
 from gpus.node_expectation import node_expectation
 from gpus.placing import node_feature_rule, node_group_labels
 from gpus.startup_taint import STARTUP_TAINT, means
@@ -90,6 +91,37 @@ def test_c06_pods_cannot_start_before_the_layout_is_there(verification: object, 
     sharing = {"cut": {"mig": {"layout": {"1g.10gb": 7}}}}
     pool = pool_of(aks({"count": ..., "nodes": {"min": 1, "max": 2}}, sharing=sharing, verification=verification))
     assert any("(C06)" in warning for warning in pool.warnings) is warned
+
+
+SLICED = {"cut": {"mig": {"layout": {"1g.10gb": 7}}}}
+SCALED = {"count": ..., "nodes": {"min": 1, "max": 2}}
+
+
+def _c06(stack: str) -> str:
+    (warning,) = [text for text in pool_of(stack).warnings if "(C06)" in text]
+    return warning
+
+
+def test_c06_recommends_what_the_cluster_takes() -> None:
+    told = "set gpu-pools:verification.startupTaint, which needs Kubernetes 1.36"
+    assert told in _c06(aks(SCALED, sharing=SLICED, cluster={"kubernetesVersion": "1.36"}))
+    assert plan_of(aks(SCALED, sharing=SLICED, cluster={"kubernetesVersion": "1.36"}, verification=VERIFIED)).pools
+
+
+def test_c06_recommends_nothing_that_is_refused() -> None:
+    old = {"kubernetesVersion": "1.34"}
+    told = "select nodes by nvidia.com/mig.config.state=success (no startupTaint here: needs Kubernetes 1.36"
+    assert told in _c06(aks(SCALED, sharing=SLICED, cluster=old))
+    with pytest.raises(InvalidStackError):
+        plan_of(aks(SCALED, sharing=SLICED, cluster=old, verification=VERIFIED))
+
+
+@pytest.mark.parametrize(
+    ("driver", "told"),
+    [("heat", "set gpu-pools:verification.startupTaint"), ("capi-helm", "no startupTaint here: nodes of Magnum's")],
+)
+def test_c06_on_magnum_speaks_of_what_its_driver_can(driver: str, told: str) -> None:
+    assert told in _c06(magnum(SCALED, sharing={"cut": {"mig": {"layout": {"1g.5gb": 7}}}}, cluster={"driver": driver}))
 
 
 def test_the_plan_for_machines_tells_it() -> None:
