@@ -77,7 +77,7 @@ def test_all_that_is_wrong_is_told_by_its_place() -> None:
         GpuPoolsProvider().construct("gpu", "gpu-pools:index:GpuPlatform", inputs)
     places = [one["property_path"] for one in raised.value.errors or []]
     assert "sharing.s.timeSlicing.replicas" in places
-    assert "gpu-pools:cluster.name" in places
+    assert "cluster.name" in places
 
 
 def test_other_errors_stay_what_they_are() -> None:
