@@ -32,7 +32,10 @@ class ReportError(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """A difference, or a question that could not be answered; in words, but for what is expected and observed (JSON values)."""
+    """A difference, or a question that could not be answered; in words, but for what is expected and observed (JSON values).
+
+    Those of a low rank explain those of a higher one.
+    """
 
     where: str
     gpu: int | None
@@ -41,6 +44,7 @@ class Finding:
     observed: Any
     detail: str
     cause: str
+    rank: int
     likely_cause: str
     remedy: str
     incidents: tuple[str, ...]
@@ -175,6 +179,8 @@ def _finding(one: Mapping[str, Any]) -> Finding:
         observed=one.get("observed"),
         detail=_text(one, "detail"),
         cause=_text(one, "cause"),
+        # The verifier of a version before did not write it.
+        rank=int(_number(one, "rank")) if "rank" in one else 0,
         likely_cause=_text(one, "likelyCause"),
         remedy=_text(one, "remedy"),
         incidents=_texts(one, "incidents"),

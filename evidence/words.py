@@ -56,7 +56,7 @@ class Group:
 
 
 def differences(evidence: Evidence) -> list[Group]:
-    """The differences by likely cause, those of the most nodes first."""
+    """The differences by likely cause: what explains others first, as in the verifiers' own reports."""
     return _grouped(
         (pool, node, finding)
         for pool, node in _nodes(evidence)
@@ -125,4 +125,4 @@ def _grouped(found: Iterator[tuple[PoolEvidence, NodeEvidence, Finding]]) -> lis
     for pool, node, finding in found:
         groups.setdefault((finding.cause, finding.likely_cause, finding.remedy), []).append((pool, node, finding))
     made = [Group(places[0][2], tuple(places)) for places in groups.values()]
-    return sorted(made, key=lambda group: (-group.nodes, group.cause.cause))
+    return sorted(made, key=lambda group: (group.cause.rank, -group.nodes, group.cause.cause))

@@ -7,6 +7,7 @@ says everything that a node cannot find out by itself. What no source gives is n
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gpus.operands import parse_version, version_text
@@ -41,6 +42,7 @@ def node_expectation(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         "products": list(nvml.products),
         "count": nvml.count,
         "minimum": {"driver": _minimum_driver(planned), "cuda": planned.pool.minimum.cuda},
+        "driver": _installed_driver(plan, planned),
         "computeMode": nvml.compute_mode,
         "gpus": [{"index": gpu.index, "migMode": gpu.mig_mode, "instances": dict(gpu.instances)} for gpu in nvml.gpus],
         "profiles": _profiles(planned),
@@ -105,6 +107,14 @@ def _profile(model: GpuModel, name: str) -> dict[str, Any]:
 
 def _known(model: GpuModel, name: str) -> MigProfile | None:
     return (model.profiles or {}).get(model.other_names.get(name, name))
+
+
+def _installed_driver(plan: Plan, planned: PoolPlan) -> str | None:
+    """The version that the operator was told to install: what is no version (a digest) is not to be seen on a node."""
+    told = plan.operator_values["driver"]
+    version = str(told.get("version") or "")
+    by_policy = planned.driver == "operator" and not (told.get("nvidiaDriverCRD") or {}).get("enabled")
+    return version if by_policy and re.fullmatch(r"\d+(\.\d+)*", version) else None
 
 
 def _minimum_driver(planned: PoolPlan) -> str | None:

@@ -8,6 +8,8 @@ NVML without an advertised GPU: the pod asks for none, so nothing of the node's 
 runtime class, which is there on nodes with the toolkit, with CDI and with a driver of the image alike, since the device plugin
 itself depends on it. NVIDIA_VISIBLE_DEVICES=all names the GPUs; a container must have SYS_ADMIN for that to count where the
 toolkit does not listen to unprivileged ones, and for NVIDIA_MIG_MONITOR_DEVICES, without which the instances of MIG are hidden.
+The node's list of processes is mounted, to be read only: an MPS control daemon shows nowhere else. With `hostPID` the pod could
+send signals to them, too.
 The root file system stays writable: the runtime's hooks renew the loader's cache in it. Rights are not here but in
 gpus/verifier_rights.py.
 """
@@ -38,6 +40,7 @@ _FOLDER: Final = "/run/gpu-pools"
 _PROGRAM: Final = f"{_FOLDER}/program"
 _EXPECTATION: Final = f"{_FOLDER}/expectation"
 _TERMINATION_LOG: Final = f"{_FOLDER}/termination-log"
+_PROCESSES: Final = f"{_FOLDER}/processes"
 #: Where the device plugin's MPS daemon keeps the pipes of each resource (k8s-device-plugin v0.17, cmd/mps-control-daemon/mps).
 _MPS_ROOT: Final = "/run/nvidia/mps"
 _EVERY_SECONDS: Final = 5
@@ -119,7 +122,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
         "terminationMessagePath": _TERMINATION_LOG,
         "volumeMounts": mounts,
     }
-    expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--mark"]
+    expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--processes", _PROCESSES, "--mark"]
     if planned.startup_taint:
         expect += ["--untaint", planned.startup_taint.key]
     return {
@@ -167,6 +170,8 @@ def _volumes(program: str, expectation: str, *, mps: bool) -> tuple[list[dict[st
     volumes: list[dict[str, Any]] = [
         {"name": name, "configMap": {"name": config_map, "defaultMode": _READ_ONLY}} for name, (_, config_map) in files.items()
     ]
+    mounts.append({"name": "processes", "mountPath": _PROCESSES, "readOnly": True})
+    volumes.append({"name": "processes", "hostPath": {"path": "/proc", "type": "Directory"}})
     if mps:
         mounts.append({"name": "mps", "mountPath": _MPS_ROOT})
         volumes.append({"name": "mps", "hostPath": {"path": _MPS_ROOT, "type": "DirectoryOrCreate"}})

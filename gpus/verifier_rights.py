@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpus import startup_taint
+from gpus.adoption import CLUSTER_POLICY
 from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP
 
@@ -35,10 +36,11 @@ _NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 
 
 def cluster_rules() -> list[dict[str, Any]]:
-    """The rules of the ClusterRole: read a node and follow it, report on it."""
+    """The rules of the ClusterRole: read a node and follow it, report on it, ask the operator why it made nothing."""
     return [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+        {"apiGroups": ["nvidia.com"], "resources": ["clusterpolicies"], "verbs": ["get"], "resourceNames": [CLUSTER_POLICY]},
     ]
 
 

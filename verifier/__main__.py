@@ -121,6 +121,8 @@ def _add_surroundings(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long one call of NVML may take (30)",
     )
+    about = "the node's list of processes (/proc)"
+    command.add_argument("--processes", type=Path, default=Path("/proc"), metavar="FOLDER", help=about)
     command.add_argument("--pause", type=_seconds, default=_PAUSE, metavar="SECONDS", help="between two readings (1)")
 
 

@@ -43,13 +43,19 @@ _TABLE: Final = (
     _Row(
         "library-missing",
         "the container has no libnvidia-ml.so.1: the container runtime gave it no driver files",
-        ("Run the verifier's pod with the nvidia runtime class (or CDI) and NVIDIA_DRIVER_CAPABILITIES=utility,compute."),
+        "Run the verifier's pod with the nvidia runtime class (or CDI) and NVIDIA_DRIVER_CAPABILITIES=utility,compute.",
         "I05",
+    ),
+    _Row(
+        "library-broken",
+        "the container has libnvidia-ml.so.1, but it cannot be loaded",
+        "Read the loader's words: an incomplete or foreign driver file on the node, or an image that is too old for it.",
+        "W20",
     ),
     _Row(
         "nvml-permission",
         "the verifier's container may not ask this; the node itself may be healthy",
-        ("Give the pod root and NVIDIA_MIG_MONITOR_DEVICES=all: this is a defect of the verifier's pod, not of the node."),
+        "Give the pod root and NVIDIA_MIG_MONITOR_DEVICES=all: this is a defect of the verifier's pod, not of the node.",
         "O05",
     ),
     _Row(
@@ -88,11 +94,57 @@ _TABLE: Final = (
         "Update the driver if it is older than the GPU; else compare by hand with nvidia-smi.",
         "",
     ),
+    # --- what comes before everything else on a node
+    _Row(
+        "node-not-ready",
+        (
+            "the kubelet or the container runtime of the node is down; the toolkit may have written a configuration "
+            "that containerd refuses"
+        ),
+        "Look at containerd's and the kubelet's journal on the node.",
+        "C02 T05",
+    ),
+    _Row(
+        "driver-upgrade-stuck",
+        "the operator's driver upgrade stopped on this node",
+        "Drain or reboot the node, then set its nvidia.com/gpu-driver-upgrade-state to upgrade-required.",
+        "T04",
+    ),
+    _Row(
+        "driver-upgrading",
+        "the operator is replacing the driver of this node, or will do so in its turn: it takes the nodes one after the other",
+        (
+            "Wait, about two minutes per node; look at the node's nvidia.com/gpu-driver-upgrade-state and at the log "
+            "of the gpu-operator."
+        ),
+        "T04 W24",
+    ),
+    _Row(
+        "os-unknown",
+        (
+            "NFD does not say which operating system the node has, without which the operator makes no operand at all:"
+            " labelSources lacks system"
+        ),
+        "Add system to labelSources in gpu-pools:nodeFeatureDiscovery (worker.config.core).",
+        "W40",
+    ),
+    _Row(
+        "policy-failed",
+        "the operator does not get its operands made: its ClusterPolicy says why",
+        "Put right what the ClusterPolicy's condition names (kubectl describe clusterpolicy), then run `pulumi up`.",
+        "W41 W42 W43 W44",
+    ),
+    _Row(
+        "nfd-missing",
+        "NFD did not look at the node: its worker is missing, does not tolerate the node's taints, or is there twice",
+        "Check that the NFD worker runs on the node and tolerates its taints.",
+        "I01 I02 C11 R09",
+    ),
     # --- the driver
     _Row(
         "nvml-hang",
-        ("a call into the driver does not come back (GPU fallen off the bus, or exporter and plugin raced on MIG devices)"),
-        ("Drain and reboot the node; look for Xid 79 or 119 in its kernel log, and update the driver if it happens again."),
+        "a call into the driver does not come back (GPU fallen off the bus, or exporter and plugin raced on MIG devices)",
+        "Drain and reboot the node; look for Xid 79 or 119 in its kernel log, and update the driver if it happens again.",
         "R16",
     ),
     _Row(
@@ -103,21 +155,30 @@ _TABLE: Final = (
     ),
     _Row(
         "driver-mismatch",
-        ("the driver's library and the loaded kernel module have different versions: the driver was updated and not reloaded"),
+        "the driver's library and the loaded kernel module have different versions: the driver was updated and not reloaded",
         "Drain and reboot the node, so that the new kernel module is loaded.",
         "T04 T06 C01",
     ),
     _Row(
         "container-lost-gpu",
-        ("the container lost its access to the GPU devices (systemd reloaded its device rules), or the driver is broken"),
-        ("Restart the pod; if nvidia-smi fails on the node too, reboot it. Lasting: CDI, or /dev/char links for the devices."),
+        "the container lost its access to the GPU devices (systemd reloaded its device rules), or the driver is broken",
+        "Restart the pod; if nvidia-smi fails on the node too, reboot it. Lasting: CDI, or /dev/char links for the devices.",
         "R10",
+    ),
+    _Row(
+        "driver-other",
+        "the node does not have the driver version that the operator is to install",
+        (
+            "Wait while nvidia.com/gpu-driver-upgrade-state of this or another node says that drivers are being "
+            "replaced; else look at the pod nvidia-driver-daemonset and at the ClusterPolicy's conditions."
+        ),
+        "T04 W24",
     ),
     _Row(
         "driver-old",
         (
-            "the node's driver is older than the declaration needs (a pinned image, an old node image, an upgrade that "
-            "stopped half-way)"
+            "the node's driver is older than the declaration needs (a pinned image, an old node image, an upgrade that"
+            " stopped half-way)"
         ),
         "Set a newer driver (operator: driver.version; preinstalled: a newer node image).",
         "T04 T06 C01",
@@ -132,8 +193,8 @@ _TABLE: Final = (
     _Row(
         "gpu-missing",
         (
-            "the driver sees fewer GPUs than the node should have: one fell off the bus before the driver was loaded, or "
-            "the node is another size"
+            "the driver sees fewer GPUs than the node should have: one fell off the bus before the driver was loaded, "
+            "or the node is another size"
         ),
         "Compare with lspci; reboot the node, and replace it if the GPU stays away.",
         "R11",
@@ -192,11 +253,54 @@ _TABLE: Final = (
         "Look for Xid messages in the node's kernel log; drain and reboot the node.",
         "R11",
     ),
-    # --- MIG
+    # --- what the node is told
+    _Row(
+        "label-missing",
+        "the pool's label is not on the node: set by hand and lost, or it never reached the node",
+        "Let the pool carry the label (AKS: nodeLabels; elsewhere the marker and its NodeFeatureRule), and check NFD.",
+        "D02 C07 C12 P06",
+    ),
+    _Row(
+        "label-other",
+        "the node carries another value than its pool declares: the update has not reached it, or somebody else writes the label",
+        "Run `pulumi up`; look at the label's manager in metadata.managedFields.",
+        "D19 P06 D03 T03",
+    ),
+    _Row(
+        "taint-missing",
+        "the pool's taint is not on the node: set by hand and lost, or it never reached the node",
+        "Let the pool carry the taint.",
+        "C07 P08",
+    ),
+    _Row(
+        "config-map-missing",
+        "the ConfigMap that the operator's pods mount is not there, or in another namespace",
+        "Run `pulumi up`.",
+        "D04 D05 P05",
+    ),
+    _Row(
+        "config-key-missing",
+        "the node's label names a key that the ConfigMap lacks",
+        "Run `pulumi up`: it adds the key before it sets the label.",
+        "D01 D03",
+    ),
+    _Row(
+        "config-edited",
+        "the text below this key was edited: the key's hash no longer fits, and the device plugin does not notice edits",
+        "Change the declaration and run `pulumi up`; a new text gets a new key.",
+        "R05 D06",
+    ),
+    # --- MIG: what keeps it from being changed, and who should change it
     _Row(
         "mig-unsupported",
         "the GPU has no MIG, or the cloud does not offer it here",
         "Declare another strategy for this pool, or another size.",
+        "D15",
+    ),
+    _Row(
+        "layout-illegal",
+        "this very GPU cannot have the declared layout",
+        "Choose profiles that the GPU lists (nvidia-smi mig -lgip) and that fit together.",
         "D15",
     ),
     _Row(
@@ -208,8 +312,102 @@ _TABLE: Final = (
     _Row(
         "mig-pending",
         "the change of the MIG mode waits for a GPU reset; in a virtual machine often only a reboot does it",
-        "Drain and reboot the node (mig-manager: WITH_REBOOT=true).",
+        (
+            "End what holds the GPU (nvidia-smi on the node names it; a verifier's pod is not told), or drain and "
+            "reboot the node (mig-manager: WITH_REBOOT=true)."
+        ),
         "R03",
+    ),
+    _Row(
+        "mig-config-failed",
+        "mig-manager could not apply the layout",
+        "Read the log of nvidia-mig-manager; then set the mig.config label to another value and back.",
+        "D13 D14 D15 R02",
+    ),
+    _Row(
+        "mig-stuck",
+        (
+            "mig-manager gave up waiting for the operator's pods to end and did not say so: the state stays pending, "
+            "the operands paused (mig-parted#485)"
+        ),
+        (
+            "End what holds the GPU; set the nvidia.com/gpu.deploy.* labels that are paused-for-mig-change back to "
+            "true; then set the mig.config label to another value and back."
+        ),
+        "R01 W23",
+    ),
+    _Row(
+        "mig-config-rebooting",
+        "mig-manager reboots the node to change the MIG mode",
+        "Wait; if it lasts, look at the node's console.",
+        "R03",
+    ),
+    _Row(
+        "mig-config-pending",
+        "mig-manager is still at work: it waits up to five minutes for each of the operator's pods that use the GPUs",
+        "Wait; after 25 minutes it has given up.",
+        "R01",
+    ),
+    # --- operands that are not there, or have no configuration
+    _Row(
+        "operand-excluded",
+        "the operand runs although the node brings what it installs",
+        "Set gpu-pools:operator.driver so that only one of both installs the driver.",
+        "C01",
+    ),
+    _Row(
+        "two-plugins",
+        "a second device plugin runs on the node and registers resources of its own",
+        "Remove one: a static manifest, the cloud's own plugin, or the operator's.",
+        "I12 C08",
+    ),
+    _Row(
+        "operand-missing",
+        (
+            "the operand has no pod on the node: it does not tolerate a taint, its deploy label is off or paused, or "
+            "the operator has not made it"
+        ),
+        "Compare the DaemonSet's tolerations and node selector with the node's taints and nvidia.com/gpu.deploy.* labels.",
+        "C11 I04 R01 I09 T03",
+    ),
+    _Row(
+        "operand-image",
+        "the operand's image cannot be pulled, or does not exist for this node's system or kernel",
+        "Choose a version that exists for the node's operating system, or let the node image bring the driver.",
+        "I06 I07",
+    ),
+    _Row(
+        "config-wedged",
+        (
+            "the operand is stuck on a key that the ConfigMap lost before the node had left it: its config-manager "
+            "ends with 'error creating symlink' at each start, the node keeps what it had, and has nothing once the "
+            "operand restarts"
+        ),
+        "Delete this pod, and a new one starts with the right key; or put the key back that the node had before.",
+        "W22",
+    ),
+    _Row(
+        "config-on-its-way",
+        (
+            "the kubelet has not brought the changed ConfigMap to the operand's pod yet, which takes up to a minute "
+            "and a half; its config-manager tries again after growing pauses, and meanwhile the operand may serve the "
+            "default"
+        ),
+        "Wait. If it lasts longer than five minutes, delete this pod.",
+        "W22",
+    ),
+    _Row(
+        "operand-config",
+        "the operand's config-manager found no configuration",
+        "Compare the node's nvidia.com/device-plugin.config with the keys of the ConfigMap.",
+        "D01 D03 D04",
+    ),
+    # --- MIG as it is
+    _Row(
+        "mig-config-unset",
+        "mig-manager has not acted on the node's mig.config label",
+        "Check that nvidia-mig-manager runs on the node and mounts the pool's configuration.",
+        "D14 D16 R01",
     ),
     _Row(
         "mig-not-on",
@@ -224,20 +422,14 @@ _TABLE: Final = (
         "D13 D10",
     ),
     _Row(
-        "layout-illegal",
-        "this very GPU cannot have the declared layout",
-        "Choose profiles that the GPU lists (nvidia-smi mig -lgip) and that fit together.",
-        "D15",
-    ),
-    _Row(
         "mig-empty",
-        ("MIG mode is on without any instance: the layout was never applied, failed, or was 'applied successfully' to nothing"),
+        "MIG mode is on without any instance: the layout was never applied, failed, or was 'applied successfully' to nothing",
         "Look at the log of nvidia-mig-manager; set the mig.config label to another value and back.",
         "R01 D15",
     ),
     _Row(
         "mig-one-differs",
-        ("the other GPUs have the declared layout, this one has not: an instance in use kept it, or applying stopped half-way"),
+        "the other GPUs have the declared layout, this one has not: an instance in use kept it, or applying stopped half-way",
         "Drain the node and set the mig.config label to another value and back.",
         "R01 R02 D13",
     ),
@@ -249,26 +441,60 @@ _TABLE: Final = (
     ),
     _Row(
         "mig-half-made",
-        (
-            "a GPU instance has not exactly one compute instance of its whole size: making it stopped half-way, or was "
-            "done by hand"
-        ),
+        "a GPU instance has not exactly one compute instance of its whole size: making it stopped half-way, or was done by hand",
         "Drain the node, destroy the instance (nvidia-smi mig -dci, -dgi) and apply the layout again.",
         "R01",
     ),
+    # --- operands that do not come up
+    _Row(
+        "operand-crashing",
+        "the operand ends again and again",
+        "Read its message or its log; replicas out of bounds, MPS with MIG, and `single` on a mixed node end this way.",
+        "D08 D10 D12",
+    ),
+    _Row(
+        "operand-not-ready",
+        "the operand waits: for the toolkit's runtime class, for the driver, for a ConfigMap that it mounts",
+        "Read the events of the pod.",
+        "I05 D04 D05",
+    ),
+    _Row(
+        "sharing-off",
+        "the node offers its plain GPUs: the device plugin runs without the declared configuration",
+        "Check the node's nvidia.com/device-plugin.config label and the plugin's log ('Falling back to an empty configuration').",
+        "D02 D05 D06 D19",
+    ),
     # --- MPS and compute mode
+    _Row(
+        "mps-operand-missing",
+        "the MPS control daemon has no pod on the node: it wants the label nvidia.com/mps.capable=true, which GFD writes",
+        "Check that gpu-feature-discovery runs on the node with the same configuration as the device plugin.",
+        "I11",
+    ),
+    _Row(
+        "mps-undeclared",
+        (
+            "an MPS control daemon serves the node although its pool does not declare mps: who reaches its pipes "
+            "shares the GPU through it"
+        ),
+        "End it where it was started (echo quit | nvidia-cuda-mps-control; its unit; its pod), or declare mps for this pool.",
+        "W21",
+    ),
+    _Row(
+        "mps-second",
+        "a second MPS control daemon runs beside the operator's: its clients escape the declared split",
+        "End it where it was started (echo quit | nvidia-cuda-mps-control; its unit; its pod).",
+        "W21",
+    ),
     _Row(
         "mps-mode-default",
         "MPS is declared, but the GPU is open to everybody: the MPS control daemon never started on it",
-        (
-            "Look at the pod nvidia-device-plugin-mps-control-daemon; it starts only where the label "
-            "nvidia.com/mps.capable is true."
-        ),
+        "Look at the pod nvidia-device-plugin-mps-control-daemon; it starts only where the label nvidia.com/mps.capable is true.",
         "I11 D09",
     ),
     _Row(
         "mode-left-over",
-        ("the compute mode is left over from MPS that ended without a clean stop, or MPS runs although it is not declared"),
+        "the compute mode is left over from MPS that ended without a clean stop, or MPS runs although it is not declared",
         "Stop the MPS daemon if one runs, then nvidia-smi -i <index> -c 0.",
         "R14 D09",
     ),
@@ -305,153 +531,7 @@ _TABLE: Final = (
         ),
         "",
     ),
-    # --- Kubernetes: the node
-    _Row(
-        "node-not-ready",
-        (
-            "the kubelet or the container runtime of the node is down; the toolkit may have written a configuration that "
-            "containerd refuses"
-        ),
-        "Look at containerd's and the kubelet's journal on the node.",
-        "C02 T05",
-    ),
-    _Row(
-        "driver-upgrade-stuck",
-        "the operator's driver upgrade stopped on this node",
-        "Drain or reboot the node, then set its nvidia.com/gpu-driver-upgrade-state to upgrade-required.",
-        "T04",
-    ),
-    _Row(
-        "label-missing",
-        "the pool's label is not on the node: set by hand and lost, or it never reached the node",
-        "Let the pool carry the label (AKS: nodeLabels; elsewhere the marker and its NodeFeatureRule), and check NFD.",
-        "D02 C07 C12 P06",
-    ),
-    _Row(
-        "label-other",
-        (
-            "the node carries another value than its pool declares: the update has not reached it, or somebody else "
-            "writes the label"
-        ),
-        "Run `pulumi up`; look at the label's manager in metadata.managedFields.",
-        "D19 P06 D03 T03",
-    ),
-    _Row(
-        "taint-missing",
-        "the pool's taint is not on the node: set by hand and lost, or it never reached the node",
-        "Let the pool carry the taint.",
-        "C07 P08",
-    ),
-    _Row(
-        "config-map-missing",
-        "the ConfigMap that the operator's pods mount is not there, or in another namespace",
-        "Run `pulumi up`.",
-        "D04 D05 P05",
-    ),
-    _Row(
-        "config-key-missing",
-        "the node's label names a key that the ConfigMap lacks",
-        "Run `pulumi up`: it adds the key before it sets the label.",
-        "D01 D03",
-    ),
-    _Row(
-        "config-edited",
-        ("the text below this key was edited: the key's hash no longer fits, and the device plugin does not notice edits"),
-        "Change the declaration and run `pulumi up`; a new text gets a new key.",
-        "R05 D06",
-    ),
-    # --- Kubernetes: the operands
-    _Row(
-        "nfd-missing",
-        "NFD did not look at the node: its worker is missing, does not tolerate the node's taints, or is there twice",
-        "Check that the NFD worker runs on the node and tolerates its taints.",
-        "I01 I02 C11 R09",
-    ),
-    _Row(
-        "operand-missing",
-        (
-            "the operand has no pod on the node: it does not tolerate a taint, its deploy label is off or paused, or the "
-            "operator has not made it"
-        ),
-        ("Compare the DaemonSet's tolerations and node selector with the node's taints and nvidia.com/gpu.deploy.* labels."),
-        "C11 I04 R01 I09 T03",
-    ),
-    _Row(
-        "mps-operand-missing",
-        ("the MPS control daemon has no pod on the node: it wants the label nvidia.com/mps.capable=true, which GFD writes"),
-        "Check that gpu-feature-discovery runs on the node with the same configuration as the device plugin.",
-        "I11",
-    ),
-    _Row(
-        "operand-excluded",
-        "the operand runs although the node brings what it installs",
-        "Set gpu-pools:operator.driver so that only one of both installs the driver.",
-        "C01",
-    ),
-    _Row(
-        "operand-config",
-        "the operand's config-manager found no configuration",
-        "Compare the node's nvidia.com/device-plugin.config with the keys of the ConfigMap.",
-        "D01 D03 D04",
-    ),
-    _Row(
-        "operand-crashing",
-        "the operand ends again and again",
-        ("Read its message or its log; replicas out of bounds, MPS with MIG, and `single` on a mixed node end this way."),
-        "D08 D10 D12",
-    ),
-    _Row(
-        "operand-image",
-        "the operand's image cannot be pulled, or does not exist for this node's system or kernel",
-        "Choose a version that exists for the node's operating system, or let the node image bring the driver.",
-        "I06 I07",
-    ),
-    _Row(
-        "operand-not-ready",
-        "the operand waits: for the toolkit's runtime class, for the driver, for a ConfigMap that it mounts",
-        "Read the events of the pod.",
-        "I05 D04 D05",
-    ),
-    _Row(
-        "two-plugins",
-        "a second device plugin runs on the node and registers resources of its own",
-        "Remove one: a static manifest, the cloud's own plugin, or the operator's.",
-        "I12 C08",
-    ),
-    _Row(
-        "mig-config-failed",
-        "mig-manager could not apply the layout",
-        "Read the log of nvidia-mig-manager; then set the mig.config label to another value and back.",
-        "D13 D14 D15 R02",
-    ),
-    _Row(
-        "mig-config-pending",
-        "mig-manager is still at work, or waits for ever for pods that hold a GPU",
-        "If it lasts, set the mig.config label to another value and back, and the gpu.deploy.* labels to true.",
-        "R01",
-    ),
-    _Row(
-        "mig-config-rebooting",
-        "mig-manager reboots the node to change the MIG mode",
-        "Wait; if it lasts, look at the node's console.",
-        "R03",
-    ),
-    _Row(
-        "mig-config-unset",
-        "mig-manager has not acted on the node's mig.config label",
-        "Check that nvidia-mig-manager runs on the node and mounts the pool's configuration.",
-        "D14 D16 R01",
-    ),
-    # --- Kubernetes: what the node offers
-    _Row(
-        "sharing-off",
-        "the node offers its plain GPUs: the device plugin runs without the declared configuration",
-        (
-            "Check the node's nvidia.com/device-plugin.config label and the plugin's log ('Falling back to an empty "
-            "configuration')."
-        ),
-        "D02 D05 D06 D19",
-    ),
+    # --- what the node offers
     _Row(
         "plugin-outdated",
         "the device plugin serves what it read when it started; MIG devices or configuration changed after that",
@@ -488,7 +568,7 @@ _TABLE: Final = (
         "Restart the device plugin, then the kubelet.",
         "R07 C06",
     ),
-    # --- Kubernetes: what GFD says
+    # --- what gpu-feature-discovery says
     _Row(
         "gfd-absent",
         "gpu-feature-discovery's labels are not on the node: its pod is missing, or NFD refuses nvidia.com labels",

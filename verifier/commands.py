@@ -50,7 +50,7 @@ def run_command(options: argparse.Namespace, reader: Reader) -> int:
 
 
 def _observer(options: argparse.Namespace, reader: Reader) -> Observer:
-    return Observer(reader, _node_reader(options), options.pause)
+    return Observer(reader, _node_reader(options), options.pause, options.processes)
 
 
 def _node_reader(options: argparse.Namespace) -> NodeReader | None:
@@ -130,7 +130,8 @@ def _assert(options: argparse.Namespace, reader: Reader) -> int:
 def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation) -> Assertion:
     """Assert once, or again and again until it holds or --wait is over; each new reason to go on is told meanwhile."""
     node = _node_reader(options)
-    observer, write, untaint = Observer(reader, node, options.pause), _marker(options, node), _untainter(options, node)
+    observer = Observer(reader, node, options.pause, options.processes)
+    write, untaint = _marker(options, node), _untainter(options, node)
     deadline = time.monotonic() + options.wait
     told, since, marked = "", time.monotonic(), 0.0
     while True:
@@ -169,7 +170,7 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     expected, node = _expectation(options), _node_reader(options)
-    watcher = Watcher(expected, Observer(reader, node, options.pause), options.interval, options.nvml_seconds)
+    watcher = Watcher(expected, Observer(reader, node, options.pause, options.processes), options.interval, options.nvml_seconds)
     if write := _marker(options, node):
         watcher.tell = write
     if untaint := _untainter(options, node):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from verifier.findings import Where
 from verifier.layout import canonical, why_illegal
+from verifier.names import LOADER
 from verifier.reading import Failed, Gpu, Hung, Mode, Reading, RemappedRows, Unreadable
 
 if TYPE_CHECKING:
@@ -29,7 +30,17 @@ _NODE: Final = Where("node")
 _PROVEN: Final = {
     9: "driver-missing", 14: "inforom", 15: "gpu-lost", 16: "gpu-reset", 18: "driver-mismatch", 28: "gpu-lost",
 }  # fmt: skip
-_LIBRARY_MISSING: Final = 12
+_NO_LIBRARY: Final = 12
+#: The loader's words, by what they say of the file; seen with glibc.
+_LOADER_WORDS: Final = (
+    ("wrong ELF class", "the file is of another word size: a 32-bit library, or a 32-bit image"),
+    ("file too short", "the file is empty or cut off: a driver that was not installed to its end, or a placeholder of an image"),
+    ("invalid ELF header", "the file is no library: a driver that was not installed to its end, or a placeholder of an image"),
+    ("ermission denied", "the container may not read the file: its mode, or the node's SELinux or AppArmor"),
+    ("not found (required by", "the image's C library is older than the driver's: take a newer image"),
+    ("No such file", "another library that it needs is not in the container"),
+    ("failed to map", "the file lies on a file system that nothing may be run from (noexec)"),
+)
 _UNKNOWN: Final = 999
 #: NO_PERMISSION, and OPERATING_SYSTEM: "the GPU control device has been blocked by the operating system/cgroups".
 _FORBIDDEN: Final = frozenset({4, 17})
@@ -45,7 +56,7 @@ _RECOVERY: Final = (
     "none", "reset the GPU", "reboot the node", "drain peer-to-peer work", "drain and reset the GPU", "recover the IMEX domain",
     "reset the bus", "reboot the system",
 )  # fmt: skip
-_SWITCH: Final = ("off", "on")
+_SWITCH: Final = {0: "off", 1: "on"}
 
 
 def compare_gpus(expected: Expectation, reading: Reading | Hung | Unreadable, findings: Findings) -> None:
@@ -67,7 +78,10 @@ def _hung(reading: Hung, findings: Findings) -> None:
 
 
 def _not_started(failure: Failed, findings: Findings) -> None:
-    if failure.code == _LIBRARY_MISSING:
+    if failure.function == LOADER:
+        detail = next((told for words, told in _LOADER_WORDS if words in failure.error), "")
+        findings.cannot_tell(_NVML, "start", "answers", failure.error, "library-broken", detail)
+    elif failure.code == _NO_LIBRARY:
         findings.cannot_tell(_NVML, "start", "answers", str(failure), "library-missing")
     elif failure.code in _FORBIDDEN:
         findings.cannot_tell(_NVML, "start", "answers", str(failure), "nvml-permission")
@@ -78,6 +92,7 @@ def _not_started(failure: Failed, findings: Findings) -> None:
 
 
 def _compare(expected: Expectation, reading: Reading, findings: Findings) -> None:
+    _compare_driver(expected.driver, reading.driver, findings)
     _at_least(expected.minimum.driver, reading.driver, "version", findings)
     _at_least(expected.minimum.cuda, reading.cuda, "CUDA version", findings)
     if isinstance(reading.gpus, Failed):
@@ -100,6 +115,15 @@ def _compare(expected: Expectation, reading: Reading, findings: Findings) -> Non
     for gpu in reading.gpus:
         wanted = expected.gpus[min(gpu.index, expected.count - 1)]
         _compare_gpu(expected, wanted if comparable else None, gpu, right, findings)
+
+
+def _compare_driver(wanted: str | None, found: str | Failed, findings: Findings) -> None:
+    """A branch such as 580 is any version of it. That the driver tells no version is judged with the minimum."""
+    if wanted is None or isinstance(found, Failed):
+        return
+    numbers = _version(wanted)
+    if _version(found)[: len(numbers)] != numbers:
+        findings.differs(_DRIVER, "version", wanted, found, "driver-other")
 
 
 def _at_least(minimum: str | None, found: str | Failed, what: str, findings: Findings) -> None:
@@ -202,14 +226,19 @@ def _compare_health(gpu: Gpu, where: Where, findings: Findings) -> None:
         findings.differs(
             where,
             "ECC mode",
-            f"{_SWITCH[gpu.ecc.current]}, nothing pending",
-            f"{_SWITCH[gpu.ecc.pending]} pending",
+            f"{_switch(gpu.ecc.current)}, nothing pending",
+            f"{_switch(gpu.ecc.pending)} pending",
             "ecc-pending",
         )
     if isinstance(gpu.recovery_action, int) and gpu.recovery_action:
         known = gpu.recovery_action < len(_RECOVERY)
         action = _RECOVERY[gpu.recovery_action] if known else f"action {gpu.recovery_action}"
         findings.differs(where, "recovery action", "none", action, "gpu-reset")
+
+
+def _switch(mode: int) -> str:
+    """Drivers of the future may have more than two."""
+    return _SWITCH.get(mode, f"mode {mode}")
 
 
 # --- MIG --------------------------------------------------------------------------------------------------
@@ -247,13 +276,13 @@ def _compare_mode(mode: Mode, gpu: Gpu, where: Where, findings: Findings, *, dec
     if (mode.current, mode.pending) == (want, want):
         return
     if mode.current == want:
-        findings.differs(where, "pending MIG mode", _SWITCH[want], _SWITCH[mode.pending], "mig-pending")
+        findings.differs(where, "pending MIG mode", _switch(want), _switch(mode.pending), "mig-pending")
     elif mode.pending == want:
         held = _holders(gpu)
-        observed = f"{_SWITCH[mode.current]}, {_SWITCH[mode.pending]} pending"
-        findings.differs(where, "MIG mode", _SWITCH[want], observed, "mig-blocked" if held else "mig-pending", held)
+        observed = f"{_switch(mode.current)}, {_switch(mode.pending)} pending"
+        findings.differs(where, "MIG mode", _switch(want), observed, "mig-blocked" if held else "mig-pending", held)
     else:
-        findings.differs(where, "MIG mode", _SWITCH[want], _SWITCH[mode.current], "mig-not-on" if declared else "mig-not-off")
+        findings.differs(where, "MIG mode", _switch(want), _switch(mode.current), "mig-not-on" if declared else "mig-not-off")
 
 
 def _holders(gpu: Gpu) -> str:

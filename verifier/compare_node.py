@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from verifier.findings import Where
-from verifier.node import ApiFailure, ConfigReading
+from verifier.node import MIG_STATE, ApiFailure, ConfigReading, PolicyReading, belongs
 from verifier.reading import Failed, Reading
 
 if TYPE_CHECKING:
@@ -29,9 +29,20 @@ _NOT_FOUND: Final = 404
 #: 429 and everything above: the server is there, and cannot.
 _BUSY: Final = 429
 _NFD_LABELS: Final = tuple(f"feature.node.kubernetes.io/pci-{kind}10de.present" for kind in ("", "0300_", "0302_"))
-_MIG_STATE: Final = "nvidia.com/mig.config.state"
+_OS_LABEL: Final = "feature.node.kubernetes.io/system-os_release.ID"
+_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+#: The reason of the ClusterPolicy's condition where the operator could not make what it should; others mean that it waits.
+_RECONCILE_FAILED: Final = "ReconcileFailed"
 _MIG_STATES: Final = {"failed": "mig-config-failed", "pending": "mig-config-pending", "rebooting": "mig-config-rebooting"}
+#: mig-manager waits for five kinds of pods, five minutes each (mig-parted v0.15.0, pkg/mig/reconfigure/reconfigure.go).
+_MIG_PENDING_SECONDS: Final = 25 * 60
+#: A kubelet brought a changed ConfigMap to a volume after 53 to 73 s.
+_VOLUME_SECONDS: Final = 90
+_SYMLINK: Final = "error creating symlink"
 _UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
+_UPGRADE_FAILED: Final = "upgrade-failed"
+#: k8s-operator-libs, pkg/upgrade/consts.go; every other state is on the way.
+_UPGRADE_SETTLED: Final = frozenset({"", "upgrade-done"})
 _GFD: Final = "gpu-feature-discovery"
 #: Without the MPS daemon the device plugin stays up and registers nothing.
 _PLUGIN_WAITS: Final = frozenset({"mps-dead", "mps-operand-missing"})
@@ -42,6 +53,7 @@ _INVALID: Final = "-MIG-INVALID"
 _MPS: Final = "nvidia-device-plugin-mps-control-daemon"
 _TIMESTAMP: Final = "nvidia.com/gfd.timestamp"
 _CLOCK_SLACK_SECONDS: Final = 5
+_MINUTE: Final = 60
 _TROUBLES: Final = {"config": "operand-config", "image": "operand-image", "crash": "operand-crashing"}
 
 
@@ -92,13 +104,32 @@ def _compare_labels(wanted: NodeExpectation, found: NodeReading, findings: Findi
 
 
 def _compare_states(wanted: NodeExpectation, found: NodeReading, findings: Findings) -> None:
-    if found.labels.get(_UPGRADE_STATE) == "upgrade-failed":
-        findings.differs(_NODE, f"label {_UPGRADE_STATE}", "no failed upgrade", "upgrade-failed", "driver-upgrade-stuck")
-    state = found.labels.get(_MIG_STATE)
+    upgrade = found.labels.get(_UPGRADE_STATE, "")
+    if upgrade not in _UPGRADE_SETTLED:
+        why = "driver-upgrade-stuck" if upgrade == _UPGRADE_FAILED else "driver-upgrading"
+        detail = "the node is cordoned: it takes no new pods" if found.cordoned else ""
+        findings.differs(_NODE, f"label {_UPGRADE_STATE}", "upgrade-done or none", upgrade, why, detail)
+    state = found.labels.get(MIG_STATE)
     if wanted.mig_manager and state != "success":
-        findings.differs(
-            _NODE, f"label {_MIG_STATE}", "success", state or "missing", _MIG_STATES.get(state or "", "mig-config-unset")
-        )
+        why, detail = _MIG_STATES.get(state or "", "mig-config-unset"), ""
+        if why == "mig-config-pending":
+            why, detail = _pending(found)
+        findings.differs(_NODE, f"label {MIG_STATE}", "success", state or "missing", why, detail)
+
+
+def _pending(found: NodeReading) -> tuple[str, str]:
+    """(cause, detail) where mig-manager is at work, or has given up without a word."""
+    paused = ", ".join(_paused(found))
+    if found.mig_state_since is None:
+        return "mig-config-pending", paused
+    waited = _seconds(found.moment) - _seconds(found.mig_state_since)
+    given_up = bool(paused) and waited > _MIG_PENDING_SECONDS
+    told = f"for {waited // 60} minutes" if waited >= _MINUTE else ""
+    return "mig-stuck" if given_up else "mig-config-pending", "; ".join(filter(None, (told, paused)))
+
+
+def _paused(found: NodeReading) -> list[str]:
+    return [f"{key}={value}" for key, value in found.labels.items() if "gpu.deploy." in key and value != "true"]
 
 
 def _compare_config(wanted: NodeExpectation, found: ConfigReading | ApiFailure | None, findings: Findings) -> None:
@@ -138,32 +169,60 @@ def _listed(pods: tuple[Pod, ...] | ApiFailure | None) -> tuple[Pod, ...]:
 def _compare_operands(wanted: NodeExpectation, found: NodeReading, pods: tuple[Pod, ...], findings: Findings) -> None:
     missing = []
     for operand in wanted.operands:
-        of_it = [pod for pod in pods if _belongs(pod, operand)]
+        of_it = [pod for pod in pods if belongs(pod, operand)]
         if not of_it:
             missing.append(operand)
         elif not any(pod.ready for pod in of_it):
-            pod = of_it[0]
-            why = _TROUBLES.get(pod.trouble or "", "operand-not-ready")
-            findings.differs(Where(f"pod {pod.namespace}/{pod.name}"), "ready", "ready", pod.words, why)
-    if missing and not any(label in found.labels for label in _NFD_LABELS):
-        detail = f"no pod of {', '.join(missing)} is on the node"
-        findings.differs(_NODE, "NFD's label of NVIDIA PCI devices", "there", "missing", "nfd-missing", detail)
-    else:
-        for operand in missing:
-            paused = [f"{key}={value}" for key, value in found.labels.items() if "gpu.deploy." in key and value != "true"]
-            why = "mps-operand-missing" if operand == _MPS else "operand-missing"
-            findings.differs(Where(f"operand {operand}"), "pod on the node", "one", "none", why, ", ".join(paused))
+            _compare_unready(wanted, found, of_it[0], findings)
+    _compare_missing(found, missing, findings)
     for pod in pods:
-        if any(_belongs(pod, operand) for operand in wanted.excluded_operands):
+        if any(belongs(pod, operand) for operand in wanted.excluded_operands):
             findings.differs(Where(f"pod {pod.namespace}/{pod.name}"), "pod on the node", "none", "there", "operand-excluded")
-        elif pod.trouble in _TROUBLES and not any(_belongs(pod, operand) for operand in wanted.operands):
+        elif pod.trouble in _TROUBLES and not any(belongs(pod, operand) for operand in wanted.operands):
             # Exporters and validators: a validator ends with errors, too, where all GPUs are in use.
             findings.note(f"pod {pod.namespace}/{pod.name}, which sharing does not need, is not ready: {pod.words}")
 
 
-def _belongs(pod: Pod, operand: str) -> bool:
-    """The driver's DaemonSets of several kernels have names of their own."""
-    return pod.app == operand or pod.app.startswith(f"{operand}-")
+def _compare_unready(wanted: NodeExpectation, found: NodeReading, pod: Pod, findings: Findings) -> None:
+    why = _TROUBLES.get(pod.trouble or "", "operand-not-ready")
+    detail = ""
+    if why == "operand-config":
+        why, detail = _why_config(wanted, found, pod)
+    findings.differs(Where(f"pod {pod.namespace}/{pod.name}"), "ready", "ready", pod.words, why, detail)
+
+
+def _why_config(wanted: NodeExpectation, found: NodeReading, pod: Pod) -> tuple[str, str]:
+    """(cause, detail) where config-manager ends with an error. The operator's pods have no message for it in their status."""
+    label = found.labels.get(_CONFIG_LABEL, "")
+    if not isinstance(found.config, ConfigReading) or not label:
+        return "operand-config", ""
+    if label not in found.config.keys:
+        return "operand-config", f"the node's label names {label}, which the ConfigMap lacks"
+    if _SYMLINK in pod.words:
+        return "config-wedged", ""
+    failed, changed = pod.config_failed, found.config.changed
+    if failed is None or changed is None:
+        return "config-on-its-way", ""
+    # With the key in its volume it can only fail over the link to the one that is gone (k8s-device-plugin, cmd/config-manager).
+    after = _seconds(failed) - _seconds(changed)
+    why = "config-wedged" if after > _VOLUME_SECONDS else "config-on-its-way"
+    config = f"{wanted.namespace}/{wanted.device_plugin_config.name}"
+    return why, f"ConfigMap {config} was written {after} s before it last failed" if after > 0 else ""
+
+
+def _compare_missing(found: NodeReading, missing: list[str], findings: Findings) -> None:
+    """Operands without a pod: each, or the one reason that explains them all."""
+    detail = f"no pod of {', '.join(missing)} is on the node"
+    if missing and not any(label in found.labels for label in _NFD_LABELS):
+        findings.differs(_NODE, "NFD's label of NVIDIA PCI devices", "there", "missing", "nfd-missing", detail)
+    elif isinstance(found.policy, PolicyReading) and found.policy.why.startswith(_RECONCILE_FAILED):
+        # Asked for only where no operand at all is there.
+        why = "policy-failed" if _OS_LABEL in found.labels else "os-unknown"
+        findings.differs(Where("ClusterPolicy"), "state", "ready", found.policy.state, why, f"{found.policy.why}; {detail}")
+    else:
+        for operand in missing:
+            why = "mps-operand-missing" if operand == _MPS else "operand-missing"
+            findings.differs(Where(f"operand {operand}"), "pod on the node", "one", "none", why, ", ".join(_paused(found)))
 
 
 # --- resources --------------------------------------------------------------------------------------------

@@ -114,6 +114,7 @@ class Expectation:
         products: names that nvmlDeviceGetName may answer; none where no source gives them.
         count: GPUs on the node.
         minimum: the oldest driver and CUDA version that will do.
+        driver: the driver's version, or the beginning of one, that the operator was told to install; None: its own choice.
         compute_mode: one of COMPUTE_MODES.
         gpus: one entry per GPU.
         profiles: what is known of the declared profiles, by name.
@@ -128,6 +129,7 @@ class Expectation:
     products: tuple[str, ...]
     count: int
     minimum: Minimum
+    driver: str | None
     compute_mode: str
     gpus: tuple[GpuExpectation, ...]
     profiles: Mapping[str, Profile]
@@ -173,6 +175,8 @@ def _contradictions(expectation: Expectation) -> list[str]:
     for what, version in (("driver", expectation.minimum.driver), ("cuda", expectation.minimum.cuda)):
         if version is not None and not re.fullmatch(r"\d+(\.\d+)*", version):
             problems.append(f"minimum.{what} is {version!r}, not numbers with dots")
+    if expectation.driver is not None and not re.fullmatch(r"\d+(\.\d+)*", expectation.driver):
+        problems.append(f"driver is {expectation.driver!r}, not numbers with dots")
     indexes = [gpu.index for gpu in expectation.gpus]
     if expectation.count < 1 or indexes != list(range(expectation.count)):
         problems.append(f"gpus has the indexes {indexes}, but count says {expectation.count}")

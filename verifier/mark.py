@@ -25,7 +25,7 @@ CONDITION: Final = "GpuSharingVerified"
 _STATUS: Final = {Verdict.HOLDS: "True", Verdict.DIFFERS: "False", Verdict.CANNOT_TELL: "Unknown"}
 _REASON: Final = {Verdict.HOLDS: "AsDeclared", Verdict.DIFFERS: "Differs", Verdict.CANNOT_TELL: "CannotTell"}
 #: A node object is read by many and often.
-_MOST_CHARACTERS: Final = 1024
+_MOST_BYTES: Final = 1024
 
 
 def mark(node: NodeReader, origin: Origin, expected: Expectation, assertion: Assertion) -> str | None:
@@ -57,7 +57,7 @@ def _condition(expected: Expectation, assertion: Assertion, conditions: list[dic
         "type": CONDITION,
         "status": _STATUS[verdict],
         "reason": _REASON[verdict],
-        "message": report.termination_message(expected, assertion)[:_MOST_CHARACTERS],
+        "message": report.termination_message(expected, assertion, _MOST_BYTES),
         "lastHeartbeatTime": now,
         "lastTransitionTime": before.get("lastTransitionTime", now) if same else now,
     }

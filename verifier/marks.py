@@ -1,7 +1,8 @@
 """Tells who put the pool's labels and taints on the node, where several could have: its kubelet, NFD, or somebody else.
 
 NFD lists what it has set in annotations of its own. Of other labels the object itself tells who wrote them last, by the names of
-their field managers; the list of taints has one manager as a whole, so of a taint it is only known that NFD has not set it.
+their field managers, and when these last wrote anything; the list of taints has one manager as a whole, so of a taint it is only
+known that NFD has not set it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ def set_by(node: dict[str, Any], expected: NodeExpectation, taints: Iterable[str
     return told
 
 
+def changed_label(metadata: dict[str, Any], key: str) -> str | None:
+    """When the writer of a label last wrote to the node's labels or annotations, RFC 3339; None where nobody has it."""
+    return max((str(entry["time"]) for entry in _entries(metadata, key) if entry.get("time")), default=None)
+
+
 def _listed(metadata: dict[str, Any], name: str) -> frozenset[str]:
     annotations = metadata.get("annotations") or {}
     # NFD's own way to write a taint has an equals sign only where there is a value, and so has ours.
@@ -56,7 +62,11 @@ def _manager(metadata: dict[str, Any], key: str) -> str:
 
 
 def _managers(metadata: dict[str, Any], key: str) -> Iterator[str]:
+    return (str(entry.get("manager") or _UNKNOWN) for entry in _entries(metadata, key))
+
+
+def _entries(metadata: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
     for entry in metadata.get("managedFields") or []:
         fields = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
         if f"f:{key}" in (fields.get("f:labels") or {}):
-            yield str(entry.get("manager") or _UNKNOWN)
+            yield entry

@@ -17,6 +17,10 @@ _ERRORS: Final = {
 }  # fmt: skip
 
 
+#: What stands for a function where the library itself could not be loaded.
+LOADER: Final = "dlopen"
+
+
 def error_name(code: int) -> str:
     """NVML_ERROR_* by name."""
     return _ERRORS.get(code, "NVML error")

@@ -1,5 +1,7 @@
 """Reads what Kubernetes says of the node that the verifier runs on: the node, the operands' pods on it, their configuration.
 
+Where none of the operands has a pod, the operator is asked why: its ClusterPolicy is read then, and only then.
+
 Only reads, only its own node and the namespaces that the expectation names. Of what comes back only what is compared is kept,
 so that two readings of a settled node are equal. Judging is the business of verifier/compare_node.py.
 """
@@ -13,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from verifier.api import ApiError
-from verifier.marks import set_by
+from verifier.marks import changed_label, set_by
+from verifier.report import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +33,10 @@ _HELPER: Final = "config-manager"
 _NO_PLUGIN: Final = ("mps-control", "feature-discovery", _HELPER)
 _IMAGE_REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CRASH_REASONS: Final = frozenset({"CrashLoopBackOff", "Error", "RunContainerError"})
+MIG_STATE: Final = "nvidia.com/mig.config.state"
+#: Conditions of the ClusterPolicy, by type and status, whose message says what is wrong.
+_WHY: Final = frozenset({("Error", "True"), ("Ready", "False")})
+_POLICY: Final = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 
 
 @dataclass(frozen=True)
@@ -56,16 +63,20 @@ class Pod:
         started: when its main container started, RFC 3339.
         trouble: why it is not ready: ``config``, ``image``, ``crash`` or ``other``; None where it is.
         words: the same as the pod's status puts it.
+        config_failed: where the config-manager beside its main container keeps it from being ready: when that last ended with an
+            error, RFC 3339.
     """
 
     namespace: str
     name: str
+    uid: str
     app: str
     device_plugin: bool
     ready: bool
     started: str | None
     trouble: str | None
     words: str
+    config_failed: str | None
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,14 @@ class ConfigReading:
 
 
 @dataclass(frozen=True)
+class PolicyReading:
+    """What the ClusterPolicy says of itself: its state, and the words of the condition that says why it is not ready."""
+
+    state: str
+    why: str
+
+
+@dataclass(frozen=True)
 class NodeReading:
     """What Kubernetes says.
 
@@ -85,6 +104,7 @@ class NodeReading:
         name: the node's.
         failure: why the node could not be read; the rest is then empty.
         ready: its condition Ready.
+        cordoned: whether it takes no new pods.
         labels: those that are compared or that explain.
         taints: as ``key=value:Effect``.
         allocatable: its nvidia.com resources.
@@ -92,7 +112,10 @@ class NodeReading:
         pods: its pods in the operator's namespace; None where no expectation says which.
         foreign_pods: its pods in the other searched namespaces that look like a device plugin.
         config: the device plugin's configuration.
+        policy: the ClusterPolicy, where no operand has a pod on the node; None where it was not asked for.
         set_by: each label and taint of the expectation -> who has set it.
+        mig_state_since: when who writes the label of mig-manager's state last wrote to the node, RFC 3339.
+        moment: when this was read, RFC 3339; no part of what two readings are compared by.
     """
 
     name: str
@@ -105,7 +128,11 @@ class NodeReading:
     pods: tuple[Pod, ...] | ApiFailure | None
     foreign_pods: tuple[Pod, ...] | ApiFailure | None
     config: ConfigReading | ApiFailure | None
+    policy: PolicyReading | ApiFailure | None = None
+    cordoned: bool = False
     set_by: Mapping[str, str] = field(default_factory=dict)
+    mig_state_since: str | None = None
+    moment: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -127,18 +154,23 @@ class NodeReader:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             failure = ApiFailure(f"GET /api/v1/nodes/{self.name}", None, f"the answer is no node: {error!r}")
             return NodeReading(self.name, failure, False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
+        pods = self._pods((expected.namespace,)) if expected else None
         return NodeReading(
             name=self.name,
             failure=None,
             ready=_is_ready(node),
+            cordoned=bool(node["spec"].get("unschedulable")),
             labels=labels,
             taints=taints,
             allocatable=allocatable,
             capacity=capacity,
-            pods=self._pods((expected.namespace,)) if expected else None,
+            pods=pods,
             foreign_pods=self._foreign(expected.searched_namespaces) if expected else None,
             config=self._config(expected) if expected else None,
+            policy=self._policy() if expected and not _has_operand(pods, expected) else None,
             set_by=marks,
+            mig_state_since=changed_label(node["metadata"], MIG_STATE),
+            moment=moment(),
         )
 
     def _pods(self, namespaces: tuple[str, ...]) -> tuple[Pod, ...] | ApiFailure:
@@ -154,6 +186,16 @@ class NodeReader:
     def _foreign(self, namespaces: tuple[str, ...]) -> tuple[Pod, ...] | ApiFailure:
         pods = self._pods(namespaces)
         return pods if isinstance(pods, ApiFailure) else tuple(pod for pod in pods if pod.device_plugin)
+
+    def _policy(self) -> PolicyReading | ApiFailure:
+        try:
+            status = self.api.get(_POLICY).get("status") or {}
+        except ApiError as error:
+            return _failure(error)
+        # The real operator keeps the cause in the condition Error, and in Ready too where that is False.
+        told = [one for one in status.get("conditions") or [] if (one.get("type"), one.get("status")) in _WHY]
+        words = next((f"{one.get('reason', '')}: {one['message']}" for one in told if one.get("message")), "")
+        return PolicyReading(str(status.get("state") or "unknown"), " ".join(words.split()))
 
     def _config(self, expected: NodeExpectation) -> ConfigReading | ApiFailure:
         wanted = expected.device_plugin_config
@@ -182,6 +224,16 @@ def quantity(text: str) -> int:
         message = f"{text!r} is no count"
         raise ValueError(message)
     return int(match[1]) * _SUFFIXES[match[2]]
+
+
+def belongs(pod: Pod, operand: str) -> bool:
+    """Whether a pod is one of an operand's; the driver's DaemonSets of several kernels have names of their own."""
+    return pod.app == operand or pod.app.startswith(f"{operand}-")
+
+
+def _has_operand(pods: tuple[Pod, ...] | ApiFailure | None, expected: NodeExpectation) -> bool:
+    """Also where that cannot be told."""
+    return not isinstance(pods, tuple) or any(belongs(pod, operand) for pod in pods for operand in expected.operands)
 
 
 def _failure(error: ApiError) -> ApiFailure:
@@ -224,12 +276,14 @@ def _pod(pod: dict[str, Any]) -> Pod:
     return Pod(
         namespace=metadata["namespace"],
         name=metadata["name"],
+        uid=metadata.get("uid", ""),
         app=(metadata.get("labels") or {}).get("app", ""),
         device_plugin=_is_device_plugin(pod),
         ready=ready,
         started=_started(status),
         trouble=trouble,
         words=words,
+        config_failed=_config_failed(status) if trouble == "config" else None,
     )
 
 
@@ -252,6 +306,14 @@ def _started(status: dict[str, Any]) -> str | None:
     main = (containers or [{}])[0]
     started = ((main.get("state") or {}).get("running") or {}).get("startedAt")
     return str(started) if started else None
+
+
+def _config_failed(status: dict[str, Any]) -> str | None:
+    for one in status.get("containerStatuses") or []:
+        ended = [((one.get(part) or {}).get("terminated") or {}).get("finishedAt") for part in ("state", "lastState")]
+        if one["name"].startswith(_HELPER) and any(ended):
+            return str(next(filter(None, ended)))
+    return None
 
 
 def _trouble(status: dict[str, Any]) -> tuple[str, str]:

@@ -15,7 +15,7 @@ import functools
 
 import pynvml
 
-from verifier.names import compute_mode, error_name
+from verifier.names import LOADER, compute_mode, error_name
 
 TYPE_CHECKING = False  # typing takes time to load, too
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ _PROCESS_LISTS: Final = {
     "graphics": "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "mps": "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 }
+_LIBRARY: Final = "libnvidia-ml.so.1"
+_NO_LIBRARY: Final = 12
+#: glibc's words for a file that it found nowhere; of another name they speak of a library that ours needs.
+_NOWHERE: Final = f"{_LIBRARY}: cannot open shared object file: No such file"
 _NOT_SUPPORTED: Final = 3
 _FUNCTION_NOT_FOUND: Final = 13
 _OLD_PROFILES: Final = 1
@@ -43,8 +47,8 @@ _ABSENT: Final = frozenset({2, 3, 6})
 class Failure(dict[str, object]):
     """NVML answered an error: what stands in the place of the answer."""
 
-    def __init__(self, code: int, function: str) -> None:
-        super().__init__(error=error_name(code), code=code, function=function)
+    def __init__(self, code: int, function: str, error: str = "") -> None:
+        super().__init__(error=error or error_name(code), code=code, function=function)
         self.code = code
 
 
@@ -73,7 +77,17 @@ class Nvml:
         try:
             return getattr(pynvml, function)(*arguments)
         except pynvml.NVMLError as error:
-            raise _CallError(Failure(error.value, function)) from None
+            said = _loader_said() if error.value == _NO_LIBRARY else ""
+            raise _CallError(Failure(error.value, LOADER if said else function, said)) from None
+
+
+def _loader_said() -> str:
+    """Why the loader does not take the library that is there, which pynvml keeps to itself; empty where none is there."""
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        return "" if str(error).startswith(_NOWHERE) else str(error)
+    return ""
 
 
 def read_nvml(announce: Callable[[str], None]) -> dict[str, Any]:

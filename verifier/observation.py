@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from verifier.compare_gpus import compare_gpus
 from verifier.documents import as_json
 from verifier.findings import Findings, Where
+from verifier.mps_daemons import UNSEEN, compare_daemons, read_processes
 from verifier.reading import Failed, Hung, Reading, Unreadable, steady
 
 if TYPE_CHECKING:
     from verifier.child import Reader
     from verifier.expectation import Expectation
     from verifier.mps import MpsReading
+    from verifier.mps_daemons import NodeProcesses
     from verifier.node import NodeReader, NodeReading
+    from verifier.reading import Process
 
 _MOST_LOOKS: Final = 6
+PROCESSES: Final = Path("/proc")
+_MPS: Final = "nvidia-device-plugin-mps-control-daemon"
 
 
 @dataclass(frozen=True)
@@ -33,15 +39,17 @@ class Observation:
         nvml: what NVML said.
         mps: what the MPS daemon said; None where it was not asked.
         node: what Kubernetes said; None where it was not asked.
+        processes: what the list of processes said.
     """
 
     nvml: Reading | Hung | Unreadable
     mps: MpsReading | None
     node: NodeReading | None
+    processes: NodeProcesses = UNSEEN
 
     def as_json(self) -> dict[str, Any]:
         """For reports and `export`."""
-        return {"nvml": as_json(self.nvml), "mps": as_json(self.mps), "node": as_json(self.node)}
+        return {name: as_json(getattr(self, name)) for name in ("nvml", "mps", "node", "processes")}
 
 
 @dataclass(frozen=True)
@@ -68,10 +76,12 @@ class Observer:
         reader: reads NVML.
         node: reads the node's objects; None leaves Kubernetes out.
         pause_seconds: between two looks.
+        processes: the node's list of processes.
     """
 
-    def __init__(self, reader: Reader, node: NodeReader | None, pause_seconds: float) -> None:
+    def __init__(self, reader: Reader, node: NodeReader | None, pause_seconds: float, processes: Path = PROCESSES) -> None:
         self._reader = reader
+        self._processes = processes
         self._node = node
         self._pause = pause_seconds
         #: The last look of the last assertion.
@@ -100,6 +110,7 @@ class Observer:
             nvml=nvml,
             mps=_read_mps(_gpu_count(nvml)) if asked else None,
             node=self._node.read(expected.node if expected else None) if self._node else None,
+            processes=read_processes(self._processes),
         )
 
     def _hold(self, expected: Expectation) -> Assertion:
@@ -131,6 +142,7 @@ def _compared(expected: Expectation, observation: Observation) -> Findings:
         from verifier.mps import compare_mps  # noqa: PLC0415 - what not everybody needs takes time to load
 
         compare_mps(expected.mps, observation.mps, findings)
+    compare_daemons(expected, observation.processes, _operators(observation), _on_gpus(observation), findings)
     if expected.node is not None and observation.node is not None:
         from verifier.compare_node import compare_node  # noqa: PLC0415
 
@@ -138,9 +150,22 @@ def _compared(expected: Expectation, observation: Observation) -> Findings:
     return findings
 
 
-def _steady(observation: Observation) -> tuple[object, object, object]:
+def _operators(observation: Observation) -> frozenset[str] | None:
+    """The uids of the operator's own MPS daemon's pods; None where nobody says."""
+    pods = observation.node.pods if observation.node else None
+    return frozenset(pod.uid for pod in pods if pod.app == _MPS) if isinstance(pods, tuple) else None
+
+
+def _on_gpus(observation: Observation) -> list[Process]:
+    nvml = observation.nvml
+    if not isinstance(nvml, Reading) or isinstance(nvml.gpus, Failed):
+        return []
+    return [one for gpu in nvml.gpus if not isinstance(gpu.processes, Failed) for one in gpu.processes]
+
+
+def _steady(observation: Observation) -> tuple[object, object, object, object]:
     nvml = steady(observation.nvml) if isinstance(observation.nvml, Reading) else observation.nvml
-    return nvml, observation.mps, observation.node
+    return nvml, observation.mps, observation.node, observation.processes
 
 
 def _read_mps(gpus: int) -> MpsReading:

@@ -13,7 +13,10 @@ from verifier.names import error_name
 
 @dataclass(frozen=True)
 class Failed:
-    """NVML answered an error: its name, its code, and the function that was called."""
+    """NVML answered an error: its name, its code, and the function that was called.
+
+    Where no library could be loaded the function is LOADER, and the name is what the loader said.
+    """
 
     error: str
     code: int

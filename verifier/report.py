@@ -67,28 +67,32 @@ def _paragraph(finding: Finding) -> list[str]:
     return [*lines, f"    likely cause: {finding.cause.text}{incidents}", f"    remedy: {finding.cause.remedy}"]
 
 
-def termination_message(expected: Expectation, assertion: Assertion) -> str:
-    """One line that fits where the kubelet keeps it, the most important findings first."""
-    findings = assertion.findings
-    parts = [f"pool {expected.pool}: {_headline(assertion)}"]
-    parts += [_sentence(finding) for finding in ordered(findings.differences or findings.unknown)]
-    line = ""
+def termination_message(expected: Expectation, assertion: Assertion, most_bytes: int = MOST_TERMINATION_BYTES) -> str:
+    """One line that fits where it is kept: which node, then each finding with the remedy first, last where to look for more.
+
+    Args:
+        expected: what was asserted.
+        assertion: what came of it.
+        most_bytes: how long the line may be.
+    """
+    findings, node = assertion.findings, assertion.observation.node
+    line = f"pool {expected.pool}{f', node {node.name}' if node else ''}: {_headline(assertion)}"
+    if findings.verdict is Verdict.HOLDS:
+        return line
+    look = f" | Look at: kubectl describe node {node.name}" if node else ""
+    parts = [_sentence(finding) for finding in ordered(findings.differences or findings.unknown)]
     for index, part in enumerate(parts):
-        rest = len(parts) - index
-        more = f" [+{rest} more]"
-        candidate = f"{line} | {part}" if line else part
-        room = MOST_TERMINATION_BYTES - (len(more.encode()) if rest > 1 else 0)
-        if len(candidate.encode()) > room:
-            return line + more
-        line = candidate
-    return line
+        more = f" [+{len(parts) - index} more]"
+        if len(f"{line} | {part}{more}{look}".encode()) > most_bytes:
+            return line + more + look
+        line = f"{line} | {part}"
+    return line + look
 
 
 def _sentence(finding: Finding) -> str:
     detail = f" ({finding.detail})" if finding.detail else ""
     what = f"{finding.where}: {finding.field} is {shown(finding.observed)}, expected {shown(finding.expected)}"
-    sentence = f"{what}{detail}; likely cause: {finding.cause.text}; remedy: {finding.cause.remedy}"
-    return " ".join(sentence.split())
+    return " ".join(f"Remedy: {finding.cause.remedy} Likely cause: {finding.cause.text}; seen: {what}{detail}".split())
 
 
 def report(expected: Expectation, assertion: Assertion, *, at: str) -> dict[str, Any]:
@@ -126,6 +130,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "observed": finding.observed,
         "detail": finding.detail,
         "cause": finding.cause.key,
+        "rank": finding.cause.rank,
         "likelyCause": finding.cause.text,
         "remedy": finding.cause.remedy,
         "incidents": list(finding.cause.incidents),

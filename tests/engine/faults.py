@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ _DEFAULT, _PROHIBITED, _EXCLUSIVE_PROCESS = 0, 2, 3
 _FORBIDDEN, _NOT_LOADED, _NO_LIBRARY, _LOST, _MISMATCH = 4, 9, 12, 15, 18
 _PLUGIN_RETRY_SECONDS: Final = 40
 _MPS_DAEMON: Final = "mps-daemon"
+_OWN_DAEMON: Final = "host/proc/4711"
 _JOB: Final = state.Process(4242, 512, "/usr/bin/python3")
 _SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
 _PLUGIN: Final = "nvidia-device-plugin-daemonset"
@@ -99,6 +101,14 @@ def _mps_split(fleet: Fleet, node: str) -> Callable[[], object]:
     limits = mark.read_text()
     mark.write_text("50.0\n7G\n")
     return lambda: mark.write_text(limits)
+
+
+def _own_mps(fleet: Fleet, node: str) -> Callable[[], object]:
+    """Somebody starts a daemon on the node, beside every pod."""
+    place = fleet.machine(node) / _OWN_DAEMON
+    place.mkdir(parents=True)
+    (place / "cmdline").write_text("nvidia-cuda-mps-control\0-d\0")
+    return lambda: shutil.rmtree(place)
 
 
 def _old_plugin(fleet: Fleet, node: str) -> Callable[[], object]:
@@ -244,6 +254,10 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "driver mismatch": Fault("whole", 0, ("driver-mismatch",), _gpus(_everywhere("nvmlInit*", error=_MISMATCH))),
     "GPU lost": Fault("whole", 0, ("gpu-lost", "unhealthy"), _gpu_lost),
     "the pool's taint is gone": Fault("whole", 0, ("taint-missing",), _taint_removed),
+    "an MPS control daemon of one's own": Fault("whole", 1, ("mps-undeclared",), _own_mps),
+    "drivers are being replaced": Fault(
+        "whole", 1, ("driver-upgrading",), _labelled("nvidia.com/gpu-driver-upgrade-state", "upgrade-required")
+    ),
     "compute mode left over": Fault(
         "whole", 1, ("mode-left-over",), _gpus(lambda machine: _each(machine, compute_mode=_EXCLUSIVE_PROCESS))
     ),
@@ -258,7 +272,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
 UNHEARD: Final[Mapping[str, Fault]] = {
     "GFD labels stale": Fault("sliced", 0, ("gfd-stale",), _discovered_anew),
     "the MPS daemon has no pod": Fault(
-        "served", 0, ("mps-mode-default", "mps-dead", "mps-operand-missing", "gfd-other"), _not_capable
+        "served", 0, ("mps-operand-missing", "mps-mode-default", "mps-dead", "gfd-other"), _not_capable
     ),
     "verifier killed": Fault("sliced", 1, ("mode-by-hand",), _verifier_ends(signal.SIGKILL)),
     "verifier terminated": Fault("whole", 0, ("mode-by-hand",), _verifier_ends(signal.SIGTERM)),

@@ -67,7 +67,7 @@ CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 _NFD: Final = "/apis/apps/v1/namespaces/node-feature-discovery"
 NFD_MASTER: Final = f"{_NFD}/deployments/node-feature-discovery-master"
 NFD_WORKER: Final = f"{_NFD}/daemonsets/node-feature-discovery-worker"
-_TOLD: Final = re.compile(r"likely cause: (.*?); remedy: ")
+_TOLD: Final = re.compile(r"Likely cause: (.*?); seen: ")
 _KEYS: Final = {cause.text: key for key, cause in CAUSES.items()}
 
 

@@ -122,7 +122,7 @@ def test_what_the_cluster_policy_loses_shows_on_the_nodes(fleet: Fleet) -> None:
         fleet.node("sliced", 1): off,
         fleet.node("eight", 0): off,
         fleet.node("parts", 0): ("sharing-off", "left-over", "gfd-other"),
-        fleet.node("served", 0): ("mps-mode-default", "mps-dead", "mps-operand-missing", "sharing-off", "gfd-other"),
+        fleet.node("served", 0): ("sharing-off", "mps-operand-missing", "mps-mode-default", "mps-dead", "gfd-other"),
     }
     fleet.until(lambda _: {one: fleet.causes(one) for one in shared} == shared, "sharing is off everywhere")
 

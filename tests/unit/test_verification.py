@@ -119,16 +119,22 @@ class TestPod:
     @pytest.mark.parametrize(("renamed", "resource"), [(False, "nvidia.com/gpu"), (True, "nvidia.com/gpu.shared")])
     def test_it_can_ask_the_mps_daemon(self, renamed: bool, resource: str) -> None:  # noqa: FBT001
         pod = pod_of(aks(sharing={"declared": {"mps": {"replicas": 4, "renameByDefault": renamed}}}))
-        (volume,) = [one for one in pod["volumes"] if "hostPath" in one]
-        assert volume["hostPath"]["path"] == "/run/nvidia/mps"
+        (volume,) = [one for one in pod["volumes"] if one.get("hostPath", {}).get("path") == "/run/nvidia/mps"]
         for container in (*pod["initContainers"], *pod["containers"]):
             environment = {entry["name"]: entry.get("value") for entry in container["env"]}
             assert environment["CUDA_MPS_PIPE_DIRECTORY"] == f"/run/nvidia/mps/{resource}/pipe"
             assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
             assert volume["name"] in {mount["name"] for mount in container["volumeMounts"]}
 
-    def test_without_mps_nothing_of_the_node_is_mounted(self) -> None:
-        assert not any("hostPath" in volume for volume in pod_of(aks())["volumes"])
+    def test_of_the_node_only_the_list_of_processes_is_mounted_to_be_read(self) -> None:
+        pod = pod_of(aks())
+        (volume,) = [one for one in pod["volumes"] if "hostPath" in one]
+        assert volume["hostPath"] == {"path": "/proc", "type": "Directory"}
+        for container in (*pod["initContainers"], *pod["containers"]):
+            (mount,) = [one for one in container["volumeMounts"] if one["name"] == volume["name"]]
+            assert mount["readOnly"]
+            assert container["args"][container["args"].index("--processes") + 1] == mount["mountPath"]
+        assert "hostPID" not in pod
 
     def test_the_settings_reach_the_program(self) -> None:
         pod = pod_of(aks(verification={"deadlineSeconds": 77, "intervalSeconds": 33, "image": "registry.example.com/py:3"}))
@@ -145,7 +151,7 @@ class TestPod:
         plan = plan_of(aks())
         (container,) = pod_of(aks())["containers"]
         paths = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-        sources = {volume["name"]: volume["configMap"]["name"] for volume in pod_of(aks())["volumes"]}
+        sources = {one["name"]: one["configMap"]["name"] for one in pod_of(aks())["volumes"] if "configMap" in one}
         assert container["command"] == ["python3", "-I", "-S", f"{paths['program']}/verifier.pyz"]
         assert container["args"][:3] == ["watch", "--expect", f"{paths['expectation']}/expectation.json"]
         assert "--mark" in container["args"]

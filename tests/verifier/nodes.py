@@ -282,12 +282,14 @@ def pod(operand: str, **changes: Any) -> Pod:
     good = Pod(
         namespace="gpu-operator",
         name=f"{operand}-x7k2p",
+        uid=f"uid-of-{operand}",
         app=operand,
         device_plugin=operand == "nvidia-device-plugin-daemonset",
         ready=True,
         started=STARTED,
         trouble=None,
         words="",
+        config_failed=None,
     )
     return replace(good, **changes)
 

@@ -13,7 +13,7 @@ from tests.unit.stacks import aks
 from tests.verifier import nodes
 from verifier.compare_node import compare_node
 from verifier.findings import Findings, Verdict, ordered
-from verifier.node import ApiFailure, ConfigReading, NodeReading, quantity
+from verifier.node import ApiFailure, ConfigReading, NodeReading, PolicyReading, quantity
 from verifier.reading import Hung
 
 if TYPE_CHECKING:
@@ -59,6 +59,24 @@ def with_pod(found: NodeReading, operand: str, **changes: Any) -> NodeReading:
     return replace(kept, pods=(*kept.pods, nodes.pod(operand, **changes)))
 
 
+def stuck(after_seconds: int, words: str = "CrashLoopBackOff") -> dict[str, Any]:
+    """What shows of a config-manager that last failed so long after 03:00:00."""
+    minutes, seconds = divmod(after_seconds, 60)
+    return {
+        "ready": False,
+        "trouble": "config",
+        "words": f"container config-manager: {words}",
+        "config_failed": f"2026-01-02T03:{minutes:02}:{seconds:02}Z",
+        "started": "2026-01-02T02:00:00Z",
+    }
+
+
+def since(found: NodeReading, seconds: int) -> NodeReading:
+    """The label of mig-manager's state was written so long ago."""
+    minutes, rest = divmod(seconds, 60)
+    return replace(found, mig_state_since="2026-01-02T03:00:00Z", moment=f"2026-01-02T03:{minutes:02}:{rest:02}Z")
+
+
 def config(found: NodeReading, **changes: Any) -> NodeReading:
     assert isinstance(found.config, ConfigReading)
     return replace(found, config=replace(found.config, **changes))
@@ -66,6 +84,10 @@ def config(found: NodeReading, **changes: Any) -> NodeReading:
 
 FOREIGN = nodes.pod("static", name="nvidia-device-plugin-static-1", namespace="kube-system", device_plugin=True)
 NFD = "feature.node.kubernetes.io/pci-10de.present"
+OS = "feature.node.kubernetes.io/system-os_release.ID"
+UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
+PAUSED = "nvidia.com/gpu.deploy.device-plugin"
+FAILED = PolicyReading("notReady", "ReconcileFailed: failed to retrieve GPU node OS info")
 MIG_STATE = "nvidia.com/mig.config.state"
 DISCOVERED = ("nvidia.com/gpu.", "nvidia.com/mig.capable", "nvidia.com/mig.strategy", "nvidia.com/mps.", "nvidia.com/mig-")
 
@@ -165,10 +187,98 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         ),
         ["mps-operand-missing", "nothing-offered"],
     ),
-    "config-manager found no configuration": (
+    "the label names a key that is gone": (
+        SLICED,
+        lambda found: labelled(
+            with_pod(found, PLUGIN, ready=False, trouble="config", words="container config-manager-init: Error"),
+            {"nvidia.com/device-plugin.config": "time-slicing-9-abcdef01"},
+        ),
+        ["label-other", "operand-config"],
+    ),
+    "the old key went before the node had left it: config-manager is stuck": (
+        SLICED,
+        lambda found: config(
+            with_pod(offering(found, gpu=16), PLUGIN, **stuck(after_seconds=91)), changed="2026-01-02T03:00:00Z"
+        ),
+        ["config-wedged", "plugin-outdated"],
+    ),
+    "the same, and the plugin was started anew since": (
+        SLICED,
+        lambda found: config(
+            with_pod(offering(found, {"nvidia.com/gpu": 16}, gpu=0), PLUGIN, **stuck(after_seconds=600)),
+            changed="2026-01-02T03:00:00Z",
+        ),
+        ["config-wedged", "nothing-offered"],
+    ),
+    "config-manager says what it is stuck at": (
+        SLICED,
+        lambda found: config(
+            with_pod(found, PLUGIN, **stuck(after_seconds=3, words="error creating symlink: … file exists")),
+            changed="2026-01-02T03:00:00Z",
+        ),
+        ["config-wedged"],
+    ),
+    "the kubelet has not brought the new key yet, and the plugin serves the default": (
+        SLICED,
+        lambda found: config(with_pod(offering(found, gpu=2), PLUGIN, **stuck(after_seconds=90)), changed="2026-01-02T03:00:00Z"),
+        ["config-on-its-way", "sharing-off"],
+    ),
+    "an init container waits for a key that is on its way": (
         SLICED,
         lambda found: with_pod(found, PLUGIN, ready=False, trouble="config", words="container config-manager-init: Error"),
-        ["operand-config"],
+        ["config-on-its-way"],
+    ),
+    "the operator replaces the driver": (
+        SLICED,
+        lambda found: labelled(replace(found, cordoned=True), {UPGRADE_STATE: "pod-restart-required"}),
+        ["driver-upgrading"],
+    ),
+    "the node waits for its turn": (
+        SLICED,
+        lambda found: labelled(found, {UPGRADE_STATE: "upgrade-required"}),
+        ["driver-upgrading"],
+    ),
+    "the driver is being replaced, and its operands are away": (
+        SLICED,
+        lambda found: labelled(
+            without(offering(found, {"nvidia.com/gpu": 8}, gpu=0), PLUGIN, GFD), {UPGRADE_STATE: "pod-deletion-required"}
+        ),
+        ["driver-upgrading", "operand-missing", "operand-missing", "nothing-offered"],
+    ),
+    "mig-manager is at work": (
+        SEVEN,
+        lambda found: labelled(since(found, 1500), {MIG_STATE: "pending", PAUSED: "paused-for-mig-change"}),
+        ["mig-config-pending"],
+    ),
+    "mig-manager gave up and did not say so": (
+        SEVEN,
+        lambda found: labelled(
+            without(since(found, 1501), PLUGIN, GFD), {MIG_STATE: "pending", PAUSED: "paused-for-mig-change"}
+        ),
+        ["mig-stuck", "operand-missing", "operand-missing"],
+    ),
+    "nobody says which system the node has": (
+        SLICED,
+        lambda found: replace(labelled(found, {OS: None}), pods=(), policy=FAILED),
+        ["os-unknown"],
+    ),
+    "the operator cannot make its operands": (
+        SLICED,
+        lambda found: replace(labelled(found, {OS: "ubuntu"}), pods=(), policy=FAILED),
+        ["policy-failed"],
+    ),
+    "the operator has not made them yet": (
+        SLICED,
+        lambda found: replace(labelled(found, {OS: None}), pods=(), policy=replace(FAILED, why="OperandNotReady: wait")),
+        ["operand-missing"] * 4,
+    ),
+    "config-manager found no ConfigMap": (
+        SLICED,
+        lambda found: replace(
+            with_pod(found, PLUGIN, ready=False, trouble="config", words="container config-manager-init: Error"),
+            config=ApiFailure("GET /…", 404, "not found"),
+        ),
+        ["config-map-missing", "operand-config"],
     ),
     "an operand crashes": (
         SLICED,
@@ -224,6 +334,31 @@ def test_a_fault_is_found_with_its_cause_and_nothing_else(name: str) -> None:
     findings = compared(healthy, happens(healthy.kubernetes))
     assert [finding.cause.key for finding in ordered(findings.differences)] == causes
     assert not findings.unknown
+
+
+def test_a_driver_that_was_replaced_is_no_difference() -> None:
+    healthy = node(SLICED)
+    assert compared(healthy, labelled(healthy.kubernetes, {UPGRADE_STATE: "upgrade-done"})).verdict is Verdict.HOLDS
+
+
+def test_a_stuck_config_manager_is_told_with_what_helps() -> None:
+    name = "the old key went before the node had left it: config-manager is stuck"
+    first, *_ = ordered(compared(node(SLICED), FAULTS[name][1](node(SLICED).kubernetes)).differences)
+    assert "Delete this pod" in first.cause.remedy
+    assert "put the key back" in first.cause.remedy
+    assert str(first.where) == f"pod gpu-operator/{PLUGIN}-x7k2p"
+    assert first.detail == "ConfigMap gpu-operator/gpu-pools-device-plugin was written 91 s before it last failed"
+
+
+def test_what_mig_manager_has_paused_and_for_how_long_is_told() -> None:
+    happens = FAULTS["mig-manager gave up and did not say so"][1]
+    first, *_ = ordered(compared(node(SEVEN), happens(node(SEVEN).kubernetes)).differences)
+    assert first.detail == f"for 25 minutes; {PAUSED}=paused-for-mig-change"
+
+
+def test_what_the_operator_says_is_told() -> None:
+    (finding,) = compared(node(SLICED), FAULTS["the operator cannot make its operands"][1](node(SLICED).kubernetes)).differences
+    assert "failed to retrieve GPU node OS info" in finding.detail
 
 
 def test_a_taint_that_a_cloud_pool_carries_must_be_there() -> None:

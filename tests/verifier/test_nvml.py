@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from verifier.child import Reader
 from verifier.compare_gpus import compare_gpus
 from verifier.findings import Findings, Verdict
 from verifier.observation import Observer
-from verifier.reading import Failed, Hung, Reading, Unreadable
+from verifier.reading import Failed, Hung, Mode, Reading, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,6 +332,40 @@ def test_an_older_driver_s_way_to_say_no_is_no_difference(bench: Bench, function
     assert bench.hold(healthy, fault(healthy.machine, function, error=code)).findings.verdict is Verdict.HOLDS
 
 
+@pytest.mark.parametrize("action", range(12))
+def test_every_recovery_action_is_a_difference_also_one_that_nobody_knows(action: int) -> None:
+    healthy = node({"exclusive": {}}, 1)
+    findings = Findings()
+    compare_gpus(healthy.expected, read_as(healthy, recovery_action=action), findings)
+    assert [finding.cause.key for finding in findings.differences] == (["gpu-reset"] if action else [])
+
+
+@pytest.mark.parametrize("field", ["mig", "ecc"])
+@pytest.mark.parametrize("mode", [Mode(0, 2), Mode(2, 2), Mode(7, 0)])
+def test_a_mode_that_nobody_knows_is_a_difference_with_its_number(field: str, mode: Mode) -> None:
+    healthy = node({"exclusive": {}}, 1)
+    findings = Findings()
+    compare_gpus(healthy.expected, read_as(healthy, **{field: mode}), findings)
+    if field == "mig" or mode.current != mode.pending:
+        assert f"mode {max(mode.current, mode.pending)}" in str([(one.observed, one.expected) for one in findings.differences])
+    else:
+        assert findings.verdict is Verdict.HOLDS
+
+
+def read_as(healthy: nodes.Node, **changes: Any) -> Reading:
+    """A healthy node's reading, with something else on its only GPU."""
+    assert isinstance(healthy.nvml.gpus, tuple)
+    return replace(healthy.nvml, gpus=(replace(healthy.nvml.gpus[0], **changes),))
+
+
+@pytest.mark.parametrize(("driver", "causes"), [(nodes.DRIVER, []), ("580", []), ("595.91.07", ["driver-other"])])
+def test_a_driver_that_is_not_the_one_to_be_installed_differs(driver: str, causes: list[str]) -> None:
+    healthy = node({"exclusive": {}}, 1)
+    findings = Findings()
+    compare_gpus(replace(healthy.expected, driver=driver), healthy.nvml, findings)
+    assert [finding.cause.key for finding in findings.differences] == causes
+
+
 def test_a_hang_is_a_difference_and_is_looked_at_once(bench: Bench) -> None:
     healthy = node({"exclusive": {}})
     machine = gpu_fault(healthy.machine, 1, "nvmlDeviceGetComputeMode", hang_seconds=3600)
@@ -376,13 +411,43 @@ def test_without_the_library_nothing_can_be_told(bench: Bench, monkeypatch: pyte
     assert found.verdict is Verdict.CANNOT_TELL
 
 
-def test_a_library_that_is_none_is_told_as_a_defect_of_the_reader(
-    bench: Bench, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+def _of_another_word_size(path: Path, library: Path) -> None:
+    """The simulated library, said to be one of 32 bits."""
+    content = bytearray(library.read_bytes())
+    content[4] = 1  # EI_CLASS
+    path.write_bytes(content)
+
+
+def _without_what_it_needs(path: Path, library: Path) -> None:
+    del library
+    other = path.with_name("libneeded.so")
+    for target, needs in ((other, ()), (path, ("-Wl,--no-as-needed", f"-L{path.parent}", "-lneeded"))):
+        subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", target, *needs], check=True)
+    other.unlink()
+
+
+UNLOADABLE: dict[str, tuple[Callable[[Path, Path], object], str, str]] = {
+    "of another word size": (_of_another_word_size, "wrong ELF class", "word size"),
+    "empty": (lambda path, _: path.write_bytes(b""), "file too short", "not installed to its end"),
+    "no library at all": (lambda path, _: path.write_text("no library " * 100), "invalid ELF header", "no library"),
+    "without what it needs": (_without_what_it_needs, "libneeded.so: cannot open", "another library"),
+}
+
+
+@pytest.mark.parametrize("name", UNLOADABLE)
+def test_a_library_that_cannot_be_loaded_is_not_told_as_one_that_is_absent(
+    bench: Bench, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    (tmp_path / "libnvidia-ml.so.1").write_text("no library")
+    make, said, detail = UNLOADABLE[name]
+    healthy = node({"exclusive": {}})
+    make(tmp_path / "libnvidia-ml.so.1", library)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    found = bench.hold(node({"exclusive": {}}), node({"exclusive": {}}).machine).findings
+    found = bench.hold(healthy, healthy.machine).findings
     assert found.verdict is Verdict.CANNOT_TELL
+    (finding,) = found.unknown
+    assert finding.cause.key == "library-broken"
+    assert said in finding.observed
+    assert detail in finding.detail
 
 
 def test_a_change_between_two_looks_is_looked_at_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

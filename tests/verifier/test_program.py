@@ -418,6 +418,21 @@ def test_a_termination_message_is_one_line_that_fits_with_the_most_important_fir
     assert message.endswith("more]")
 
 
+def test_a_termination_message_begins_with_the_node_and_what_to_do_and_ends_with_where_to_look() -> None:
+    findings = Findings()
+    findings.differs(Where("nvidia.com/gpu"), "allocatable", 8, 4, "count-other")
+    findings.differs(Where("pod gpu-operator/plugin"), "ready", "ready", "CrashLoopBackOff", "config-wedged", "written 91 s ago")
+    seen = Observation(healthy().nvml, None, healthy().kubernetes)
+    for most in (MOST_TERMINATION_BYTES, 1024, 600):
+        message = termination_message(healthy().expected, Assertion(findings, seen, looks=2, seconds=0.5), most)
+        assert message.startswith("pool gpu, node gpu-1: 2 differences after 2 looks | Remedy: Delete this pod")
+        assert "the operand is stuck on a key" in message
+        assert "seen: pod gpu-operator/plugin: ready is CrashLoopBackOff, expected ready (written 91 s ago)" in message
+        assert message.endswith(" | Look at: kubectl describe node gpu-1")
+        assert len(message.encode()) <= most
+    assert "[+1 more]" in message
+
+
 def test_a_message_without_findings_says_that_all_is_well() -> None:
     assert "as declared" in termination_message(healthy().expected, assertion(Findings()))
 

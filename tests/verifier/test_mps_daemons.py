@@ -1,0 +1,177 @@
+"""MPS control daemons among the node's processes: the declaration has a place for them, or it has not.
+
+What a list of processes looks like was read on a real H200 (driver 580.159.04): tests/verifier/readings/processes.md says how.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.verifier import nodes
+from verifier.child import Reader
+from verifier.documents import read
+from verifier.findings import Findings, Verdict
+from verifier.mps_daemons import MpsDaemon, NodeProcesses, compare_daemons, read_processes
+from verifier.observation import Observer
+from verifier.reading import Gpu, Process, Reading
+
+POD = "0f2d5c1e-7a55-4c0e-9d1b-2f1f3b6a9c11"
+TENANT = "aaaaaaaa-0000-4000-8000-000000000001"
+MPS, EXCLUSIVE, SLICED = {"mps": {"replicas": 4}}, {"exclusive": {}}, {"timeSlicing": {"replicas": 4}}
+#: As `export` said it on the H200: an idle GPU in DEFAULT mode; with a daemon of one's own and a client on it.
+IDLE, SERVED = (json.loads((Path(__file__).parent / "readings" / f"h200-{name}.json").read_text()) for name in ("idle", "mps"))
+
+# Control groups as another container reads them: of containerd with either driver, and of version 1.
+CGROUPS = {
+    "systemd": f"0::/../../kubepods-besteffort-pod{POD.replace('-', '_')}.slice/cri-containerd-1a2b.scope\n",
+    "cgroupfs": f"0::/../../besteffort/pod{POD}/1a2b\n",
+    "version 1": f"12:pids:/kubepods/burstable/pod{POD}/1a2b\n1:name=systemd:/kubepods/burstable/pod{POD}/1a2b\n",
+}
+OUTSIDE = "0::/../../../../system.slice/mps.service\n"
+# What mountinfo says of a folder of the node, and of an emptyDir, at the place where MPS has its pipes.
+_MOUNT = "700 690 0:25 {root} {point} rw,nosuid - ext4 /dev/vda1 rw\n"
+OF_THE_NODE = _MOUNT.format(root="/tmp/nvidia-mps", point="/tmp/nvidia-mps")  # noqa: S108 - no file
+OF_THE_POD = _MOUNT.format(root=f"/var/lib/kubelet/pods/{TENANT}/volumes/kubernetes.io~empty-dir/mps", point="/tmp/nvidia-mps")  # noqa: S108
+ROOT = _MOUNT.format(root="/", point="/")
+
+
+def run(folder: Path, pid: int, command: str, cgroup: str = OUTSIDE, mounts: str = ROOT) -> None:
+    """A process in a list of processes."""
+    place = folder / str(pid)
+    place.mkdir(parents=True)
+    (place / "cmdline").write_text(command.replace(" ", "\0") + "\0")
+    (place / "comm").write_text(command.rpartition("/")[2][:15] + "\n")
+    (place / "cgroup").write_text(cgroup)
+    (place / "mountinfo").write_text(mounts)
+
+
+def node_s(folder: Path) -> Path:
+    """What every node's list has."""
+    run(folder, 1, "/sbin/init")
+    run(folder, 2, "")
+    (folder / "2" / "comm").write_text("kthreadd\n")
+    return folder
+
+
+def compared(sharing: dict[str, Any], found: NodeProcesses, operators: frozenset[str] | None, *on_gpus: Process) -> Findings:
+    findings = Findings()
+    compare_daemons(nodes.healthy(*nodes.planned(sharing)).expected, found, operators, on_gpus, findings)
+    return findings
+
+
+def causes(findings: Findings) -> list[str]:
+    return [finding.cause.key for finding in findings.differences]
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def test_a_daemon_outside_of_every_pod_is_found_and_who_asks_it_is_none(tmp_path: Path) -> None:
+    run(node_s(tmp_path), 470, "nvidia-cuda-mps-control -d")
+    run(tmp_path, 503, "nvidia-cuda-mps-server")
+    run(tmp_path, 469, "")  # the process that started it: it has ended, and nobody has waited for it
+    run(tmp_path, 600, "nvidia-cuda-mps-control")
+    run(tmp_path, 601, "grep nvidia-cuda-mps-control -d")
+    assert read_processes(tmp_path) == NodeProcesses(
+        complete=True, daemons=(MpsDaemon(470, "", shared=True), MpsDaemon(503, "", shared=True))
+    )
+
+
+@pytest.mark.parametrize("cgroup", CGROUPS.values(), ids=CGROUPS)
+def test_the_pod_of_a_daemon_is_told_by_its_control_group(tmp_path: Path, cgroup: str) -> None:
+    run(tmp_path, 7, "/usr/bin/nvidia-cuda-mps-control -f", cgroup, OF_THE_NODE)
+    assert read_processes(tmp_path).daemons == (MpsDaemon(7, POD, shared=True),)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "shared"), [(ROOT + OF_THE_NODE, True), (ROOT + OF_THE_POD, False), (ROOT, False), ("", True)]
+)
+def test_a_pod_s_daemon_is_its_own_unless_its_pipes_are_the_node_s(tmp_path: Path, mounts: str, shared: bool) -> None:  # noqa: FBT001
+    run(tmp_path, 7, "nvidia-cuda-mps-control -d", f"0::/../pod{TENANT}/1a2b\n", mounts)
+    (daemon,) = read_processes(tmp_path).daemons
+    assert daemon.shared is shared
+
+
+def test_a_list_without_the_kernel_is_that_of_a_container(tmp_path: Path) -> None:
+    run(tmp_path, 1, "python3 verifier.pyz")
+    assert not read_processes(tmp_path).complete
+    assert read_processes(tmp_path / "nowhere") == NodeProcesses(complete=False, daemons=())
+
+
+# --- comparing ----------------------------------------------------------------------------------------------
+
+OUTSIDER = MpsDaemon(470, "", shared=True)
+OPERATOR_S = MpsDaemon(4711, POD, shared=True)
+TENANT_S = MpsDaemon(900, TENANT, shared=False)
+
+
+def seen(*daemons: MpsDaemon, complete: bool = True) -> NodeProcesses:
+    return NodeProcesses(complete, daemons)
+
+
+@pytest.mark.parametrize("sharing", [EXCLUSIVE, SLICED, {"mig": {"layout": {"1g.10gb": 7}}}])
+@pytest.mark.parametrize("daemon", [OUTSIDER, OPERATOR_S])
+def test_where_mps_is_not_declared_every_daemon_of_the_node_is_a_difference(sharing: dict[str, Any], daemon: MpsDaemon) -> None:
+    findings = compared(sharing, seen(daemon), frozenset({POD}))
+    assert causes(findings) == ["mps-undeclared"]
+    (finding,) = findings.differences
+    assert str(daemon.pid) in finding.observed
+    assert (daemon.pod or "outside of every pod") in finding.observed
+
+
+def test_a_daemon_beside_the_operator_s_is_a_second_one() -> None:
+    assert causes(compared(MPS, seen(OPERATOR_S), frozenset({POD}))) == []
+    assert causes(compared(MPS, seen(OPERATOR_S, OUTSIDER), frozenset({POD}))) == ["mps-second"]
+
+
+@pytest.mark.parametrize("operators", [None, frozenset()])
+def test_where_the_operator_s_is_not_known_none_is_the_second(operators: frozenset[str] | None) -> None:
+    assert causes(compared(MPS, seen(OUTSIDER), operators)) == []
+
+
+@pytest.mark.parametrize("sharing", [EXCLUSIVE, SLICED, MPS])
+def test_a_tenant_s_own_daemon_in_its_own_pod_is_a_note(sharing: dict[str, Any]) -> None:
+    findings = compared(sharing, seen(TENANT_S), frozenset({POD}))
+    assert findings.verdict is Verdict.HOLDS
+    assert TENANT in findings.notes[0]
+
+
+def test_clients_on_a_gpu_count_where_the_node_s_processes_cannot_be_seen() -> None:
+    client = Process(500, "mps", "client")
+    assert causes(compared(EXCLUSIVE, seen(complete=False), None, client)) == ["mps-undeclared"]
+    assert causes(compared(EXCLUSIVE, seen(TENANT_S), None, client)) == []
+    assert causes(compared(MPS, seen(complete=False), None, client)) == []
+
+
+# --- on silicon ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sharing", [EXCLUSIVE, SLICED])
+def test_nvml_of_a_real_gpu_tells_of_a_client_and_of_its_server_and_never_of_an_idle_daemon(sharing: dict[str, Any]) -> None:
+    for recorded, wanted in ((IDLE, []), (SERVED, ["mps-undeclared"])):
+        (gpu,) = read(Reading, recorded["nvml"]).gpus  # type: ignore[misc]
+        assert isinstance(gpu, Gpu)
+        assert isinstance(gpu.processes, tuple)
+        assert causes(compared(sharing, seen(complete=False), None, *gpu.processes)) == wanted
+
+
+# --- the whole way ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.programs
+def test_an_assertion_looks_through_the_node_s_processes(bench: Any, tmp_path: Path) -> None:
+    healthy = nodes.healthy(*nodes.planned(EXCLUSIVE))
+    bench.put(healthy.machine)
+    folder = node_s(tmp_path / "processes")
+
+    def held() -> list[str]:
+        return causes(Observer(Reader(), None, 0, folder).hold(replace(healthy.expected, node=None)).findings)
+
+    assert held() == []
+    run(folder, 470, "nvidia-cuda-mps-control -d")
+    assert held() == ["mps-undeclared"]
