@@ -132,7 +132,7 @@ _TABLE: Final = (
         "policy-failed",
         "the operator does not get its operands made: its ClusterPolicy says why",
         "Put right what the ClusterPolicy's condition names (kubectl describe clusterpolicy), then run `pulumi up`.",
-        "W41 W42 W43 W44",
+        "W41 W42 W44",
     ),
     _Row(
         "nfd-missing",

@@ -15,6 +15,7 @@ from evidence.verdicts import Verdict
 from evidence.words import plain
 from gpus.verifier_rights import ANNOTATION
 from tests.evidence.fleets import broken, fleet, put_report, reported, unanswered
+from verifier.causes import cause
 from verifier.findings import Findings, Where
 
 if TYPE_CHECKING:
@@ -241,3 +242,15 @@ def test_the_page_says_by_which_way_labels_and_taints_came() -> None:
     text = Page(evidence_page(seen.judged())).text
     assert "labels: 1 by kubectl-label, 1 missing, 2 by nfd" in text
     assert "taints: 1 by others than nfd" in text
+
+
+def test_what_explains_others_stands_before_them_on_however_few_nodes_it_is() -> None:
+    seen = fleet(3)
+    for index, whys in enumerate((["count-other", "config-wedged"], ["count-other"], ["count-other", "gfd-other"])):
+        findings = Findings()
+        for why in whys:
+            findings.differs(Where("node"), "field", 1, 2, why)
+        put_report(seen.node("ts", index), *reported("ts", f"ts-{index}", findings))
+    shown = evidence_table(seen.judged(), colour=False)
+    places = [shown.index(cause(why).text) for why in ("config-wedged", "count-other", "gfd-other")]
+    assert places == sorted(places)
