@@ -4,8 +4,11 @@ A managed cluster is a simulated cluster (booted when it is created, erased when
 pool is a group of its machines, with the labels and taints that AKS itself puts on nodes besides the
 user's. Records are in `<state>/cloud/azure.json`. What is refused is in azure_rules.
 
+Labels and taints of a pool are one set each: what Azure puts in at first (a spot pool's) is in it, and a request that names
+the set replaces it whole (Azure/AKS#3152); one that names none keeps it (cluster-api-provider-azure#2859).
+
 Deliberately not modelled: subscriptions, quotas, long-running operations (a request answers when the thing
-is done), and the spread of a pool over several zones (all its machines are in the first).
+is done, and another one meanwhile is refused), and the spread of a pool over several zones (all its machines are in the first).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.clouds import azure_rules as rules
+from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_rules import AzureError, Body
 from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
@@ -31,7 +35,6 @@ SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000001"
 TENANT: Final = "00000000-0000-0000-0000-0000000000aa"
 CLIENT: Final = "00000000-0000-0000-0000-0000000000cc"
 API_VERSION: Final = "2025-09-01"
-KUBERNETES_VERSION: Final = "1.36.3"
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
 _DIGITS: Final = 10**8
 _NAMESPACE: Final = uuid.UUID("6f2f0d3e-6a55-4b8c-9a2e-7f7e5c1f0c11")
@@ -89,6 +92,7 @@ class AzureCloud:
             raise AzureError(400, "InvalidResourceGroup", message)
         if not body.get("location"):
             raise AzureError(400, "LocationRequired", "The location property is required for this definition.")
+        rules.check_location(body["location"], "resource group")
         key = group_id(name).lower()
         with self._records.change() as data:
             existing = data["groups"].get(key)
@@ -118,9 +122,12 @@ class AzureCloud:
         if id_.lower() in self._records.read()["clusters"]:
             return self._change_cluster(id_, body)
         rules.check_cluster(name, body)
+        versions.check_new_cluster(name, body.get("kubernetesVersion"))
+        version = versions.full(body.get("kubernetesVersion"))
         pools = {pool["name"]: _settled(pool) for pool in body["agentPoolProfiles"]}
         for pool_name, pool in pools.items():
             rules.check_pool(pool_name, pool, body["location"])
+            versions.check_pool(pool.get("orchestratorVersion"), version, version)
         folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{_digest(id_)[:6]}"
         with self._records.change() as data:
             self._require_group(data, group)
@@ -133,10 +140,12 @@ class AzureCloud:
                 "folder": folder,
                 "created": _now(),
                 "state": "Creating",
+                "version": version,
                 "body": {key: value for key, value in body.items() if key != "agentPoolProfiles"},
             }
             for pool_name, pool in pools.items():
-                data["pools"][pool_id(group, name, pool_name).lower()] = _pool_record(id_, pool_name, pool, inline=True)
+                record = _pool_record(id_, pool_name, pool, version, inline=True)
+                data["pools"][pool_id(group, name, pool_name).lower()] = record
         try:
             self._host.boot(self._folder(folder), name)
             self._put_machines(id_)
@@ -151,6 +160,7 @@ class AzureCloud:
             self._refuse_busy(data, id_)
             cluster = data["clusters"][id_.lower()]
             rules.check_cluster(cluster["name"], body)
+            self._change_version(data, cluster, body)
             group, name = parts(id_)
             for profile in body["agentPoolProfiles"]:
                 pool = data["pools"].get(pool_id(group, name, profile["name"]).lower())
@@ -161,11 +171,25 @@ class AzureCloud:
                         "pool operations: https://aka.ms/agent-pool-rest-api"
                     )
                     raise AzureError(400, "InvalidParameter", message, "agentPoolProfiles")
-                _change_pool(pool, profile, cluster["body"]["location"])
+                _change_pool(pool, profile, cluster)
             kept = {"location": cluster["body"]["location"]}
             cluster["body"] = {**{k: v for k, v in body.items() if k != "agentPoolProfiles"}, **kept}
+            # An operation of the cluster is one of all its pools (pulumi-azure-native#4264).
+            _set_states(data, id_, "Updating")
         self._put_machines(id_)
+        self._set_state(id_, "Succeeded")
         return self.get(id_) or {}
+
+    def _change_version(self, data: Data, cluster: dict[str, Any], body: Body) -> None:
+        """Move the control plane on; the pools stay where they are."""
+        wanted, running = body.get("kubernetesVersion"), _version(cluster)
+        pools = {pool["name"]: _version(pool, cluster) for pool in _pools_of(data, cluster)}
+        versions.check_control_plane(cluster["name"], running, wanted, pools.values())
+        known = [profile for profile in body["agentPoolProfiles"] if profile["name"] in pools]
+        asked = [profile.get("orchestratorVersion") for profile in known]
+        versions.check_inline(asked, [pools[profile["name"]] for profile in known], len(pools), wanted)
+        if wanted is not None and not running.startswith(f"{wanted}."):
+            cluster["version"] = versions.full(wanted)
 
     def delete_cluster(self, group: str, name: str) -> None:
         """Delete a managed cluster with all its pools; one that does not exist is no error."""
@@ -210,16 +234,19 @@ class AzureCloud:
                     f"Failed to perform 'write' on resource(s) of type 'managedClusters/agentPools', because the "
                     f"parent resource '{parent}' could not be found.",
                 )
-            self._refuse_busy(data, parent)
-            location = cluster["body"]["location"]
             existing = data["pools"].get(id_.lower())
+            self._refuse_busy(data, parent, existing)
             if existing is None:
                 settled = _settled(body)
-                rules.check_pool(name, settled, location)
-                data["pools"][id_.lower()] = _pool_record(parent, name, settled, inline=False)
+                rules.check_pool(name, settled, cluster["body"]["location"])
+                version = settled.get("orchestratorVersion")
+                versions.check_pool(version, None, _version(cluster))
+                version = versions.resolved(version, _version(cluster)) if version else _version(cluster)
+                data["pools"][id_.lower()] = _pool_record(parent, name, settled, version, inline=False)
             else:
                 _refuse_last_system(data, existing, body.get("mode", "User"))
-                _change_pool(existing, body, location)
+                _change_pool(existing, body, cluster)
+                existing["state"] = "Updating"
         self._put_machines(parent, only=id_)
         with self._records.change() as data:
             data["pools"][id_.lower()]["state"] = "Succeeded"
@@ -232,6 +259,7 @@ class AzureCloud:
             pool = data["pools"].get(id_.lower())
             if pool is None:
                 return
+            self._refuse_busy(data, pool["cluster"], pool)
             _refuse_last_system(data, pool, None)
             pool["state"] = "Deleting"
         self._drop_pool(id_)
@@ -276,7 +304,7 @@ class AzureCloud:
     def recover(self) -> None:
         """Bring the records in order after a kill, and start the clusters that should run.
 
-        What was being created is undone: nobody was told of it. What was being deleted is deleted.
+        What was being created is undone: nobody was told of it. What was being deleted is deleted. What was being changed is.
         """
         for cluster in self._records.read()["clusters"].values():
             if cluster["state"] in {"Creating", "Deleting"}:
@@ -287,6 +315,7 @@ class AzureCloud:
         for cluster in self._records.read()["clusters"].values():
             self._host.boot(self._folder(cluster["folder"]), cluster["name"])
             self._put_machines(cluster["id"])
+            self._set_state(cluster["id"], "Succeeded")
 
     def made(self) -> set[str]:
         """The ids of what was asked for, in lower case; pools that are a part of their cluster's request left out."""
@@ -317,22 +346,29 @@ class AzureCloud:
         if group_id(group).lower() not in data["groups"]:
             raise AzureError(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
 
-    def _refuse_busy(self, data: Data, id_: str) -> None:
+    def _refuse_busy(self, data: Data, id_: str, pool: dict[str, Any] | None = None) -> None:
+        """One operation at a time on a cluster and on each pool; one of the cluster is one of all its pools (both seen)."""
         cluster = data["clusters"].get(id_.lower())
-        if cluster is not None and cluster["state"] != "Succeeded":
+        if cluster is None:
+            return
+        if cluster["state"] != "Succeeded":
             message = (
                 f"Operation is not allowed because there's an in progress {cluster['state'].lower()} managed cluster "
                 f"operation on the managed cluster {cluster['name']}. Please wait for it to finish before starting a "
                 "new operation. See https://aka.ms/aks-pending-operation for more details"
             )
             raise AzureError(409, "OperationNotAllowed", message)
+        for other in _pools_of(data, cluster) if pool is None else [pool]:
+            if other["state"] != "Succeeded":
+                message = (
+                    f"Another agentpool operation ({other['name']} - {other['state']}) is in progress, please wait for it to "
+                    "finish before starting a new operation. See https://aka.ms/aks-pending-operation for more details"
+                )
+                raise AzureError(409, "OperationNotAllowed", message)
 
     def _set_state(self, id_: str, state: str) -> None:
         with self._records.change() as data:
-            data["clusters"][id_.lower()]["state"] = state
-            for pool in data["pools"].values():
-                if pool["cluster"] == id_.lower():
-                    pool["state"] = state
+            _set_states(data, id_, state)
 
     def _put_machines(self, id_: str, only: str | None = None) -> None:
         data = self._records.read()
@@ -360,10 +396,10 @@ class AzureCloud:
             "disableLocalAccounts": False,
             "supportPlan": "KubernetesOfficial",
             "sku": {"name": "Base", "tier": "Free"},
-            "kubernetesVersion": KUBERNETES_VERSION,
+            "kubernetesVersion": _version(cluster),
             "servicePrincipalProfile": {"clientId": "msi"},
             **body,
-            "currentKubernetesVersion": body.get("kubernetesVersion") or KUBERNETES_VERSION,
+            "currentKubernetesVersion": _version(cluster),
             "provisioningState": cluster["state"],
             "powerState": {"code": "Running"},
             "fqdn": host,
@@ -434,10 +470,6 @@ def machine_group(cluster: dict[str, Any], pool: dict[str, Any]) -> MachineGroup
     if size.gpu_model:
         labels["kubernetes.azure.com/accelerator"] = "nvidia"
     taints = [taint for taint in map(rules.parse_taint, body.get("nodeTaints") or []) if taint]
-    if body.get("scaleSetPriority") == "Spot":
-        labels[rules.SPOT_KEY] = "spot"
-        spot = {"key": rules.SPOT_KEY, "value": "spot", "effect": "NoSchedule"}
-        taints += [] if spot in taints else [spot]
     driver = (body.get("gpuProfile") or {}).get("driver") or "Install"
     digits = int(_digest(cluster["id"])[:12], 16) % _DIGITS
     return MachineGroup(
@@ -467,10 +499,13 @@ def _settled(body: Body) -> Body:
     if settled.get("scaleSetPriority") == "Spot":
         settled.setdefault("spotMaxPrice", -1)
         settled.setdefault("scaleSetEvictionPolicy", "Delete")
+        taints = settled.get("nodeTaints") or []
+        settled["nodeLabels"] = {**(settled.get("nodeLabels") or {}), rules.SPOT_KEY: "spot"}
+        settled["nodeTaints"] = taints if rules.SPOT_TAINT in taints else [*taints, rules.SPOT_TAINT]
     return settled
 
 
-def _pool_record(cluster: str, name: str, body: Body, *, inline: bool) -> dict[str, Any]:
+def _pool_record(cluster: str, name: str, body: Body, version: str, *, inline: bool) -> dict[str, Any]:
     group, cluster_name = parts(cluster)
     return {
         "id": pool_id(group, cluster_name, name),
@@ -479,16 +514,35 @@ def _pool_record(cluster: str, name: str, body: Body, *, inline: bool) -> dict[s
         "inline": inline,
         "state": "Creating",
         "count": body["count"],
+        "version": version,
         "body": body,
     }
 
 
-def _change_pool(pool: dict[str, Any], body: Body, location: str) -> None:
+def _version(record: dict[str, Any], cluster: dict[str, Any] | None = None) -> str:
+    """The release that a cluster or pool runs; records of before have none."""
+    version: str = record.get("version") or versions.full((cluster or record)["body"].get("kubernetesVersion"))
+    return version
+
+
+def _pools_of(data: Data, cluster: dict[str, Any]) -> list[dict[str, Any]]:
+    return [pool for pool in data["pools"].values() if pool["cluster"] == cluster["id"].lower()]
+
+
+def _set_states(data: Data, id_: str, state: str) -> None:
+    cluster = data["clusters"][id_.lower()]
+    for record in (cluster, *_pools_of(data, cluster)):
+        record["state"] = state
+
+
+def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any]) -> None:
     """Apply a PUT to a pool's record. An unchanged count does not undo what the autoscaler did."""
-    old = pool["body"]
+    old, location = pool["body"], cluster["body"]["location"]
     new = {key: value for key, value in body.items() if value is not None and key != "name"}
     rules.check_pool_change(old, new)
-    recreated = {key: old[key] for key in old if key not in {"minCount", "maxCount", "nodeLabels", "nodeTaints", "tags"}}
+    version = new.get("orchestratorVersion")
+    versions.check_pool(version, _version(pool, cluster), _version(cluster))
+    recreated = {key: old[key] for key in old if key not in {"minCount", "maxCount", "tags"}}
     merged = {**recreated, "enableAutoScaling": False, **new}
     count = pool["count"] if merged["count"] == old["count"] else merged["count"]
     if merged["enableAutoScaling"] and merged["count"] == old["count"]:
@@ -496,6 +550,8 @@ def _change_pool(pool: dict[str, Any], body: Body, location: str) -> None:
         count = max(low, min(high, count))
     rules.check_pool(pool["name"], {**merged, "count": count}, location)
     pool["body"], pool["count"] = merged, count
+    if version is not None and not _version(pool, cluster).startswith(f"{version}."):
+        pool["version"] = versions.resolved(version, _version(cluster))
 
 
 def _refuse_last_system(data: Data, pool: dict[str, Any], new_mode: str | None) -> None:
@@ -549,12 +605,12 @@ def _show_group(group: dict[str, Any]) -> Body:
 
 def _show_pool(pool: dict[str, Any], cluster: dict[str, Any], *, nested: bool = False) -> Body:
     body = pool["body"]
-    version = body.get("orchestratorVersion") or cluster["body"].get("kubernetesVersion") or KUBERNETES_VERSION
+    version = _version(pool, cluster)
     shown = {
         "upgradeSettings": {} if body.get("scaleSetPriority") == "Spot" else {"maxSurge": "10%"},
         **body,
         "count": pool["count"],
-        "orchestratorVersion": version,
+        "orchestratorVersion": body.get("orchestratorVersion") or version,
         "currentOrchestratorVersion": version,
         "nodeImageVersion": _image(body),
         "provisioningState": pool["state"],

@@ -4,7 +4,8 @@ Stand-in: nothing here asks Azure. Texts marked "seen" below were copied from wh
 others; the rest keep the service's pattern ("The value of parameter X is invalid. Error details: ...").
 Sources: MicrosoftDocs/azure-aks-docs at fb060abe (node pools, labels, taints, spot, multi-instance GPU);
 the issue trackers of Azure/AKS, azure-cli, pulumi-azure-native and cluster-api-provider-azure for the
-texts. Deliberately not modelled: quotas, regions without a size, Windows nodes, networking.
+texts. Versions of Kubernetes are in azure_versions. Deliberately not modelled: quotas, regions without a size, Windows nodes,
+networking.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ POOL_NAME: Final = r"^[a-z][a-z0-9]{0,11}$"
 CLUSTER_NAME: Final = r"^[a-zA-Z0-9]$|^[a-zA-Z0-9][-_a-zA-Z0-9]{0,61}[a-zA-Z0-9]$"
 DEFAULT_VM_SIZE: Final = "Standard_D4s_v5"
 SPOT_KEY: Final = "kubernetes.azure.com/scalesetpriority"
+SPOT_TAINT: Final = f"{SPOT_KEY}=spot:NoSchedule"
 GPU_PROFILES: Final = ("MIG1g", "MIG2g", "MIG3g", "MIG4g", "MIG7g")
 SYSTEM_TAINT: Final = "CriticalAddonsOnly=true:NoSchedule"
 
@@ -191,9 +193,11 @@ def check_pool(name: str, body: Body, location: str) -> None:
     _check_counts(body)
     _check_gpu(body, size)
     _check_spot(body)
+    spot = body.get("scaleSetPriority") == "Spot"
     for key, value in (body.get("nodeLabels") or {}).items():
-        check_label(key, value)
-    check_taints(body.get("nodeTaints") or [])
+        if not (spot and (key, value) == (SPOT_KEY, "spot")):
+            check_label(key, value)
+    check_taints(body.get("nodeTaints") or [], spot=spot)
     if body.get("mode") == "System":
         _check_system(body, size)
 
@@ -349,11 +353,16 @@ def parse_taint(text: str) -> dict[str, str] | None:
     return {"key": match["key"], "value": value, "effect": match["effect"]}
 
 
-def check_taints(taints: list[str]) -> None:
-    """Refuse malformed and repeated taints.
+def check_taints(taints: list[str], *, spot: bool = False) -> None:
+    """Refuse malformed, repeated and reserved taints.
+
+    Args:
+        taints: as the pool's request has them.
+        spot: whether it is a spot pool, which may name the taint that it has anyway.
 
     Raises:
-        AzureError: the words "invalid taint spec" and the address were seen, the frame was not.
+        AzureError: the words "invalid taint spec" and the address were seen, the frame was not; nor was the refusal of the
+            prefix, which Azure/karpenter-provider-azure#1830 tells of.
     """
     seen: set[tuple[str, str]] = set()
     for text in taints:
@@ -363,6 +372,14 @@ def check_taints(taints: list[str]) -> None:
                 400,
                 "BadRequest",
                 f"Node taint '{text}' is invalid. Error details: invalid taint spec: {text}. "
+                "Please see https://aka.ms/node-taints for more details.",
+                "agentPoolProfile.nodeTaints",
+            )
+        if taint["key"].startswith("kubernetes.azure.com/") and not (spot and text == SPOT_TAINT):
+            raise AzureError(
+                400,
+                "BadRequest",
+                f"Node taint '{text}' is invalid. Error details: the 'kubernetes.azure.com' prefix is reserved by AKS. "
                 "Please see https://aka.ms/node-taints for more details.",
                 "agentPoolProfile.nodeTaints",
             )
@@ -398,6 +415,24 @@ def _fixed(path: str) -> AzureError:
     return AzureError(400, "PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.", path)
 
 
+@lru_cache(maxsize=1)
+def _regions() -> frozenset[str]:
+    text = (resources.files("sandbox.clouds") / "data" / "azure_regions.yaml").read_text(encoding="utf-8")
+    return frozenset(region for line in load_yaml(text) for region in line)
+
+
+def check_location(location: str, kind: str) -> None:
+    """Refuse a region that there is not.
+
+    Raises:
+        AzureError: with ARM's text (seen, as every list of regions is left out here).
+    """
+    if location not in _regions():
+        message = f"The provided location '{location}' is not available for {kind}."
+        code = "LocationNotAvailableForResourceGroup" if kind == "resource group" else "LocationNotAvailableForResourceType"
+        raise AzureError(400, code, message)
+
+
 def check_cluster(name: str, body: Body) -> None:
     """Refuse what cannot be a managed cluster; its pools are checked one by one besides.
 
@@ -408,6 +443,7 @@ def check_cluster(name: str, body: Body) -> None:
         raise invalid("resourceName")
     if not body.get("location"):
         raise AzureError(400, "LocationRequired", "The location property is required for this definition.")
+    check_location(body["location"], "resource type 'Microsoft.ContainerService/managedClusters'")
     prefix = body.get("dnsPrefix") or body.get("fqdnSubdomain")
     if not prefix:
         raise missing("dnsPrefix")
@@ -415,9 +451,6 @@ def check_cluster(name: str, body: Body) -> None:
         raise invalid("dnsPrefix")
     if not body.get("identity") and not body.get("servicePrincipalProfile"):
         raise missing("servicePrincipalProfile")
-    version = body.get("kubernetesVersion")
-    if version is not None and not re.fullmatch(r"\d+\.\d+(\.\d+)?", version):
-        raise invalid("kubernetesVersion")
     pools = body.get("agentPoolProfiles")
     if not pools:
         raise missing("agentPoolProfiles")

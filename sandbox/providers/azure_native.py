@@ -3,10 +3,11 @@
 Does what the plugin does on its own side: automatic names and locations, the schema's checks at preview
 (types, required properties, the patterns of names), the list of properties that force a replacement, and
 the refusal to create what exists. Everything else is asked of the service (sandbox.clouds.azure), which
-answers only at `up`, as Azure does.
+answers only at `up`, as Azure does. A refresh takes into the inputs whatever has changed in Azure since the outputs of before
+were written: also the pools that were added to a cluster since, which the cluster's own inputs never named.
 
-Sources: pulumi-azure-native's provider/pkg/gen/replacement.go (replacements) and its schema validator (the
-texts of the failures), and the SDK package of that version (tokens and properties).
+Sources: pulumi-azure-native's provider/pkg/gen/replacement.go (replacements), provider/pkg/provider/provider.go and diff.go
+(checks with their texts, preview of an update, refresh), and the SDK package of that version (tokens and properties).
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ _POOL_TYPES: Final[Mapping[str, str]] = {
 _NETWORK_REPLACES: Final = tuple(
     f"networkProfile.{name}"
     for name in (
-        *("serviceCidr", "serviceCidrs", "podCidr", "podCidrs", "dnsServiceIP", "networkMode", "networkPlugin"),
-        *("networkPluginMode", "networkDataplane", "networkPolicy", "outboundType", "ipFamilies"),
+        *("serviceCidr", "serviceCidrs", "podCidr", "dnsServiceIP", "networkMode", "networkPlugin"),
+        *("networkPluginMode", "networkDataplane", "networkPolicy", "outboundType"),
     )
 )
 
@@ -235,7 +236,7 @@ class AzureNativeStandIn(StandIn):
         self,
         type_: str,
         id_: str,  # noqa: ARG002
-        old_inputs: dict[str, Value],
+        old_inputs: dict[str, Value],  # noqa: ARG002
         old_outputs: dict[str, Value],
         news: dict[str, Value],
         preview: bool,  # noqa: FBT001
@@ -243,8 +244,9 @@ class AzureNativeStandIn(StandIn):
         """Send the whole resource again, as the plugin does (PUT)."""
         kind = _kind(type_)
         if preview:
-            gone = dict.fromkeys(old_inputs.keys() - news.keys())
-            return known({**old_outputs, **gone, **kind.body_of(news)})
+            # Only these two are sure to stay; whatever else the service answers is unknown until it has.
+            stable: dict[str, Value] = {key: old_outputs[key] for key in ("name", "location") if key in old_outputs}
+            return {**dict.fromkeys(old_outputs, UNKNOWN), **known(kind.body_of(news)), **stable}
         return self._put(type_, kind, news)
 
     def _put(self, type_: str, kind: _Kind, inputs: dict[str, Value]) -> Body:
@@ -262,17 +264,17 @@ class AzureNativeStandIn(StandIn):
         type_: str,
         id_: str,
         inputs: dict[str, Value],
-        outputs: dict[str, Value],  # noqa: ARG002
+        outputs: dict[str, Value],
     ) -> tuple[str, dict[str, Value], dict[str, Value]] | None:
-        """The resource as it is; inputs that were given before show what they are now."""
+        """The resource as it is; inputs show what has changed since the outputs of before."""
         kind, found = _kind(type_), self._cloud.get(id_)
         if found is None:
             return None
         names = dict(zip((*kind.parents, kind.name), azure.parts(id_), strict=False))
         if not inputs:
-            current = {key: found[key] for key in kind.types if found.get(key) is not None}
+            current = _inputs_in(kind, found)
         else:
-            current = {key: _seen(value, found.get(key)) for key, value in inputs.items() if key not in names}
+            current = _changed_inputs(inputs, _inputs_in(kind, outputs), _inputs_in(kind, found))
             current["azureApiVersion"] = inputs.get("azureApiVersion", kind.api_version)
         return id_, {**current, **names}, _outputs(found)
 
@@ -334,17 +336,35 @@ def _outputs(found: Body) -> dict[str, Value]:
     return {key: value for key, value in found.items() if key != "id"}
 
 
-def _seen(given: Value, found: Value) -> Value:
-    """An input as the service shows it, without what the service filled in besides."""
-    if found is None:
-        return given
-    if isinstance(given, dict) and isinstance(found, dict):
-        return {key: _seen(value, found.get(key)) for key, value in given.items()}
-    if isinstance(given, list) and isinstance(found, list):
-        named = {item["name"]: item for item in found if isinstance(item, dict) and "name" in item}
-        if named and all(isinstance(item, dict) and "name" in item for item in given):
-            return [_seen(item, named.get(item["name"])) for item in given]
-    return found
+def _inputs_in(kind: _Kind, shown: Mapping[str, Value]) -> dict[str, Value]:
+    """What of a resource's outputs could be an input."""
+    could = {key: shown[key] for key in kind.types if shown.get(key) is not None}
+    pools = could.get("agentPoolProfiles")
+    if isinstance(pools, list):
+        could["agentPoolProfiles"] = [
+            {key: pool[key] for key in ("name", *_POOL_TYPES) if pool.get(key) is not None} for pool in pools
+        ]
+    return could
+
+
+def _changed_inputs(given: Mapping[str, Value], before: Mapping[str, Value], now: Mapping[str, Value]) -> dict[str, Value]:
+    """The inputs with what has changed between two answers of the service, added and taken away."""
+    result = {key: value for key, value in given.items() if key in now or key not in before}
+    for key, value in now.items():
+        if key not in before:
+            result[key] = value
+        elif value != before[key]:
+            result[key] = _changed_input(given[key], before[key], value) if key in given else value
+    return result
+
+
+def _changed_input(given: Value, before: Value, now: Value) -> Value:
+    if isinstance(given, dict) and isinstance(before, dict) and isinstance(now, dict):
+        return _changed_inputs(given, before, now)
+    if isinstance(given, list) and isinstance(before, list) and isinstance(now, list):
+        paired = list(zip(given, before, now, strict=False))
+        return [*(_changed_input(*three) for three in paired), *now[len(paired) :]]
+    return now
 
 
 def _schema_failures(kind: _Kind, inputs: Mapping[str, Value]) -> list[Failure]:

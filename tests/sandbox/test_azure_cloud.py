@@ -158,6 +158,9 @@ class TestPoolRules:
             ("nb", {"nodeTaints": ["=gpu:NoSchedule"]}, "invalid taint spec"),
             ("nb", {"nodeTaints": ["a=b:NoSchedule", "a=c:NoSchedule"]}, "duplicated taints"),
             ("nb", {"nodeLabels": {"kubernetes.azure.com/x": "y"}}, "'kubernetes.azure.com' prefix is preserved by aks"),
+            ("nb", {"nodeTaints": ["kubernetes.azure.com/x=y:NoSchedule"]}, "prefix is reserved by AKS"),
+            ("nb", {"nodeTaints": ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]}, "prefix is reserved by AKS"),
+            ("nb", {"nodeLabels": {"kubernetes.azure.com/scalesetpriority": "spot"}}, "prefix is preserved by aks"),
             ("nb", {"nodeLabels": {"kubernetes.io/x": "y"}}, "must begin with an allowed prefix"),
             ("nb", {"nodeLabels": {"a b": "y"}}, "does not meet syntax and character specifications"),
             ("nb", {"nodeLabels": {"a": "y" * 64}}, "does not meet syntax and character specifications"),
@@ -221,8 +224,18 @@ class TestPoolChanges:
         put(cloud, nodeLabels={"team": "ml"}, nodeTaints=["sku=gpu:NoSchedule"])
         assert fake.machines["nb"].labels["team"] == "ml"
         assert fake.machines["nb"].taints == [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]
-        put(cloud)
+        put(cloud, nodeLabels={}, nodeTaints=[])
         assert "team" not in fake.machines["nb"].labels
+        assert fake.machines["nb"].taints == []
+
+    def test_labels_that_a_request_leaves_out_stay_and_a_set_that_it_names_is_replaced_whole(
+        self, cloud: AzureCloud, fake: FakeHost
+    ) -> None:
+        put(cloud, scaleSetPriority="Spot")
+        put(cloud, scaleSetPriority="Spot")
+        assert "kubernetes.azure.com/scalesetpriority" in fake.machines["nb"].labels
+        put(cloud, scaleSetPriority="Spot", nodeLabels={"team": "ml"}, nodeTaints=[])
+        assert "kubernetes.azure.com/scalesetpriority" not in fake.machines["nb"].labels
         assert fake.machines["nb"].taints == []
 
     def test_turning_autoscaling_on_needs_a_count(self, cloud: AzureCloud) -> None:
@@ -258,6 +271,95 @@ class TestPoolChanges:
         put(cloud, "system2", mode="System", vmSize="Standard_D4s_v5")
         cloud.delete_pool("dev", "gpu", "system")
         assert cloud.get(azure.pool_id("dev", "gpu", "system")) is None
+
+
+class TestVersions:
+    """The control plane first, one minor version at a time; pools never before it."""
+
+    @pytest.fixture
+    def old(self, empty: AzureCloud) -> AzureCloud:
+        """A cloud with the cluster `gpu` of Kubernetes 1.34 and the pool `nb`."""
+        empty.put_group("dev", {"location": "westeurope"})
+        empty.put_cluster("dev", "gpu", {**CLUSTER, "kubernetesVersion": "1.34"})
+        put(empty)
+        return empty
+
+    @staticmethod
+    def of(cloud: AzureCloud, pool: str) -> str:
+        shown = cloud.get(azure.pool_id("dev", "gpu", pool))
+        assert shown is not None
+        return str(shown["currentOrchestratorVersion"])
+
+    def test_a_raised_control_plane_leaves_its_pools_behind_until_they_name_the_version(self, old: AzureCloud) -> None:
+        shown = old.put_cluster("dev", "gpu", {**CLUSTER, "kubernetesVersion": "1.35"})
+        assert shown["currentKubernetesVersion"] == "1.35.0"
+        assert (self.of(old, "system"), self.of(old, "nb")) == ("1.34.0", "1.34.0")
+        put(old, orchestratorVersion="1.35")
+        assert self.of(old, "nb") == "1.35.0"
+        put(old, "new")
+        assert self.of(old, "new") == "1.35.0"
+
+    @pytest.mark.parametrize(("version", "text"), [("1.36", "1.34.0 to 1.36 is not allowed"), ("1.33", "1.34.0 to 1.33 is not")])
+    def test_the_control_plane_skips_nothing_and_never_goes_back(self, old: AzureCloud, version: str, text: str) -> None:
+        with pytest.raises(AzureError, match=text):
+            old.put_cluster("dev", "gpu", {**CLUSTER, "kubernetesVersion": version})
+
+    def test_no_pool_goes_before_the_control_plane(self, old: AzureCloud) -> None:
+        with pytest.raises(AzureError, match="Minor version of node pool version 35 is bigger than control plane version 34"):
+            put(old, orchestratorVersion="1.35")
+        with pytest.raises(AzureError, match="NodePoolMcVersionIncompatible"):
+            put(old, "new", orchestratorVersion="1.34.7")
+
+    def test_the_request_of_the_cluster_takes_versions_of_all_pools_or_of_none(self, old: AzureCloud) -> None:
+        inline = [{**SYSTEM, "orchestratorVersion": "1.35"}]
+        with pytest.raises(AzureError, match="NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged"):
+            old.put_cluster("dev", "gpu", {**CLUSTER, "kubernetesVersion": "1.35", "agentPoolProfiles": inline})
+        old.delete_pool("dev", "gpu", "nb")
+        old.put_cluster("dev", "gpu", {**CLUSTER, "kubernetesVersion": "1.35", "agentPoolProfiles": inline})
+        assert self.of(old, "system") == "1.35.0"
+
+    def test_a_cluster_that_was_left_alone_goes_on_as_it_is(self, old: AzureCloud) -> None:
+        old.put_cluster("dev", "gpu", CLUSTER)
+        shown = old.put_cluster("dev", "gpu", {**CLUSTER, "kubernetesVersion": "1.34"})
+        assert shown["currentKubernetesVersion"] == "1.34.0"
+
+
+class TestOperations:
+    """One at a time on a cluster and on each pool."""
+
+    @pytest.fixture
+    def asked(self, cloud: AzureCloud, fake: FakeHost, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What is refused while the pool `nb` is made and changed."""
+        refused: list[str] = []
+        original = fake.put
+
+        def during(folder: Path, group: MachineGroup) -> None:
+            original(folder, group)
+            for request in (
+                lambda: cloud.put_cluster("dev", "gpu", CLUSTER),
+                lambda: cloud.put_pool("dev", "gpu", "nb", {"vmSize": GPU, "count": 2}),
+                lambda: cloud.delete_pool("dev", "gpu", "nb"),
+            ):
+                with pytest.raises(AzureError, match="OperationNotAllowed") as refusal:
+                    request()
+                refused.append(str(refusal.value))
+
+        monkeypatch.setattr(cloud, "_host", Host(fake.boot, fake.erase, fake.load, during, lambda *_: None))
+        return refused
+
+    def test_a_second_one_is_refused_until_the_first_has_ended(self, cloud: AzureCloud, asked: list[str]) -> None:
+        put(cloud)
+        put(cloud, nodeLabels={"a": "b"})
+        assert len(asked) == 6
+        assert "(nb - Creating) is in progress" in asked[0]
+        assert "(nb - Updating) is in progress" in asked[3]
+
+    def test_a_change_that_was_interrupted_has_been_made(self, cloud: AzureCloud, tmp_path: Path, fake: FakeHost) -> None:
+        with cloud._records.change() as data:
+            for record in (*data["clusters"].values(), *data["pools"].values()):
+                record["state"] = "Updating"
+        AzureCloud(tmp_path, fake.host()).recover()
+        put(cloud)
 
 
 class TestMachines:
@@ -321,6 +423,12 @@ class TestClusters:
             ({"identity": None}, "Required parameter servicePrincipalProfile is missing"),
             ({"location": None}, "LocationRequired"),
             ({"kubernetesVersion": "latest"}, "parameter kubernetesVersion is invalid"),
+            ({"kubernetesVersion": "1.99"}, "is on version 1.99 which is not supported in this region"),
+            ({"location": "swedencentrl"}, "The provided location 'swedencentrl' is not available for resource type"),
+            (
+                {"kubernetesVersion": "1.34", "agentPoolProfiles": [{**SYSTEM, "orchestratorVersion": "1.35"}]},
+                "NodePoolMcVersionIncompatible",
+            ),
         ],
     )
     def test_refuses(self, empty: AzureCloud, fake: FakeHost, changes: dict[str, Any], text: str) -> None:
@@ -480,6 +588,7 @@ class TestPlugin:
             (MANAGED, {"dnsPrefix": "a"}, {"dnsPrefix": "b"}, ["dnsPrefix"]),
             (MANAGED, {"networkProfile": {"podCidr": "a"}}, {"networkProfile": {"podCidr": "b"}}, ["networkProfile"]),
             (MANAGED, {"networkProfile": {"loadBalancerSku": "a"}}, {"networkProfile": {"loadBalancerSku": "b"}}, []),
+            (MANAGED, {"networkProfile": {"podCidrs": ["a"]}}, {"networkProfile": {"podCidrs": ["b"]}}, []),
             (GROUP, {"location": "a"}, {"location": "b"}, ["location"]),
             (GROUP, {"tags": {}}, {"tags": {"a": "b"}}, []),
         ],
@@ -518,6 +627,25 @@ class TestPlugin:
         assert found[2]["count"] == 3
         plugin.delete(POOL, id_, {}, {})
         assert plugin.read(POOL, id_, inputs, outputs) is None
+
+    def test_a_refresh_writes_every_pool_into_the_inputs_of_the_cluster(
+        self, plugin: AzureNativeStandIn, cloud: AzureCloud
+    ) -> None:
+        id_ = azure.cluster_id("dev", "gpu")
+        outputs = cloud.get(id_) or {}
+        put(cloud)
+        found = plugin.read(MANAGED, id_, {**CLUSTER, **PLACE}, outputs)
+        assert found is not None
+        assert found[1]["agentPoolProfiles"][0] == SYSTEM
+        assert [pool["name"] for pool in found[1]["agentPoolProfiles"]] == ["system", "nb"]
+        assert "provisioningState" not in found[1]["agentPoolProfiles"][1]
+        assert found[1]["dnsPrefix"] == "gpu"
+
+    def test_the_preview_of_an_update_knows_only_what_cannot_change(self, plugin: AzureNativeStandIn) -> None:
+        inputs = {**PLACE, "agentPoolName": "nb", "vmSize": GPU, "count": 1}
+        id_, outputs = plugin.create(POOL, "nb", inputs, 0, preview=False)
+        told = plugin.update(POOL, id_, inputs, outputs, {**inputs, "count": 2}, preview=True)
+        assert (told["name"], told["count"], told["provisioningState"]) == ("nb", 2, UNKNOWN)
 
     def test_credentials_are_secret(self, plugin: AzureNativeStandIn) -> None:
         token = "azure-native:containerservice:listManagedClusterUserCredentials"  # noqa: S105

@@ -1,0 +1,114 @@
+"""Changes of an AKS stack that is up which Azure takes in another way than the plugin says, and its hand on pool labels.
+
+One stack for the file; each test leaves it as it was deployed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.engine.trial import Trial
+
+pytestmark = [pytest.mark.engine, pytest.mark.programs]
+
+STACK = """
+config:
+  azure-native:location: westeurope
+  gpu-pools:cluster:
+    platform: aks
+    name: small
+    location: westeurope
+    resourceGroup: small-rg
+    kubernetesVersion: "1.34"
+    systemPool: {vmSize: Standard_D4s_v5, count: 1}
+  gpu-pools:sharing:
+    shared: {timeSlicing: {replicas: 4}}
+  gpu-pools:pools:
+    - {name: gpu, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: shared, labels: {team: ml}, taints: ["sku=gpu:NoSchedule"]}
+    - {name: cheap, vmSize: Standard_NC4as_T4_v3, nodes: {min: 0, max: 2}, sharing: shared, spot: {}, zones: ["1"]}
+"""
+
+
+@pytest.fixture(scope="module")
+def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
+    made = shared_sandbox(STACK)
+    made.up().ok()
+    return made
+
+
+@pytest.fixture
+def edited(trial: Trial) -> Iterator[Callable[..., Trial]]:
+    """Changes the stack file for one test."""
+
+    def change(**cluster: Any) -> Trial:
+        trial.edit(lambda config: config["gpu-pools:cluster"].update(cluster))
+        return trial
+
+    yield change
+    trial.write(STACK)
+
+
+def steps(trial: Trial) -> dict[str, str]:
+    """Kind of a resource -> what the engine would do to it; several of a kind by name."""
+    return {step["urn"].rpartition("::")[2]: step["op"] for step in trial.planned_steps()}
+
+
+class TestSystemPool:
+    """Everything that is written about it acts, or is refused."""
+
+    def test_its_number_of_nodes_is_changed(self, edited: Callable[..., Trial]) -> None:
+        trial = edited(systemPool={"vmSize": "Standard_D4s_v5", "nodes": {"min": 1, "max": 3}})
+        assert steps(trial) == {"gpu-cluster": "update"}
+
+    @pytest.mark.parametrize(
+        ("system", "told"),
+        [
+            ({"vmSize": "Standard_D8s_v5", "count": 1}, "systemPool.vmSize: Standard_D8s_v5 is asked for"),
+            ({"vmSize": "Standard_D4s_v5", "count": 1, "zones": ["1"]}, "systemPool.zones: 1 is asked for"),
+        ],
+    )
+    def test_other_machines_are_refused_in_the_preview(self, edited: Callable[..., Trial], system: Any, told: str) -> None:
+        preview = edited(systemPool=system).preview()
+        assert preview.code != 0
+        assert told in preview.text
+        assert "Write back what is deployed" in preview.text
+
+
+class TestVersion:
+    """The control plane goes first, the GPU pools follow, and the user hears what cannot."""
+
+    def test_pools_follow_the_control_plane(self, edited: Callable[..., Trial]) -> None:
+        trial = edited(kubernetesVersion="1.35")
+        assert steps(trial) == {"gpu-cluster": "update", "gpu-gpu-pool": "update", "gpu-cheap-pool": "update"}
+        assert "az aks nodepool upgrade --resource-group small-rg --cluster-name small --name system" in trial.preview().text
+
+    @pytest.mark.parametrize(("version", "told"), [("1.36", "skips a minor version"), ("1.33", "is older than 1.34")])
+    def test_what_azure_refuses_is_refused_in_the_preview(self, edited: Callable[..., Trial], version: str, told: str) -> None:
+        preview = edited(kubernetesVersion=version).preview()
+        assert preview.code != 0
+        assert f"kubernetesVersion: {version} {told}" in preview.text
+
+
+def test_what_azure_keeps_on_a_living_pool_is_shown_as_a_replacement(trial: Trial) -> None:
+    for change in ({"zones": ["2"]}, {"spot": {"maxPrice": 1}}):
+        trial.edit(lambda config, change=change: config["gpu-pools:pools"][1].update(change))  # type: ignore[misc]
+        done = steps(trial)
+        trial.write(STACK)
+        assert set(done) == {"gpu-cheap-pool"}
+        assert done["gpu-cheap-pool"] in {"replace", "create-replacement", "delete-replaced"}
+
+
+def test_after_a_refresh_a_pool_can_still_be_taken_out(trial: Trial) -> None:
+    """The plugin's refresh writes every pool of the cluster into the cluster's inputs (pulumi-azure-native#2719)."""
+    trial.engine("refresh", "--yes", "--skip-preview").ok()
+    trial.edit(lambda config: config["gpu-pools:pools"].pop())
+    trial.edit(lambda config: config["gpu-pools:cluster"].update(tags={"team": "ml"}, kubernetesVersion="1.35"))
+    trial.up().ok()
+    trial.write(STACK.replace('"1.34"', '"1.35"'))
+    trial.up().ok()
+    assert steps(trial) == {}
