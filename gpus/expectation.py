@@ -178,9 +178,8 @@ def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrate
         "nvidia.com/gpu.family": hardware.model.architecture,
         "nvidia.com/mig.capable": _flag(hardware.model.mig_capable),
         "nvidia.com/mps.capable": _flag(isinstance(sharing, Mps)),
+        "nvidia.com/mig.strategy": mig_strategy,
     }
-    if mig_strategy != "none":
-        labels["nvidia.com/mig.strategy"] = mig_strategy
     if not isinstance(sharing, Mig):
         shared = None if isinstance(sharing, Exclusive) else sharing
         labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, shared))

@@ -40,7 +40,7 @@ from gpus.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strat
 from gpus.operand_checks import check_operands, refuses_two
 from gpus.pod_requests import PodRequest, pod_requests
 from gpus.pools import AksPlacement, MagnumPlacement
-from gpus.render import MIG_DISABLED_KEY, device_plugin_config, digest, mig_parted_config, mig_parted_entry
+from gpus.render import MIG_DISABLED_KEY, STRATEGY_WITHOUT_MIG, device_plugin_config, digest, mig_parted_config, mig_parted_entry
 from gpus.settings import Settings, try_parse_settings
 from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
 from gpus.startup_taint import STARTUP_TAINT, check_startup_taint, startup_taint_warnings
@@ -263,7 +263,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     default_key, default_text = device_plugin_config(Exclusive(), strategy)
     configs = {default_key: default_text}
     for planned in pools:
-        key, text = device_plugin_config(planned.sharing, _node_strategy(planned.sharing, strategies))
+        key, text = device_plugin_config(planned.sharing, strategy)
         configs[key] = text
     parted = mig_parted_config(dict.fromkeys(p.sharing for p in pools if isinstance(p.sharing, Mig) and p.mig_config_key))
     tolerations = _tolerations(pools)
@@ -307,16 +307,16 @@ def _check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: 
 
 
 def _node_strategy(sharing: Sharing, strategies: _Strategies) -> FlagMigStrategy:
-    """The MIG strategy that holds on a node of this declaration."""
-    if not strategies.cluster and isinstance(sharing, Mps):
-        return "none"
+    """The MIG strategy that holds on a node of this declaration: the ClusterPolicy's beats the config file's."""
+    if not strategies.cluster and not isinstance(sharing, Mig):
+        return STRATEGY_WITHOUT_MIG
     return strategies.chosen
 
 
 def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _Strategies, warnings: list[str]) -> PoolPlan:
     hardware = cast("Hardware", pool.hardware)
     node_strategy = _node_strategy(sharing, strategies)
-    config_key, _ = device_plugin_config(sharing, node_strategy)
+    config_key, _ = device_plugin_config(sharing, strategies.chosen)
     owner = cast("MigOwner", mig_owner(pool))
     mig_key = _mig_key(sharing, hardware, owner)
     labels = {**pool.labels, POOL_LABEL: pool.name, DEVICE_PLUGIN_CONFIG_LABEL: config_key}

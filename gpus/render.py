@@ -2,7 +2,8 @@
 
 Keys end in a hash of what they name, so that a changed declaration is a new key: the node label changes with it and the
 operands really reload (the device plugin's config-manager reacts to the label, never to an edited ConfigMap). Equal
-declarations share one key whatever their names. Strategies that resource names depend on are decided by gpus/plan.py.
+declarations share one key whatever their names. The MIG strategy of the cluster is in the text of MIG declarations alone, whose
+resources it names: so what is declared of one pool never changes the key of another, but where it really renames its resources.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _HASH_LENGTH: Final = 8
 #: A label value has at most 63 characters; a dash and the hash take the rest.
 _LONGEST_SLUG: Final = 63 - 1 - _HASH_LENGTH
 
-FlagMigStrategy = Literal["none", "single", "mixed"]
+FlagMigStrategy = Literal["single", "mixed"]
+
+#: On GPUs without MIG all strategies are one (device plugin v0.19.0, internal/rm, internal/lm/mig-strategy.go), but MPS under
+#: `mixed` is refused (cmd/nvidia-device-plugin/main.go).
+STRATEGY_WITHOUT_MIG: Final[FlagMigStrategy] = "single"
 
 
 @lru_cache(maxsize=1024)
@@ -37,8 +42,10 @@ def device_plugin_config(sharing: Sharing, mig_strategy: FlagMigStrategy) -> tup
 
     Args:
         sharing: the declaration.
-        mig_strategy: the strategy that holds on the node; it decides the names of time-sliced MIG resources.
+        mig_strategy: the cluster's; it decides the names of MIG resources, and says nothing of other declarations.
     """
+    if not isinstance(sharing, Mig):
+        mig_strategy = STRATEGY_WITHOUT_MIG
     document: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": mig_strategy}}
     replicated = _replicated(sharing, mig_strategy)
     if replicated:

@@ -197,7 +197,7 @@ def test_every_declaration_of_a_file_from_the_field_is_planned_and_rendered_alik
             mine = declaration.sharing["mig"]
             assert layouts == ([mine["layout"]] if "layout" in mine else [group["layout"] for group in mine["gpus"]])
         else:
-            assert rendered(plan) == load_yaml(device_plugin_config(sharing, "none")[1]).get("sharing")
+            assert rendered(plan) == load_yaml(device_plugin_config(sharing, "single")[1]).get("sharing")
 
 
 def test_the_printed_section_is_the_section_of_a_stack_file(capsys: pytest.CaptureFixture[str]) -> None:

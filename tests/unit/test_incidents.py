@@ -110,9 +110,9 @@ def test_d09_one_strategy_per_declaration() -> None:
 def test_d10_mps_never_meets_mig() -> None:
     assert _refused(aks(sharing={"cut": {"mig": {"layout": {"1g.10gb": 7}, "mps": {"replicas": 4}}}}))
     plan = _mixed_cluster()
-    # The environment would win over the file, so the cluster leaves the strategy open and the MPS nodes' file says none.
+    # The environment would win over the file, so the cluster leaves the strategy open and only the files of MIG nodes say mixed.
     assert plan.operator_values["mig"]["strategy"] == ""
-    assert [_config(plan, number)["flags"]["migStrategy"] for number in range(4)] == ["mixed", "none", "mixed", "mixed"]
+    assert [_config(plan, number)["flags"]["migStrategy"] for number in range(4)] == ["single", "single", "mixed", "single"]
 
 
 def test_d11_whether_a_pod_may_ask_for_two_is_always_written() -> None:

@@ -324,9 +324,9 @@ class TestMigStrategy:
         assert plan.mig_strategy == "mixed"
         assert plan.operator_values["mig"] == {"strategy": ""}
         flags = [yaml.safe_load(plan.device_plugin_configs[pool.config_key])["flags"]["migStrategy"] for pool in plan.pools]
-        assert flags == ["mixed", "none", "mixed"]
+        assert flags == ["mixed", "single", "single"]
         assert plan.pools[1].advertises == {"nvidia.com/gpu": 10}
-        assert "nvidia.com/mig.strategy" not in plan.pools[1].gfd_labels
+        assert [pool.gfd_labels["nvidia.com/mig.strategy"] for pool in plan.pools] == flags
 
     def test_single_and_mps_go_together(self) -> None:
         plan = self._plan(UNIFORM["cut"], MPS["inf"])

@@ -7,7 +7,7 @@ import copy
 import datetime as dt
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +21,7 @@ from gpus.kubernetes_names import qualified_name
 from gpus.mig import place
 from gpus.models import model, model_keys
 from gpus.plan import plan_config
+from gpus.sharing import Mig
 from gpus.stack_file import load_yaml
 from tests.unit.stacks import TWO_A100, aks, existing, magnum
 
@@ -175,6 +176,23 @@ def test_a_well_formed_stack_has_a_consistent_plan(case: tuple[str, list[Drawn]]
     assert set(plan.device_plugin_configs) == {plan.default_config_key, *(pool.config_key for pool in plan.pools)}
     assert set(parted) == {"all-disabled", *(pool.mig_config_key for pool in plan.pools if pool.mig_config_key)}
     json.dumps([plan.as_json(), plan.operator_values, plan.nfd_values])
+
+
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.lists(_pools("existing", 0), min_size=2, max_size=4))
+def test_what_concerns_other_pools_never_changes_a_key(drawn: list[Drawn]) -> None:
+    """But where they change the MIG strategy, which holds for the whole cluster, so that resources really are renamed."""
+    named = {f"p{number}": replace(entry, pool={**entry.pool, "name": f"p{number}"}) for number, entry in enumerate(drawn)}
+    sharing = {name: entry.sharing for name, entry in named.items()}
+    pools = [{**entry.pool, "sharing": name, "nodeSelector": {"pool": name}} for name, entry in named.items()]
+    whole = {pool.name: pool for pool in plan_config(load_yaml(existing(sharing=sharing, pools=pools))["config"]).pools}
+    for pool in pools:
+        (alone,) = plan_config(load_yaml(existing(sharing=sharing, pools=[pool]))["config"]).pools
+        beside = whole[alone.name]
+        renamed = alone.advertises.keys() != beside.advertises.keys()
+        assert (alone.config_key != beside.config_key) == renamed
+        assert alone.mig_config_key == beside.mig_config_key
+        assert isinstance(alone.sharing, Mig) or not renamed
 
 
 def _check_configs(planned: Any, configs: Any, parted: Any) -> None:

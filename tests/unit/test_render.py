@@ -34,7 +34,6 @@ DEVICE_PLUGIN = {
     "time-slicing-renamed": (TimeSlicing(4, rename_by_default=True), "single"),
     "time-slicing-large-requests": (TimeSlicing(4, fail_requests_greater_than_one=False), "single"),
     "mps": (Mps(10), "single"),
-    "mps-beside-mixed-mig": (Mps(10), "none"),
     "mig-single": (UNIFORM, "single"),
     "mig-mixed": (MIXED, "mixed"),
     "mig-single-time-sliced": (SLICED_UNIFORM, "single"),
@@ -85,7 +84,7 @@ def _check_device_plugin(document: dict[str, Any]) -> None:
     assert document["version"] == "v1"
     assert set(document) <= TOP
     assert set(document["flags"]) == {"migStrategy"}
-    assert document["flags"]["migStrategy"] in {"none", "single", "mixed"}
+    assert document["flags"]["migStrategy"] in {"single", "mixed"}
     for shared in document.get("sharing", {}).values():
         assert set(shared) == REPLICATED
         assert isinstance(shared["renameByDefault"], bool)
@@ -151,7 +150,7 @@ _SHARING = st.one_of(st.just(Exclusive()), _TIME_SLICING, st.builds(Mps, st.inte
 
 
 @settings(max_examples=150, deadline=None)
-@given(_SHARING, st.sampled_from(["none", "single", "mixed"]))
+@given(_SHARING, st.sampled_from(["single", "mixed"]))
 def test_every_key_is_a_label_value(sharing: Any, strategy: Any) -> None:
     key, text = device_plugin_config(sharing, strategy)
     keys = [key, mig_parted_entry(sharing)[0]] if isinstance(sharing, Mig) else [key]

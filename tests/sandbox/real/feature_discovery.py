@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Mapping
     from pathlib import Path
 
     from sandbox.gpu_host import GpuHost
@@ -14,7 +15,9 @@ _SECONDS: Final = 60
 _MACHINE: Final = "Simulated Machine"
 
 
-def discover(host: GpuHost, program: Path, config: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
+def discover(
+    host: GpuHost, program: Path, config: str, environment: Mapping[str, str] | None = None
+) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
     """Run gpu-feature-discovery once: what it said, and the labels that it wrote."""
     files = {name: host.folder / name for name in ("config.yaml", "machine-type", "labels")}
     files["config.yaml"].write_text(config)
@@ -27,6 +30,7 @@ def discover(host: GpuHost, program: Path, config: str) -> tuple[subprocess.Comp
             *("--output-file", files["labels"]),
         ],
         seconds=_SECONDS,
+        environment=environment,
     )
     lines = files["labels"].read_text().split() if files["labels"].exists() else []
     return done, dict(line.split("=", 1) for line in lines)

@@ -61,11 +61,11 @@ MIXED: Final = (GpuLayout(None, (("1g.10gb", 2), ("2g.20gb", 1), ("3g.40gb", 1))
 PART: Final = (GpuLayout((0,), (("1g.10gb", 3), ("3g.40gb", 1))), GpuLayout((1,), ()))
 RENAMED: Final = TimeSlicing(3, rename_by_default=True)
 DECLARATIONS: Final[dict[str, tuple[str, Sharing, FlagMigStrategy]]] = {
-    "exclusive": ("a100-80gb", Exclusive(), "none"),
-    "exclusive-without-mig": ("t4-16gb", Exclusive(), "mixed"),
+    "exclusive": ("a100-80gb", Exclusive(), "single"),
+    "exclusive-without-mig": ("t4-16gb", Exclusive(), "single"),
     "time-slicing": ("t4-16gb", TimeSlicing(4), "single"),
-    "time-slicing-renamed": ("a100-80gb", RENAMED, "none"),
-    "mps": ("h100-80gb", Mps(48), "none"),
+    "time-slicing-renamed": ("a100-80gb", RENAMED, "single"),
+    "mps": ("h100-80gb", Mps(48), "single"),
     "mps-renamed": ("v100-16gb", Mps(16, rename_by_default=True), "single"),
     "mig-single": ("a100-80gb", Mig(uniform("1g.10gb", 7)), "single"),
     "mig-single-sliced": ("h100-80gb", Mig(uniform("2g.20gb", 3), TimeSlicing(4)), "single"),
@@ -90,6 +90,18 @@ def test_a_node_advertises_what_the_plan_says(name: str, plugin: Plugin) -> None
     listed = {resource: plugin.devices(resource) for resource in wanted}
     assert {resource: len(found) for resource, found in listed.items()} == wanted
     assert {health for found in listed.values() for health in found.values()} == {"Healthy"}
+
+
+@pytest.mark.parametrize("strategy", ["single", "mixed"])
+@pytest.mark.parametrize("name", ["exclusive", "time-slicing", "time-slicing-renamed"])
+def test_without_mig_the_strategy_of_the_cluster_changes_nothing(name: str, strategy: str, plugin: Plugin) -> None:
+    """It comes as an environment variable, which beats the file."""
+    key, sharing, _ = DECLARATIONS[name]
+    plugin.host.show(machine(key))
+    (resource, count), *_ = advertised(Hardware(model(key), model(key).products[0], GPUS, "a test"), sharing, "single").items()
+    plugin.start(device_plugin_config(sharing, "single")[1], environment={"MIG_STRATEGY": strategy})
+    assert plugin.served == {resource}
+    assert len(plugin.devices(resource)) == count
 
 
 def test_before_0_20_variants_are_served_under_the_name_of_the_plain_profile(plugin: Plugin) -> None:

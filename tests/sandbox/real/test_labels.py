@@ -10,7 +10,7 @@ import itertools
 import re
 import shutil
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -100,13 +100,12 @@ def hardware() -> Iterator[tuple[str, str | None]]:
 
 def whole(key: str, product: str | None) -> Iterator[Case]:
     """GPUs outside MIG: strategies, replicas and names."""
-    yield Case(key, product, Exclusive(), "none", "exclusive")
-    yield Case(key, product, Exclusive(), "mixed", "exclusive-mixed")
+    yield Case(key, product, Exclusive(), "single", "exclusive")
     most = 48 if (model(key).compute_capability or (0, 0)) >= (7, 5) else 16
     for replicas, renamed in itertools.product((2, most), (False, True)):
         suffix = f"{replicas}{'-renamed' * renamed}"
         yield Case(key, product, TimeSlicing(replicas, rename_by_default=renamed), "single", f"time-slicing-{suffix}")
-        yield Case(key, product, Mps(replicas, rename_by_default=renamed), "none", f"mps-{suffix}")
+        yield Case(key, product, Mps(replicas, rename_by_default=renamed), "single", f"mps-{suffix}")
 
 
 def in_mig(key: str, product: str | None) -> Iterator[Case]:
@@ -213,11 +212,25 @@ def test_mps_on_mig_devices_ends_it(version: str, shared_host: GpuHost, plugins:
     assert labels == {}
 
 
+@pytest.mark.parametrize("sharing", [Exclusive(), TimeSlicing(4)])
+def test_without_mig_the_strategy_of_the_cluster_is_a_label_and_nothing_else(
+    sharing: Any, shared_host: GpuHost, plugins: Mapping[str, Path]
+) -> None:
+    """It comes as an environment variable, which beats the file."""
+    case = Case(*A100, sharing, "mixed", "")
+    shared_host.show(case.machine())
+    program, (_, text) = plugins["0.19"] / "gpu-feature-discovery", device_plugin_config(sharing, "mixed")
+    found = {name: discover(shared_host, program, text, {"MIG_STRATEGY": name})[1] for name in ("single", "mixed")}
+    assert found["mixed"] == {**found["single"], "nvidia.com/mig.strategy": "mixed"}
+    predicted = gfd_labels(case.hardware, sharing, "mixed")
+    assert predicted.items() <= found["mixed"].items()
+
+
 @pytest.mark.parametrize("version", ["0.19", "0.17"])
 def test_a_rename_or_devices_of_one_resource_is_ignored_with_a_warning(
     version: str, shared_host: GpuHost, plugins: Mapping[str, Path]
 ) -> None:
-    shared_host.show(Case(*A100, Exclusive(), "none", "").machine())
+    shared_host.show(Case(*A100, Exclusive(), "single", "").machine())
     program = plugins[version] / "gpu-feature-discovery"
     text = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4%s}]}}\n"
     plain, expected = discover(shared_host, program, text % "")
