@@ -24,7 +24,7 @@ def plan_table(plan: Plan) -> str:
     """The plan of a stack: a table of pools, then what concerns the cluster, then warnings."""
     header = ("POOL", "NODES", "GPUS", "SHARING", "EACH NODE ADVERTISES", "CONFIG", "TAINTS")
     rows = [_row(planned) for planned in plan.pools]
-    strategy = plan.cluster_mig_strategy or f"{plan.mig_strategy} on MIG nodes, none on MPS nodes"
+    strategy = plan.cluster_mig_strategy or f"{plan.mig_strategy} on MIG nodes, single on all others"
     lines = [
         table(header, rows),
         "",
