@@ -361,9 +361,11 @@ def _overrides(check: _Check, known: Mapping[str, object]) -> None:
         if dotted == "flags.migStrategy" and check.around.strategy == "":
             continue  # the policy leaves it to the file
         under = "" if check.around.runner else "under the GPU operator, "
+        # Without MIG the two are one, as in our own files; whether the nodes have it, the file does not say.
+        without_mig = dotted == "flags.migStrategy" and (value, wins) == ("single", "mixed")
         check.findings.add(
             (*check.base, *_written(dotted)),
-            "overridden",
+            "unknown" if without_mig else "overridden",
             f"`{dotted.rpartition('.')[2]}: {show(value)}` of the file does not hold",
             really=f"{under}the environment variable {override.variable} wins over the file{why}",
             allowed=f"{show(wins)}, or nothing" if wins is not None else "nothing, or what the variable says",

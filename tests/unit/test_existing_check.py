@@ -439,6 +439,13 @@ def test_a_strategy_in_the_file_holds_where_the_policy_leaves_it_open(strategy: 
     assert len(check_text(tmp_path, text).findings) == findings
 
 
+@pytest.mark.parametrize(("file", "severity"), [("single", "unknown"), ("none", "overridden")])
+def test_whether_single_is_overridden_by_mixed_is_seen_on_nodes_with_mig_only(file: str, severity: str, tmp_path: Path) -> None:
+    policy = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nspec: {mig: {strategy: mixed}}\n"
+    text = config_map("x", a=f"version: v1\nflags: {{migStrategy: {file}}}\n") + "---\n" + policy
+    assert [finding.severity for finding in check_text(tmp_path, text).findings] == [severity]
+
+
 @pytest.mark.parametrize(("chart", "severities"), [("", []), ("migStrategy: single\n", ["overridden"])])
 def test_the_plugins_own_chart_decides_the_strategy_where_it_gives_one(chart: str, severities: list[str], tmp_path: Path) -> None:
     text = chart + 'config: {map: {a: "flags: {migStrategy: none}"}}\n'
