@@ -131,5 +131,7 @@ def compare_daemons(
             # Where the operator's is not seen, this may be it; whether it answers is asked in any case.
             findings.differs(_DAEMON, "control daemons", "the operator's alone", place, "mps-second")
     clients = [f"{one.pid} {one.name or '(unnamed)'}" for one in on_gpus if one.kind == "mps" or one.name == _SERVER]
+    if not found.complete:
+        findings.note("the node's processes cannot be seen from here: whether an MPS control daemon runs was not checked")
     if expected.mps is None and clients and not found.complete:
         findings.differs(_DAEMON, "clients on the GPUs", "none", ", ".join(clients), "mps-undeclared")

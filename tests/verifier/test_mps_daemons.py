@@ -23,7 +23,7 @@ from verifier.reading import Gpu, Process, Reading
 POD = "0f2d5c1e-7a55-4c0e-9d1b-2f1f3b6a9c11"
 TENANT = "aaaaaaaa-0000-4000-8000-000000000001"
 MPS, EXCLUSIVE, SLICED = {"mps": {"replicas": 4}}, {"exclusive": {}}, {"timeSlicing": {"replicas": 4}}
-#: As `export` said it on the H200: an idle GPU in DEFAULT mode; with a daemon of one's own and a client on it.
+#: As `export` said it on the H200 in DEFAULT mode: a daemon of one's own is idle; it serves a client (the list was not read then).
 IDLE, SERVED = (json.loads((Path(__file__).parent / "readings" / f"h200-{name}.json").read_text()) for name in ("idle", "mps"))
 
 # Control groups as another container reads them: of containerd with either driver, and of version 1.
@@ -141,6 +141,11 @@ def test_a_tenant_s_own_daemon_in_its_own_pod_is_a_note(sharing: dict[str, Any])
     assert TENANT in findings.notes[0]
 
 
+def test_where_the_node_s_processes_cannot_be_seen_that_is_told() -> None:
+    assert "not checked" in compared(EXCLUSIVE, seen(complete=False), None).notes[0]
+    assert compared(EXCLUSIVE, seen(), None).notes == []
+
+
 def test_clients_on_a_gpu_count_where_the_node_s_processes_cannot_be_seen() -> None:
     client = Process(500, "mps", "client")
     assert causes(compared(EXCLUSIVE, seen(complete=False), None, client)) == ["mps-undeclared"]
@@ -152,7 +157,9 @@ def test_clients_on_a_gpu_count_where_the_node_s_processes_cannot_be_seen() -> N
 
 
 @pytest.mark.parametrize("sharing", [EXCLUSIVE, SLICED])
-def test_nvml_of_a_real_gpu_tells_of_a_client_and_of_its_server_and_never_of_an_idle_daemon(sharing: dict[str, Any]) -> None:
+def test_of_an_idle_daemon_only_the_list_of_processes_tells(sharing: dict[str, Any]) -> None:
+    idle = read(NodeProcesses, IDLE["processes"])
+    assert causes(compared(sharing, idle, None)) == ["mps-undeclared"]
     for recorded, wanted in ((IDLE, []), (SERVED, ["mps-undeclared"])):
         (gpu,) = read(Reading, recorded["nvml"]).gpus  # type: ignore[misc]
         assert isinstance(gpu, Gpu)
