@@ -24,6 +24,7 @@ from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder
 from sandbox.machines.outcomes import InitCrash, InitWaiting, Outcome, Up
 from sandbox.machines.world import LOG
+from sandbox.nvml.library import CONTAINED
 
 if TYPE_CHECKING:
     import subprocess
@@ -183,7 +184,7 @@ class PodRun:
         pairs += [(self._source(mount.volume, mount.node_path), mount.path) for mount in container.mounts]
         argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _CONTAINER, container.name]
         argv += [str(word) for pair in pairs for word in pair] + ["--", *container.command]
-        environment = {**container.environment, "COVERED": " ".join(sorted(covered)), **processes.own_mark()}
+        environment = {**container.environment, "COVERED": " ".join(sorted(covered)), **processes.own_mark(), **CONTAINED}
         log = place / "log"
         log.unlink(missing_ok=True)
         try:

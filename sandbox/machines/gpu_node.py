@@ -28,7 +28,7 @@ from sandbox import processes
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, write_atomic
 from sandbox.gpu_host import DEVICE_PLUGINS, GpuHost
-from sandbox.machines import gpu_state
+from sandbox.machines import gpu_state, process_list
 from sandbox.machines.containers import PodRun
 from sandbox.machines.device_manager import DeviceManager
 from sandbox.machines.device_plugin import Advertised, Crash
@@ -381,6 +381,7 @@ class GpuNode:
             write_atomic(host.folder / "bin" / "nvidia-cuda-mps-control", _MPS_CONTROL, mode=0o755)
             # Containers bring a Python of their own; here there are no images.
             write_atomic(host.folder / "bin" / "python3", _PYTHON, mode=0o755)
+            process_list.begin(self._folder)
             self._manager = DeviceManager(host.outside(DEVICE_PLUGINS), self._wake)
             self._host = host
         return self._host
@@ -391,6 +392,7 @@ class GpuNode:
             write_atomic(mark, _mps_limits(state.read(self._state), replicas))
         else:
             mark.unlink(missing_ok=True)
+        process_list.show_daemon(self._folder, on=on)
         state.change(self._state, lambda machine: gpu_state.with_mode(machine, exclusive=on))
         plugin = self._plugin
         waits = plugin is not None and plugin.process is not None and not (self._manager and self._manager.listed())

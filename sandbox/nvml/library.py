@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME = "libnvidia-ml.so.1"
+#: For a program that is to be told no more of processes than a container is.
+CONTAINED = {"GPU_POOLS_NVML_CONTAINED": "1"}
 _SOURCES = Path(__file__).parent / "src"
 _OUTPUT_LINES = 15
 _FLAGS = (

@@ -238,10 +238,10 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "MPS daemon dead": Fault("served", 0, ("mps-dead",), _mps_dies),
     "MIG waits for a reboot": Fault("parts", 0, ("mig-pending",), _gpus(lambda machine: _one(machine, 0, _pending))),
     "a stale whole-GPU resource": Fault("parts", 0, ("left-over",), _old_plugin),
-    "a process blocks the change of MIG": Fault(
+    "MIG waits for a process, which no pod is told of": Fault(
         "parts",
         0,
-        ("mig-blocked",),
+        ("mig-pending",),
         _gpus(lambda machine: _one(machine, 7, lambda gpu: replace(_pending(gpu), processes=(_JOB,)))),
     ),
     "one GPU of eight has another layout": Fault(

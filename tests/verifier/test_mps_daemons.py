@@ -23,7 +23,7 @@ from verifier.reading import Gpu, Process, Reading
 POD = "0f2d5c1e-7a55-4c0e-9d1b-2f1f3b6a9c11"
 TENANT = "aaaaaaaa-0000-4000-8000-000000000001"
 MPS, EXCLUSIVE, SLICED = {"mps": {"replicas": 4}}, {"exclusive": {}}, {"timeSlicing": {"replicas": 4}}
-#: As `export` said it on the H200 in DEFAULT mode: a daemon of one's own is idle; it serves a client (the list was not read then).
+#: As `export` said it on the H200: a daemon of one's own, idle; the same that serves a client (the list was not read then).
 IDLE, SERVED = (json.loads((Path(__file__).parent / "readings" / f"h200-{name}.json").read_text()) for name in ("idle", "mps"))
 
 # Control groups as another container reads them: of containerd with either driver, and of version 1.

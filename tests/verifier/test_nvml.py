@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox.nvml import state
+from sandbox.nvml.library import CONTAINED
 from tests.verifier import nodes
 from verifier import nvml
 from verifier.child import Reader
@@ -261,6 +262,14 @@ def test_the_processes_that_block_a_change_are_named(bench: Bench) -> None:
     healthy = node(SEVEN)
     (finding,) = bench.hold(healthy, FAULTS["MIG waits for processes"][1](healthy.machine)).findings.differences
     assert "4242" in finding.detail
+
+
+def test_a_container_is_told_of_no_process_and_so_of_none_that_blocks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = node(SEVEN)
+    monkeypatch.setenv(*next(iter(CONTAINED.items())))
+    (finding,) = bench.hold(healthy, FAULTS["MIG waits for processes"][1](healthy.machine)).findings.differences
+    assert finding.cause.key == "mig-pending"
+    assert "nvidia-smi on the node names it" in finding.cause.remedy
 
 
 @pytest.mark.parametrize(

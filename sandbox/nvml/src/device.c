@@ -3,6 +3,7 @@
 #include "mig_device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define KIB 1024ULL
@@ -161,11 +162,17 @@ static unsigned int or_none(long long number)
     return number == UNKNOWN ? NVML_NO_INSTANCE : (unsigned int)number;
 }
 
+/* NVML tells a process nothing of those in another PID namespace, as a container has one: empty lists, no error. Seen on an H200. */
+static int seen_processes(const struct gpu *gpu)
+{
+    return getenv("GPU_POOLS_NVML_CONTAINED") == NULL ? gpu->process_count : 0;
+}
+
 static nvmlReturn_t give_processes(const struct call *call, const char *kind, unsigned int *count, nvmlProcessInfo_t *infos)
 {
     REQUIRE_ARGUMENT(count != NULL && (*count == 0 || infos != NULL));
     unsigned int room = *count, found = 0;
-    for (int index = 0; index < call->gpu->process_count; index++) {
+    for (int index = 0; index < seen_processes(call->gpu); index++) {
         const struct process *process = &call->gpu->processes[index];
         if (strcmp(process->kind, kind) != 0 || !runs_on(call, process))
             continue;

@@ -24,6 +24,7 @@ from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
 from sandbox.node_tools import NodeTools
 from sandbox.nvml import state
+from verifier.mps_daemons import read_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -259,8 +260,11 @@ def test_a_plugin_waits_for_the_mps_daemon_no_longer_than_it_must(site: Site) ->
     found = site.served(on, what, {GPU: 10}, **environment)
     assert found.one_per_request == {GPU}
     assert [gpu.compute_mode for gpu in on.gpus] == [EXCLUSIVE_PROCESS]
+    processes = site.folder / "n" / "host" / "proc"
+    assert [len(read_processes(processes).daemons), read_processes(processes).complete] == [1, True]
     site.programs.switch_mps(on, on=False)
     site.answer(lambda: on.gpus, lambda gpus: gpus[0].compute_mode != EXCLUSIVE_PROCESS)
+    assert [len(read_processes(processes).daemons), read_processes(processes).complete] == [0, True]
 
 
 # --- gpu-feature-discovery --------------------------------------------------------------------------------
