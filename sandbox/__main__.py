@@ -1,7 +1,8 @@
 """``python -m sandbox COMMAND [STACK]``: the embedded platform's command line; ``--help`` lists the commands.
 
 Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
-file is wrong, nothing was started; 3 the stack is up but a node does not show what was declared; 130 interrupted.
+file is wrong, nothing was started; 3 the stack is up, but a node does not show what was declared, something that was deployed is
+not rolled out, or evidence is missing; 130 interrupted.
 `verify` has those of `python -m evidence`: 0 proven, 1 a node differs, 2 it cannot be told, 3 a pool lacks nodes.
 """
 
@@ -28,9 +29,9 @@ from sandbox.openstack.disturbances import Disturbances
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from sandbox.observe import PoolObservation
+    from sandbox.look import Look
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
 #: Of `verify`, where 1 says that a node differs.
@@ -102,11 +103,11 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
 
     raise_again()
     if options.command == "up":
-        pools = commands.up(options.stack, progress)
-        return _report(pools, commands.rules_because(options.stack), as_json=options.json)
+        seen = commands.up(options.stack, progress)
+        return _report(seen, commands.rules_because(options.stack), as_json=options.json)
     if options.command == "status":
-        pools = commands.status(options.stack)
-        return _report(pools, commands.rules_because(options.stack), as_json=options.json)
+        seen = commands.status(options.stack, progress)
+        return _report(seen, commands.rules_because(options.stack), as_json=options.json)
     if options.command == "verify":
         return _verify(options, progress)
     if options.command == "openstack":
@@ -134,18 +135,22 @@ def _verify(options: argparse.Namespace, progress: Progress) -> int:
     return evidence.verdict.exit_code
 
 
-def _report(pools: Iterable[PoolObservation], rules_because: str, *, as_json: bool) -> int:
-    from sandbox.observe import report_json, report_table  # noqa: PLC0415 as above
+def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:
+    from sandbox.observe import notes, report_json, report_table  # noqa: PLC0415 as above
 
-    pools = tuple(pools)
     if as_json:
-        print(json.dumps(report_json(pools), indent=2))
+        print(json.dumps({"pools": report_json(seen.pools), "troubles": list(seen.troubles)}, indent=2))
     else:
         real = _MASTER if rules_because else _NODE_PROGRAMS
-        print(f"\n{report_table(pools)}\n\n{_STAND_INS.format(real)}")
+        print(f"\n{report_table(seen.pools)}\n")
+        if seen.troubles:
+            print("\n- ".join(["Not as it should be:", *seen.troubles]) + "\n")
+        for note in notes(seen.pools):
+            print(f"{note}\n")
+        print(_STAND_INS.format(real))
     if rules_because:
         print(_RULES.format(rules_because), file=sys.stderr if as_json else sys.stdout)
-    return 0 if all(pool.holds for pool in pools) else _DIFFERS
+    return 0 if seen.holds else _DIFFERS
 
 
 if __name__ == "__main__":

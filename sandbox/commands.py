@@ -7,38 +7,30 @@ works on a sandbox; a second one is told so.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import fcntl
 import math
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from urllib3.exceptions import HTTPError
-
-from evidence.cluster import config_maps_of
-from evidence.declared import declared
-from evidence.verdicts import Snapshot, judge
 from gpus.errors import InvalidStackError
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
+from sandbox import checkpoint, processes, recovery, stand_ins
 from sandbox import cluster as clusters
-from sandbox import processes, recovery, stand_ins
 from sandbox.engine import Engine
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, read_json
-from sandbox.machines.api import Api, ApiError
+from sandbox.look import Look, collect, look, waits_for
 from sandbox.node_tools import find_platform_tools, recorded
-from sandbox.observe import PoolObservation, is_rolled_out, observe
 from sandbox.openstack import environment, service
-from sandbox.stand_ins import Attached
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
 from sandbox.toolchain import find_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from evidence.verdicts import Evidence
@@ -52,6 +44,11 @@ SETTLE_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.25
 #: How long everything must hold: the operator needs about a second to act on what has changed.
 _CALM_SECONDS: Final = 1.5
+#: Between two words about what the engine waits for.
+_TELL_SECONDS: Final = 10.0
+#: Says in the sandbox's folder who works on it.
+_HELD: Final = ".held"
+_LOCK_TRIES: Final = 5
 _ENGINE_ONLY: Final = {"pulumi", "helm"}
 _QUIETLY: Final = ("--yes", "--skip-preview", "--suppress-permalink=true")
 
@@ -60,8 +57,8 @@ class EngineFailedError(SandboxError):
     """The engine ended with an error, which it has printed itself."""
 
 
-def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
-    """Bring a stack up and wait until its nodes show what was declared, or the time is over.
+def up(stack: str, progress: Progress) -> Look:
+    """Bring a stack up and wait until everything is as declared and rolled out, or the time is over; returns the last look.
 
     Raises:
         InvalidStackError: if the stack file is wrong; nothing was started.
@@ -70,17 +67,16 @@ def up(stack: str, progress: Progress) -> tuple[PoolObservation, ...]:
     sandbox = find_sandbox(stack)
     plan = plan_of(sandbox)
     tools = find_platform_tools(progress)
-    with _held(sandbox):
+    with _held(sandbox, "up"):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True)
         with progress.step("Looking at the state of the last run"):
             recovery.take_over(engine)
             engine = recovery.recover(engine)
         progress.note(f"pulumi up --stack {stack}")
-        if engine.run("up", *_QUIETLY, watch=lambda: _see_that_clusters_live(sandbox)) != 0:
+        if engine.run("up", *_QUIETLY, watch=_watch(sandbox, plan, progress)) != 0:
             message = f"pulumi up of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause and run `make up` again; what exists is kept.")
-        with progress.step("Waiting for the nodes to show what was declared"):
-            return settle(sandbox, plan)
+        return settle(sandbox, plan, progress)
 
 
 def preview(stack: str, progress: Progress, save: Path | None = None, policies: Path | None = None) -> None:
@@ -99,9 +95,9 @@ def preview(stack: str, progress: Progress, save: Path | None = None, policies: 
     sandbox = find_sandbox(stack)
     plan = plan_of(sandbox)
     # A stack for an existing cluster looks at that cluster in a preview; the others only at what the engine recorded.
-    needs_cluster = plan.platform == "existing" or any(_cluster_folders(sandbox))
+    needs_cluster = plan.platform == "existing" or bool(sandbox.cluster_folders())
     tools = find_platform_tools(progress) if needs_cluster else find_tools(progress, only=_ENGINE_ONLY)
-    with _held(sandbox):
+    with _held(sandbox, "preview"):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
         recovery.take_over(engine)
         if save is not None:
@@ -112,14 +108,15 @@ def preview(stack: str, progress: Progress, save: Path | None = None, policies: 
             raise EngineFailedError(message, "Correct the cause; nothing was changed.")
 
 
-def status(stack: str) -> tuple[PoolObservation, ...]:
-    """What the nodes show right now.
+def status(stack: str, progress: Progress) -> Look:
+    """What is there right now.
 
     Raises:
         SandboxError: if the sandbox is not up.
     """
     sandbox = _find_running(stack)
-    return _observed(sandbox, plan_of(sandbox))
+    _tell_who_works(sandbox, progress)
+    return look(sandbox, plan_of(sandbox))
 
 
 def verify(stack: str, progress: Progress) -> Evidence:
@@ -127,26 +124,16 @@ def verify(stack: str, progress: Progress) -> Evidence:
 
     Raises:
         EvidenceError: if the stack's outputs do not say where reports are.
-        SandboxError: if the sandbox is not up, or the engine does not tell the outputs.
+        SandboxError: if the sandbox is not up.
     """
     sandbox = _find_running(stack)
-    wanted = declared(Engine(sandbox, find_tools(progress, only={"pulumi"}), Attached()).outputs())
-    nodes: list[dict[str, Any]] = []
-    config_maps: list[dict[str, Any]] = []
-    time = dt.datetime.now(dt.UTC)
-    try:
-        for folder in _cluster_folders(sandbox):
-            api = Api(clusters.load(folder).kubeconfig)
-            nodes += api.list("/api/v1/nodes")["items"]
-            config_maps += api.list(f"/api/v1/namespaces/{wanted.namespace}/configmaps")["items"]
-    except (ApiError, HTTPError, OSError) as error:
-        return judge(stack, wanted, Snapshot(time, f"the cluster cannot be read: {error}", {}))
-    return judge(stack, wanted, Snapshot(time, nodes, config_maps_of(config_maps)))
+    _tell_who_works(sandbox, progress)
+    return collect(sandbox)
 
 
 def rules_because(stack: str) -> str:
     """Why rules stand in for NVIDIA's programs on the nodes of a stack; empty where the programs run, or nothing does."""
-    found = (recorded(folder) for folder in _cluster_folders(find_sandbox(stack)))
+    found = (recorded(folder) for folder in find_sandbox(stack).cluster_folders())
     return next((reason for reason in found if isinstance(reason, str)), "")
 
 
@@ -205,7 +192,7 @@ def down(stack: str, progress: Progress) -> None:
         return
     plan = _plan_for_destroy(sandbox)
     tools = find_platform_tools(progress)
-    with _held(sandbox):
+    with _held(sandbox, "down"):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, keep_stack_file=True)
         with progress.step("Looking at the state of the last run"):
             recovery.take_over(engine)
@@ -239,25 +226,44 @@ def plan_of(sandbox: Sandbox) -> Plan:
     return plan_config(read_stack_file(sandbox.stack_file))
 
 
-def settle(sandbox: Sandbox, plan: Plan, timeout: float = SETTLE_SECONDS) -> tuple[PoolObservation, ...]:
+def settle(sandbox: Sandbox, plan: Plan, progress: Progress, timeout: float | None = None) -> Look:
     """Look until everything holds and goes on holding, or the time is over; returns the last look."""
-    deadline = time.monotonic() + timeout
+    verification = plan.settings.verification
+    longest = min(SETTLE_SECONDS, verification.deadline_seconds) if verification.enabled else SETTLE_SECONDS
+    deadline = time.monotonic() + (longest if timeout is None else timeout)
     held_since: float | None = None
-    while True:
+    seen = Look(())
+    with progress.step("Waiting until everything is as declared", lambda: waits_for(seen, ())):
+        while True:
+            _see_that_clusters_live(sandbox)
+            # A node shows the old state until its pods are replaced, and a right one shortly between two replacements.
+            seen = look(sandbox, plan)
+            now = time.monotonic()
+            held_since = (held_since or now) if seen.holds else None
+            if now > deadline or (held_since and now - held_since >= _CALM_SECONDS):
+                return seen
+            time.sleep(_POLL_SECONDS)
+
+
+def _watch(sandbox: Sandbox, plan: Plan, progress: Progress) -> Callable[[], None]:
+    """What is done every other second while the engine works: it ends where a cluster has died, and what it waits for is told."""
+    begun = told = time.monotonic()
+
+    def watch() -> None:
+        nonlocal told
         _see_that_clusters_live(sandbox)
-        seen = _observed(sandbox, plan)
-        # A node shows the old state until its pods are replaced, and a right one shortly between two replacements.
-        calm = all(pool.holds for pool in seen) and all(map(is_rolled_out, _listed(sandbox, "/apis/apps/v1/daemonsets")))
-        now = time.monotonic()
-        held_since = (held_since or now) if calm else None
-        if now > deadline or (held_since and now - held_since >= _CALM_SECONDS):
-            return seen
-        time.sleep(_POLL_SECONDS)
+        if time.monotonic() - told < _TELL_SECONDS:
+            return
+        told = time.monotonic()
+        if lines := [*waits_for(look(sandbox, plan), checkpoint.pending(sandbox))]:
+            progress.note("\n    ".join([f"{told - begun:.0f} s; waited for:", *lines]))
+
+    return watch
 
 
-def _observed(sandbox: Sandbox, plan: Plan) -> tuple[PoolObservation, ...]:
-    run = not any(isinstance(recorded(folder), str) for folder in _cluster_folders(sandbox))
-    return observe(plan, _listed(sandbox, "/api/v1/nodes"), verifiers_run=run)
+def _tell_who_works(sandbox: Sandbox, progress: Progress) -> None:
+    if who := _at_work(sandbox):
+        progress.note(f"{who} works on {sandbox.stack} right now: what follows is in the middle of it")
 
 
 def _find_openstack(stack: str) -> Sandbox:
@@ -270,7 +276,7 @@ def _find_openstack(stack: str) -> Sandbox:
 
 def _find_running(stack: str) -> Sandbox:
     sandbox = find_sandbox(stack)
-    if not any(_cluster_folders(sandbox)):
+    if not bool(sandbox.cluster_folders()):
         message = f"{stack} is not up."
         raise SandboxError(message, f"Start it: make up STACK={stack}.")
     _see_that_clusters_live(sandbox)
@@ -294,7 +300,7 @@ def _engine(
     if needs_cluster:
         with progress.step("Starting the clusters of the sandbox"):
             boot_existing_cluster(sandbox, plan, tools)
-            for folder in _cluster_folders(sandbox):
+            for folder in sandbox.cluster_folders():
                 # By the record alone: whoever was killed while making a cluster may have left no more than that.
                 clusters.boot(folder, read_json(folder / "cluster.json")["name"], tools)
     with progress.step("Attaching the stand-ins of the clouds"):
@@ -319,14 +325,9 @@ def _plan_for_destroy(sandbox: Sandbox) -> Plan:
         return plan_of(sandbox)
 
 
-def _cluster_folders(sandbox: Sandbox) -> Iterator[Path]:
-    if sandbox.clusters.is_dir():
-        yield from sorted(folder for folder in sandbox.clusters.iterdir() if (folder / "cluster.json").exists())
-
-
 def _see_that_clusters_live(sandbox: Sandbox) -> None:
     """Say what has died instead of waiting for it: nothing of a cluster, or in OpenStack, would ever be ready again."""
-    for folder in _cluster_folders(sandbox):
+    for folder in sandbox.cluster_folders():
         dead = clusters.died(folder)
         if dead:
             _refuse_dead(sandbox, folder, dead)
@@ -338,15 +339,6 @@ def _see_that_clusters_live(sandbox: Sandbox) -> None:
 def _refuse_dead(sandbox: Sandbox, folder: Path, dead: list[str]) -> NoReturn:
     message = f"{folder}: not running any more: {', '.join(dead)}."
     raise SandboxError(message, f"Start it again: make up STACK={sandbox.stack}. Its logs are in {folder / 'logs'}.")
-
-
-def _listed(sandbox: Sandbox, path: str) -> list[dict[str, Any]]:
-    """All objects of a kind, of all clusters; none where a cluster does not answer."""
-    found: list[dict[str, Any]] = []
-    for folder in _cluster_folders(sandbox):
-        with contextlib.suppress(ApiError, HTTPError, OSError):
-            found += Api(clusters.load(folder).kubeconfig).list(path).get("items", [])
-    return found
 
 
 def _stop_everything(sandbox: Sandbox) -> None:
@@ -371,18 +363,46 @@ def _remove(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _held(sandbox: Sandbox) -> Iterator[None]:
+def _held(sandbox: Sandbox, command: str) -> Iterator[None]:
     """Hold the sandbox for one command; the kernel lets go when the command ends, however it ends."""
     make_folder(sandbox.folder)
-    path = sandbox.folder / ".held"
+    path = sandbox.folder / _HELD
     with explained(path, "write"):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            message = f"Another command is working on the sandbox of {sandbox.stack}."
-            raise SandboxError(message, "Wait for it to end, or interrupt it.") from error
+        if not _lock(descriptor, fcntl.LOCK_EX):
+            message = f"Another command is working on the sandbox of {sandbox.stack}: {_told_by(descriptor)}."
+            raise SandboxError(message, "Wait for it to end, or interrupt it.")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"`make {command}` (process {os.getpid()})".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _at_work(sandbox: Sandbox) -> str:
+    """Which command holds the sandbox, in words; empty where none does."""
+    try:
+        descriptor = os.open(sandbox.folder / _HELD, os.O_RDONLY)
+    except FileNotFoundError:
+        return ""
+    try:
+        return "" if _lock(descriptor, fcntl.LOCK_SH) else _told_by(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """Say whether a lock could be had; who only looks whether it is held has it for a moment, and is waited for."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        else:
+            return True
+    return False
+
+
+def _told_by(descriptor: int) -> str:
+    return os.pread(descriptor, 100, 0).decode(errors="replace") or "one that has just begun"

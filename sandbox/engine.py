@@ -137,7 +137,7 @@ class Engine:
         between the two.
         """
         folder = make_folder(self.sandbox.folder / "init")
-        if not self._state_file().exists():
+        if not self.sandbox.state_file.exists():
             write_atomic(folder / "Pulumi.yaml", "name: gpu-pools\nruntime: python\n")
             self.output("stack", "init", cwd=folder)
         adopt_salt(self.sandbox, folder / f"Pulumi.{self.sandbox.stack}.yaml")
@@ -147,14 +147,6 @@ class Engine:
         arguments = ["stack", "export", *(["--show-secrets"] if show_secrets else [])]
         state: dict[str, Any] = json.loads(self.output(*arguments))
         return state.get("deployment") or {}
-
-    def outputs(self) -> dict[str, Any]:
-        """The stack's outputs, secrets masked."""
-        found: dict[str, Any] = json.loads(self.output("stack", "output", "--json") or "{}")
-        return found
-
-    def _state_file(self) -> Path:
-        return self.sandbox.backend / ".pulumi" / "stacks" / "gpu-pools" / f"{self.sandbox.stack}.json"
 
     def failed_last(self) -> bool:
         """Whether the last update ended with an error; False where there was none."""
@@ -168,7 +160,7 @@ class Engine:
         locks = self.sandbox.backend / ".pulumi" / "locks"
         if not any(path.is_file() for path in locks.rglob("*")):
             return
-        if self._state_file().exists():
+        if self.sandbox.state_file.exists():
             self.output("cancel", "--yes")
         else:
             # Of a `stack init` that was killed before it had made the stack: `cancel` knows only stacks.

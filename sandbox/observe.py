@@ -13,6 +13,7 @@ from gpus.placing import pool_selector
 from gpus.plan import sharing_words
 from gpus.tables import resources_text, table
 from gpus.verifier_rights import CONDITION
+from sandbox.rollout import node_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,46 +58,61 @@ class PoolObservation:
         return self.enough_nodes and not any(node.differences for node in self.nodes)
 
 
-def observe(plan: Plan, nodes: Iterable[Mapping[str, Any]], *, verifiers_run: bool) -> tuple[PoolObservation, ...]:
+def observe(
+    plan: Plan, nodes: Iterable[Mapping[str, Any]], *, verifiers_run: bool, said: Mapping[str, str] | None = None
+) -> tuple[PoolObservation, ...]:
     """Compare node objects of the API with the plan.
 
     Args:
         plan: what must be there.
         nodes: what is there.
         verifiers_run: whether a node that no verifier has said anything of is still to be verified; else none runs there.
+        said: node -> the first cause that its verifier names, or why its report proves nothing; only where there is such.
     """
-    known = list(nodes)
-    return tuple(_observe_pool(plan, planned, known, verifiers_run=verifiers_run) for planned in plan.pools)
+    known, looked = list(nodes), _Looked(plan, verifiers_run, said or {})
+    return tuple(looked.pool(planned, known) for planned in plan.pools)
 
 
-def is_rolled_out(daemon_set: Mapping[str, Any]) -> bool:
-    """Whether all pods of a DaemonSet are of its newest version, and ready."""
-    status: Mapping[str, int] = daemon_set.get("status", {})
-    generation: int = daemon_set["metadata"]["generation"]
-    wanted = status.get("desiredNumberScheduled", 0)
-    return (
-        status.get("observedGeneration", 0) >= generation
-        and status.get("updatedNumberScheduled", 0) == wanted
-        and status.get("numberReady", 0) == wanted
-    )
+@dataclass(frozen=True)
+class _Looked:
+    """What all nodes are compared with."""
 
+    plan: Plan
+    verifiers_run: bool
+    said: Mapping[str, str]
 
-def _observe_pool(plan: Plan, planned: PoolPlan, nodes: list[Mapping[str, Any]], *, verifiers_run: bool) -> PoolObservation:
-    selector = pool_selector(plan.settings.cluster, planned)
-    mine = [node for node in nodes if selector.items() <= _labels(node).items()]
-    seen = [_observe_node(planned, node, _verdict(plan, node, verifiers_run=verifiers_run)) for node in mine]
-    return PoolObservation(planned, tuple(sorted(seen, key=lambda node: node.name)))
+    def pool(self, planned: PoolPlan, nodes: list[Mapping[str, Any]]) -> PoolObservation:
+        selector = pool_selector(self.plan.settings.cluster, planned)
+        mine = [node for node in nodes if selector.items() <= _labels(node).items()]
+        return PoolObservation(planned, tuple(sorted((self._node(planned, node) for node in mine), key=lambda node: node.name)))
 
+    def _node(self, planned: PoolPlan, node: Mapping[str, Any]) -> NodeObservation:
+        raw = node.get("status", {}).get("allocatable", {})
+        counts = {name: _count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
+        found = {name: count for name, count in counts.items() if count}
+        # Causes before what follows from them: counts come last, and stand in a column of their own.
+        differences = [
+            *node_states(node),
+            *_mig_difference(_labels(node)),
+            *self._verdict(node),
+            *_label_differences({**planned.labels, **planned.gfd_labels}, _labels(node)),
+            *_taint_differences(planned, node),
+            *_resource_differences(planned.advertises, found),
+        ]
+        return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
 
-def _observe_node(planned: PoolPlan, node: Mapping[str, Any], verdict: Iterable[str]) -> NodeObservation:
-    raw = node.get("status", {}).get("allocatable", {})
-    counts = {name: _count(value) for name, value in raw.items() if name.startswith(_PREFIX)}
-    found = {name: count for name, count in counts.items() if count}
-    differences = list(_resource_differences(planned.advertises, found))
-    differences += _label_differences({**planned.labels, **planned.gfd_labels}, _labels(node))
-    differences += _taint_differences(planned, node)
-    differences += verdict
-    return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
+    def _verdict(self, node: Mapping[str, Any]) -> Iterable[str]:
+        """What the verifier on the node says, unless it confirms the node."""
+        if not self.plan.settings.verification.enabled:
+            return
+        cause = self.said.get(node["metadata"]["name"], "")
+        said = [condition for condition in node.get("status", {}).get("conditions", []) if condition["type"] == CONDITION]
+        if self.verifiers_run and not said:
+            yield "not verified yet"
+        elif cause:
+            yield cause
+        else:
+            yield from (f"{CONDITION} is {one['status']}: {one['reason']}" for one in said if one["status"] != "True")
 
 
 def _count(quantity: str) -> int:
@@ -117,8 +133,11 @@ def _label_differences(expected: Mapping[str, str], found: Mapping[str, str]) ->
             yield f"label {name} missing"
         elif found[name] != value:
             yield f"label {name}={found[name]} instead of {value}"
+
+
+def _mig_difference(found: Mapping[str, str]) -> Iterable[str]:
     state = found.get("nvidia.com/mig.config.state")
-    if "nvidia.com/mig.config" in expected and state not in {None, "success"}:
+    if "nvidia.com/mig.config" in found and state not in {None, "success"}:
         yield f"mig.config.state={state}"
 
 
@@ -129,16 +148,6 @@ def _taint_differences(planned: PoolPlan, node: Mapping[str, Any]) -> Iterable[s
             yield f"taint {taint} missing"
 
 
-def _verdict(plan: Plan, node: Mapping[str, Any], *, verifiers_run: bool) -> Iterable[str]:
-    """What the verifier on the node says, unless it confirms the node."""
-    if not plan.settings.verification.enabled:
-        return
-    said = [condition for condition in node.get("status", {}).get("conditions", []) if condition["type"] == CONDITION]
-    yield from (f"{CONDITION} is {one['status']}: {one['reason']}" for one in said if one["status"] != "True")
-    if verifiers_run and not said:
-        yield "not verified yet"
-
-
 def _labels(node: Mapping[str, Any]) -> dict[str, str]:
     return node["metadata"].get("labels") or {}
 
@@ -147,6 +156,14 @@ def report_table(pools: Iterable[PoolObservation]) -> str:
     """The table for people, one line a node."""
     rows = [row for pool in pools for row in _rows(pool)]
     return table(("POOL", "NODE", "DECLARED", "EXPECTED", "OBSERVED", ""), rows)
+
+
+def notes(pools: Iterable[PoolObservation]) -> Iterable[str]:
+    """What is no fault, but nobody has declared it: a pool of a fixed size that somebody has made larger."""
+    for pool in pools:
+        most, there = pool.planned.pool.max_nodes, len(pool.nodes)
+        if most is not None and there > most:
+            yield f"pool {pool.planned.name} has {there} nodes; the stack file declares {most}: somebody else has scaled it."
 
 
 def _rows(pool: PoolObservation) -> Iterable[tuple[str, ...]]:

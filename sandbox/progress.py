@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _HEARTBEAT_SECONDS = 10.0
 _BLUE, _GREEN, _RED, _DIM, _PLAIN = "\033[34m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
@@ -36,13 +36,18 @@ class Progress:
         self._open_line: object | None = None
 
     @contextlib.contextmanager
-    def step(self, text: str) -> Iterator[None]:
-        """Print the text, then how long the block took, and whether it failed."""
+    def step(self, text: str, waits_for: Callable[[], Iterable[str]] = tuple) -> Iterator[None]:
+        """Print the text, then how long the block took, and whether it failed.
+
+        Args:
+            text: what is done.
+            waits_for: what it waits for right now, in lines; asked with each sign of life.
+        """
         token = object()
         start = time.monotonic()
         self._begin(text, token)
         over = threading.Event()
-        pulse = threading.Thread(target=self._beat, args=(text, token, start, over), daemon=True)
+        pulse = threading.Thread(target=self._beat, args=(text, token, start, over, waits_for), daemon=True)
         pulse.start()
         outcome, colour = "failed after", _RED
         try:
@@ -60,11 +65,17 @@ class Progress:
             self._close_line()
             self._write(f"{self._paint('•', _BLUE)} {text}\n")
 
-    def _beat(self, text: str, token: object, start: float, over: threading.Event) -> None:
-        """Show the seconds gone by until the step is over."""
+    def _beat(
+        self, text: str, token: object, start: float, over: threading.Event, waits_for: Callable[[], Iterable[str]]
+    ) -> None:
+        """Show the seconds gone by until the step is over, and what it waits for."""
         while not over.wait(self._heartbeat):
             seconds = f"{time.monotonic() - start:.0f} s …"
             self._continue(text, token, f"{self._paint(seconds, _DIM)} ")
+            if lines := list(waits_for()):
+                with self._lock:
+                    self._close_line()
+                    self._write("".join(f"    {line}\n" for line in lines))
 
     def _begin(self, text: str, token: object) -> None:
         """Open the line of a step."""

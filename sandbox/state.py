@@ -37,6 +37,11 @@ class Sandbox:
         return self.folder / "pulumi"
 
     @property
+    def state_file(self) -> Path:
+        """The engine's state of the stack, in that backend."""
+        return self.backend / ".pulumi" / "stacks" / "gpu-pools" / f"{self.stack}.json"
+
+    @property
     def home(self) -> Path:
         """Pulumi's home, apart from the user's own."""
         return self.folder / "home"
@@ -75,6 +80,10 @@ class Sandbox:
     def existing_cluster(self) -> Path:
         """The cluster that is there before the deploy, where the stack wants one."""
         return self.clusters / "existing"
+
+    def cluster_folders(self) -> list[Path]:
+        """The folders of the clusters that somebody has begun to make."""
+        return sorted(path.parent for path in self.clusters.glob("*/cluster.json"))
 
 
 def root() -> Path:

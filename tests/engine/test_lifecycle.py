@@ -71,9 +71,12 @@ def test_up_ends_with_every_node_as_declared(deployed: Deployed) -> None:
     trial = deployed.trial
     deployed.first.ok()
     assert "instead of" not in deployed.first.out
+    # Pulumi's own language host lies beside it.
+    assert "warning: using" not in deployed.first.text
     seen = trial.run("status", trial.stack, "--json").ok().json()
-    assert [pool["pool"] for pool in seen] == [pool.name for pool in trial.plan().pools]
-    for pool in seen:
+    assert seen["troubles"] == []
+    assert [pool["pool"] for pool in seen["pools"]] == [pool.name for pool in trial.plan().pools]
+    for pool in seen["pools"]:
         assert pool["holds"]
         assert pool["nodes"]
         for node in pool["nodes"]:
@@ -187,6 +190,21 @@ def test_a_second_up_changes_nothing(deployed: Deployed) -> None:
     assert _digest(trial.file) == deployed.file
 
 
+def test_what_is_not_rolled_out_is_named_and_no_status_is_green_meanwhile(deployed: Deployed) -> None:
+    trial = deployed.trial
+    if trial.stack != "aks-dev":
+        pytest.skip("once is enough; tests/sandbox/test_rollout.py has every kind")
+    operator = "/apis/apps/v1/namespaces/gpu-operator/deployments/gpu-operator"
+    nowhere: dict[str, Any] = {"nodeSelector": {"no-node": "has-this"}}
+    trial.api().patch(operator, {"spec": {"template": {"spec": nowhere}}})
+    trial.wait_until(lambda: "has-this" in str(trial.api().list("/api/v1/pods")), "the pod that fits no node")
+    seen = trial.status()
+    assert seen.code == 3
+    assert "Deployment gpu-operator/gpu-operator: 1 of 1 pods ready, 0 of 1 up to date; not on no node" in seen.out
+    trial.api().patch(operator, {"spec": {"template": {"spec": {"nodeSelector": {"no-node": None}}}}})
+    trial.wait_until(lambda: trial.status().code == 0, "the operator as it was")
+
+
 def test_what_the_stack_did_not_make_is_named_and_kept(deployed: Deployed) -> None:
     """Also opens a look at the existing cluster between the destroy and its end."""
     trial = deployed.trial
@@ -246,6 +264,7 @@ def test_down_leaves_nothing(deployed: Deployed) -> None:
 
 @pytest.mark.parametrize("stack", ["aks-prod", "magnum-prod"])
 def test_a_preview_needs_no_cloud_and_starts_no_cluster(stack: str, shared_sandbox: Callable[..., Trial]) -> None:
+    """And then the stack comes up, as the three others do above."""
     trial = shared_sandbox((PROJECT / f"stacks/Pulumi.{stack}.yaml").read_text(encoding="utf-8"), stack)
     shown = trial.run("preview", stack, AZURE_CONFIG_DIR="/nonexistent", OS_CLIENT_CONFIG_FILE="/nonexistent").ok()
     assert "to create" in shown.out
@@ -257,6 +276,11 @@ def test_a_preview_needs_no_cloud_and_starts_no_cluster(stack: str, shared_sandb
     trial.down().ok()
     assert trial.processes() == {}
     assert not trial.root.exists()
+
+    up = trial.up().ok()
+    assert "warning: using" not in up.text
+    for pool in trial.plan().pools:
+        assert len(trial.nodes(pool.name)) == pool.pool.min_nodes
 
 
 @contextlib.contextmanager

@@ -82,6 +82,15 @@ def test_a_long_step_shows_signs_of_life() -> None:
     assert "0 s …" in out.getvalue()
 
 
+def test_a_long_step_says_what_it_waits_for() -> None:
+    out = io.StringIO()
+    with Progress(out, heartbeat=0.01).step("Waiting", lambda: ["node a: driver", "node b: driver"]):
+        time.sleep(0.05)
+    lines = out.getvalue().splitlines()
+    assert lines[:3] == ["• Waiting … 0 s … ", "    node a: driver", "    node b: driver"]
+    assert lines[-1].startswith("• Waiting … ")
+
+
 def test_a_failed_step_says_so_and_steps_may_nest() -> None:
     out = io.StringIO()
     progress = Progress(out)

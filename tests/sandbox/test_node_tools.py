@@ -11,6 +11,7 @@ from sandbox import __main__ as command_line
 from sandbox import commands, gpu_host, node_tools
 from sandbox.errors import SandboxError
 from sandbox.files import write_json
+from sandbox.look import Look
 from sandbox.node_tools import NodeTools, as_json, obstacle, recorded
 from sandbox.progress import Progress
 from sandbox.toolchain import Tools
@@ -97,18 +98,18 @@ def test_up_and_status_tell_it_in_a_line(
     cluster = tmp_path / "byo" / "clusters" / "existing"
     record(cluster, FOUND)
     assert commands.rules_because("byo") == ""
-    assert command_line._report((), commands.rules_because("byo"), as_json=False) == 0
+    assert command_line._report(Look(()), commands.rules_because("byo"), as_json=False) == 0
     said = capsys.readouterr().out
     assert "NVIDIA's programs on the nodes are real" in said
     assert "Rules" not in said
 
     able("not today")
     record(cluster, Tools())
-    command_line._report((), commands.rules_because("byo"), as_json=False)
+    command_line._report(Look(()), commands.rules_because("byo"), as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == (
         "Rules stand in for NVIDIA's programs on the nodes, and no verifier runs there: no mount namespaces here: not today"
     )
     assert "NVIDIA's programs" not in "".join(lines[:-1])
-    command_line._report((), commands.rules_because("byo"), as_json=True)
-    assert capsys.readouterr() == ("[]\n", f"{lines[-1]}\n")
+    command_line._report(Look(()), commands.rules_because("byo"), as_json=True)
+    assert capsys.readouterr() == ('{\n  "pools": [],\n  "troubles": []\n}\n', f"{lines[-1]}\n")

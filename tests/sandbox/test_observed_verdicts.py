@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpus.verifier_rights import CONDITION
-from sandbox.observe import observe
+from sandbox.observe import notes, observe
 from tests.unit.stacks import aks, plan_of
 
 VERIFYING: dict[str, Any] = {"verification": {}}
@@ -35,6 +35,43 @@ def test_a_node_that_its_verifier_holds_for_right_is_right() -> None:
 @pytest.mark.parametrize(("status", "reason"), [("False", "Differs"), ("Unknown", "CannotTell")])
 def test_what_the_verifier_does_not_confirm_is_a_difference(status: str, reason: str) -> None:
     assert differences(verdict(status, reason), **VERIFYING) == (f"{CONDITION} is {status}: {reason}",)
+
+
+def test_a_cause_stands_before_what_follows_from_it() -> None:
+    """The table has room for three differences; a count that is wrong stands in a column of its own."""
+    plan = plan_of(aks(**VERIFYING))
+    (planned,) = plan.pools
+    node = {
+        "metadata": {"name": "n", "labels": {"kubernetes.azure.com/agentpool": planned.name, "nvidia.com/mig.config": "x",
+                                             "nvidia.com/mig.config.state": "failed"}},
+        "spec": {"unschedulable": True},
+        "status": {"conditions": [verdict("False"), {"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]},
+    }  # fmt: skip
+    ((seen,),) = (pool.nodes for pool in observe(plan, [node], verifiers_run=True, said={"n": "mig-mode-off: no reset yet"}))
+    assert seen.differences[:3] == ("not ready: KubeletNotReady", "mig.config.state=failed", "mig-mode-off: no reset yet")
+    assert "instead of" in seen.differences[-1]
+
+
+def test_a_report_that_proves_nothing_is_a_difference_whatever_the_condition_says() -> None:
+    plan = plan_of(aks(**VERIFYING))
+    (planned,) = plan.pools
+    labels = {"kubernetes.azure.com/agentpool": planned.name, **planned.labels, **planned.gfd_labels}
+    allocatable = {name: str(count) for name, count in planned.advertises.items()}
+    status = {"allocatable": allocatable, "conditions": [verdict("True", "AsDeclared")]}
+    node = {"metadata": {"name": "n", "labels": labels}, "status": status}
+    said = {"n": "stale: its last report is 20 min old; they come every 5 min"}
+    ((seen,),) = (pool.nodes for pool in observe(plan, [node], verifiers_run=True, said=said))
+    assert seen.differences == (said["n"],)
+
+
+def test_a_pool_that_somebody_else_made_larger_is_named() -> None:
+    plan = plan_of(aks())
+    (planned,) = plan.pools
+    nodes = [
+        {"metadata": {"name": f"n{number}", "labels": {"kubernetes.azure.com/agentpool": planned.name}}} for number in range(9)
+    ]
+    (told,) = notes(observe(plan, nodes, verifiers_run=False))
+    assert f"pool {planned.name} has 9 nodes; the stack file declares {planned.pool.max_nodes}" in told
 
 
 def test_other_conditions_are_none_of_it() -> None:
