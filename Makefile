@@ -10,7 +10,7 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tools up preview status verify scale disturb openstack down clean test unit lint bench
+.PHONY: help venv tools up preview status verify scale disturb openstack shell down clean test unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ disturb: venv ## have operations of STACK's Magnum be slow, fail or be lost: SEC
 
 openstack: venv ## the real openstack client, STACK on Magnum: ARGS="coe nodegroup list gpu-dev"
 	@$(RUN) openstack $(STACK) $(ARGS)
+
+shell: venv ## a shell with kubectl, pulumi and the stand-ins of STACK; or one command: ARGS="kubectl get nodes"
+	@$(RUN) shell $(STACK) $(ARGS)
 
 down: venv ## destroy STACK and stop everything it started
 	@$(RUN) down $(STACK)

@@ -29,8 +29,9 @@ from sandbox.openstack.disturbances import Disturbances
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from gpus.plan import PoolPlan
     from sandbox.look import Look
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
@@ -93,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     client = subparsers.add_parser("openstack", help="run the real openstack client as the stack's user")
     client.add_argument("stack")
     client.add_argument("arguments", nargs=argparse.REMAINDER, help="as in: coe nodegroup list <cluster>")
+    look_around = subparsers.add_parser("shell", help="a shell, or one command, with kubectl, pulumi and the stand-ins")
+    look_around.add_argument("stack")
+    look_around.add_argument("arguments", nargs=argparse.REMAINDER, help="as in: kubectl get nodes; left out: a shell")
     subparsers.add_parser("clean", help="stop every sandbox and remove its state")
     return parser
 
@@ -112,12 +116,14 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
         return _verify(options, progress)
     if options.command == "openstack":
         return commands.openstack(options.stack, options.arguments, progress)
+    if options.command == "shell":
+        commands.shell(options.stack, options.arguments, progress)
     if options.command == "preview":
         commands.preview(options.stack, progress, options.save, options.policies)
     elif options.command == "scale":
-        commands.scale(options.stack, options.pool, options.count)
+        commands.scale(options.stack, options.pool, options.count, progress)
     elif options.command == "disturb":
-        commands.disturb(options.stack, Disturbances(options.seconds, tuple(options.fail), tuple(options.lose)))
+        commands.disturb(options.stack, Disturbances(options.seconds, tuple(options.fail), tuple(options.lose)), progress)
     elif options.command == "down":
         commands.down(options.stack, progress)
     else:
@@ -135,6 +141,13 @@ def _verify(options: argparse.Namespace, progress: Progress) -> int:
     return evidence.verdict.exit_code
 
 
+def _tell_incidents(pools: Iterable[PoolPlan]) -> None:
+    from sandbox.incidents import REFERENCE, meanings  # noqa: PLC0415 as above
+
+    if told := meanings(pools):
+        print("\n- ".join([f"\nIncidents that the warnings name ({REFERENCE}):", *told]))
+
+
 def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:
     from sandbox.observe import notes, report_json, report_table  # noqa: PLC0415 as above
 
@@ -148,6 +161,7 @@ def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:
         for note in notes(seen.pools):
             print(f"{note}\n")
         print(_STAND_INS.format(real))
+        _tell_incidents([pool.planned for pool in seen.pools])
     if rules_because:
         print(_RULES.format(rules_because), file=sys.stderr if as_json else sys.stdout)
     return 0 if seen.holds else _DIFFERS

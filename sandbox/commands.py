@@ -1,4 +1,4 @@
-"""What `make up`, `preview`, `status`, `verify`, `scale`, `disturb`, `openstack`, `down` and `clean` do, step by step.
+"""What `make up`, `preview`, `status`, `verify`, `scale`, `disturb`, `openstack`, `shell`, `down` and `clean` do, step by step.
 
 Each command can be interrupted at any point and run again: every step looks at what is there first. One command at a time
 works on a sandbox; a second one is told so.
@@ -25,6 +25,7 @@ from sandbox.files import explained, make_folder, read_json
 from sandbox.look import Look, collect, look, waits_for
 from sandbox.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
+from sandbox.shell import enter
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
 from sandbox.toolchain import find_tools
@@ -94,12 +95,7 @@ def preview(stack: str, progress: Progress, save: Path | None = None, policies: 
     """
     sandbox = find_sandbox(stack)
     plan = plan_of(sandbox)
-    # A stack for an existing cluster looks at that cluster in a preview; the others only at what the engine recorded.
-    needs_cluster = plan.platform == "existing" or bool(sandbox.cluster_folders())
-    tools = find_platform_tools(progress) if needs_cluster else find_tools(progress, only=_ENGINE_ONLY)
-    with _held(sandbox, "preview"):
-        engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
-        recovery.take_over(engine)
+    with _for_looking(sandbox, plan, progress, "preview") as engine:
         if save is not None:
             with progress.step(f"pulumi preview --stack {stack}"):
                 engine.save_preview(save, policies)
@@ -137,7 +133,7 @@ def rules_because(stack: str) -> str:
     return next((reason for reason in found if isinstance(reason, str)), "")
 
 
-def scale(stack: str, pool: str, count: int) -> None:
+def scale(stack: str, pool: str, count: int, progress: Progress) -> None:
     """Play the autoscaler: change the number of a pool's nodes from outside, as a cloud does.
 
     Raises:
@@ -145,9 +141,10 @@ def scale(stack: str, pool: str, count: int) -> None:
     """
     sandbox = _find_running(stack)
     recovery.scale_in_cloud(sandbox, plan_of(sandbox), pool, count)
+    progress.note(f"pool {pool} is to have {count} nodes; make status STACK={stack} shows them come or go")
 
 
-def disturb(stack: str, wanted: Disturbances) -> None:
+def disturb(stack: str, wanted: Disturbances, progress: Progress) -> None:
     """Have operations of a stack's Magnum be slow, fail or be lost from now on, as it happens in clouds.
 
     Raises:
@@ -167,6 +164,7 @@ def disturb(stack: str, wanted: Disturbances) -> None:
         *told, last = wrong
         raise SandboxError("\n".join(told), last)
     service.disturb(sandbox.openstack, wanted)
+    progress.note(f"until the next `make disturb`: {wanted.words}")
 
 
 def openstack(stack: str, arguments: Sequence[str], progress: Progress) -> int:
@@ -178,6 +176,24 @@ def openstack(stack: str, arguments: Sequence[str], progress: Progress) -> int:
     sandbox = _find_openstack(stack)
     _see_that_clusters_live(sandbox)
     return service.run_client(sandbox.openstack, arguments, progress)
+
+
+def shell(stack: str, command: Sequence[str], progress: Progress) -> NoReturn:
+    """Become the user's shell, or one command, in the engine's surroundings; a cluster of our own making is not started for it.
+
+    While another command works on the sandbox, with what it has started so far.
+
+    Raises:
+        InvalidStackError: if the stack file is wrong.
+        SandboxError: if a program is missing.
+    """
+    sandbox = find_sandbox(stack)
+    if who := _at_work(sandbox):
+        progress.note(f"{who} works on {stack} right now: this is a look into the middle of it")
+        enter(Engine(sandbox, find_tools(progress, only=_ENGINE_ONLY), stand_ins.attached(sandbox)), command)
+    else:
+        with _for_looking(sandbox, plan_of(sandbox), progress, "shell") as engine:
+            enter(engine, command)  # its first act is to close what holds the sandbox
 
 
 def down(stack: str, progress: Progress) -> None:
@@ -306,6 +322,18 @@ def _engine(
     with progress.step("Attaching the stand-ins of the clouds"):
         attached = stand_ins.start(sandbox, tools, login)
     return Engine(sandbox, tools, attached)
+
+
+@contextlib.contextmanager
+def _for_looking(sandbox: Sandbox, plan: Plan, progress: Progress, command: str) -> Iterator[Engine]:
+    """Hold the sandbox with an engine that can be asked for a preview."""
+    # A stack for an existing cluster looks at that cluster in a preview; the others only at what the engine recorded.
+    needs_cluster = plan.platform == "existing" or bool(sandbox.cluster_folders())
+    tools = find_platform_tools(progress) if needs_cluster else find_tools(progress, only=_ENGINE_ONLY)
+    with _held(sandbox, command):
+        engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
+        recovery.take_over(engine)
+        yield engine
 
 
 def _start_openstack(sandbox: Sandbox, plan: Plan, progress: Progress) -> dict[str, str]:

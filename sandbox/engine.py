@@ -14,10 +14,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, read_json, write_atomic
+from sandbox.screen import shown_without
 from sandbox.state import PROJECT, adopt_salt
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 _FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "OS_", "KUBE")
 _INTERRUPT_SECONDS: Final = 120
 _WATCH_SECONDS: Final = 2
+#: What the engine says after each destroy. Here the stack goes with the sandbox; `destroy --remove` would say less, and take the
+#: user's stack file away.
+_STACK_IS_KEPT: Final = ("The resources in the stack have been deleted, but the history", "If you want to remove the stack")
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,15 @@ class Engine:
             arguments: of the engine.
             watch: called every other second; may raise a SandboxError to end the engine.
         """
-        with subprocess.Popen(self._command(arguments), cwd=PROJECT, env=self.environment()) as process:
+        command = self._command(arguments)
+        if arguments[0] != "destroy":
+            return self._run(command, None, watch)
+        colour = ["--color=always"] if sys.stdout.isatty() and "NO_COLOR" not in os.environ else []
+        with shown_without(_STACK_IS_KEPT, self.sandbox.folder / "logs" / "destroy.log") as screen:
+            return self._run([*command, *colour], screen, watch)
+
+    def _run(self, command: list[str], screen: IO[str] | None, watch: Callable[[], None]) -> int:
+        with subprocess.Popen(command, cwd=PROJECT, env=self.environment(), stdout=screen) as process:
             try:
                 while True:
                     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -84,6 +84,12 @@ def start(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -> Attached:
     return Attached(_start_providers(sandbox, tools, login), login)
 
 
+def attached(sandbox: Sandbox) -> Attached:
+    """What has been started by whoever works on the sandbox; nothing is started."""
+    login = service.load(sandbox.openstack).login() if service.exists(sandbox.openstack) else {}
+    return Attached(dict(read_json(sandbox.providers_record).get("ports") or {}), login)
+
+
 def stop(sandbox: Sandbox) -> None:
     """Stop the provider stand-ins; what they recorded stays, and so does OpenStack."""
     processes.stop(sandbox.folder, [NAME])

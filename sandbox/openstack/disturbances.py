@@ -28,6 +28,14 @@ class Disturbances:
     fail: tuple[str, ...] = ()
     lose: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """What goes wrong, for people."""
+        wrong = [f"{', '.join(self.fail)} end in CREATE_FAILED"] if self.fail else []
+        wrong += [f"{', '.join(self.lose)} are accepted and never made"] if self.lose else []
+        usual = "nothing goes wrong" if self.seconds == Disturbances.seconds else "nothing fails"
+        return f"an operation on a node group takes {self.seconds:g} s, {' and '.join(wrong) or usual}"
+
 
 def read(settings: Mapping[str, Any]) -> Disturbances:
     """Those that the driver's settings say; none where they say nothing."""

@@ -142,6 +142,26 @@ def test_a_user_collects_them_with_pulumi_and_kubectl(deployed: Deployed, tmp_pa
     assert found([("what was printed", f"{done.stdout}{done.stderr}".encode())], needles(trial)) == []
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
+def test_a_user_looks_around_in_a_shell_and_runs_a_program_of_his_own(deployed: Deployed, tmp_path: Path) -> None:
+    trial = deployed.trial
+    if trial.stack != "aks-dev":
+        pytest.skip("once is enough")
+    listed = trial.run("shell", trial.stack, "kubectl", "get", "nodes", "-o", "name").ok()
+    assert sorted(listed.out.split()) == sorted(f"node/{node['metadata']['name']}" for node in trial.nodes())
+    assert trial.run("shell", trial.stack, "pulumi", "stack", "output", "clusterName").ok().out == "gpu-dev\n"
+
+    (tmp_path / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
+    (tmp_path / "__main__.py").write_text(
+        "from pulumi_kubernetes.core.v1 import ConfigMap\nConfigMap('own', metadata={'name': 'own'}, data={'a': 'b'})\n"
+    )
+    steps = (
+        "pulumi stack init own && pulumi up --yes --skip-preview && kubectl get configmap own && pulumi destroy --yes --remove"
+    )
+    trial.run("shell", trial.stack, "sh", "-ec", f"cd {tmp_path}; {steps}").ok()
+    assert trial.run("shell", trial.stack, "no-such-program").code == 1
+
+
 def test_pods_have_used_every_share_and_one_waited(deployed: Deployed) -> None:
     """The deploy waited for them; who waits for whom is seen in tests/sandbox/machines/test_verified_nodes.py."""
     trial = deployed.trial
@@ -273,6 +293,11 @@ def test_a_preview_needs_no_cloud_and_starts_no_cluster(stack: str, shared_sandb
     assert not any(word in text for text in trial.processes().values() for word in ("kube-apiserver", "etcd"))
     assert trial.clusters == []
     assert trial.exported().get("resources", []) == []
+    # The command of the README, in `make shell`.
+    pack = ("--policy-pack", "policies", "--policy-pack-config", "policies/levels/prod.json")
+    judged = trial.run("shell", stack, "pulumi", "preview", "-s", stack, *pack).ok()
+    assert "metrics-know-shares" in judged.out
+    assert "encryptionsalt" not in trial.file.read_text()
     trial.down().ok()
     assert trial.processes() == {}
     assert not trial.root.exists()

@@ -86,7 +86,15 @@ def test_one_command_at_a_time(sandbox: Callable[..., Trial]) -> None:
     first = trial.start("up", trial.stack)
     try:
         trial.wait_until((trial.folder / "cloud").exists, "the first command at work")
-        _check_refused(trial.up(), "Another command is working on the sandbox of small.", "Wait for it to end")
+        _check_refused(
+            trial.up(), "Another command is working on the sandbox of small: `make up` (process ", "Wait for it to end"
+        )
+        trial.wait_until(lambda: trial.clusters, "a cluster that can be looked at")
+        for look in ("status", "verify"):
+            assert f"`make up` (process {first.pid}) works on small right now" in trial.run(look, "small").err
+        shown = trial.run("shell", "small", "sh", "-c", "echo $GPU_POOLS_STACK")
+        assert shown.out == "small\n"
+        assert "right now" in shown.err
     finally:
         out, err = first.communicate(timeout=120)
     assert first.returncode == 0, f"{out}\n{err}"

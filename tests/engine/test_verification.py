@@ -32,6 +32,8 @@ config:
     - {name: ts, nodeSelector: {pool: ts}, gpuModel: NVIDIA A10, gpusPerNode: 1, sharing: sliced}
 """
 PROHIBITED, DEFAULT = 2, 0
+#: Until the verifier is there, its deadline, the engine's 60 seconds beyond.
+LONGEST_SECONDS: Final = 60 + 20 + 60
 VERIFIERS: Final = "/apis/apps/v1/namespaces/gpu-pools-verifier/daemonsets/gpu-pools-verifier-ts"
 
 
@@ -57,8 +59,14 @@ def test_up_fails_with_the_difference_and_goes_through_after_the_repair(sandbox:
     assert "pool ts: 1 difference" in failed.text, failed.text
     assert "compute mode" in failed.text
     assert "PROHIBITED" in failed.text
-    # What everybody else looks at is as declared; what the verifier found stands on the node.
+    # Every ten seconds it was said on which node something was waited for, and what for; and that it ends in its time.
     (node,) = trial.nodes("ts")
+    waits = [part for part in failed.err.split("; waited for:")[1:] if "the engine: creating DaemonSet" in part]
+    assert len(waits) >= 5, failed.err
+    assert f"{node['metadata']['name']} (ts): GpuSharingVerified is False: Differs; not running there yet: " in waits[-1]
+    assert "gpu-pools-verifier-ts (init container assert" in waits[-1]
+    assert failed.seconds < LONGEST_SECONDS
+    # What everybody else looks at is as declared; what the verifier found stands on the node.
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
     assert "GpuSharingVerified is False: Differs" in trial.status().out
     verified = trial.run("verify", trial.stack)
