@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _UPGRADE: Final = "nvidia.com/gpu-driver-upgrade-state"
 _UPGRADED: Final = {"", "upgrade-done"}
 _READY: Final = "ready"
+_UNSEEN: Final = "its change has not been seen yet"
 _LONGEST: Final = 200
 _NODES_NAMED: Final = 3
 
@@ -124,11 +125,13 @@ def _policy(policy: Object) -> Iterator[str]:
 
 def _deployment(one: Object) -> Iterator[str]:
     status, wanted = one.get("status") or {}, one["spec"].get("replicas", 1)
-    if status.get("observedGeneration", 0) < one["metadata"]["generation"] or (
-        min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) < wanted or status.get("replicas", 0) > wanted
-    ):
-        updated = _updated(status.get("updatedReplicas", 0), wanted)
-        yield f"{status.get('availableReplicas', 0)} of {wanted} pods ready{updated}"
+    there, updated, ready = (status.get(name, 0) for name in ("replicas", "updatedReplicas", "availableReplicas"))
+    if status.get("observedGeneration", 0) < one["metadata"]["generation"]:
+        yield _UNSEEN
+    elif updated < wanted or ready < wanted or there > updated:
+        # A new pod that does not start leaves the old one at work: all are ready, and nothing is rolled out.
+        old = f", {there - updated} of them old" if there > updated else ""
+        yield f"{ready} of {wanted} pods ready{_updated(updated, wanted)}{old}"
 
 
 def _daemon_set(one: Object) -> Iterator[str]:
@@ -136,7 +139,7 @@ def _daemon_set(one: Object) -> Iterator[str]:
     wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
     updated = status.get("updatedNumberScheduled", 0)
     if status.get("observedGeneration", 0) < one["metadata"]["generation"]:
-        yield "its change has not been seen yet"
+        yield _UNSEEN
     elif ready != wanted or updated != wanted:
         yield f"{ready} of {wanted} pods ready{_updated(updated, wanted)}"
 

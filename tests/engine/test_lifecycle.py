@@ -220,7 +220,7 @@ def test_what_is_not_rolled_out_is_named_and_no_status_is_green_meanwhile(deploy
     trial.wait_until(lambda: "has-this" in str(trial.api().list("/api/v1/pods")), "the pod that fits no node")
     seen = trial.status()
     assert seen.code == 3
-    assert "Deployment gpu-operator/gpu-operator: 1 of 1 pods ready, 0 of 1 up to date; not on no node" in seen.out
+    assert "Deployment gpu-operator/gpu-operator: 1 of 1 pods ready, 1 of them old; not on no node (not scheduled: " in seen.out
     trial.api().patch(operator, {"spec": {"template": {"spec": {"nodeSelector": {"no-node": None}}}}})
     trial.wait_until(lambda: trial.status().code == 0, "the operator as it was")
 

@@ -53,7 +53,16 @@ DRIVER = {"desiredNumberScheduled": 7, "numberReady": 7, "updatedNumberScheduled
         (Objects(deployments=[thing("op", {"replicas": 1}, observedGeneration=2)]), "0 of 1 pods ready, 0 of 1 up to date"),
         (
             Objects(deployments=[thing("op", {"replicas": 1}, observedGeneration=2, availableReplicas=1, replicas=1)]),
-            "1 of 1 pods ready, 0 of 1 up to date",
+            "1 of 1 pods ready, 0 of 1 up to date, 1 of them old",
+        ),
+        # A new pod that fits no node, beside the old one.
+        (
+            Objects(
+                deployments=[
+                    thing("op", {"replicas": 1}, observedGeneration=2, availableReplicas=1, updatedReplicas=1, replicas=2)
+                ]
+            ),
+            "Deployment gpu-operator/op: 1 of 1 pods ready, 1 of them old",
         ),
         (
             Objects(jobs=[thing("smoke", {"completions": 5}, conditions=[condition("Failed", "True", "BackoffLimitExceeded")])]),
