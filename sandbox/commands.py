@@ -70,9 +70,7 @@ def up(stack: str, progress: Progress) -> Look:
     tools = find_platform_tools(progress)
     with _held(sandbox, "up"):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True)
-        with progress.step("Looking at the state of the last run"):
-            recovery.take_over(engine)
-            engine = recovery.recover(engine)
+        engine = _recovered(engine, progress)
         progress.note(f"pulumi up --stack {stack}")
         if engine.run("up", *_QUIETLY, watch=_watch(sandbox, plan, progress)) != 0:
             message = f"pulumi up of {stack} failed; its messages stand above."
@@ -210,9 +208,7 @@ def down(stack: str, progress: Progress) -> None:
     tools = find_platform_tools(progress)
     with _held(sandbox, "down"):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, keep_stack_file=True)
-        with progress.step("Looking at the state of the last run"):
-            recovery.take_over(engine)
-            engine = recovery.recover(engine)
+        engine = _recovered(engine, progress)
         if recovery.unprotect(engine):
             progress.note("protected resources: the protection is taken off, in the sandbox only")
         progress.note(f"pulumi destroy --stack {stack}")
@@ -334,6 +330,22 @@ def _for_looking(sandbox: Sandbox, plan: Plan, progress: Progress, command: str)
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)
         recovery.take_over(engine)
         yield engine
+
+
+def _recovered(engine: Engine, progress: Progress) -> Engine:
+    """Make the state this run's own and mend what the last one left; what a real cloud's user would do himself is told."""
+    with progress.step("Looking at the state of the last run"):
+        interrupted = checkpoint.pending(engine.sandbox)
+        unlocked = recovery.take_over(engine)
+        engine = recovery.recover(engine)
+    if unlocked:
+        progress.note("the lock of a run that was killed has been taken away; elsewhere: pulumi cancel")
+    if interrupted:
+        progress.note(
+            f"the last run was interrupted while {', '.join(interrupted)}: what it left has been taken away or taken over. "
+            "Elsewhere that is yours to do: look what became of it, then pulumi refresh"
+        )
+    return engine
 
 
 def _start_openstack(sandbox: Sandbox, plan: Plan, progress: Progress) -> dict[str, str]:

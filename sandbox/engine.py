@@ -167,17 +167,18 @@ class Engine:
         last = max(folder.glob("*.history.json"), default=None)
         return last is not None and read_json(last).get("result") == "failed"
 
-    def release_locks(self) -> None:
-        """Remove the lock of an engine that was killed; the caller holds the sandbox, so none is alive."""
+    def release_locks(self) -> bool:
+        """Remove the lock of an engine that was killed, and say whether there was one; the caller holds the sandbox."""
         locks = self.sandbox.backend / ".pulumi" / "locks"
         if not any(path.is_file() for path in locks.rglob("*")):
-            return
+            return False
         if self.sandbox.state_file.exists():
             self.output("cancel", "--yes")
         else:
             # Of a `stack init` that was killed before it had made the stack: `cancel` knows only stacks.
             with explained(locks, "remove"):
                 shutil.rmtree(locks)
+        return True
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         command = [str(self.tools.pulumi), *arguments, "--stack", self.sandbox.stack, "--non-interactive"]

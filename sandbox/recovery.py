@@ -43,14 +43,15 @@ _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _SERVER: Final = re.compile(r"https://127\.0\.0\.1:\d+")
 
 
-def take_over(engine: Engine) -> None:
-    """Make the state this run's own: its lock is open, the stack exists.
+def take_over(engine: Engine) -> bool:
+    """Make the state this run's own: its lock is open, the stack exists; says whether there was a lock.
 
     Raises:
         SandboxError: if the engine refuses.
     """
-    engine.release_locks()
+    unlocked = engine.release_locks()
     engine.select_stack()
+    return unlocked
 
 
 def recover(engine: Engine) -> Engine:
