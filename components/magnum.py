@@ -286,10 +286,11 @@ def _group_inputs(planned: PoolPlan, driver: str, *, autoscaling: bool) -> dict[
     pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
     labels = node_group_labels(planned, driver)
     # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of before
-    # does not fit, so that no such group could ever be resized. But capi-helm, where the autoscaler is on, refuses a group whose
-    # lower limit is Magnum's default, 0, and would scale one whose limits differ (magnum-capi-helm 1.4.0, driver.py).
+    # does not fit, so that no such group could ever be resized. The lower one is Magnum's default, and written out: left out, the
+    # plugin keeps that of a pool that was autoscaled before. But capi-helm, where the autoscaler is on, refuses a group whose
+    # lower limit is 0, and would scale one whose limits differ (magnum-capi-helm 1.4.0, driver.py).
     limited = pool.autoscaled or (autoscaling and driver == "capi-helm")
-    limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if limited else {}
+    limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if limited else {"min_node_count": 0}
     return {
         "name": planned.name,
         "role": "gpu",

@@ -18,6 +18,7 @@ from gpus.errors import InvalidStackError
 from gpus.magnum_cloud import (
     Cloud,
     Free,
+    Group,
     Image,
     Kind,
     MachineFlavor,
@@ -149,7 +150,7 @@ def _images(session: Session, wanted: Sequence[Need]) -> list[Image]:
 
 
 def _image(one: dict[str, Any]) -> Image:
-    return Image(one["id"], one.get("name") or "", one.get("os_distro") or "")
+    return Image(one["id"], one.get("name") or "", one.get("os_distro") or "", one.get("kube_version") or "")
 
 
 def _networks(session: Session) -> list[Named]:
@@ -198,7 +199,10 @@ def _templates(session: Session, wanted: Sequence[Need]) -> list[Template]:
 
 def _template(one: dict[str, Any]) -> Template:
     flavors = one.get("flavor_id") or "", one.get("master_flavor_id") or ""
-    return Template(one["uuid"], one.get("name") or "", *flavors, load_balancer=bool(one.get("master_lb_enabled")))
+    balanced, labels = bool(one.get("master_lb_enabled")), one.get("labels") or {}
+    network = one.get("network_driver") or ""
+    named = one["uuid"], one.get("name") or "", *flavors
+    return Template(*named, load_balancer=balanced, labels=labels, network_driver=network)
 
 
 def _mine(session: Session, cluster: str, newest: tuple[int, int]) -> dict[str, Any]:
@@ -208,15 +212,30 @@ def _mine(session: Session, cluster: str, newest: tuple[int, int]) -> dict[str, 
     groups: list[dict[str, Any]] = []
     if newest >= _NODE_GROUPS:
         asked = session.get("Magnum", f"clusters/{cluster}/nodegroups", OpenStack_API_Version="container-infra 1.9")
-        groups = asked[0]["nodegroups"]
+        # The list tells neither why a group has failed nor its volume.
+        paths = [f"clusters/{cluster}/nodegroups/{one['uuid']}" for one in asked[0]["nodegroups"]]
+        groups = [session.get("Magnum", path, OpenStack_API_Version="container-infra 1.9")[0] for path in paths]
     return {
         "in_use": _used(made, template, groups),
-        "groups": {group["name"]: int(group["node_count"]) for group in groups},
+        "groups": {one["name"]: _group(one) for one in groups},
+        "status": made.get("status") or "",
+        "reason": made.get("status_reason") or "",
+        "labels": made.get("labels") or {},
         "made_of": MadeOf(
             names=frozenset({template["uuid"], template.get("name") or template["uuid"]}),
             says={key: template.get(name) for key, name in _TEMPLATE_KEYS.items()},
         ),
     }
+
+
+def _group(one: dict[str, Any]) -> Group:
+    return Group(
+        nodes=int(one["node_count"]),
+        status=one.get("status") or "",
+        reason=one.get("status_reason") or "",
+        image=one.get("image_id") or "",
+        volume=one.get("docker_volume_size"),
+    )
 
 
 def _used(made: dict[str, Any], template: dict[str, Any], groups: list[dict[str, Any]]) -> frozenset[tuple[Kind, str]]:

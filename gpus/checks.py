@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gpus.clusters import MagnumSettings
 from gpus.errors import show
+from gpus.magnum_drivers import check_magnum_drivers
 from gpus.memory_budget import check_memory
 from gpus.mig import most_of, place
 from gpus.mig_advice import nearest, nearest_profile, why_not, words
@@ -56,7 +56,7 @@ def check_together(settings: Settings, problems: Problems) -> None:
     _check_mig_owners(settings, problems)
     check_mig_strategy(settings, problems)
     _check_selectors(settings, problems)
-    _check_fewest_nodes(settings, problems)
+    check_magnum_drivers(settings, problems)
     if settings.cluster.platform == "magnum":
         for pool in settings.pools:
             if pool.name in {"default-worker", "default-master"}:
@@ -309,21 +309,6 @@ def _check_mig_owners(settings: Settings, problems: Problems) -> None:
             allowed="`partitionedBy: operator` for all MIG pools, or `aks` for all",
             remedy="Choose one: with AKS partitioning the operator's mig-manager must be off.",
         )
-
-
-def _check_fewest_nodes(settings: Settings, problems: Problems) -> None:
-    """Groups that may be empty: capi-helm refuses them where the autoscaler is on (magnum-capi-helm 1.4.0, driver.py)."""
-    cluster = settings.cluster
-    if not isinstance(cluster, MagnumSettings) or cluster.driver != "capi-helm" or not cluster.autoscales:
-        return
-    for pool in settings.pools:
-        if pool.min_nodes == 0:
-            problems.add(
-                f"{pool.path}.{'nodes.min' if pool.autoscaled else 'count'}",
-                "0 is too few for the driver capi-helm on a cluster with auto_scaling_enabled",
-                allowed="1 or more",
-                remedy='Ask for one node at least; Magnum would answer "Min node count must be greater than or equal to 1".',
-            )
 
 
 def _check_selectors(settings: Settings, problems: Problems) -> None:

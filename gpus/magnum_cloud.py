@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpus.errors import Problem, Problems, show
+from gpus.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS, MAGNUMS_NETWORK_DRIVER
+from gpus.magnum_living import judge_living
 from gpus.pools import MagnumPlacement
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ Kind = Literal["flavor", "image", "keypair", "external network", "cluster templa
 
 _NODE_GROUPS: Final = (1, 9)
 _EMPTY_GROUPS: Final = (1, 10)
-#: The driver has refused since 18.0.0 (commit 2fd3059f); 17.0.0 speaks 1.11 as well, 1.12 is of 2025.2.
-_HEAT_REFUSES: Final = (1, 12)
 _MIB: Final = 1024
 _SHOWN_NAMES: Final = 8
 _CLUSTER: Final = "gpu-pools:cluster"
@@ -60,18 +60,40 @@ class MachineFlavor(Named):
 
 @dataclass(frozen=True)
 class Image(Named):
-    """An image of Glance; `distro` is its property os_distro, empty where it has none."""
+    """An image of Glance; its properties os_distro and kube_version, empty where it has none."""
 
     distro: str
+    kube_version: str = ""
 
 
 @dataclass(frozen=True)
 class Template(Named):
-    """A cluster template; its flavors by name or id, empty where it names none."""
+    """A cluster template; its flavors by name or id, and its network driver, empty where it names none."""
 
     flavor: str
     master_flavor: str
     load_balancer: bool
+    labels: Mapping[str, str] = field(default_factory=dict)
+    network_driver: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A node group of the stack's cluster.
+
+    Attributes:
+        nodes: how many it has.
+        status: Magnum's, e.g. CREATE_COMPLETE.
+        reason: why, where it failed.
+        image: name or id; empty where Magnum does not say.
+        volume: GiB of its docker volume.
+    """
+
+    nodes: int
+    status: str = "CREATE_COMPLETE"
+    reason: str = ""
+    image: str = ""
+    volume: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +123,11 @@ class Magnum:
         clusters: names of the project's clusters.
         limit: how many the project may have, negative for any number.
         in_use: what the stack's cluster was made of: kind and name or id.
-        groups: its node groups and how many nodes each has.
+        groups: its node groups by name, Magnum's own among them.
         made_of: its template; None where there is no such cluster.
+        status: of the stack's cluster; empty where there is none.
+        reason: why, where it failed.
+        labels: of the stack's cluster.
     """
 
     newest: tuple[int, int]
@@ -110,8 +135,15 @@ class Magnum:
     clusters: Sequence[str]
     limit: int | Unread
     in_use: frozenset[tuple[Kind, str]] = frozenset()
-    groups: Mapping[str, int] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
     made_of: MadeOf | None = None
+    status: str = ""
+    reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def template(self, name: str | None) -> Template | None:
+        """The template of that name or id."""
+        return next((one for one in self.templates if name and name in {one.id, one.name}), None)
 
 
 @dataclass(frozen=True)
@@ -179,12 +211,13 @@ def judge(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud) -> Judge
     problems, wanted = Problems(), [need for need in needs(cluster, pools) if (need.kind, need.name) not in magnum.in_use]
     for need in wanted:
         _judge_need(need, _things(cloud, magnum, need.kind), problems)
+    _judge_template_image(cluster, cloud, magnum, problems)
     _judge_version(pools, magnum, problems)
     if cluster.name not in magnum.clusters:
         _judge_quota(magnum, problems)
-        _judge_load_balancer(cluster, magnum, problems)
+        _judge_given_template(cluster, magnum, problems)
     _judge_room(cluster, pools, cloud, magnum, problems)
-    notes = _judge_upgrade(cluster, pools, magnum, problems)
+    notes = judge_living(cluster, pools, magnum, problems)
     return Judgement(problems.found, tuple(_unchecked(cloud, magnum, wanted)), notes)
 
 
@@ -236,13 +269,28 @@ def _judge_need(need: Need, things: Sequence[Named] | Unread, problems: Problems
             allowed=_shortened([thing.id for thing in found]),
             remedy="Write the id of the one that you mean.",
         )
-    elif need.path.startswith(_CLUSTER) and isinstance(found[0], Image) and not found[0].distro:
-        problems.add(
-            need.path,
-            f"the image {show(need.name)} has no property os_distro",
-            allowed="an image that has it: Magnum chooses its driver by it",
-            remedy=f"`openstack image set --property os_distro=… {need.name}`, e.g. ubuntu or fedora-coreos.",
-        )
+
+
+def _judge_template_image(cluster: MagnumSettings, cloud: Cloud, magnum: Magnum, problems: Problems) -> None:
+    """What Magnum and its drivers read of the image of a template that is still to be made."""
+    if cluster.template is None or isinstance(cloud.images, Unread) or ("image", cluster.template.image) in magnum.in_use:
+        return
+    name = cluster.template.image
+    found = [image for image in _matching(name, cloud.images) if isinstance(image, Image)]
+    if len(found) != 1:
+        return
+    wanted = [("os_distro", found[0].distro, "Magnum chooses its driver by it", "e.g. ubuntu or fedora-coreos")]
+    if cluster.driver == "capi-helm":
+        # magnum-capi-helm 1.4.0, _get_kube_version: else the cluster ends in CREATE_FAILED.
+        wanted.append(("kube_version", found[0].kube_version, "the driver capi-helm installs that version", "e.g. v1.34.2"))
+    for key, value, why, example in wanted:
+        if not value:
+            problems.add(
+                f"{_CLUSTER}.template.image",
+                f"the image {show(name)} has no property {key}",
+                allowed=f"an image that has it: {why}",
+                remedy=f"`openstack image set --property {key}=… {name}`, {example}.",
+            )
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -280,68 +328,25 @@ def _judge_quota(magnum: Magnum, problems: Problems) -> None:
         )
 
 
-def _template(cluster: MagnumSettings, magnum: Magnum) -> Template | None:
-    """The template that the stack names, if it names one and there is one."""
-    found = [one for one in magnum.templates if cluster.template_id in {one.id, one.name}]
-    return found[0] if cluster.template_id and found else None
-
-
-def _judge_load_balancer(cluster: MagnumSettings, magnum: Magnum, problems: Problems) -> None:
-    template = _template(cluster, magnum)
-    if template is not None and cluster.masters > 1 and not template.load_balancer:
+def _judge_given_template(cluster: MagnumSettings, magnum: Magnum, problems: Problems) -> None:
+    template = magnum.template(cluster.template_id)
+    if template is None:
+        return
+    if cluster.masters > 1 and not template.load_balancer:
         problems.add(
             f"{_CLUSTER}.masters",
             f"{cluster.masters} masters need a load balancer, which the template {show(cluster.template_id)} has not",
             allowed="1, or a template with master_lb_enabled",
             remedy="Choose another template, or one master.",
         )
-
-
-def _judge_upgrade(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, problems: Problems) -> tuple[str, ...]:
-    """A cluster that lives and another template: Magnum calls it an upgrade, and not every driver can."""
-    changed = _changed(cluster, magnum.made_of)
-    if not changed:
-        return ()
-    if cluster.driver != "heat" or magnum.newest < _HEAT_REFUSES:
-        text = f"the cluster {cluster.name} is upgraded in place to another template ({', '.join(changed)})."
-        return (text + _habit(cluster, pools),)
-    problems.add(
-        f"{_CLUSTER}.template" if cluster.template else f"{_CLUSTER}.templateId",
-        f"the cluster {cluster.name} was made of another template ({', '.join(changed)}), and the heat driver cannot upgrade it",
-        allowed="the template that it was made of",
-        remedy="Make a second cluster of the new template and move the work there; drivers for Cluster API can upgrade.",
-    )
-    return ()
-
-
-def _habit(cluster: MagnumSettings, pools: Sequence[Pool]) -> str:
-    """What the driver does besides: vexxhost's upgrade_cluster writes the template's image into every node group."""
-    own = [pool.name for pool in pools if isinstance(pool.placement, MagnumPlacement) and pool.placement.image]
-    if cluster.driver == "heat":
-        return " A heat driver since Magnum 18 (2024.1) refuses that."
-    if cluster.driver == "magnum-cluster-api" and own:
-        return f" The driver then gives the template's image to {', '.join(own)}, too, which a refresh shows as a change."
-    return ""
-
-
-def _changed(cluster: MagnumSettings, made_of: MadeOf | None) -> list[str]:
-    """The keys in which the stack's template differs from the one that its cluster was made of; what is not written does not."""
-    template = cluster.template
-    if made_of is None:
-        return []
-    if template is None:
-        return [] if cluster.template_id in made_of.names else ["templateId"]
-    written: dict[str, object] = {
-        "image": template.image,
-        "flavor": template.flavor,
-        "masterFlavor": template.master_flavor,
-        "externalNetwork": template.external_network,
-        "networkDriver": template.network_driver,
-        "dockerVolumeSize": template.docker_volume_size,
-        "dnsNameserver": template.dns_nameserver,
-    }
-    changed = [key for key, value in written.items() if value is not None and made_of.says.get(key) != value]
-    return changed + (["labels"] if dict(template.labels) != made_of.says.get("labels") else [])
+    network = template.network_driver or MAGNUMS_NETWORK_DRIVER
+    if cluster.driver == "magnum-cluster-api" and network not in CLUSTER_API_NETWORK_DRIVERS:
+        problems.add(
+            f"{_CLUSTER}.templateId",
+            f"the template {show(cluster.template_id)} has the network driver {network}, on which magnum-cluster-api fails (W81)",
+            allowed=f"a template with {' or '.join(CLUSTER_API_NETWORK_DRIVERS)}",
+            remedy="Choose another template, or ask the cloud's operators.",
+        )
 
 
 def _judge_room(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, magnum: Magnum, problems: Problems) -> None:
@@ -369,11 +374,12 @@ def _judge_room(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, ma
 def _new_machines(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum) -> Iterator[tuple[int, str]]:
     """How many machines are to be made, and of which flavor: the fewest that pools may have."""
     if cluster.name not in magnum.clusters:
-        given, made = _template(cluster, magnum), cluster.template
+        given, made = magnum.template(cluster.template_id), cluster.template
         workers = cluster.worker_flavor or (made.flavor if made else given.flavor if given else "")
         yield cluster.masters, made.master_flavor if made else given.master_flavor if given else ""
         yield cluster.workers, workers
     for pool in pools:
-        more = pool.min_nodes - magnum.groups.get(pool.name, 0)
+        group = magnum.groups.get(pool.name)
+        more = pool.min_nodes - (group.nodes if group else 0)
         if isinstance(pool.placement, MagnumPlacement) and more > 0:
             yield more, pool.placement.flavor

@@ -34,6 +34,7 @@ from gpus.kubernetes_names import (
     POOL_LABEL,
     Taint,
 )
+from gpus.magnum_drivers import magnum_driver_warnings
 from gpus.mig_advice import words
 from gpus.mig_change import mode_change_needs
 from gpus.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
@@ -365,6 +366,7 @@ def _pool_warnings(
     if pool is settings.pools[0]:
         # Said once: they are about the cluster.
         yield from cluster_warnings(settings)
+    yield from magnum_driver_warnings(pool, settings)
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):
         yield (

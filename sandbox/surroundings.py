@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 _CPU_FLAVOR: Final = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}
 #: A template of the cloud's operators, which a stack names but does not describe. Magnum refuses every cluster of a template
 #: without a flavor for masters ("Unable to find flavor None"), so no cloud offers one.
-_GIVEN_TEMPLATE: Final = {"image": "fedora-coreos", "flavor": "m1.medium", "masterFlavor": "m1.medium", "masterLbEnabled": True}
+_GIVEN_TEMPLATE: Final[dict[str, Any]] = {
+    "image": "fedora-coreos",
+    "flavor": "m1.medium",
+    "masterFlavor": "m1.medium",
+    "masterLbEnabled": True,
+    # What both Magnum and magnum-cluster-api take; that driver upgrades by the label.
+    "networkDriver": "calico",
+    "labels": {"kube_tag": "v1.36.3"},
+}
 _WORKER: Final = Hardware(cpus=4, memory_gib=16)
 _GPU_NODE: Final = Hardware(cpus=32, memory_gib=256)
 

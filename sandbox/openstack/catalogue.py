@@ -54,9 +54,8 @@ def answer(seed: Seed, path: str, query: Mapping[str, list[str]]) -> Answer:
 
 def _image(seed: Seed, path: list[str], query: Mapping[str, list[str]]) -> Answer:
     images = [
-        {"id": str(uuid.uuid5(_NAMESPACE, name)), "name": name, "status": "active", "visibility": "public"}
-        | ({"os_distro": distro} if distro else {})
-        for name, distro in seed.images.items()
+        {"id": str(uuid.uuid5(_NAMESPACE, name)), "name": name, "status": "active", "visibility": "public", **properties}
+        for name, properties in seed.images.items()
     ]
     match path:
         case [""]:

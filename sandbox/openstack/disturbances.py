@@ -20,7 +20,7 @@ class Disturbances:
 
     Attributes:
         seconds: how long an operation on a node group takes; less of it ends what is running.
-        fail: names of clusters and node groups whose creation ends in CREATE_FAILED.
+        fail: names of clusters whose creation ends in CREATE_FAILED, and of node groups for which any change but their end does.
         lose: names of node groups that are accepted and then forgotten: no node, no row, no word.
     """
 

@@ -71,10 +71,12 @@ class Outcome:
     Attributes:
         id: what it was about.
         status: Magnum's status; DELETE_COMPLETE for what cannot be found.
+        reason: why, where it failed.
     """
 
     id: str
     status: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class MagnumApi:
     def create_cluster(self, values: Values) -> Outcome:
         """Create a cluster; the outcome says where it ended."""
         id_ = self._call("POST", "clusters", _request(values))["uuid"]
-        return Outcome(id_, self._settled(f"clusters/{id_}"))
+        return self._ended(id_, f"clusters/{id_}", self._settled(f"clusters/{id_}"))
 
     def update_cluster(self, id_: str, *, node_count: int | None = None, template_id: str | None = None) -> Outcome:
         """Resize the default workers, or move to another template (upgrade)."""
@@ -156,11 +158,12 @@ class MagnumApi:
             self._call("PATCH", path, [{"op": "replace", "path": "/node_count", "value": node_count}])
             # A dropped change never shows there; the cluster's status then says what it was before.
             self._settled(f"{path}/nodegroups/default-worker", node_count=node_count)
-        return Outcome(id_, self._settled(path, **({} if template_id is None else {"cluster_template_id": template_id})))
+        status = self._settled(path, **({} if template_id is None else {"cluster_template_id": template_id}))
+        return self._ended(id_, path, status)
 
     def delete_cluster(self, id_: str) -> Outcome:
         """Delete a cluster with everything in it; one that is gone is no error."""
-        return Outcome(id_, self._deleted(f"clusters/{id_}"))
+        return self._ended(id_, f"clusters/{id_}", self._deleted(f"clusters/{id_}"))
 
     def cluster(self, id_: str) -> Values | None:
         """A cluster as the plugin shows it, without its kubeconfig."""
@@ -204,7 +207,8 @@ class MagnumApi:
     def create_group(self, cluster_id: str, values: Values) -> Outcome:
         """Create a node group; the outcome says where it ended once the API had accepted it."""
         id_ = self._call("POST", f"clusters/{cluster_id}/nodegroups", _request(values, same=("flavorId", "imageId")))["uuid"]
-        return Outcome(f"{cluster_id}/{id_}", self._settled(_group_path(f"{cluster_id}/{id_}")))
+        path = _group_path(f"{cluster_id}/{id_}")
+        return self._ended(f"{cluster_id}/{id_}", path, self._settled(path))
 
     def update_group(self, id_: str, *, limits: Mapping[str, int | None], node_count: int | None) -> Outcome:
         """Change a group's limits (PATCH), then its size (resize).
@@ -227,11 +231,12 @@ class MagnumApi:
             self._settled(path, **{_snake(key): value for key, value in limits.items()})
         if node_count is not None:
             self._call("POST", f"clusters/{cluster_id}/actions/resize", {"node_count": node_count, "nodegroup": group_id})
-        return Outcome(id_, self._settled(path, **({} if node_count is None else {"node_count": node_count})))
+        return self._ended(id_, path, self._settled(path, **({} if node_count is None else {"node_count": node_count})))
 
     def delete_group(self, id_: str) -> Outcome:
         """Delete a node group; one that is gone is DELETE_COMPLETE."""
-        return Outcome(id_, self._deleted(_group_path(id_)))
+        path = _group_path(id_)
+        return self._ended(id_, path, self._deleted(path))
 
     def group(self, id_: str) -> Values | None:
         """A node group as the plugin shows it."""
@@ -306,6 +311,11 @@ class MagnumApi:
         return {one["uuid"] for one in found if one["project_id"] == self._project}
 
     # ---------------------------------------------------------------- waiting
+
+    def _ended(self, id_: str, path: str, status: str) -> Outcome:
+        """The outcome, with Magnum's reason where it is a failure."""
+        found = self._find(path) if status.endswith("_FAILED") else None
+        return Outcome(id_, status, str((found or {}).get("status_reason") or ""))
 
     def _settled(self, path: str, **wanted: str | int | None) -> str:
         """Wait until nothing is in progress; DELETE_COMPLETE for what cannot be found.

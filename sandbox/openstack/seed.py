@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MIB: Final = 1024
+_KUBE_VERSION: Final = "v1.36.3"
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Seed:
 
     Attributes:
         flavors: name -> hardware.
-        images: name -> os_distro ("" when the image lacks the property).
+        images: name -> the properties that it has of os_distro and kube_version.
         keypairs: names.
         networks: names or ids of networks and subnets.
         templates: name -> properties of cluster templates that exist already.
@@ -34,7 +35,7 @@ class Seed:
     """
 
     flavors: Mapping[str, Hardware]
-    images: Mapping[str, str]
+    images: Mapping[str, Mapping[str, str]]
     keypairs: frozenset[str]
     networks: frozenset[str]
     templates: Mapping[str, dict[str, Any]]
@@ -52,13 +53,19 @@ def read_seed(path: Path) -> Seed:
     images = [item if isinstance(item, dict) else {"name": item} for item in raw.get("images", [])]
     return Seed(
         flavors={name: _hardware(flavor) for name, flavor in raw.get("flavors", {}).items()},
-        images={image["name"]: image.get("osDistro", "fedora-coreos") for image in images},
+        images={image["name"]: _properties(image) for image in images},
         keypairs=frozenset(raw.get("keypairs", [])),
         networks=frozenset(raw.get("networks", [])),
         templates=raw.get("templates", {}),
         add_ons=read_add_ons(raw.get("addOns", {})),
         limits=raw.get("limits", {}),
     )
+
+
+def _properties(image: Mapping[str, str]) -> dict[str, str]:
+    """What is not said is there; what is said to be empty is not."""
+    given = {"os_distro": image.get("osDistro", "fedora-coreos"), "kube_version": image.get("kubeVersion", _KUBE_VERSION)}
+    return {key: value for key, value in given.items() if value}
 
 
 def _hardware(flavor: Mapping[str, Any]) -> Hardware:

@@ -42,12 +42,14 @@ class _Kind:
         path: its path in Magnum's API, for the messages.
         required: inputs that the schema requires.
         updatable: inputs whose change does not replace; None where nothing but the region replaces.
+        kept: inputs (`Optional` and `Computed` there) that stay as they are when they are given no more.
     """
 
     resource: str
     path: str
     required: tuple[str, ...]
     updatable: frozenset[str] | None
+    kept: frozenset[str]
 
     def replaces(self, inputs: Mapping[str, Value]) -> tuple[str, ...]:
         """The inputs whose change replaces the resource."""
@@ -57,18 +59,29 @@ class _Kind:
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {
-    _TEMPLATE: _Kind("openstack_containerinfra_clustertemplate_v1", "clustertemplates", ("coe", "image"), None),
+    _TEMPLATE: _Kind(
+        "openstack_containerinfra_clustertemplate_v1",
+        "clustertemplates",
+        ("coe", "image"),
+        None,
+        frozenset({"clusterDistro", "networkDriver", "serverType"}),
+    ),
     _CLUSTER: _Kind(
         "openstack_containerinfra_cluster_v1",
         "clusters",
         ("clusterTemplateId",),
         frozenset({"nodeCount", "clusterTemplateId"}),
+        frozenset(
+            {"createTimeout", "discoveryUrl", "dockerVolumeSize", "flavor", "masterFlavor", "keypair", "labels", "masterCount"}
+            | {"masterLbEnabled", "fixedNetwork", "fixedSubnet", "floatingIpEnabled"}
+        ),
     ),
     _GROUP: _Kind(
         "openstack_containerinfra_nodegroup_v1",
         "clusters/{cluster}/nodegroups",
         ("clusterId",),
         frozenset({"nodeCount", "minNodeCount", "maxNodeCount"}),
+        frozenset({"dockerVolumeSize", "labels", "role", "minNodeCount", "imageId", "flavorId"}),
     ),
 }
 
@@ -122,8 +135,9 @@ class OpenStackStandIn(StandIn):
         news: dict[str, Value],
     ) -> Diff:
         """Compare with the state; nearly every change of a cluster or a node group replaces it."""
-        state = _state(old_inputs, old_outputs, news)
-        return compare(state, news, replace_on=_kind(type_).replaces({**state, **news}), delete_before_replace=True)
+        kind = _kind(type_)
+        state = _state(kind, old_inputs, old_outputs, news)
+        return compare(state, news, replace_on=kind.replaces({**state, **news}), delete_before_replace=True)
 
     # ---------------------------------------------------------------- the resources
 
@@ -158,14 +172,8 @@ class OpenStackStandIn(StandIn):
 
     def _expect(self, kind: _Kind, outcome: Outcome, target: str, became: str, inputs: Mapping[str, Value]) -> None:
         """Fail as the plugin does when the resource ended in another state; it is kept in the state."""
-        if outcome.status == target:
-            return
-        group = outcome.id.rpartition("/")[2]
-        reason = (
-            f"Error waiting for {kind.resource} {group} to become {became}: unexpected state '{outcome.status}', "
-            f"wanted target '{target}'. last error: %!s(<nil>)"
-        )
-        raise PartialFailure(outcome.id, inputs, [reason])
+        if outcome.status != target:
+            raise PartialFailure(outcome.id, inputs, [_ended_otherwise(kind, outcome, target, became)])
 
     def update(
         self,
@@ -179,9 +187,9 @@ class OpenStackStandIn(StandIn):
         """Send what changed; a refusal leaves the wanted values in the state, as the plugin does."""
         if preview:
             return known({**old_outputs, **news})
-        state = _state(old_inputs, old_outputs, news)
-        changed = {key for key in state.keys() | news.keys() if state.get(key) != news.get(key)}
         kind = _kind(type_)
+        state = _state(kind, old_inputs, old_outputs, news)
+        changed = {key for key in state.keys() | news.keys() if state.get(key) != news.get(key)}
         try:
             self._send(type_, id_, changed, news)
         except MagnumError as error:
@@ -206,10 +214,12 @@ class OpenStackStandIn(StandIn):
             self._send_group(id_, changed, news)
 
     def _send_group(self, id_: str, changed: set[str], news: dict[str, Value]) -> None:
-        defaults: dict[str, Value] = {"minNodeCount": 0, "maxNodeCount": None}
-        limits = {key: news.get(key, default) for key, default in defaults.items() if key in changed}
+        limits: dict[str, Value] = {key: news.get(key) for key in ("minNodeCount", "maxNodeCount") if key in changed}
         count = news.get("nodeCount", 1) if "nodeCount" in changed else None
-        self._cloud.update_group(id_, limits=limits, node_count=count)
+        outcome = self._cloud.update_group(id_, limits=limits, node_count=count)
+        if count is not None:
+            # Nobody looks how a change of the limits alone ends.
+            self._expect(_kind(_GROUP), outcome, "UPDATE_COMPLETE", "updated", news)
 
     def read(
         self,
@@ -248,11 +258,7 @@ class OpenStackStandIn(StandIn):
 
     def _gone(self, kind: _Kind, outcome: Outcome) -> None:
         if outcome.status != "DELETE_COMPLETE":
-            message = (
-                f"Error waiting for {kind.resource} {outcome.id} to become deleted: unexpected state '{outcome.status}', "
-                "wanted target 'DELETE_COMPLETE'. last error: %!s(<nil>)"
-            )
-            raise ServiceError(message)
+            raise ServiceError(_ended_otherwise(kind, outcome, "DELETE_COMPLETE", "deleted"))
 
     # ---------------------------------------------------------------- functions
 
@@ -347,13 +353,24 @@ def _kind(type_: str) -> _Kind:
     return kind
 
 
-def _state(old_inputs: Mapping[str, Value], old_outputs: Mapping[str, Value], news: Mapping[str, Value]) -> dict[str, Value]:
+def _ended_otherwise(kind: _Kind, outcome: Outcome, target: str, became: str) -> str:
+    """The plugin's sentence about a wait that ended elsewhere: a failure has its reason, any other state does not."""
+    begin = f"Error waiting for {kind.resource} {outcome.id.rpartition('/')[2]} to become {became}: "
+    if outcome.status.endswith("_FAILED"):
+        return f"{begin}{kind.resource} is in an error state: {outcome.reason}"
+    return f"{begin}unexpected state '{outcome.status}', wanted target '{target}'. last error: %!s(<nil>)"
+
+
+def _state(
+    kind: _Kind, old_inputs: Mapping[str, Value], old_outputs: Mapping[str, Value], news: Mapping[str, Value]
+) -> dict[str, Value]:
     """What new inputs are compared with: the state's outputs, as in every plugin bridged from Terraform.
 
-    So a refused update, which is kept in the state, is not tried again until a refresh shows the truth.
+    So a refused update, which is kept in the state, is not tried again until a refresh shows the truth; and of what is given
+    no more the kind's `kept` are no change.
     """
-    kept = {key: old_outputs[key] for key in news if key in old_outputs}
-    return {**old_inputs, **kept}
+    shown = {key: old_outputs[key] for key in news if key in old_outputs}
+    return {key: value for key, value in {**old_inputs, **shown}.items() if key in news or key not in kind.kept}
 
 
 def _snake(name: str) -> str:

@@ -17,7 +17,7 @@ from components.magnum import MagnumCluster
 from components.openstack_check import read_cloud
 from components.platform import GpuPlatform
 from gpus.errors import InvalidStackError
-from gpus.magnum_cloud import Free, MachineFlavor, Named, Need, Unread
+from gpus.magnum_cloud import Free, Group, MachineFlavor, Named, Need, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,8 +32,25 @@ MINE = "9e2a8ea1-0000-4000-8000-000000000000"
 TEMPLATE = {"uuid": "t-1", "name": "k8s", "flavor_id": "m2", "image_id": "fcos", "labels": {"kube_tag": "v1"}}
 MAGNUM: dict[str, Any] = {
     "clusters": {"clusters": [{"uuid": MINE, "name": "mine"}]},
-    f"clusters/{MINE}": {"cluster_template_id": "t-1", "keypair": "admin", "flavor_id": "m3", "master_flavor_id": "m4"},
-    f"clusters/{MINE}/nodegroups": {"nodegroups": [{"name": "a", "node_count": 2, "flavor_id": "g2", "image_id": "gpu"}]},
+    f"clusters/{MINE}": {
+        "cluster_template_id": "t-1",
+        "keypair": "admin",
+        "flavor_id": "m3",
+        "master_flavor_id": "m4",
+        "status": "UPDATE_FAILED",
+        "status_reason": "no host",
+        "labels": {"auto_scaling_enabled": "true"},
+    },
+    f"clusters/{MINE}/nodegroups": {"nodegroups": [{"uuid": "g-1", "name": "a", "node_count": 2}]},
+    f"clusters/{MINE}/nodegroups/g-1": {
+        "name": "a",
+        "node_count": 2,
+        "flavor_id": "g2",
+        "image_id": "gpu",
+        "status": "UPDATE_COMPLETE",
+        "status_reason": None,
+        "docker_volume_size": 50,
+    },
     "clustertemplates/t-1": TEMPLATE,
     "clustertemplates/hidden%20one": {**TEMPLATE, "uuid": "t-2", "name": "hidden one"},
     "clustertemplates/detail": {"clustertemplates": [TEMPLATE]},
@@ -55,7 +72,7 @@ OTHERS: dict[str, Any] = {
     "nova/os-keypairs": {"keypairs": [{"keypair": {"name": "admin"}}]},
     "nova/limits": {"limits": {"absolute": LIMITS}},
     "glance/v2/images": {
-        "images": [{"id": "i-1", "name": "fcos", "os_distro": "fedora-coreos"}],
+        "images": [{"id": "i-1", "name": "fcos", "os_distro": "fedora-coreos", "kube_version": "v1.34.2"}],
         "next": "/v2/images?marker=i-1",
     },
     "glance/v2/images?i-1": {"images": [{"id": "i-2", "name": None}]},
@@ -114,11 +131,15 @@ def test_all_pages_are_read_and_what_no_list_has(cloud: _Cloud) -> None:
     read = read_cloud(cloud.session(), wanted, "mine")
     assert read.flavors == [MachineFlavor("1", "m2", 2, 4096), MachineFlavor("2", "g2", 2, 4096)]
     assert [image.name for image in read.images] == ["fcos", "", "community"]  # type: ignore[union-attr]
+    assert [image.kube_version for image in read.images] == ["v1.34.2", "", ""]  # type: ignore[union-attr]
     assert (read.keypairs, read.networks) == ([Named("admin", "admin")], [Named("n-1", "public")])
     assert read.free == Free(machines=6, vcpus=None, memory=0)
     magnum = read.magnum
     assert not isinstance(magnum, Unread)
-    assert (magnum.newest, magnum.clusters, magnum.limit, magnum.groups) == ((1, 14), ("mine",), 5, {"a": 2})
+    assert (magnum.newest, magnum.clusters, magnum.limit) == ((1, 14), ("mine",), 5)
+    assert magnum.groups == {"a": Group(2, "UPDATE_COMPLETE", "", "gpu", 50)}
+    assert (magnum.status, magnum.reason, magnum.labels) == ("UPDATE_FAILED", "no host", {"auto_scaling_enabled": "true"})
+    assert [template.labels for template in magnum.templates] == [{"kube_tag": "v1"}] * 2
     assert [template.name for template in magnum.templates] == ["k8s", "hidden one"]
     assert magnum.made_of is not None
     assert magnum.made_of.names == {"t-1", "k8s"}

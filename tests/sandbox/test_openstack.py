@@ -378,10 +378,41 @@ class TestPluginOverTheRealApi:
             inputs = {"clusterId": cluster, "name": "broken", "flavorId": "m2.large"}
             with pytest.raises(PartialFailure) as failure:
                 plugin.create(GROUP_TYPE, "broken", inputs, 0, preview=False)
-            assert "unexpected state 'CREATE_FAILED', wanted target 'CREATE_COMPLETE'" in failure.value.reasons[0]
+            assert failure.value.reasons[0].endswith("is in an error state: It was switched on that this fails.")
             plugin.delete(GROUP_TYPE, failure.value.resource_id, inputs, {})
         finally:
             cloud.disturb(seconds=0)
+
+    def test_a_resize_that_fails_is_an_error_and_is_kept_in_the_state(
+        self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str
+    ) -> None:
+        inputs = {"clusterId": cluster, "name": "stuck", "flavorId": "m2.large", "nodeCount": 1}
+        cloud.disturb(seconds=0)
+        id_, outputs = plugin.create(GROUP_TYPE, "stuck", inputs, 0, preview=False)
+        cloud.disturb(seconds=0, fail=("stuck",))
+        try:
+            with pytest.raises(PartialFailure, match=r"to become updated: .* is in an error state: It was switched on"):
+                plugin.update(GROUP_TYPE, id_, inputs, outputs, {**inputs, "nodeCount": 2}, preview=False)
+        finally:
+            cloud.disturb(seconds=0)
+        plugin.delete(GROUP_TYPE, id_, inputs, outputs)
+
+    def test_a_pool_that_was_autoscaled_can_have_fewer_nodes_than_its_lower_limit_was(
+        self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str
+    ) -> None:
+        """The plugin keeps a limit that is given no more, and Magnum refuses numbers beyond it."""
+        cloud.disturb(seconds=0)
+        base = {"clusterId": cluster, "name": "was", "flavorId": "m2.large"}
+        inputs = {**base, "nodeCount": 2, "minNodeCount": 2, "maxNodeCount": 3}
+        id_, outputs = plugin.create(GROUP_TYPE, "was", inputs, 0, preview=False)
+        with pytest.raises(PartialFailure, match="outside the allowed range"):
+            plugin.update(GROUP_TYPE, id_, inputs, outputs, {**base, "nodeCount": 1}, preview=False)
+        found = plugin.read(GROUP_TYPE, id_, inputs, outputs)
+        assert found is not None
+        fixed = {**base, "nodeCount": 1, "minNodeCount": 0}
+        changed = plugin.update(GROUP_TYPE, id_, found[1], found[2], fixed, preview=False)
+        assert (changed["nodeCount"], changed["minNodeCount"]) == (1, 0)
+        plugin.delete(GROUP_TYPE, id_, fixed, changed)
 
 
 WANTED: dict[str, dict[str, Any]] = {
@@ -449,7 +480,7 @@ class TestRefusals:
     def test_an_image_that_magnum_does_not_ask_after(self, plugin: OpenStackStandIn, cluster: str) -> None:
         """It accepts the group; whoever makes the machines finds out."""
         inputs = {**WANTED[GROUP_TYPE], "clusterId": cluster, "imageId": "none"}
-        with pytest.raises(PartialFailure, match="unexpected state 'CREATE_FAILED', wanted target 'CREATE_COMPLETE'") as failure:
+        with pytest.raises(PartialFailure, match="is in an error state: Image none could not be found") as failure:
             plugin.create(GROUP_TYPE, "bad", inputs, 0, preview=False)
         plugin.delete(GROUP_TYPE, failure.value.resource_id, inputs, {})
 

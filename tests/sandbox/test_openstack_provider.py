@@ -68,6 +68,28 @@ def test_replacements(plugin: OpenStackStandIn, type_: str, old: Any, new: Any, 
     assert diff.delete_before_replace is bool(replaces)
 
 
+@pytest.mark.parametrize(
+    ("type_", "given", "changes"),
+    [
+        (GROUP_TYPE, {"imageId": "a"}, False),
+        (GROUP_TYPE, {"labels": {"a": "b"}}, False),
+        (GROUP_TYPE, {"minNodeCount": 1}, False),
+        (GROUP_TYPE, {"dockerVolumeSize": 80}, False),
+        (GROUP_TYPE, {"maxNodeCount": 3}, True),
+        (CLUSTER_TYPE, {"keypair": "a"}, False),
+        (CLUSTER_TYPE, {"labels": {"a": "b"}}, False),
+        (TEMPLATE_TYPE, {"networkDriver": "calico"}, False),
+        (TEMPLATE_TYPE, {"dnsNameserver": "8.8.8.8"}, True),
+    ],
+)
+def test_what_is_given_no_more_stays_where_the_plugin_computes_it(
+    plugin: OpenStackStandIn, type_: str, given: Any, *, changes: bool
+) -> None:
+    """`Optional` and `Computed` in the resources of terraform-provider-openstack 3.4.0."""
+    old = {"name": "a", **given}
+    assert plugin.diff(type_, "id", old, old, {"name": "a"}).changes is changes
+
+
 def test_a_preview_asks_for_nothing(plugin: OpenStackStandIn) -> None:
     assert plugin.create(GROUP_TYPE, "nb", {"clusterId": UNKNOWN, "name": "nb"}, 0, preview=True) == ("", {"name": "nb"})
 

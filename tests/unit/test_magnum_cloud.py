@@ -13,6 +13,7 @@ from gpus.clusters import MagnumSettings
 from gpus.magnum_cloud import (
     Cloud,
     Free,
+    Group,
     Image,
     Judgement,
     MachineFlavor,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from gpus.settings import Settings
 
 MADE = {"image": "fcos", "externalNetwork": "public", "flavor": "m2.large"}
-NEW = Magnum((1, 14), (Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False),), (), 3)
+NEW = Magnum((1, 14), (Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False, labels={"kube_tag": "v2"}),), (), 3)
 CLOUD = Cloud(
     magnum=NEW,
     flavors=(
@@ -41,7 +42,7 @@ CLOUD = Cloud(
         MachineFlavor("2", "m2.medium", 2, 4096),
         MachineFlavor("3", "g2", 16, 65536),
     ),
-    images=(Image("i-1", "fcos", "fedora-coreos"), Image("i-2", "bare", ""), Image("i-3", "gpu", "")),
+    images=(Image("i-1", "fcos", "fedora-coreos", "v1.34.2"), Image("i-2", "bare", ""), Image("i-3", "gpu", "")),
     keypairs=(Named("admin", "admin"),),
     networks=(Named("n-1", "public"),),
     free=Free(None, None, None),
@@ -137,7 +138,7 @@ def test_only_the_template_s_image_needs_a_distribution() -> None:
 
 def test_what_the_cluster_uses_is_not_asked_for_again() -> None:
     """Keypairs belong to a user: a colleague who deploys to the same cluster has another."""
-    alive = magnum(clusters=("mine",), in_use=frozenset({("keypair", "colleague"), ("flavor", "g9")}), groups={"a": 2})
+    alive = magnum(clusters=("mine",), in_use=frozenset({("keypair", "colleague"), ("flavor", "g9")}), groups={"a": Group(2)})
     stack = settings({"flavor": "g9"}, keypair="colleague")
     assert problems(stack, alive) == {}
     assert set(problems(stack)) == {"gpu-pools:cluster.keypair", "gpu-pools:pools[0].flavor"}
@@ -158,7 +159,7 @@ def test_a_magnum_that_is_too_old_is_named(newest: tuple[int, int], pool: dict[s
 
 def test_magnum_s_quota_is_for_new_clusters() -> None:
     assert "3 of the 3" in problems(settings(), magnum(clusters=("b", "c", "a")))["gpu-pools:cluster.name"]
-    assert problems(settings(), magnum(clusters=("mine", "c", "a"), groups={"a": 2})) == {}
+    assert problems(settings(), magnum(clusters=("mine", "c", "a"), groups={"a": Group(2)})) == {}
     assert problems(settings(), magnum(clusters=("b", "c"))) == {}
     assert problems(settings(), magnum(clusters=("b", "c"), limit=-1)) == {}
 
@@ -168,6 +169,15 @@ def test_several_masters_need_a_template_with_a_load_balancer() -> None:
     assert list(problems(settings(**given_template))) == ["gpu-pools:cluster.masters"]
     balanced = Template("t-2", "k8s", "m2.large", "m2.medium", load_balancer=True)
     assert problems(settings(**given_template), magnum(templates=(balanced,))) == {}
+
+
+def test_magnum_cluster_api_needs_a_template_whose_network_it_knows() -> None:
+    given_template = {"template": None, "templateId": "k8s", "driver": "magnum-cluster-api"}
+    assert "network driver flannel" in problems(settings(**given_template))["gpu-pools:cluster.templateId"]
+    for driver, refused in (("calico", 0), ("cilium", 0), ("flannel", 1)):
+        known = Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False, network_driver=driver)
+        assert len(problems(settings(**given_template), magnum(templates=(known,)))) == refused
+        assert problems(settings(**{**given_template, "driver": "heat"}), magnum(templates=(known,))) == {}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +197,7 @@ def test_nova_s_quota_is_for_the_machines_of_the_cluster_and_its_pools(free: Fre
 
 
 def test_what_is_there_needs_no_more_room() -> None:
-    alive = replace(magnum(clusters=("mine",), groups={"a": 1}), free=Free(1, 16, 65536))
+    alive = replace(magnum(clusters=("mine",), groups={"a": Group(1)}), free=Free(1, 16, 65536))
     assert problems(settings({"count": 2}), alive) == {}
     assert len(judged(settings({"count": 3}), alive).problems) == 3
     assert problems(settings({"count": 0}), alive) == {}
@@ -213,7 +223,7 @@ TAGGED = {**MADE, "labels": {"kube_tag": "v1"}}
     ],
 )
 def test_a_cluster_stays_on_its_template(cluster: dict[str, Any], says: dict[str, Any]) -> None:
-    alive = magnum(clusters=("mine",), groups={"a": 2}, made_of=MadeOf(frozenset({"t-1", "k8s"}), {**SAYS, **says}))
+    alive = magnum(clusters=("mine",), groups={"a": Group(2)}, made_of=MadeOf(frozenset({"t-1", "k8s"}), {**SAYS, **says}))
     assert judged(settings(**cluster), alive) == judged(settings(), CLOUD)
 
 
@@ -229,7 +239,7 @@ def test_a_cluster_stays_on_its_template(cluster: dict[str, Any], says: dict[str
     ],
 )
 def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(cluster: dict[str, Any], changed: str) -> None:
-    alive = magnum(clusters=("mine",), groups={"a": 2}, made_of=MadeOf(frozenset({"t-0", "old"}), SAYS))
+    alive = magnum(clusters=("mine",), groups={"a": Group(2)}, made_of=MadeOf(frozenset({"t-0", "old"}), SAYS))
     refused = problems(settings(**cluster), alive)
     assert list(refused) == [f"gpu-pools:cluster.{'template' if cluster['template'] else 'templateId'}"]
     assert f"({changed})" in next(iter(refused.values()))
@@ -239,9 +249,107 @@ def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(clus
     able = judged(settings(**cluster, driver="capi-helm"), alive)
     assert able.problems == ()
     assert able.notes == (f"the cluster mine is upgraded in place to another template ({changed}).",)
+    network = {"template": cluster["template"] and {"networkDriver": "calico", **cluster["template"]}}
     for image, warned in ((None, False), ("gpu", True)):
-        stack = settings({"image": image}, **cluster, driver="magnum-cluster-api")
+        stack = settings({"image": image}, **{**cluster, **network}, driver="magnum-cluster-api")
         assert ("template's image to a, too" in judged(stack, alive).notes[0]) is warned
+
+
+ALIVE = {"clusters": ("mine",), "made_of": MadeOf(frozenset({"t-1"}), {**SAYS, "labels": {}, "dockerVolumeSize": 50})}
+
+
+@pytest.mark.parametrize(
+    ("changed", "path", "text"),
+    [
+        (
+            {"groups": {"a": Group(2, "CREATE_FAILED", "no host")}},
+            "gpu-pools:pools[0]",
+            "the node group a is CREATE_FAILED: no host (W82)",
+        ),
+        ({"groups": {"a": Group(2, "DELETE_FAILED")}}, "gpu-pools:pools[0]", "| `openstack coe nodegroup delete mine a`, then"),
+        ({"groups": {"a": Group(2, "DELETE_IN_PROGRESS")}}, "gpu-pools:pools[0]", "| Wait until it is gone, then"),
+        ({"status": "CREATE_FAILED", "reason": "quota"}, "gpu-pools:cluster.name", "the cluster mine is CREATE_FAILED: quota"),
+    ],
+)
+def test_what_was_made_by_halves_is_no_base(changed: dict[str, Any], path: str, text: str) -> None:
+    """The plugin keeps it in its state as if it had been made: the next `up` would end green with no node of it."""
+    found = problems(settings(), magnum(**{**ALIVE, **changed}))
+    assert list(found) == [path]
+    assert text in found[path]
+    assert found[path].endswith("then `pulumi refresh --target '**openstack:**'` and `pulumi up`.")
+
+
+def test_a_half_made_group_that_no_pool_wants_is_nobody_s_matter() -> None:
+    others = {"a": Group(2), "z": Group(1, "CREATE_FAILED"), "default-worker": Group(1, "UPDATE_IN_PROGRESS")}
+    assert judged(settings(), magnum(**ALIVE, status="UPDATE_IN_PROGRESS", groups=others)) == judged(settings(), CLOUD)
+
+
+def test_an_update_that_failed_is_told_of() -> None:
+    failed = {"groups": {"a": Group(2, "UPDATE_FAILED", "no host")}, "status": "UPDATE_FAILED"}
+    seen = judged(settings(), magnum(**ALIVE, **failed))
+    assert seen.problems == ()
+    assert [note.partition(":")[0] for note in seen.notes] == [
+        "the last change of the cluster mine failed",
+        "the last change of the node group a failed (no host)",
+    ]
+
+
+CLUSTER_API = {"driver": "magnum-cluster-api", "template": {**MADE, "networkDriver": "cilium"}}
+
+
+def test_another_number_of_workers_is_refused_where_the_driver_cannot() -> None:
+    there = {"a": Group(2), "default-worker": Group(3)}
+    made = MadeOf(frozenset({"t-1"}), {**SAYS, "networkDriver": "cilium", "labels": {}})
+    alive = magnum(clusters=("mine",), made_of=made, groups=there)
+    found = problems(settings(**CLUSTER_API, workers=4), alive)
+    assert list(found) == ["gpu-pools:cluster.workers"]
+    assert "| 3, as there are | `openstack coe cluster resize mine 4`, then `pulumi refresh" in found.popitem()[1]
+    assert problems(settings(**CLUSTER_API, workers=3), alive) == {}
+    assert problems(settings(workers=4), alive) == {}
+    scaled = magnum(clusters=("mine",), made_of=made, groups=there, labels={"auto_scaling_enabled": "True"})
+    assert problems(settings(**CLUSTER_API, workers=4), scaled) == {}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "path"),
+    [
+        ({"template": {**MADE, "networkDriver": "cilium"}}, "gpu-pools:cluster.template.labels"),
+        ({"template": None, "templateId": "t-9"}, "gpu-pools:cluster.templateId"),
+    ],
+)
+def test_an_upgrade_needs_the_version_in_a_label_where_the_driver_reads_it(cluster: dict[str, Any], path: str) -> None:
+    untagged = Template("t-9", "k9s", "m2.large", "m2.medium", load_balancer=False)
+    old = MadeOf(frozenset({"t-0"}), {**SAYS, "networkDriver": "calico", "labels": {}})
+    alive = magnum(clusters=("mine",), groups={"a": Group(2)}, made_of=old, templates=(untagged,))
+    assert list(problems(settings(**cluster, driver="magnum-cluster-api"), alive)) == [path]
+    assert problems(settings(**cluster, driver="capi-helm"), alive) == {}
+
+
+def test_an_image_for_capi_helm_says_its_kubernetes_version() -> None:
+    assert problems(settings(driver="capi-helm")) == {}
+    unversioned = replace(CLOUD, images=(Image("i-1", "fcos", "flatcar"),))
+    assert (
+        "has no property kube_version" in problems(settings(driver="capi-helm"), unversioned)["gpu-pools:cluster.template.image"]
+    )
+    assert problems(settings(), unversioned) == {}
+
+
+@pytest.mark.parametrize(
+    ("pool", "group", "notes"),
+    [
+        ({}, Group(2, image="gpu"), ["pool a keeps image gpu: taking the key away changes nothing. Write `image: fcos` (W85)."]),
+        (
+            {},
+            Group(2, volume=80),
+            ["pool a keeps dockerVolumeSize 80: taking the key away changes nothing. Write `dockerVolumeSize: 50` (W85)."],
+        ),
+        ({}, Group(2, image="fcos", volume=50), []),
+        ({"image": "gpu", "dockerVolumeSize": 80}, Group(2, image="fcos", volume=50), []),
+    ],
+)
+def test_a_key_that_is_written_no_more_is_told_of(pool: dict[str, Any], group: Group, notes: list[str]) -> None:
+    assert list(judged(settings(pool), magnum(**ALIVE, groups={"a": group})).notes) == notes
+    assert not judged(settings(pool, driver="capi-helm"), magnum(**ALIVE, groups={"a": group})).notes
 
 
 def test_what_the_cloud_did_not_say_is_named_and_refuses_nothing() -> None:

@@ -41,6 +41,7 @@ Row = Any
 
 _LOG: Final = log.getLogger("magnum.gpu_pools")
 _ON_PURPOSE: Final = "It was switched on that this fails."
+_NETWORKS: Final = ("cilium", "calico")
 _TOO_FEW: Final = "Min node count must be greater than or equal to 1 for all node groups."
 _LOOK_SECONDS: Final = 0.1
 _BUSY: Final = "The stack has an action in progress."
@@ -97,6 +98,8 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
     """The operating system of its images."""
     one_at_a_time: ClassVar[bool] = False
     """Whether a node group that is asked for while another is being changed fails."""
+    looks_at_images: ClassVar[bool] = True
+    """Whether a node group can have an image of its own."""
 
     @property
     def provides(self) -> list[dict[str, str]]:
@@ -239,11 +242,11 @@ class SimulatedMachines(driver.Driver):  # type: ignore[misc]  # Magnum is not w
         """Go on with what is to be done with a group."""
         wrong, creating = _disturbances(), group.status == ClusterStatus.CREATE_IN_PROGRESS
         lost = creating and group.name in wrong.lose
-        if creating and group.name in wrong.fail:
+        if group.status != ClusterStatus.DELETE_IN_PROGRESS and group.name in wrong.fail:
             raise HostError(_ON_PURPOSE)
         removing = lost or group.status == ClusterStatus.DELETE_IN_PROGRESS
         # The image of a new group alone is looked for: what runs needs it no more.
-        wanted = self._group(group) | ({"image": group.image_id} if creating else {})
+        wanted = self._group(group) | ({"image": group.image_id} if creating and self.looks_at_images else {})
         request = {**self._request("remove" if removing else "put", cluster), "groups": [wanted]}
 
         def act() -> dict[str, Any]:
@@ -316,10 +319,37 @@ class Heat(SimulatedMachines):
 
 
 class ClusterApi(SimulatedMachines):
-    """Labels nodes as vexxhost's magnum-cluster-api does."""
+    """Labels nodes as vexxhost's magnum-cluster-api does, and refuses what that refuses (3890a36, driver.py and utils.py)."""
 
     plays = "magnum-cluster-api"
     system = "ubuntu"
+
+    def create_cluster(self, context: Context, cluster: Row, cluster_create_timeout: object) -> None:
+        """The same, with a network that it knows.
+
+        Raises:
+            HostError: it does not; the real one says no word about it.
+        """
+        if cluster.cluster_template.network_driver not in _NETWORKS:
+            raise HostError
+        super().create_cluster(context, cluster, cluster_create_timeout)
+
+    def update_cluster(self, context: Context, cluster: Row, scale_manager: object = None, rollback: object = False) -> None:
+        """Refuse another number of default workers: only a resize can have that.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError
+
+    def upgrade_cluster(self, context: Context, cluster: Row, cluster_template: Row, *given: Row, **named: Row) -> None:
+        """The same, to a template that says its Kubernetes version in a label.
+
+        Raises:
+            KeyError: it does not.
+        """
+        cluster.labels["kube_tag"] = cluster_template.labels["kube_tag"]
+        super().upgrade_cluster(context, cluster, cluster_template, *given, **named)
 
     def _move(self, group: Row, cluster_template: Row) -> None:
         """Give every group the image of the template, also one that was asked for with another."""
@@ -331,6 +361,22 @@ class CapiHelm(SimulatedMachines):
 
     plays = "capi-helm"
     system = "flatcar"
+    looks_at_images = False
+
+    def create_cluster(self, context: Context, cluster: Row, cluster_create_timeout: object) -> None:
+        """The same, from an image that says its Kubernetes version.
+
+        Raises:
+            HostError: it does not.
+        """
+        self._check_image(cluster.cluster_template.image_id)
+        super().create_cluster(context, cluster, cluster_create_timeout)
+
+    def _check_image(self, name: str) -> None:
+        seed = json.loads(Path(_settings()["seed"]).read_text(encoding="utf-8"))
+        described = [image for image in seed.get("images", []) if isinstance(image, dict)]
+        if any(image["name"] == name and image.get("kubeVersion") == "" for image in described):
+            raise HostError(f"Image {name} does not have a kube_version property.")
 
     def create_nodegroup(self, context: Context, cluster: Row, nodegroup: Row) -> None:
         """The same, where its lower limit will do.
