@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpus.errors import Problem, Problems, show
-from gpus.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS, MAGNUMS_NETWORK_DRIVER
+from gpus.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpus.magnum_living import judge_living
 from gpus.pools import MagnumPlacement
 
@@ -339,8 +339,8 @@ def _judge_given_template(cluster: MagnumSettings, magnum: Magnum, problems: Pro
             allowed="1, or a template with master_lb_enabled",
             remedy="Choose another template, or one master.",
         )
-    network = template.network_driver or MAGNUMS_NETWORK_DRIVER
-    if cluster.driver == "magnum-cluster-api" and network not in CLUSTER_API_NETWORK_DRIVERS:
+    network = template.network_driver
+    if cluster.driver == "magnum-cluster-api" and network and network not in CLUSTER_API_NETWORK_DRIVERS:
         problems.add(
             f"{_CLUSTER}.templateId",
             f"the template {show(cluster.template_id)} has the network driver {network}, on which magnum-cluster-api fails (W81)",

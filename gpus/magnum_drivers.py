@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gpus.pools import Pool
     from gpus.settings import Settings
 
-#: What a template that names none gets (`kubernetes_default_network_driver`).
-MAGNUMS_NETWORK_DRIVER: Final = "flannel"
 #: Those that magnum-cluster-api takes; any other ends in CREATE_FAILED without a reason.
 CLUSTER_API_NETWORK_DRIVERS: Final = ("calico", "cilium")
 
@@ -37,9 +35,14 @@ def check_magnum_drivers(settings: Settings, problems: Problems) -> None:
 
 
 def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
-    """What of a pool the stack's driver does not look at."""
+    """What of a pool the stack's driver does not look at; with the first pool, what the cluster leaves to chance."""
     cluster, placement = settings.cluster, pool.placement
-    if not isinstance(cluster, MagnumSettings) or cluster.driver != "capi-helm" or not isinstance(placement, MagnumPlacement):
+    if not isinstance(cluster, MagnumSettings) or not isinstance(placement, MagnumPlacement):
+        return
+    unsaid = cluster.driver == "magnum-cluster-api" and cluster.template and cluster.template.network_driver is None
+    if unsaid and pool is settings.pools[0]:
+        yield "no networkDriver is written: the driver fails on flannel, Magnum's own choice where its operators made none (W81)"
+    if cluster.driver != "capi-helm":
         return
     written = {"image": placement.image, "dockerVolumeSize": placement.docker_volume_size, "nodeGroupLabels": placement.labels}
     if passed_over := [f"`{key}`" for key, value in written.items() if value]:
@@ -47,14 +50,11 @@ def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
 
 
 def _check_network_driver(cluster: MagnumSettings, problems: Problems) -> None:
-    if cluster.driver != "magnum-cluster-api" or cluster.template is None:
-        return
-    chosen = cluster.template.network_driver or MAGNUMS_NETWORK_DRIVER
-    if chosen not in CLUSTER_API_NETWORK_DRIVERS:
-        given = "is not given, and Magnum's own choice is flannel" if cluster.template.network_driver is None else f'"{chosen}"'
+    chosen = cluster.template and cluster.template.network_driver
+    if cluster.driver == "magnum-cluster-api" and chosen and chosen not in CLUSTER_API_NETWORK_DRIVERS:
         problems.add(
             "gpu-pools:cluster.template.networkDriver",
-            f"{given}: the driver magnum-cluster-api fails on it (W81)",
+            f'the driver magnum-cluster-api fails on "{chosen}" (W81)',
             allowed=" or ".join(CLUSTER_API_NETWORK_DRIVERS),
             remedy="Write `networkDriver: cilium` or `calico`.",
         )

@@ -33,7 +33,7 @@ config:
     platform: magnum
     name: small
     driver: magnum-cluster-api
-    template: {image: ubuntu-24.04, externalNetwork: public, flavor: m2.large, networkDriver: calico}
+    template: {image: ubuntu-24.04, externalNetwork: public, flavor: m2.large, networkDriver: calico, labels: {kube_tag: v1.36.3}}
     keypair: gpu-admin
     checkCloud: false  # what Magnum itself refuses is looked at here
   gpu-pools:flavors:
