@@ -12,6 +12,7 @@ no process but the one that looks (/proc/self). Linux only, and as root: see `ob
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -161,7 +162,12 @@ class GpuHost:
         return outside(self._pid, path)
 
     def run(
-        self, argv: Sequence[str | Path], *, seconds: float, environment: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str | Path],
+        *,
+        seconds: float,
+        environment: Mapping[str, str] | None = None,
+        beside: int | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a program on the node to its end.
 
@@ -169,12 +175,13 @@ class GpuHost:
             argv: the program and its arguments.
             seconds: how long it may take.
             environment: variables in addition to the node's own.
+            beside: a process of the node whose namespaces and root it is to share; None for the node's own.
 
         Raises:
             subprocess.TimeoutExpired: when it takes longer; it was ended.
         """
         return subprocess.run(
-            self._entered(argv),
+            self._entered(argv, beside),
             env=self._with(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -185,7 +192,12 @@ class GpuHost:
         )
 
     def start(
-        self, argv: Sequence[str | Path], log: Path, *, environment: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str | Path],
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        beside: int | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a program on the node that goes on running, its output appended to a file.
 
@@ -193,6 +205,7 @@ class GpuHost:
             argv: the program and its arguments.
             log: the file.
             environment: variables in addition to the node's own.
+            beside: as for `run`.
 
         Returns:
             A process that ends with the program, and whose end ends the program (hard). Signals to it do not reach the
@@ -203,7 +216,7 @@ class GpuHost:
         """
         with explained(log, "open"), log.open("ab") as stream:
             return subprocess.Popen(
-                self._entered(argv),
+                self._entered(argv, beside),
                 env=self._with(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -213,12 +226,9 @@ class GpuHost:
 
     def signal(self, process: subprocess.Popen[bytes], number: int) -> None:
         """Send a signal to a program that `start` started; nothing happens where it has ended."""
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        try:
-            for child in children.read_text().split():
-                os.kill(int(child), number)
-        except (FileNotFoundError, ProcessLookupError):
-            return
+        with contextlib.suppress(ProcessLookupError):
+            for child in children(process.pid):
+                os.kill(child, number)
 
     def close(self) -> None:
         """End everything that runs on the node, and the node."""
@@ -234,8 +244,9 @@ class GpuHost:
     # Whoever signals the caller's group does not mean what runs on the node: that ends with the node. So what enters it is a
     # group of its own, and the keeper, which is to go with the caller's group where that is killed, hears no other signal.
 
-    def _entered(self, argv: Sequence[str | Path]) -> list[str]:
-        enter = ["nsenter", "--target", str(self._pid), "--mount", "--pid", "--"]
+    def _entered(self, argv: Sequence[str | Path], beside: int | None) -> list[str]:
+        shared = ("--mount", "--pid", "--root", "--wd") if beside else ("--mount", "--pid")
+        enter = ["nsenter", "--target", str(beside or self._pid), *shared, "--"]
         # nsenter waits outside for what it started inside: the one must not outlive the other.
         return [*enter, "setpriv", "--pdeathsig", "KILL", *map(str, argv)]
 
@@ -259,6 +270,14 @@ class GpuHost:
         command = shlex.join([sys.executable, "-m", "sandbox.nvml.reset"])
         script = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(module.parents[2]))} exec {command} "$@"\n'
         write_atomic(self.folder / "bin" / "nvidia-smi", script, mode=0o755)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started; none where it is gone."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 @lru_cache(maxsize=1)

@@ -37,12 +37,14 @@ class NodeTools:
         gfd: gpu-feature-discovery.
         plugin: nvidia-device-plugin.
         mig_parted: nvidia-mig-parted.
+        config_manager: config-manager.
     """
 
     library: Path
     gfd: Path
     plugin: Path
     mig_parted: Path
+    config_manager: Path
 
 
 def obstacle() -> str | None:
@@ -88,12 +90,13 @@ def as_json(tools: Tools) -> dict[str, str]:
         "gfd": str(tools.gpu_feature_discovery),
         "plugin": str(tools.nvidia_device_plugin),
         "migParted": str(tools.nvidia_mig_parted),
+        "configManager": str(tools.config_manager),
     }
 
 
 def recorded(cluster_folder: Path) -> NodeTools | str:
     """What the nodes of a cluster run, or why rules stand in."""
     raw: dict[str, Any] = read_json(cluster_folder / "cluster.json").get(RECORD) or {}
-    if "library" not in raw:
+    if "configManager" not in raw:
         return str(raw.get("rulesBecause", _UNKNOWN))
-    return NodeTools(Path(raw["library"]), Path(raw["gfd"]), Path(raw["plugin"]), Path(raw["migParted"]))
+    return NodeTools(*(Path(raw[key]) for key in ("library", "gfd", "plugin", "migParted", "configManager")))

@@ -137,6 +137,7 @@ class Tools:
     gpu_feature_discovery: Path = Path("gpu-feature-discovery")
     nvidia_device_plugin: Path = Path("nvidia-device-plugin")
     nvidia_mig_parted: Path = Path("nvidia-mig-parted")
+    config_manager: Path = Path("config-manager")
     kubernetes_plugin: Path | None = None
     openstack_plugin: Path | None = None
     nvml: Path | None = None
@@ -224,6 +225,14 @@ PROGRAMS: tuple[Program, ...] = (
         minutes=1,
     ),
     _device_plugin("v0.19"),
+    # A module of its own: it needs neither C nor what the others need of Kubernetes.
+    Program(
+        folder="config-manager",
+        module="github.com/NVIDIA/k8s-device-plugin",
+        packages={"config-manager": "github.com/NVIDIA/k8s-device-plugin/cmd/config-manager"},
+        version_symbol=None,
+        minutes=1.5,
+    ),
     # For comparing with an older one only.
     _device_plugin("v0.17"),
     Program(
@@ -282,9 +291,10 @@ _SEARCHES: tuple[_Search, ...] = (
     _Search("gpu_feature_discovery", "gpu-feature-discovery", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
     _Search("nvidia_device_plugin", "nvidia-device-plugin", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
     _Search("nvidia_mig_parted", "nvidia-mig-parted", "mig-parted", _VERSION_FLAG, _same_major_from(10), "0.10 or newer"),
+    _Search("config_manager", "config-manager", "config-manager", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
 )
 TOOLS: tuple[str, ...] = tuple(search.tool for search in _SEARCHES)
-GPU_TOOLS: frozenset[str] = frozenset({"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted"})
+GPU_TOOLS: frozenset[str] = frozenset({"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted", "config_manager"})
 """What runs on a GPU node; sandbox.node_tools says where they can."""
 PLATFORM_TOOLS: frozenset[str] = frozenset(TOOLS) - GPU_TOOLS
 """What bringing a stack up needs in any case."""

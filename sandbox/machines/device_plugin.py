@@ -1,7 +1,7 @@
 """Stand-in for nvidia-device-plugin where it cannot run: what a node advertises, or why it does not.
 
 Pure: configuration, MIG strategy, GPUs and the MPS daemon's state in; resources or the program's error out. The rules and
-messages are those of k8s-device-plugin 0.20 (its config-manager's included). Not modelled: allocation of single devices,
+messages are those of k8s-device-plugin 0.20. Not modelled: allocation of single devices,
 health events, CDI, topology; the kubelet's device manager only sees counts. How pods of it live is in gpu_programs. What the MPS
 control daemon does is always said here: that program needs a GPU.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpus.models import model
-from sandbox.machines.plugin_config import ConfigError, PluginConfig, read_plugin_config
+from sandbox.machines.plugin_config import ConfigError, MissingFile, PluginConfig, read_plugin_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,18 +23,6 @@ FULL_GPU = "nvidia.com/gpu"
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
 _MPS_CLIENTS, _MPS_CLIENTS_OLD = 48, 16
 _MPS_SINCE = (7, 5)
-
-
-@dataclass(frozen=True)
-class MissingKey:
-    """config-manager was told to use a key that the ConfigMap lacks."""
-
-    key: str
-
-    @property
-    def message(self) -> str:
-        """What config-manager prints before it exits."""
-        return f"specified config {self.key} does not exist"
 
 
 @dataclass(frozen=True)
@@ -61,45 +49,17 @@ class Crash:
     message: str
 
 
-@dataclass(frozen=True)
-class NotReady:
-    """The plugin's pod is not ready and nothing is advertised."""
-
-    message: str
-
-
-def select_config(keys: Mapping[str, str], label: str, default: str) -> str | MissingKey | None:
-    """config-manager's choice with the GPU operator's only fallback, the empty configuration.
-
-    Args:
-        keys: the ConfigMap's data.
-        label: the node's nvidia.com/device-plugin.config, empty if it has none.
-        default: DEFAULT_CONFIG.
-
-    Returns:
-        A key, None for the empty configuration, or the key that is missing.
-    """
-    if label:
-        return label if label in keys else MissingKey(label)
-    if default:
-        # The real message names the label here, which is empty; that is how users meet it.
-        return default if default in keys else MissingKey("")
-    return None
-
-
 def advertise(
-    config: str | MissingKey | None, mig_strategy_env: str | None, gpus: tuple[Gpu, ...], *, mps_daemon: bool
-) -> Advertised | Crash | NotReady:
+    config: str | MissingFile | None, mig_strategy_env: str | None, gpus: tuple[Gpu, ...], *, mps_daemon: bool
+) -> Advertised | Crash:
     """What the plugin does.
 
     Args:
-        config: the text of the chosen configuration, None for the empty one, or the key that is missing.
+        config: the text of the chosen configuration, None for the empty one.
         mig_strategy_env: MIG_STRATEGY, which beats the file; None or empty if unset.
         gpus: the node's GPUs.
         mps_daemon: whether the MPS control daemon of this node answers.
     """
-    if isinstance(config, MissingKey):
-        return NotReady(config.message)
     try:
         parsed = read_plugin_config(config)
         strategy = parsed.effective_mig_strategy(mig_strategy_env)
@@ -120,12 +80,8 @@ def advertise(
     return Advertised(resources, "" if resources else "No devices found. Waiting indefinitely.", single)
 
 
-def mps_daemon(
-    config: str | MissingKey | None, mig_strategy_env: str | None, gpus: tuple[Gpu, ...]
-) -> int | Crash | NotReady | None:
+def mps_daemon(config: str | MissingFile | None, mig_strategy_env: str | None, gpus: tuple[Gpu, ...]) -> int | Crash | None:
     """What the MPS control daemon does: the replicas that it serves, None where MPS is not configured, or its error."""
-    if isinstance(config, MissingKey):
-        return NotReady(config.message)
     try:
         parsed = read_plugin_config(config)
         strategy = parsed.effective_mig_strategy(mig_strategy_env)

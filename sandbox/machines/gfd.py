@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpus.models import model
-from sandbox.machines.device_plugin import FULL_GPU, Crash, MissingKey, NotReady
-from sandbox.machines.plugin_config import ConfigError, PluginConfig, read_plugin_config
+from sandbox.machines.device_plugin import FULL_GPU, Crash
+from sandbox.machines.plugin_config import ConfigError, MissingFile, PluginConfig, read_plugin_config
 
 if TYPE_CHECKING:
     from sandbox.machines.gpu import Gpu
@@ -44,8 +44,8 @@ class Labels:
 
 
 def discover(
-    config: str | MissingKey | None, mig_strategy_env: str | None, gpus: tuple[Gpu, ...], driver: Driver, machine: str
-) -> Labels | Crash | NotReady:
+    config: str | MissingFile | None, mig_strategy_env: str | None, gpus: tuple[Gpu, ...], driver: Driver, machine: str
+) -> Labels | Crash:
     """What GFD does.
 
     Args:
@@ -55,8 +55,6 @@ def discover(
         driver: what NVML says of it.
         machine: content of the machine type file.
     """
-    if isinstance(config, MissingKey):
-        return NotReady(config.message)
     try:
         parsed = read_plugin_config(config)
         strategy = parsed.effective_mig_strategy(mig_strategy_env)

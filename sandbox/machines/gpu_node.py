@@ -11,7 +11,6 @@ configuration says. Of a container's variables only those are passed on that the
 
 from __future__ import annotations
 
-import re
 import shlex
 import signal
 import subprocess
@@ -29,12 +28,15 @@ from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, write_atomic
 from sandbox.gpu_host import DEVICE_PLUGINS, GpuHost
 from sandbox.machines import gpu_state, process_list
+from sandbox.machines.config_manager import TARGET
+from sandbox.machines.config_pod import ConfigPod
 from sandbox.machines.containers import PodRun
 from sandbox.machines.device_manager import DeviceManager
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Labels
 from sandbox.machines.mig_parted import NOT_APPLIED
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
+from sandbox.machines.program_logs import last_words
 from sandbox.machines.world import LOG
 from sandbox.nvml import state
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from sandbox.machines.gfd import Driver
     from sandbox.machines.gpu import Gpu
     from sandbox.machines.machine import Loaded
+    from sandbox.machines.node_programs import ConfigRequest, Configured
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
     from sandbox.node_tools import NodeTools
@@ -60,7 +63,6 @@ _POLL_SECONDS: Final = 0.01
 _LISTENS: Final = "Starting Plugins."
 #: Of a container's variables, those that the programs decide by. Others are about paths and devices of a real container.
 _PASSED: Final = ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "DEVICE_ID_STRATEGY", "DEVICE_DISCOVERY_STRATEGY", "MPS_ROOT")
-_HEADER: Final = re.compile(r'^(?:[IWEF]\d{4} \S+ +\d+ \S+\] |time="[^"]*" level=\w+ msg=)')
 #: What is asked of nvidia-cuda-mps-control here: the plugin asks a daemon that runs for a number, the verifier for its limits.
 _MPS_CONTROL: Final = """\
 #!/bin/sh
@@ -74,8 +76,9 @@ get_default_device_pinned_mem_limit) sed -n "$((gpu + 2))p" "$daemon" ;;
 esac
 """
 _MIB_PER_GIB: Final = 1024
-
-
+#: The name of the device plugin's process, and of those that a shell stands in for when they are to be signalled.
+_PLUGIN: Final = "nvidia-device-plugin"
+_SIGNALLED: Final = ("gpu-feature-discovery", "mps-control-daemon")
 _PYTHON: Final = f'#!/bin/sh\nexec {shlex.quote(str(Path(sys.executable).resolve()))} "$@"\n'
 
 
@@ -95,7 +98,6 @@ class _Plugin:
         self.life, self.log = life, log
         self.began = time.monotonic()
         self.process: subprocess.Popen[bytes] | None = None
-        self.read: Hashable = None
         self.failure = ""
         #: Whether it has registered anything.
         self.seen = False
@@ -108,6 +110,11 @@ class _Plugin:
         if self.process is None or self.process.poll() is None:
             return None
         return last_words(self.said) or f"ended with {self.process.returncode}"
+
+    @property
+    def listens(self) -> bool:
+        """Whether signals reach it; one that has ended hears none, and nobody is to wait for it."""
+        return self.last_words is not None or _LISTENS in self.said
 
     @property
     def said(self) -> str:
@@ -135,6 +142,7 @@ class GpuNode:
         self._plugin: _Plugin | None = None
         self._found_registered = False
         self._pods: dict[str, PodRun] = {}
+        self._configs: dict[str, ConfigPod] = {}
         self._closed = False
 
     # ------------------------------------------------------------------ the GPUs
@@ -190,11 +198,11 @@ class GpuNode:
         """What gpu-feature-discovery writes; it runs again where anything that decides it is another."""
         passed = _passed(environment)
         question = (loaded.pod, loaded.attempt, loaded.text, loaded.gpus, driver, tuple(passed.items()))
-        return self._ask("labels", question, lambda: self._discover(loaded.text or "", passed))
+        return self._ask("labels", question, lambda: self._discover(loaded.text, passed))
 
-    def _discover(self, config: str, passed: Mapping[str, str]) -> Labels | Crash:
+    def _discover(self, config: str | None, passed: Mapping[str, str]) -> Labels | Crash:
         files = {name: self._folder / f"gfd-{name}" for name in ("config.yaml", "machine-type", "labels")}
-        write_atomic(files["config.yaml"], config)
+        _write_or_remove(files["config.yaml"], config)
         write_atomic(files["machine-type"], MACHINE_TYPE)
         files["labels"].unlink(missing_ok=True)
         argv = (
@@ -215,18 +223,16 @@ class GpuNode:
     # ------------------------------------------------------------------ nvidia-device-plugin
 
     def resources(self, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | None:
-        """What the plugin has registered; it starts, restarts and reads anew as its pod and config-manager make it."""
+        """What the plugin has registered; it starts and restarts as its pod does, and reads anew when config-manager tells it."""
         passed = _passed(environment)
         life = (loaded.pod, loaded.attempt, tuple(passed.items()))
         plugin = self._plugin
         if plugin is None or plugin.life != life:
             before, self._found_registered = plugin, self._found_registered and plugin is None
             plugin = self._plugin = _Plugin(life, self._folder / "plugin.log")
-            plugin.read = loaded.text
-            self._line.submit(self._start, before, plugin, loaded.text or "", passed)
-        elif plugin.read != loaded.text:
-            plugin.read = loaded.text
-            self._line.submit(self._reload, plugin, loaded.text or "")
+            found = self._configs.get(_PLUGIN)
+            pod = found if found is not None and found.pod == loaded.pod else None
+            self._line.submit(self._start, before, plugin, pod, loaded.text, passed)
         words = plugin.last_words
         if words is not None:
             return Crash(words)
@@ -252,16 +258,24 @@ class GpuNode:
             unhealthy={resource: listing.devices - listing.healthy for resource, listing in listed.items()},
         )
 
-    def _start(self, before: _Plugin | None, plugin: _Plugin, config: str, passed: Mapping[str, str]) -> None:
+    def _start(
+        self, before: _Plugin | None, plugin: _Plugin, pod: ConfigPod | None, config: str | None, passed: Mapping[str, str]
+    ) -> None:
+        """Start it: in the pod that it shares with config-manager, or, where there is none, alone with a configuration."""
         if before is not None:
             self._stop(before)
         path = self._folder / "plugin-config.yaml"
+        handed_out = ("--device-list-strategy", "envvar")
         try:
             host = self._living()
             plugin.log.unlink(missing_ok=True)
-            write_atomic(path, config)
-            argv = (self._tools.plugin, "--config-file", path, "--device-list-strategy", "envvar")
-            plugin.process = host.start(argv, plugin.log, environment={**passed, **processes.own_mark()})
+            if pod is None:
+                _write_or_remove(path, config)
+                argv = (self._tools.plugin, "--config-file", path, *handed_out)
+                plugin.process = host.start(argv, plugin.log, environment={**passed, **processes.own_mark()})
+            else:
+                plugin.process = pod.start((_PLUGIN, "--config-file", TARGET, *handed_out), plugin.log, passed)
+                pod.program_started(lambda: plugin.listens)
         except (SandboxError, OSError) as error:
             plugin.failure = str(error)
             self._wake()
@@ -272,14 +286,10 @@ class GpuNode:
         process.wait()
         self._wake()
 
-    def _reload(self, plugin: _Plugin, config: str) -> None:
-        write_atomic(self._folder / "plugin-config.yaml", config)
-        self._hang_up(plugin)
-
     def _hang_up(self, plugin: _Plugin) -> None:
-        """As config-manager does; a program that has not come to listen for signals would end of it."""
+        """Let it look again; before it listens for signals it would end of one."""
         end = time.monotonic() + _READY_SECONDS
-        while plugin.last_words is None and _LISTENS not in plugin.said and time.monotonic() < end:
+        while not plugin.listens and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
         if plugin.process is not None and self._host is not None:
             self._host.signal(plugin.process, signal.SIGHUP)
@@ -330,6 +340,30 @@ class GpuNode:
             return str(error)
         return "" if done.returncode == 0 else last_words(done.stdout + done.stderr) or NOT_APPLIED
 
+    # ------------------------------------------------------------------ config-manager
+
+    def configure(self, request: ConfigRequest) -> Configured | None:
+        """See that config-manager runs in a pod; what it has made of its configuration."""
+        pod = self._configs.get(request.program)
+        if pod is None or pod.pod != request.pod:
+            self.deconfigure(request.program)
+            pod = self._configs[request.program] = ConfigPod(
+                request,
+                self._folder,
+                self._tools.config_manager,
+                self._living,
+                self._line.submit,
+                self._wake,
+                stands_in=request.program in _SIGNALLED,
+            )
+        return pod.follow(request)
+
+    def deconfigure(self, program: str) -> None:
+        """End it in the pod of a program."""
+        pod = self._configs.pop(program, None)
+        if pod is not None:
+            self._line.submit(pod.end)
+
     # ------------------------------------------------------------------ pods whose containers really run
 
     def run_pod(self, request: PodRequest) -> Outcome:
@@ -362,6 +396,8 @@ class GpuNode:
         self._line.shutdown(cancel_futures=True)
         for pod in ending:
             pod.join()
+        for config in self._configs.values():
+            config.leave()
         self._end_namespace()
 
     def _end_namespace(self) -> None:
@@ -382,6 +418,9 @@ class GpuNode:
             # Containers bring a Python of their own; here there are no images.
             write_atomic(host.folder / "bin" / "python3", _PYTHON, mode=0o755)
             process_list.begin(self._folder)
+            _link(host.folder / "bin" / _PLUGIN, self._tools.plugin)
+            for name in _SIGNALLED:
+                _link(host.folder / "bin" / name, Path("/bin/sh"))
             self._manager = DeviceManager(host.outside(DEVICE_PLUGINS), self._wake)
             self._host = host
         return self._host
@@ -438,10 +477,18 @@ def _mps_limits(machine: state.Machine, replicas: int) -> str:
     return "\n".join([f"{100 // replicas:.1f}", *limits]) + "\n"
 
 
-def last_words(text: str) -> str:
-    """The last line of a log, without the time and place before it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return _HEADER.sub("", lines[-1]).strip('"') if lines else ""
+def _link(path: Path, target: Path) -> None:
+    """Programs are known by the name that they are called by."""
+    with explained(path, "write"):
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+
+def _write_or_remove(path: Path, text: str | None) -> None:
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_atomic(path, text)
 
 
 def _passed(environment: Mapping[str, str]) -> dict[str, str]:

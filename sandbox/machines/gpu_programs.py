@@ -1,11 +1,10 @@
 """The pods of device plugin, gpu-feature-discovery and MPS control daemon: when they read what, and where it ends up.
 
-Stand-in for their pods' lives and for config-manager; what the programs decide is said by the real ones or by rules
-(node_programs), and of the MPS daemon by a rule alone. As the real ones, they read their configuration when they start and when
-the node's label changes, and a running plugin notices neither an edit under the same key nor a new MIG layout. Differences: a
-ConfigMap's change is visible in a starting pod at once (kubelets sync volumes about once a minute); a running plugin whose label
-comes to name a missing key stops to advertise at once, where the real one would keep the old configuration until its pod
-restarts; the wait for the MPS daemon ends as soon as it is up (the real retry is every 30 s).
+Stand-in for their pods' lives; what the programs and config-manager do is said by the real ones or by rules (node_programs), and
+of the MPS daemon by a rule alone. As the real ones, they read their configuration when they start and when config-manager
+signals them, and a running plugin notices neither an edit under the same key nor a new MIG layout. Differences: the wait for the
+MPS daemon ends as soon as it is up (the real retry is every 30 s), and config-manager's signal reaches the MPS daemon, which the
+real one of v0.19 fails to find (NVIDIA/k8s-device-plugin#1726, #1827).
 """
 
 from __future__ import annotations
@@ -13,21 +12,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sandbox.errors import SandboxError
 from sandbox.machines import objects
-from sandbox.machines.device_plugin import (
-    CONFIG_LABEL,
-    Advertised,
-    Crash,
-    MissingKey,
-    NotReady,
-    mps_daemon,
-    select_config,
-)
+from sandbox.machines.device_plugin import CONFIG_LABEL, Advertised, Crash, mps_daemon
 from sandbox.machines.driver import app
 from sandbox.machines.machine import Loaded
-from sandbox.machines.outcomes import InitCrash, InitWaiting, Outcome, Up
+from sandbox.machines.node_programs import ConfigRequest
+from sandbox.machines.outcomes import Creating, InitCrash, InitWaiting, Outcome, Up
+from sandbox.machines.plugin_config import MissingFile
+from sandbox.machines.pod_request import variables
+from sandbox.machines.pod_volumes import PodVolumes, service_variables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sandbox.machines.machine import Machine
     from sandbox.machines.node_programs import NodePrograms
     from sandbox.machines.objects import Json
@@ -35,6 +33,9 @@ if TYPE_CHECKING:
     from sandbox.machines.world import World
 
 _CONFIGS = "/available-configs"
+_INIT, _MANAGER = "config-manager-init", "config-manager"
+#: The volume that the API server adds to pods for their service account.
+_ACCOUNT = "kube-api-access"
 _GFD_SLEEP_SECONDS = 60.0
 
 
@@ -55,92 +56,97 @@ class _Configured:
 
     program = ""
     container = ""
+    process = ""
 
     def __init__(self, programs: NodePrograms) -> None:
         """Know who answers for the programs."""
         self._programs = programs
+        self._volumes = PodVolumes()
 
     def runs(self, pod: Json) -> bool:
         """By label."""
         return app(pod) == self.program
 
-    def _loaded(self, context: Context) -> Loaded | Outcome:
-        """What the program has read, reading it anew where it would; or what keeps it from starting."""
+    def _loaded(self, context: Context) -> tuple[Loaded | Outcome, Mapping[str, str]]:
+        """What the program has read, reading it anew where it would, or what keeps it from starting; and crashed containers."""
         if not context.machine.gpu_usable:
-            return InitWaiting("toolkit-validation")
+            return InitWaiting("toolkit-validation"), {}
+        text: str | None = ""
+        signals, crashed = 0, dict[str, str]()
+        if _MANAGER in {item["name"] for item in objects.containers(context.pod["spec"])}:
+            try:
+                configured = self._programs.configure(context.machine, self._request(context))
+            except SandboxError as error:
+                return Creating("ContainerCreating", "FailedMount", f"MountVolume.SetUp failed: {error.message}"), {}
+            if configured is None:
+                return InitWaiting(_INIT), {}
+            if configured.init_words:
+                return InitCrash(_INIT, configured.init_words), {}
+            text, signals = configured.text, configured.signals
+            crashed = {_MANAGER: configured.sidecar_words} if configured.sidecar_words else {}
         known = context.machine.loaded.get(self.program)
-        started = known is not None and known.pod == objects.uid(context.pod)
-        if known is not None and started and self._unmounted(context):
-            # What a running pod has mounted stays when its ConfigMap is deleted.
-            return known
-        label = objects.labels(context.node).get(CONFIG_LABEL, "")
-        default = objects.env(context.pod, "config-manager-init").get("DEFAULT_CONFIG", "")
-        if known is not None and started and known.key and (known.attempt, known.key) == (context.attempt, label or default):
-            # config-manager looks at the ConfigMap only when the label changes, so the key may even be gone by now.
-            return known
-        data = self._data(context)
-        key = select_config(data, label, default) if data is not None else None
-        if isinstance(key, MissingKey):
-            self._missing(context, key)
-            return Up({"config-manager": key.message}) if started else InitCrash("config-manager-init", key.message)
-        if known is not None and started and (known.attempt, known.key) == (context.attempt, key):
-            return known
-        text = data[key] if data is not None and key is not None else None
-        loaded = Loaded(objects.uid(context.pod), context.attempt, key, text, context.machine.gpus)
+        read = (objects.uid(context.pod), context.restarts.get(self.container, 0), signals)
+        if known is not None and (known.pod, known.attempt, known.signals) == read:
+            return known, crashed
+        loaded = Loaded(*read, text, context.machine.gpus)
         context.machine.loaded[self.program] = loaded
-        return loaded
+        return loaded, crashed
 
-    def _missing(self, context: Context, key: MissingKey) -> None:
-        """The key does not exist."""
+    def _request(self, context: Context) -> ConfigRequest:
+        pod = context.pod
+        sidecar = next(item for item in objects.containers(pod["spec"]) if item["name"] == _MANAGER)
+        config_map = context.mounted.get(objects.mounted_config_map(pod, _CONFIGS) or "") or {}
+        account = [volume for volume in pod["spec"].get("volumes") or [] if volume["name"].startswith(_ACCOUNT)]
+        known = context.machine.loaded.get(self.program)
+        environment = variables(pod, sidecar, service_variables(context.world.api.server))
+        return ConfigRequest(
+            pod=objects.uid(pod),
+            program=environment.get("PROCESS_TO_SIGNAL", "").rpartition("/")[2],
+            environment=environment,
+            files=config_map.get("data") or {},
+            account={name: text for volume in account for name, text in self._volumes.files(context, volume).items()},
+            label=objects.labels(context.node).get(CONFIG_LABEL, ""),
+            init_restarts=context.restarts.get(_INIT, 0),
+            sidecar_restarts=context.restarts.get(_MANAGER, 0),
+            program_runs=self.container not in context.ended,
+            resumed=known is not None and known.pod == objects.uid(pod),
+        )
 
     def _environment(self, context: Context) -> dict[str, str]:
         return objects.env(context.pod, self.container)
 
-    @staticmethod
-    def _unmounted(context: Context) -> bool:
-        config_map = objects.mounted_config_map(context.pod, _CONFIGS)
-        return config_map is not None and f"{objects.namespace(context.pod)}/{config_map}" not in context.world.config_maps
-
-    @staticmethod
-    def _data(context: Context) -> dict[str, str] | None:
-        """The mounted ConfigMap's content, None where the pod has no config-manager."""
-        config_map = objects.mounted_config_map(context.pod, _CONFIGS)
-        if config_map is None:
-            return None
-        found = context.world.config_maps.get(f"{objects.namespace(context.pod)}/{config_map}") or {}
-        return found.get("data") or {}
+    def _gone(self, machine: Machine) -> None:
+        """The machine has no such pod any more."""
+        self._programs.deconfigure(machine, self.process)
+        machine.loaded.pop(self.program, None)
 
 
 class DevicePluginPod(_Configured):
     """nvidia-device-plugin-daemonset."""
 
     program = "nvidia-device-plugin-daemonset"
-    container = "nvidia-device-plugin"
+    container = process = "nvidia-device-plugin"
 
     def evaluate(self, context: Context) -> Outcome:
         """Register resources, or crash."""
-        loaded = self._loaded(context)
+        loaded, crashed = self._loaded(context)
         if not isinstance(loaded, Loaded):
             self._stop(context.machine)
             return loaded
         answer = self._programs.serve(context.machine, loaded, self._environment(context))
         if answer is None:
-            return Up()
+            return Up(crashed)
         if isinstance(answer, Advertised):
             context.machine.advertise(answer)
-            return Up()
+            return Up(crashed)
         context.machine.advertise(None)
-        return Up({self.container: answer.message})
-
-    def _missing(self, context: Context, key: MissingKey) -> None:
-        del key
-        self._stop(context.machine)
+        return Up({**crashed, self.container: answer.message})
 
     def absent(self, world: World, machine: Machine) -> None:
         """The kubelet marks all devices of a plugin that is gone as unhealthy."""
         del world
         self._stop(machine)
-        machine.loaded.pop(self.program, None)
+        self._gone(machine)
 
     def _stop(self, machine: Machine) -> None:
         self._programs.stop_serving(machine)
@@ -152,22 +158,24 @@ class MpsDaemonPod(_Configured):
 
     program = "nvidia-device-plugin-mps-control-daemon"
     container = "mps-control-daemon-ctr"
+    process = "mps-control-daemon"
 
     def evaluate(self, context: Context) -> Outcome:
         """Take the GPUs into exclusive-process mode and serve, where MPS is configured."""
-        loaded = self._loaded(context)
+        loaded, crashed = self._loaded(context)
         if not isinstance(loaded, Loaded):
             self._serve(context.machine, None)
             return loaded
-        answer = mps_daemon(loaded.text, self._environment(context).get("MIG_STRATEGY"), loaded.gpus)
+        config = MissingFile() if loaded.text is None else loaded.text
+        answer = mps_daemon(config, self._environment(context).get("MIG_STRATEGY"), loaded.gpus)
         self._serve(context.machine, answer if isinstance(answer, int) else None)
-        return Up({self.container: answer.message}) if isinstance(answer, (Crash, NotReady)) else Up()
+        return Up({**crashed, self.container: answer.message} if isinstance(answer, Crash) else crashed)
 
     def absent(self, world: World, machine: Machine) -> None:
         """The daemon gives the GPUs back."""
         del world
         self._serve(machine, None)
-        machine.loaded.pop(self.program, None)
+        self._gone(machine)
 
     def _serve(self, machine: Machine, replicas: int | None) -> None:
         before, machine.mps_replicas = machine.mps_replicas, replicas
@@ -179,7 +187,7 @@ class GfdPod(_Configured):
     """gpu-feature-discovery."""
 
     program = "gpu-feature-discovery"
-    container = "gpu-feature-discovery"
+    container = process = "gpu-feature-discovery"
 
     def __init__(self, programs: NodePrograms) -> None:
         """Nothing is published yet."""
@@ -191,7 +199,7 @@ class GfdPod(_Configured):
     def evaluate(self, context: Context) -> Outcome:
         """Publish the labels through NFD, or crash and leave the old ones."""
         before = context.machine.loaded.get(self.program)
-        loaded = self._loaded(context)
+        loaded, crashed = self._loaded(context)
         if not isinstance(loaded, Loaded):
             return loaded
         node = context.machine.node
@@ -202,18 +210,18 @@ class GfdPod(_Configured):
             self._fresh.add(node)
         answer = self._programs.discover(context.machine, loaded, self._environment(context))
         if answer is None:
-            return Up()
-        if isinstance(answer, (Crash, NotReady)):
-            return Up({self.container: answer.message})
+            return Up(crashed)
+        if isinstance(answer, Crash):
+            return Up({**crashed, self.container: answer.message})
         self._looked[node] = context.world.now
         self._publish(context, answer.labels, fresh=node in self._fresh)
         self._fresh.discard(node)
-        return Up()
+        return Up(crashed)
 
     def absent(self, world: World, machine: Machine) -> None:
         """Labels stay until the garbage collector removes the NodeFeature with its owners."""
         del world
-        machine.loaded.pop(self.program, None)
+        self._gone(machine)
 
     @staticmethod
     def _publish(context: Context, labels: dict[str, str], *, fresh: bool) -> None:

@@ -1,10 +1,11 @@
 """Stand-in for the kubelets: what becomes of the pods that are bound to the machines.
 
 A pod starts as soon as what it mounts exists and its runtime class is known on the machine; known programs then decide for
-themselves (programs), others run; a Job's pod succeeds after a moment, or after as long as its commands `sleep`. Crashing
-containers are tried again after a back-off of 1 to 10 s (really 10 s to 5 min), so that a repaired mistake shows quickly. A
-deleted pod is gone at once, without its grace period. There are no images to pull, no logs, no exec, and no network: a pod's
-address is made up. Only the verifier's containers really run (containers.py), and only they are probed.
+themselves (programs), others run; a Job's pod succeeds after a moment, or after as long as its commands `sleep`. Containers
+that end are started again, each after a back-off of its own (backoff), and pods see their ConfigMaps as of their last sync
+(config_volumes): both as with a kubelet, but faster. A deleted pod is gone at once, without its grace period. There are no
+images to pull, no logs, no exec, and no network: a pod's address is made up. Of known programs, the verifier's containers
+really run (containers.py), and only they are probed; config-manager does, too (config_pod.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from sandbox.machines import objects
 from sandbox.machines.api import ApiError
-from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashing, pod_status
+from sandbox.machines.backoff import Backoff
+from sandbox.machines.config_volumes import ConfigVolumes
+from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, pod_status
 from sandbox.machines.programs import Context, Program
 from sandbox.machines.world import LOG
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
 _JOB_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
-_LONGEST_BACKOFF = 10
 _SLEEP = re.compile(r"\bsleep (\d+)\b")
 _ENDED = {"Succeeded", "Failed"}
 # The API server mounts it into every pod; whether the controller manager publishes it does not matter to a simulated one.
@@ -38,20 +40,36 @@ class _Life:
     """What the kubelet knows of a pod beyond its status.
 
     Attributes:
-        attempt: restarts of the crashing container.
+        restarts: container -> how often it was started again.
         started: its containers have been created once, so mounts are not looked at any more.
         since: when it started (monotonic), None before.
-        held: the crash that is shown until `until`.
-        until: when the next try is due.
+        waits: container that has ended -> when it is started again.
+        backoffs: container -> how long it has to wait.
+        volumes: the ConfigMaps as it sees them.
         told: the last event, so that each is reported once.
     """
 
-    attempt: int = 0
+    restarts: dict[str, int] = field(default_factory=dict)
     started: bool = False
     since: float | None = None
-    held: Outcome | None = None
-    until: float = 0.0
+    waits: dict[str, float] = field(default_factory=dict)
+    backoffs: dict[str, Backoff] = field(default_factory=dict)
+    volumes: ConfigVolumes = field(default_factory=ConfigVolumes)
     told: str = field(default="")
+
+    def restart(self, now: float) -> None:
+        """Start again what is due."""
+        for name in [name for name, until in self.waits.items() if until <= now]:
+            del self.waits[name]
+            self.restarts[name] = self.restarts.get(name, 0) + 1
+
+    def ended(self, names: frozenset[str], now: float) -> bool:
+        """These containers have ended; whether one of them ran before."""
+        self.waits = {name: until for name, until in self.waits.items() if name in names}
+        new = names - set(self.waits)
+        for name in new:
+            self.waits[name] = self.backoffs.setdefault(name, Backoff()).ended(now)
+        return bool(new)
 
 
 class Kubelet:
@@ -91,19 +109,24 @@ class Kubelet:
 
     def _pod(self, world: World, machine: Machine, pod: Json, program: Program | None) -> None:
         if objects.deleted(pod):
-            world.delete_pod(pod, grace_seconds=0)
+            if pod["metadata"].get("deletionGracePeriodSeconds") != 0:
+                world.delete_pod(pod, grace_seconds=0)
             return
         if objects.phase(pod) in _ENDED:
             return
         life = self._lives.setdefault(objects.uid(pod), _remembered(pod))
-        outcome = self._outcome(Context(world, machine, world.nodes[machine.node], pod, life.attempt), program, life)
+        due = life.volumes.follow(pod, world.config_maps, world.now)
+        if due is not None:
+            world.again_in(due)
+        life.restart(world.now)
+        context = Context(
+            world, machine, world.nodes[machine.node], pod, life.volumes.mounted, life.restarts, frozenset(life.waits)
+        )
+        outcome = self._outcome(context, program, life)
         self._report(world, pod, outcome, life)
 
     def _outcome(self, context: Context, program: Program | None, life: _Life) -> Outcome:
         world = context.world
-        if life.held is not None and world.now < life.until:
-            world.again_in(life.until - world.now)
-            return life.held
         if not life.started:
             obstacle = _obstacle(context)
             if obstacle is not None:
@@ -113,19 +136,19 @@ class Kubelet:
         life.started = life.started or isinstance(outcome, (Up, Finished))
         if life.since is None and life.started:
             life.since = world.now
-        if crashing(outcome):
-            life.attempt += 1
-            life.held, life.until = outcome, world.now + _backoff(life.attempt)
-            world.again_in(_backoff(life.attempt))
-        else:
-            life.held = None
+        if life.ended(crashed(outcome), world.now):
+            # A container that ends makes the kubelet sync its pod.
+            life.volumes.sync(context.pod, world.config_maps)
+        for until in life.waits.values():
+            world.again_in(max(0.0, until - world.now))
         return outcome
 
     def _report(self, world: World, pod: Json, outcome: Outcome, life: _Life) -> None:
         if isinstance(outcome, Creating) and life.told != outcome.message:
             life.told = outcome.message
             world.event(pod, outcome.event, outcome.message)
-        status = pod_status(pod, outcome, life.attempt, _backoff(life.attempt))
+        waiting = {name: life.backoffs[name].seconds for name in life.waits}
+        status = pod_status(pod, outcome, life.restarts, waiting)
         old = pod.get("status") or {}
         changed = {key: value for key, value in status.items() if old.get(key) != value}
         if not changed:
@@ -137,15 +160,9 @@ class Kubelet:
 def _remembered(pod: Json) -> _Life:
     """A pod that was there before the daemon goes on where it was."""
     status = pod.get("status") or {}
-    counts = [
-        item.get("restartCount", 0)
-        for item in [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-    ]
-    return _Life(attempt=max(counts, default=0), started=objects.phase(pod) == "Running")
-
-
-def _backoff(attempt: int) -> int:
-    return int(min(_LONGEST_BACKOFF, 2 ** max(0, attempt - 1)))
+    statuses = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+    counts = {item["name"]: item["restartCount"] for item in statuses if item.get("restartCount")}
+    return _Life(counts, started=objects.phase(pod) == "Running")
 
 
 def _plain(context: Context, life: _Life) -> Outcome:

@@ -33,14 +33,14 @@ class Loaded:
     Attributes:
         pod: uid of its pod.
         attempt: how often its container had been restarted.
-        key: the configuration's key; None for the empty one.
-        text: the configuration.
+        signals: how often config-manager had told it to read again.
+        text: the configuration, empty for the empty one; None where there was no such file.
         gpus: the GPUs as they were then.
     """
 
     pod: str
     attempt: int
-    key: str | None
+    signals: int
     text: str | None
     gpus: tuple[Gpu, ...]
 
@@ -51,15 +51,25 @@ class MigRun:
 
     Attributes:
         pod: uid of its pod.
-        seen: the label value that it has dealt with.
+        label: the node's label when it last looked.
+        seen: the label value that it has dealt with, or deals with.
         target: the value that it is applying; None when idle.
+        pausing: whether it has paused its clients for that.
+        deployed: client -> its deploy label before that.
         message: why the last value failed; empty where it did not.
+        ended: whether it has just become idle.
+        succeeded: whether its process has ever changed a layout.
     """
 
     pod: str = ""
+    label: str = ""
     seen: str = ""
     target: str | None = None
+    pausing: bool = False
+    deployed: dict[str, str] = field(default_factory=dict)
     message: str = ""
+    ended: bool = False
+    succeeded: bool = False
 
 
 @dataclass
@@ -138,7 +148,12 @@ class MachineFiles:
         return Machine(
             node, group, from_json(raw["gpus"]), Driver(**raw["driver"]) if raw["driver"] else None, raw["toolkit"],
             raw["features"], raw["advertised"], tuple(raw["onePerRequest"]), raw["registered"], raw["mpsReplicas"],
-            {key: Loaded(**{**value, "gpus": from_json(value["gpus"])}) for key, value in raw["loaded"].items()},
+            {
+                key: Loaded(**{**value, "gpus": from_json(value["gpus"])})
+                for key, value in raw["loaded"].items()
+                # One that an earlier version of the sandbox wrote is not known any more: the program reads anew.
+                if "signals" in value
+            },
             MigRun(**raw["mig"]), raw["appliedLabels"], raw["appliedTaints"],
         )  # fmt: skip
 
@@ -171,10 +186,7 @@ class MachineFiles:
 
 
 def _to_json(machine: Machine) -> dict[str, Any]:
-    loaded = {
-        key: {"pod": value.pod, "attempt": value.attempt, "key": value.key, "text": value.text, "gpus": to_json(value.gpus)}
-        for key, value in machine.loaded.items()
-    }
+    loaded = {key: {**vars(value), "gpus": to_json(value.gpus)} for key, value in machine.loaded.items()}
     return {
         "node": machine.node,
         "group": machine.group.id,

@@ -85,7 +85,7 @@ class NfdMasterPod:
             return Creating("ErrImagePull", "Failed", f"nfd-master is not there: set {NFD_MASTER_VARIABLE} to the program")
         if "-prune" in _arguments(context.pod):
             return self._prune(context, program)
-        run = _Run(objects.uid(context.pod), _mounted(context, _MASTER_CONFIG), context.attempt)
+        run = _Run(objects.uid(context.pod), _mounted(context, _MASTER_CONFIG), sum(context.restarts.values()))
         if self._run is not None and self._run.pod != run.pod and self._owner_lives(context):
             return Up()
         # As the real one, it reads an edited configuration only when it starts.
@@ -272,8 +272,7 @@ def _pci_config(text: str) -> Json:
 def _mounted(context: Context, key: str) -> str:
     """The content of a mounted configuration file, empty without one."""
     for source in objects.config_map_volumes(context.pod).values():
-        config_map = context.world.config_maps.get(f"{objects.namespace(context.pod)}/{source['name']}")
-        data = (config_map or {}).get("data") or {}
+        data = (context.mounted.get(source["name"]) or {}).get("data") or {}
         if key in data:
             return str(data[key])
     return ""

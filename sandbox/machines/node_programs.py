@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox.machines.device_plugin import Advertised, Crash, NotReady
+    from sandbox.machines.device_plugin import Advertised, Crash
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
     from sandbox.machines.outcomes import Outcome
@@ -51,6 +51,52 @@ class LayoutAnswer:
     error: str = ""
 
 
+@dataclass(frozen=True)
+class ConfigRequest:
+    """A pod whose program takes its configuration from config-manager: an init container and a sidecar.
+
+    Attributes:
+        pod: uid of the pod.
+        program: the process that config-manager signals.
+        environment: the sidecar's variables; the init container's differ in that it runs once and signals nobody.
+        files: the ConfigMap as the pod's volume shows it.
+        account: the files of its service account.
+        label: the node's label that chooses one of them, as it is now.
+        init_restarts: how often the init container was started again.
+        sidecar_restarts: how often the sidecar was.
+        program_runs: whether there is somebody to signal.
+        resumed: whether the pod ran before this daemon did.
+    """
+
+    pod: str
+    program: str
+    environment: Mapping[str, str]
+    files: Mapping[str, str]
+    account: Mapping[str, bytes]
+    label: str
+    init_restarts: int
+    sidecar_restarts: int
+    program_runs: bool
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What config-manager has made of it.
+
+    Attributes:
+        text: the program's configuration file; empty for the empty configuration, None where there is no such file.
+        signals: how often the program was told to read it again.
+        init_words: last words of the init container; empty where it has ended well.
+        sidecar_words: last words of the sidecar; empty while it runs.
+    """
+
+    text: str | None
+    signals: int = 0
+    init_words: str = ""
+    sidecar_words: str = ""
+
+
 class NodePrograms(Protocol):
     """The programs of all machines of a cluster."""
 
@@ -63,7 +109,13 @@ class NodePrograms(Protocol):
     def close(self) -> None:
         """End everything that runs; the machines stay as they are."""
 
-    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | NotReady | None:
+    def configure(self, machine: Machine, request: ConfigRequest) -> Configured | None:
+        """See that config-manager runs in a pod; None until its init container has ended for the first time."""
+
+    def deconfigure(self, machine: Machine, program: str) -> None:
+        """The machine has no pod of that program any more."""
+
+    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | None:
         """What gpu-feature-discovery finds, the timestamp left out.
 
         Args:
@@ -72,7 +124,7 @@ class NodePrograms(Protocol):
             environment: its container's variables.
         """
 
-    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | NotReady | None:
+    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | None:
         """What nvidia-device-plugin has registered by now.
 
         Args:

@@ -79,19 +79,21 @@ class Finished:
 Outcome = Creating | InitWaiting | InitCrash | Up | Finished
 
 
-def crashing(outcome: Outcome) -> bool:
-    """Whether a container is to be tried again later."""
-    return isinstance(outcome, InitCrash) or (isinstance(outcome, Up) and bool(outcome.crashed))
+def crashed(outcome: Outcome) -> frozenset[str]:
+    """The containers that have ended and are to be started again later."""
+    if isinstance(outcome, InitCrash):
+        return frozenset({outcome.container})
+    return frozenset(outcome.crashed) if isinstance(outcome, Up) else frozenset()
 
 
-def pod_status(pod: Json, outcome: Outcome, restarts: int, backoff: int) -> Json:
+def pod_status(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: Mapping[str, float]) -> Json:
     """The whole status that a kubelet would report.
 
     Args:
         pod: the pod; times of its present status are kept where the state is the same.
         outcome: what becomes of it.
-        restarts: how often the crashing container was restarted.
-        backoff: seconds until the next try, for the message.
+        restarts: container -> how often it was started again.
+        backoffs: container that has ended -> seconds that it has to wait; none where it is started again at once.
     """
     old = pod.get("status") or {}
     now = objects.timestamp()
@@ -103,8 +105,8 @@ def pod_status(pod: Json, outcome: Outcome, restarts: int, backoff: int) -> Json
         "startTime": start,
         "hostIP": address,
         "hostIPs": [{"ip": address}],
-        "initContainerStatuses": None if rejected else _inits(pod, outcome, restarts, backoff, now),
-        "containerStatuses": None if rejected else _mains(pod, outcome, restarts, backoff, now),
+        "initContainerStatuses": None if rejected else _inits(pod, outcome, restarts, backoffs, now),
+        "containerStatuses": None if rejected else _mains(pod, outcome, restarts, backoffs, now),
         "reason": outcome.reason or None if isinstance(outcome, Finished) else None,
         "message": outcome.message or None if isinstance(outcome, Finished) else None,
     }
@@ -151,7 +153,9 @@ def _condition(old: Json | None, kind: str, holds: bool, reason: str | None, now
     return {**condition, "reason": reason} if reason else condition
 
 
-def _inits(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -> list[Json] | None:
+def _inits(
+    pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: Mapping[str, float], now: str
+) -> list[Json] | None:
     containers = objects.containers(pod["spec"], init=True)
     if not containers:
         return None
@@ -164,18 +168,18 @@ def _inits(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -
         if name == at:
             reached = False
             if isinstance(outcome, InitCrash):
-                state = _crashed(outcome.message, outcome.code, name, restarts, backoff, now)
+                state = _crashed(outcome.message, outcome.code, name, backoffs.get(name, 0), old.get(name), now)
             else:
                 state = _running(old.get(name), now)
         elif reached:
             state = _terminated(old.get(name), now)
         else:
             state = {"state": {"waiting": {"reason": "PodInitializing"}}, "ready": False, "started": False}
-        found.append(_container(pod, container, state, old.get(name)))
+        found.append(_container(pod, container, state, old.get(name), restarts.get(name, 0)))
     return found
 
 
-def _mains(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -> list[Json]:
+def _mains(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: Mapping[str, float], now: str) -> list[Json]:
     old = {item["name"]: item for item in (pod.get("status") or {}).get("containerStatuses") or []}
     found: list[Json] = []
     for container in objects.containers(pod["spec"]):
@@ -190,25 +194,27 @@ def _mains(pod: Json, outcome: Outcome, restarts: int, backoff: int, now: str) -
         elif isinstance(outcome, Finished):
             state = _terminated(old.get(name), now, ready=False)
         elif name in outcome.crashed:
-            state = _crashed(outcome.crashed[name], outcome.codes.get(name, 1), name, restarts, backoff, now)
+            state = _crashed(outcome.crashed[name], outcome.codes.get(name, 1), name, backoffs.get(name, 0), old.get(name), now)
         else:
             state = _running(old.get(name), now, ready=name not in outcome.unready)
-        found.append(_container(pod, container, state, old.get(name)))
+        found.append(_container(pod, container, state, old.get(name), restarts.get(name, 0)))
     return found
 
 
-def _container(pod: Json, container: Json, state: Json, old: Json | None) -> Json:
+def _container(pod: Json, container: Json, state: Json, old: Json | None, restarts: int) -> Json:
     kept = {
         key: value for key, value in (old or {}).items() if key in {"allocatedResources", "resources", "volumeMounts", "user"}
     }
     created = "waiting" not in state["state"] or "lastState" in state
+    ended = ((old or {}).get("state") or {}).get("terminated")
+    before = {"terminated": ended} if ended and "running" in state["state"] else (old or {}).get("lastState") or {}
     base: Json = {
         **kept,
         "name": container["name"],
         "image": container.get("image", ""),
         "imageID": "",
-        "restartCount": (old or {}).get("restartCount", 0),
-        "lastState": (old or {}).get("lastState") or {},
+        "restartCount": restarts,
+        "lastState": before,
     }
     if created:
         base["containerID"] = f"sandbox://{hashlib.sha256((objects.uid(pod) + container['name']).encode()).hexdigest()}"
@@ -221,22 +227,20 @@ def _running(old: Json | None, now: str, *, ready: bool = True) -> Json:
 
 
 def _terminated(old: Json | None, now: str, *, ready: bool = True) -> Json:
-    before = ((old or {}).get("state") or {}).get("terminated")
-    ended = before or {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
+    before = ((old or {}).get("state") or {}).get("terminated") or {}
+    ended = before if before.get("exitCode") == 0 else {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
     return {"state": {"terminated": ended}, "ready": ready, "started": False}
 
 
-def _crashed(message: str, code: int, name: str, restarts: int, backoff: int, now: str) -> Json:
+def _crashed(message: str, code: int, name: str, backoff: float, old: Json | None, now: str) -> Json:
     last = {"exitCode": code, "reason": "Error", "message": message, "startedAt": now, "finishedAt": now}
-    return {
-        "state": {
-            "waiting": {"reason": "CrashLoopBackOff", "message": f"back-off {backoff}s restarting failed container={name}"}
-        },
-        "lastState": {"terminated": last},
-        "ready": False,
-        "started": False,
-        "restartCount": restarts,
-    }
+    for before in (((old or {}).get(key) or {}).get("terminated") or {} for key in ("state", "lastState")):
+        if (before.get("exitCode"), before.get("message")) == (code, message):
+            last = before
+    if not backoff:
+        return {"state": {"terminated": last}, "ready": False, "started": False}
+    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {backoff:g}s restarting failed container={name}"}
+    return {"state": {"waiting": waiting}, "lastState": {"terminated": last}, "ready": False, "started": False}
 
 
 def _address(seed: str, second: int, first: int = 10) -> str:

@@ -36,6 +36,11 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True)
+class MissingFile:
+    """config-manager's link leads nowhere: the file that the programs are told to read is not there."""
+
+
+@dataclass(frozen=True)
 class Replicated:
     """One shared resource: its name, how often each device of it is offered, and under which other name ("" for its own)."""
 
@@ -103,18 +108,20 @@ class PluginConfig:
         return strategy
 
 
-def read_plugin_config(text: str | None) -> PluginConfig:
+def read_plugin_config(text: str | MissingFile | None) -> PluginConfig:
     """Read a file; None is the empty file that config-manager links where no configuration was chosen.
 
     Raises:
         ConfigError: where the programs would exit.
     """
+    unable = "unable to load config: unable to finalize config: unable to parse config file: error"
+    if isinstance(text, MissingFile):
+        message = f"{unable} opening config file: open /config/config.yaml: no such file or directory"
+        raise ConfigError(message)
     try:
         return _read(text or "")
     except ConfigError as error:
-        message = (
-            f"unable to load config: unable to finalize config: unable to parse config file: error parsing config file: {error}"
-        )
+        message = f"{unable} parsing config file: {error}"
         raise ConfigError(message) from error
 
 

@@ -149,15 +149,30 @@ def field(pod: Json, path: str) -> str:
     return known[path]
 
 
+def variables(pod: Json, container: Json, service: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a container.
+
+    Args:
+        pod: its pod.
+        container: its part of the pod's spec.
+        service: what every container is told.
+
+    Raises:
+        SandboxError: where the spec asks for something that is not understood.
+    """
+    environment = {**service}
+    for entry in container.get("env") or []:
+        environment[entry["name"]] = _expanded(_value(pod, entry), environment)
+    return environment
+
+
 def _container(pod: Json, container: Json, service: Mapping[str, str]) -> Container:
     for key in ("envFrom", "lifecycle", "startupProbe", "stdin", "workingDir"):
         if container.get(key):
             raise _refused(f"{key} of container {container['name']}")
     if not container.get("command"):
         raise _refused(f"container {container['name']}: there is no image, so its command must be given")
-    environment = {**service}
-    for entry in container.get("env") or []:
-        environment[entry["name"]] = _expanded(_value(pod, entry), environment)
+    environment = variables(pod, container, service)
     command = [*container["command"], *(container.get("args") or [])]
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or []}
     return Container(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sandbox.machines.machine import Machine
     from sandbox.machines.objects import Json
     from sandbox.machines.outcomes import Outcome
@@ -25,14 +27,18 @@ class Context:
         machine: the machine that the pod is bound to.
         node: the node object.
         pod: the pod.
-        attempt: how often its crashing container was restarted.
+        mounted: its ConfigMaps by name, as its volumes show them now.
+        restarts: container -> how often it was started again; a container that has ended stays so until this changes.
+        ended: the containers that wait for that.
     """
 
     world: World
     machine: Machine
     node: Json
     pod: Json
-    attempt: int
+    mounted: Mapping[str, Json]
+    restarts: Mapping[str, int]
+    ended: frozenset[str] = frozenset()
 
 
 class Program(Protocol):

@@ -12,16 +12,17 @@ from sandbox.errors import SandboxError
 from sandbox.machines.device_plugin import Advertised
 from sandbox.machines.gfd import Labels
 from sandbox.machines.gpu_node import GpuNode
-from sandbox.machines.node_programs import LayoutAnswer, LayoutRequest
+from sandbox.machines.node_programs import Configured, LayoutAnswer, LayoutRequest
 from sandbox.machines.world import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from sandbox.machines.device_plugin import Crash, NotReady
+    from sandbox.machines.device_plugin import Crash
     from sandbox.machines.gfd import Driver
     from sandbox.machines.machine import Loaded, Machine
+    from sandbox.machines.node_programs import ConfigRequest
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
     from sandbox.node_tools import NodeTools
@@ -63,14 +64,25 @@ class RealPrograms:
         for node in list(self._nodes):
             self.forget(node)
 
-    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | NotReady | None:
+    def configure(self, machine: Machine, request: ConfigRequest) -> Configured | None:
+        """Run it beside its program; where a machine has no GPUs, nothing is."""
+        node = self._nodes.get(machine.node)
+        return Configured("") if node is None else node.configure(request)
+
+    def deconfigure(self, machine: Machine, program: str) -> None:
+        """End it."""
+        node = self._nodes.get(machine.node)
+        if node is not None:
+            node.deconfigure(program)
+
+    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | None:
         """Run gpu-feature-discovery."""
         node = self._nodes.get(machine.node)
         if node is None or machine.driver is None:
             return Labels({})
         return node.labels(loaded, machine.driver, environment)
 
-    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | NotReady | None:
+    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | None:
         """See that nvidia-device-plugin runs."""
         node = self._nodes.get(machine.node)
         return Advertised({}) if node is None else node.resources(loaded, environment)

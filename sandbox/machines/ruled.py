@@ -1,7 +1,7 @@
 """The programs of the machines by rule: what device_plugin, gfd and mig_parted say, at once.
 
-For where the real programs cannot run, which is decided before (sandbox.node_tools). Nothing runs here and nothing is kept: the
-GPUs are those of the machine's own record.
+For where the real programs cannot run, which is decided before (sandbox.node_tools). Nothing runs here, and nothing but
+config-manager's links is kept: the GPUs are those of the machine's own record.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandbox.machines import device_plugin, gfd, mig_parted
+from sandbox.machines.config_manager import ConfigManager
 from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS
 from sandbox.machines.mig_parted import MigPartedError
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
+from sandbox.machines.plugin_config import MissingFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sandbox.machines.device_plugin import Advertised, Crash, NotReady
+    from sandbox.machines.device_plugin import Advertised, Crash
     from sandbox.machines.gfd import Labels
     from sandbox.machines.machine import Loaded, Machine
+    from sandbox.machines.node_programs import ConfigRequest, Configured
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
 
@@ -38,26 +41,42 @@ class RuledPrograms:
         """
         for path in folder.glob("*/state"):
             path.unlink()
+        #: By node and program.
+        self._configs: dict[tuple[str, str], tuple[str, ConfigManager]] = {}
 
     def attend(self, machines: Mapping[str, Machine]) -> None:
         """The machines' records are the truth."""
 
     def forget(self, node: str) -> None:
         """Nothing runs."""
+        self._configs = {key: value for key, value in self._configs.items() if key[0] != node}
 
     def close(self) -> None:
         """Nothing runs."""
 
-    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | NotReady | None:
+    def configure(self, machine: Machine, request: ConfigRequest) -> Configured | None:
+        """By its rules."""
+        key = (machine.node, request.program)
+        pod, manager = self._configs.get(key) or ("", None)
+        if manager is None or pod != request.pod:
+            manager = ConfigManager(request)
+            self._configs[key] = (request.pod, manager)
+        return manager.follow(request)
+
+    def deconfigure(self, machine: Machine, program: str) -> None:
+        """Its link goes with the pod."""
+        self._configs.pop((machine.node, program), None)
+
+    def discover(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Labels | Crash | None:
         """As the GPUs were when it looked."""
         if machine.driver is None:
             return None
-        return gfd.discover(loaded.text, environment.get(_STRATEGY), loaded.gpus, machine.driver, MACHINE_TYPE)
+        return gfd.discover(_config(loaded), environment.get(_STRATEGY), loaded.gpus, machine.driver, MACHINE_TYPE)
 
-    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | NotReady | None:
+    def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | None:
         """As the GPUs were when it started."""
         daemon = machine.mps_replicas is not None
-        return device_plugin.advertise(loaded.text, environment.get(_STRATEGY), loaded.gpus, mps_daemon=daemon)
+        return device_plugin.advertise(_config(loaded), environment.get(_STRATEGY), loaded.gpus, mps_daemon=daemon)
 
     def stop_serving(self, machine: Machine) -> None:
         """Nothing runs."""
@@ -90,6 +109,10 @@ class RuledPrograms:
         machine.gpus, failure = mig_parted.apply(machine.gpus, entries)
         holds = mig_parted.holds(machine.gpus, entries)
         return LayoutAnswer(holds, failure or ("" if holds else mig_parted.NOT_APPLIED))
+
+
+def _config(loaded: Loaded) -> str | MissingFile:
+    return MissingFile() if loaded.text is None else loaded.text
 
 
 def _entries(request: LayoutRequest) -> tuple[mig_parted.Entry, ...]:

@@ -74,11 +74,11 @@ class World:
         self.store.wrote("nodes", self.api.patch(f"{KINDS['nodes']}/{node}", {"metadata": {"labels": dict(labels)}}))
 
     def delete_pod(self, pod: Json, grace_seconds: int | None = None) -> None:
-        """Delete a pod, at once where the grace is 0."""
+        """Delete a pod, at once where the grace is 0; one with a finalizer stays, deleted, until that is taken away."""
         self.api.delete(
             f"/api/v1/namespaces/{namespace(pod)}/pods/{name(pod)}", uid=objects.uid(pod), grace_seconds=grace_seconds
         )
-        if grace_seconds == 0:
+        if grace_seconds == 0 and not pod["metadata"].get("finalizers"):
             self.store.removed("pods", pod)
 
     def event(self, pod: Json, reason: str, message: str) -> None:

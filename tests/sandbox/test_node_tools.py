@@ -23,6 +23,7 @@ FOUND = Tools(
     gpu_feature_discovery=Path("/p/gfd"),
     nvidia_device_plugin=Path("/p/plugin"),
     nvidia_mig_parted=Path("/p/parted"),
+    config_manager=Path("/p/manager"),
     nvml=Path("/l/libnvidia-ml.so.1"),
 )
 
@@ -45,8 +46,8 @@ def record(cluster: Path, tools: Tools) -> None:
 
 def test_what_was_found_is_read_back(tmp_path: Path) -> None:
     record(tmp_path, FOUND)
-    library, *programs = Path("/l/libnvidia-ml.so.1"), Path("/p/gfd"), Path("/p/plugin"), Path("/p/parted")
-    assert recorded(tmp_path) == NodeTools(library, *programs)
+    paths = ("/l/libnvidia-ml.so.1", "/p/gfd", "/p/plugin", "/p/parted", "/p/manager")
+    assert recorded(tmp_path) == NodeTools(*map(Path, paths))
 
 
 def test_rules_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sandbox.machine_groups import Hardware
-from sandbox.machines.device_plugin import Advertised, Crash, MissingKey, NotReady, advertise, mps_daemon, select_config
+from sandbox.machines.device_plugin import Advertised, Crash, advertise, mps_daemon
 from sandbox.machines.gpu import Gpu, born, cleared, with_layout
-from sandbox.machines.plugin_config import read_plugin_config
+from sandbox.machines.plugin_config import MissingFile, read_plugin_config
 
 A100 = Hardware(24, 220, "a100-80gb", None, 2)
 SHARING = "version: v1\nsharing: {{{kind}: {{{options}resources: [{{name: {name}, replicas: {replicas}}}]}}}}"
@@ -159,13 +159,7 @@ def test_one_unit_per_request() -> None:
     assert limited(sharing("mps", 4, options="failRequestsGreaterThanOne: false, ")) == frozenset()
 
 
-def test_config_manager_chooses_label_then_default_then_nothing() -> None:
-    keys = {"a": "", "b": ""}
-    assert select_config(keys, "a", "b") == "a"
-    assert select_config(keys, "", "b") == "b"
-    assert select_config(keys, "", "") is None
-    assert select_config(keys, "c", "b") == MissingKey("c")
-    missing_default = select_config(keys, "", "c")
-    assert isinstance(missing_default, MissingKey)
-    assert missing_default.message == "specified config  does not exist"
-    assert isinstance(advertise(MissingKey("c"), None, gpus(), mps_daemon=False), NotReady)
+def test_a_link_that_leads_nowhere_ends_them() -> None:
+    for answer in (advertise(MissingFile(), None, gpus(), mps_daemon=False), mps_daemon(MissingFile(), None, gpus())):
+        assert isinstance(answer, Crash)
+        assert answer.message.endswith("error opening config file: open /config/config.yaml: no such file or directory")

@@ -7,7 +7,7 @@ from sandbox.machines.outcomes import Creating, Finished, InitCrash, InitWaiting
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
-def status(outcome: Outcome, old: dict[str, Any] | None = None, restarts: int = 0) -> dict[str, Any]:
+def status(outcome: Outcome, old: dict[str, Any] | None = None, *, restarts: int = 0, backoff: float = 10) -> dict[str, Any]:
     pod = {
         "metadata": {"name": "pod", "uid": "u"},
         "spec": {
@@ -17,7 +17,8 @@ def status(outcome: Outcome, old: dict[str, Any] | None = None, restarts: int = 
         },
         "status": old or {"phase": "Pending", "conditions": [SCHEDULED]},
     }
-    return pod_status(pod, outcome, restarts, 10)
+    names = ("i1", "i2", "c1", "c2")
+    return pod_status(pod, outcome, dict.fromkeys(names, restarts), dict.fromkeys(names, backoff))
 
 
 def states(found: dict[str, Any], key: str = "containerStatuses") -> list[str]:
@@ -110,3 +111,18 @@ def test_the_end_of_a_pod() -> None:
     rejected = status(Finished("UnexpectedAdmissionError", "too many"))
     assert (rejected["phase"], rejected["reason"]) == ("Failed", "UnexpectedAdmissionError")
     assert "containerStatuses" not in rejected
+
+
+def test_a_container_that_is_started_again_at_once_shows_why_it_had_ended() -> None:
+    ended = status(Up({"c2": "it broke"}), backoff=0)
+    assert ended["containerStatuses"][1]["state"]["terminated"]["message"] == "it broke"
+    running = status(Up(), old=ended, restarts=1)["containerStatuses"][1]
+    assert running["lastState"]["terminated"]["message"] == "it broke"
+    assert (running["restartCount"], running["ready"]) == (1, True)
+
+
+def test_an_init_container_that_ended_well_after_all_shows_that() -> None:
+    failed = status(InitCrash("i2", "not yet"), backoff=0)
+    assert failed["initContainerStatuses"][1]["state"]["terminated"]["exitCode"] == 1
+    done = status(Up(), old=failed, restarts=1)["initContainerStatuses"][1]
+    assert done["state"]["terminated"]["exitCode"] == 0

@@ -52,6 +52,11 @@ def mig_parted(library: Path, pytestconfig: pytest.Config) -> Path:  # noqa: ARG
     return built("mig-parted", pytestconfig) / "nvidia-mig-parted"
 
 
+@pytest.fixture(scope="session")
+def config_manager(library: Path, pytestconfig: pytest.Config) -> Path:  # noqa: ARG001
+    return built("config-manager", pytestconfig) / "config-manager"
+
+
 def built(program: str, config: pytest.Config) -> Path:
     """The folder with a program. A first build takes minutes, so that its progress is shown and not kept for the report."""
     capture = config.pluginmanager.getplugin("capturemanager")

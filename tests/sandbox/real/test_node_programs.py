@@ -62,7 +62,7 @@ def machine(node: str, hardware: Hardware = A100, layout: Mapping[str, int] | No
 
 def loaded(text: str | None, on: Machine, pod: str | None = None, attempt: int = 0) -> Loaded:
     """What a program of a new pod has read; of a pod by that name where one is given."""
-    return Loaded(pod or f"pod-{next(_pods)}", attempt, text and "key", text, on.gpus)
+    return Loaded(pod or f"pod-{next(_pods)}", attempt, 0, text, on.gpus)
 
 
 class Site:
@@ -113,9 +113,9 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def tools(library: Path, plugins: Mapping[str, Path], mig_parted: Path) -> NodeTools:
+def tools(library: Path, plugins: Mapping[str, Path], mig_parted: Path, config_manager: Path) -> NodeTools:
     folder = plugins["0.19"]
-    return NodeTools(library, folder / "gpu-feature-discovery", folder / "nvidia-device-plugin", mig_parted)
+    return NodeTools(library, folder / "gpu-feature-discovery", folder / "nvidia-device-plugin", mig_parted, config_manager)
 
 
 @pytest.fixture
@@ -141,23 +141,24 @@ RENAMED: Final = SLICED.replace("{resources", "{renameByDefault: true, resources
 MIG_SLICED: Final = SLICED.replace("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")
 #: machine, configuration, MIG_STRATEGY
 CONFIGS: Final = {
-    "nothing": ("t4", None, ""),
+    "nothing": ("t4", "", ""),
     "time-slicing": ("t4", SLICED, ""),
     "renamed": ("whole", RENAMED, ""),
     "more than one refused": ("whole", RENAMED.replace("{renameB", "{failRequestsGreaterThanOne: true, renameB"), ""),
     "whole GPUs under single": ("whole", SLICED, "single"),
-    "instances under none": ("seven", None, ""),
+    "instances under none": ("seven", "", ""),
     "single": ("seven", "flags: {migStrategy: single}", ""),
     "the environment wins": ("seven", "flags: {migStrategy: single}", "mixed"),
     "single, sliced": ("seven", SLICED, "single"),
-    "mixed": ("mix", None, "mixed"),
+    "mixed": ("mix", "", "mixed"),
     "mixed, sliced": ("mix", MIG_SLICED, "mixed"),
-    "two profiles under single": ("mix", None, "single"),
+    "two profiles under single": ("mix", "", "single"),
     "one replica": ("whole", SLICED.replace("4", "1"), ""),
     "no replicas": ("whole", SLICED.replace(", replicas: 4", ""), ""),
     "no resources": ("whole", "sharing: {timeSlicing: {resources: []}}", ""),
     "unknown version": ("whole", "version: v2", ""),
     "unknown key": ("whole", f"{SLICED}\nreplicas: 9", ""),
+    "no file": ("whole", None, ""),
     "MPS in instances": ("seven", MPS, "single"),
     "MPS under mixed": ("mix", MPS, "mixed"),
 }
@@ -197,25 +198,16 @@ def test_rules_and_real_programs_agree(name: str, shared_site: Site, tmp_path: P
 # --- nvidia-device-plugin ---------------------------------------------------------------------------------
 
 
-def test_a_plugin_that_is_told_another_configuration_reads_it_and_goes_on(site: Site) -> None:
+def test_a_plugin_of_another_pod_takes_the_place_of_the_one_before(site: Site) -> None:
     on = site.add(machine("n"))
-    site.served(on, loaded(None, on, "pod"), {GPU: 2})
-    site.served(on, loaded(SLICED, on, "pod"), {GPU: 8})
-    log = site.folder / "n" / "plugin.log"
-    assert log.read_text().count("Starting NVIDIA Device Plugin") == 1
+    site.served(on, loaded("", on, "pod"), {GPU: 2})
     site.served(on, loaded(SLICED, on, "another pod"), {GPU: 8})
-    assert log.read_text().count("Starting OS watcher") == 1
-
-
-def test_a_plugin_told_so_before_it_listens_for_signals_does_not_end(site: Site) -> None:
-    on = site.add(machine("n"))
-    site.programs.serve(on, loaded(None, on, "pod"), {})
-    site.served(on, loaded(SLICED, on, "pod"), {GPU: 8})
+    assert (site.folder / "n" / "plugin.log").read_text().count("Starting OS watcher") == 1
 
 
 def test_a_plugin_that_is_stopped_takes_its_resources_along(site: Site) -> None:
     on = site.add(machine("n"))
-    site.served(on, loaded(None, on, "pod"), {GPU: 2})
+    site.served(on, loaded("", on, "pod"), {GPU: 2})
     site.programs.stop_serving(on)
     site.served(on, loaded(SLICED, on, "next pod"), {GPU: 8})
 
@@ -226,7 +218,7 @@ def test_a_crashed_plugin_starts_again_with_its_pods_next_attempt(site: Site) ->
     crash = site.answer(lambda: site.programs.serve(on, broken, {}), lambda found: isinstance(found, Crash))
     assert isinstance(crash, Crash)
     assert crash.message.startswith("error starting plugins: unable to load config")
-    site.served(on, loaded(None, on, "pod", attempt=1), {GPU: 2})
+    site.served(on, loaded("", on, "pod", attempt=1), {GPU: 2})
 
 
 def test_an_xid_takes_one_device_of_several_away(site: Site) -> None:
@@ -272,7 +264,7 @@ def test_a_plugin_waits_for_the_mps_daemon_no_longer_than_it_must(site: Site) ->
 
 def test_labels_name_the_driver_that_is_loaded(site: Site) -> None:
     on = site.add(machine("n"))
-    what = loaded(None, on)
+    what = loaded("", on)
     site.answer(lambda: site.programs.discover(on, what, {}))
     on.driver = Driver("595.91.07", "13.2")
     found = site.answer(lambda: site.programs.discover(on, what, {}))
@@ -284,7 +276,7 @@ def test_labels_name_the_driver_that_is_loaded(site: Site) -> None:
 @pytest.mark.parametrize("key", [key for key in model_keys() if model(key).compute_capability is None or not model(key).products])
 def test_gpus_of_which_little_is_known_have_labels_too(site: Site, key: str) -> None:
     on = site.add(machine("n", Hardware(4, 28, key, None, 1)))
-    what = loaded(None, on)
+    what = loaded("", on)
     found = site.answer(lambda: site.programs.discover(on, what, {}))
     assert isinstance(found, Labels)
     assert found.labels["nvidia.com/gpu.count"] == "1"
@@ -351,29 +343,29 @@ def test_the_machine_outlives_the_daemon_and_is_not_reported_empty(site: Site) -
 
 def test_a_machine_whose_namespace_was_killed_gets_another_one(site: Site) -> None:
     on = site.add(machine("n"))
-    site.served(on, loaded(None, on, "pod"), {GPU: 2})
+    site.served(on, loaded("", on, "pod"), {GPU: 2})
     host = site.programs._nodes["n"]._host
     assert host is not None
     host._keeper.kill()
-    crash = site.answer(lambda: site.programs.serve(on, loaded(None, on, "pod"), {}), lambda found: isinstance(found, Crash))
+    crash = site.answer(lambda: site.programs.serve(on, loaded("", on, "pod"), {}), lambda found: isinstance(found, Crash))
     assert isinstance(crash, Crash)
-    site.served(on, loaded(None, on, "pod", attempt=1), {GPU: 2})
+    site.served(on, loaded("", on, "pod", attempt=1), {GPU: 2})
 
 
 def test_what_somebody_does_to_the_state_file_is_seen(site: Site) -> None:
     on = site.add(machine("n"))
     state.change(site.folder / "n" / "state", lambda seen: replace(seen, gpus=seen.gpus[:1]))
     site.answer(lambda: on.gpus, lambda gpus: len(gpus) == 1)
-    site.served(on, loaded(None, on, "pod"), {GPU: 1})
+    site.served(on, loaded("", on, "pod"), {GPU: 1})
 
 
 def test_a_gpu_that_hangs_holds_up_its_own_machine_only(site: Site) -> None:
     stuck, well = site.add(machine("stuck")), site.add(machine("well", T4))
     hang = state.Fault("nvmlDeviceGetName", hang_seconds=600)
     state.change(site.folder / "stuck" / "state", lambda seen: replace(seen, faults=(hang,)))
-    what = loaded(None, stuck)
+    what = loaded("", stuck)
     assert site.programs.discover(stuck, what, {}) is None
-    site.served(well, loaded(None, well), {GPU: 1})
+    site.served(well, loaded("", well), {GPU: 1})
     assert site.programs.discover(stuck, what, {}) is None
 
 

@@ -1,0 +1,127 @@
+"""Stand-in for config-manager where it cannot run: the link that it makes to one of the ConfigMap's files, and how it ends.
+
+By the rules of k8s-device-plugin v0.19, cmd/config-manager/main.go, its faults included: each time it starts it first takes the
+node for one without a label, since it does not wait for the node to be read; a link whose file is gone counts as none, so that
+it is not taken away and another one cannot be made (NVIDIA/k8s-device-plugin#364); whoever is to be signalled must run.
+
+Pure but for what it remembers of one pod. Where the real one runs: config_pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from sandbox.machines.node_programs import ConfigRequest, Configured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCE: Final = "/available-configs"
+TARGET: Final = "/config/config.yaml"
+EMPTY: Final = "/dev/null"
+
+
+class ConfigManagerError(Exception):
+    """What config-manager prints before it exits 1."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What lies at TARGET.
+
+    Attributes:
+        target: where it leads to; empty where there is none yet.
+    """
+
+    target: str = ""
+
+    def read(self, files: Mapping[str, str]) -> str | None:
+        """The text behind it; None where there is no such file."""
+        return "" if self.target == EMPTY else files.get(self.target.removeprefix(f"{SOURCE}/"))
+
+
+def choose(label: str, files: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """The file that it links, empty for the empty configuration.
+
+    Raises:
+        ConfigManagerError: where it ends instead.
+    """
+    if not files:
+        message = "no configuration files available"
+        raise ConfigManagerError(message)
+    default = environment.get("DEFAULT_CONFIG", "")
+    if label or default:
+        if (label or default) not in files:
+            # It names the label here, even where the default is meant and the label is empty; that is how users meet it.
+            message = f"specified config {label} does not exist"
+            raise ConfigManagerError(message)
+        return label or default
+    if environment.get("FALLBACK_STRATEGIES") == "empty":
+        return ""
+    message = "no config was set, no default was provided, and all fallbacks failed"
+    raise ConfigManagerError(message)
+
+
+def relink(link: Link, chosen: str, files: Mapping[str, str]) -> Link:
+    """The link after a choice; the same where nothing is to be done.
+
+    Raises:
+        ConfigManagerError: where it ends instead.
+    """
+    wanted = Link(f"{SOURCE}/{chosen}" if chosen else EMPTY)
+    if link.read(files) is None and link.target:
+        message = f"error creating symlink: symlink {wanted.target} {TARGET}: file exists"
+        raise ConfigManagerError(message)
+    return wanted
+
+
+class ConfigManager:
+    """The two containers of config-manager in one pod, by rule."""
+
+    def __init__(self, request: ConfigRequest) -> None:
+        """A pod that ran before goes on with what its node's label names."""
+        self._link = Link(f"{SOURCE}/{request.label}" if request.label in request.files else EMPTY) if request.resumed else Link()
+        self._initialized = request.resumed
+        self._runs: tuple[int, int] | None = (request.init_restarts, request.sidecar_restarts) if request.resumed else None
+        self._seen: str | None = request.label if request.resumed else None
+        self._done = Configured(None)
+
+    def follow(self, request: ConfigRequest) -> Configured:
+        """Do what the two would do by now."""
+        run = (request.init_restarts, request.sidecar_restarts)
+        if run != self._runs:
+            self._runs, self._seen = run, None
+            self._done = replace(self._done, init_words="", sidecar_words="")
+        if not self._initialized and not self._done.init_words:
+            self._initialize(request)
+        if self._initialized and not self._done.sidecar_words:
+            self._watch(request)
+        return replace(self._done, text=self._link.read(request.files))
+
+    def _initialize(self, request: ConfigRequest) -> None:
+        try:
+            self._link = relink(self._link, choose("", request.files, request.environment), request.files)
+        except ConfigManagerError as error:
+            self._done = replace(self._done, init_words=str(error))
+            return
+        self._initialized = True
+
+    def _watch(self, request: ConfigRequest) -> None:
+        for label in [""] * (self._seen is None) + [request.label] * (request.label != (self._seen or "")):
+            self._seen = label
+            try:
+                self._apply(request, label)
+            except ConfigManagerError as error:
+                self._done = replace(self._done, sidecar_words=str(error))
+                return
+
+    def _apply(self, request: ConfigRequest, label: str) -> None:
+        link = relink(self._link, choose(label, request.files, request.environment), request.files)
+        if link == self._link:
+            return
+        self._link = link
+        if not request.program_runs:
+            message = "error finding pid: no process found"
+            raise ConfigManagerError(message)
+        self._done = replace(self._done, signals=self._done.signals + 1)

@@ -1,0 +1,241 @@
+"""A pod in which the real config-manager runs beside its program: the init container, the sidecar, and what they share.
+
+The program that is signalled is the device plugin itself, which whoever starts it starts in here, or, for a program that has no
+process of its own on simulated machines, a shell of that name that counts the signals. As in a real pod, config-manager sees the
+pod's processes only, makes its link in an emptyDir that outlives its containers and goes with the pod, and reads the node with
+the pod's own token.
+
+A pod that ran before this daemon did starts its sidecar anew, which a kubelet would not: for its first look, which finds no
+label, what is linked is its default, so that nothing changes by that; once the label goes, another one takes its place, which
+knows the true default.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from sandbox import processes
+from sandbox.errors import SandboxError
+from sandbox.files import make_folder, write_atomic
+from sandbox.machines.config_manager import EMPTY, SOURCE, Link
+from sandbox.machines.config_volumes import write_volume
+from sandbox.machines.node_programs import Configured
+from sandbox.machines.pod_sandbox import PodSandbox
+from sandbox.machines.program_logs import last_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from sandbox.gpu_host import GpuHost
+    from sandbox.machines.node_programs import ConfigRequest
+
+_SECONDS: Final = 60.0
+_LISTENS_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.005
+_ACCOUNT: Final = "/run/secrets/kubernetes.io/serviceaccount"
+#: The init container's variables, as far as they are not the sidecar's.
+_ONCE: Final = {"ONESHOT": "true", "SEND_SIGNAL": "false", "SIGNAL": "", "PROCESS_TO_SIGNAL": ""}
+# $0: the file that counts the signals.
+_COUNTER: Final = 'trap \'echo >> "$0"\' HUP; : >> "$0"; while :; do sleep 3600 & wait $! || kill $! 2> /dev/null; done'
+
+
+class ConfigPod:
+    """One such pod on one machine. All that starts processes is done by the machine's thread."""
+
+    def __init__(
+        self,
+        request: ConfigRequest,
+        folder: Path,
+        program: Path,
+        host: Callable[[], GpuHost],
+        do: Callable[[Callable[[], None]], object],
+        wake: Callable[[], None],
+        *,
+        stands_in: bool,
+    ) -> None:
+        """Begin it.
+
+        Args:
+            request: what is asked for first.
+            folder: of the machine; the pod's own is made in it.
+            program: config-manager.
+            host: gives the machine's namespaces; for the machine's thread only.
+            do: has the machine's thread do something.
+            wake: called when something has changed.
+            stands_in: whether a shell is to be signalled in place of the program.
+        """
+        self._request, self._program, self._host, self._do, self._wake = request, program, host, do, wake
+        self._folder = make_folder(folder / "pods" / f"{request.pod}-config")
+        self._stands_in, self._resumed = stands_in, request.resumed and (self._folder / "config" / "config.yaml").is_symlink()
+        self._sandbox: PodSandbox | None = None
+        self._sidecar: subprocess.Popen[bytes] | None = None
+        self._initialized, self._words = self._resumed, ""
+        self._failure, self._asked, self._ended = "", False, False
+        #: Whether the sidecar that runs takes what was linked for its default.
+        self._bent = False
+        self._init_attempt, self._sidecar_attempt = request.init_restarts, request.sidecar_restarts
+        self._files: Mapping[str, str] | None = None
+        self._write()
+        self._do(self._begin)
+
+    @property
+    def pod(self) -> str:
+        """The pod's uid."""
+        return self._request.pod
+
+    def follow(self, request: ConfigRequest) -> Configured | None:
+        """Follow what has changed, and say what has become of it."""
+        self._request = request
+        self._write()
+        if request.init_restarts != self._init_attempt:
+            self._init_attempt, self._words = request.init_restarts, ""
+            self._do(self._begin)
+        if request.sidecar_restarts != self._sidecar_attempt:
+            self._sidecar_attempt, self._sidecar, self._failure = request.sidecar_restarts, None, ""
+            self._do(self._start_sidecar)
+        elif self._bent and not request.label:
+            self._bent = False
+            self._do(self._replace_sidecar)
+        elif self._initialized and self._stands_in and not self._asked:
+            self.program_started(self._counter.exists)
+        if not self._initialized and not self._words:
+            return None
+        return Configured(self._text(), self._signals(), self._words, self._sidecar_words())
+
+    def start(self, argv: tuple[str | Path, ...], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start the pod's program; by the machine's thread only.
+
+        Raises:
+            SandboxError: where that is not possible.
+        """
+        return self._living().start(argv, log, environment)
+
+    def program_started(self, listens: Callable[[], bool]) -> None:
+        """The program's container is there, so that the sidecar's turn has come.
+
+        Args:
+            listens: whether signals reach the program yet. A kubelet takes longer to start a container than the program takes
+                to listen; here the sidecar waits for it.
+        """
+        if self._asked:
+            return
+        self._asked = True
+
+        def work() -> None:
+            end = time.monotonic() + _LISTENS_SECONDS
+            while not listens() and time.monotonic() < end and not self._ended:
+                time.sleep(_POLL_SECONDS)
+            self._start_sidecar()
+
+        self._do(work)
+
+    def end(self) -> None:
+        """End it; its emptyDir goes with it. By the machine's thread, or after that has ended."""
+        self._ended = True
+        if self._sandbox is not None:
+            self._sandbox.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def leave(self) -> None:
+        """End what runs of it, as the daemon ends; its folder stays for the next one."""
+        self._ended = True
+        if self._sandbox is not None:
+            self._sandbox.end()
+
+    # ------------------------------------------------------------------ the machine's thread
+
+    def _begin(self) -> None:
+        """Run the init container, unless the pod was past that."""
+        try:
+            if not self._initialized:
+                done = self._living().run((self._program,), {**self._environment(), **_ONCE}, _SECONDS)
+                if done.returncode != 0:
+                    self._words = last_words(done.stdout + done.stderr) or f"ended with {done.returncode}"
+            self._initialized = not self._words
+        except (SandboxError, OSError, subprocess.TimeoutExpired) as error:
+            self._words = str(error)
+        self._wake()
+
+    def _start_sidecar(self) -> None:
+        if self._ended:
+            return
+        log = self._folder / "config-manager.log"
+        log.unlink(missing_ok=True)
+        environment = self._environment()
+        self._bent, self._resumed = self._resumed, False
+        if self._bent:
+            environment["DEFAULT_CONFIG"] = self._linked().removeprefix(f"{SOURCE}/").replace(EMPTY, "")
+        try:
+            self._sidecar = self._living().start((self._program,), log, environment, own_proc=True)
+        except (SandboxError, OSError) as error:
+            self._failure = str(error)
+            self._wake()
+            return
+        threading.Thread(target=self._wake_after, args=(self._sidecar,), daemon=True).start()
+
+    def _replace_sidecar(self) -> None:
+        before, self._sidecar = self._sidecar, None
+        if before is not None:
+            before.kill()
+            before.wait()
+        self._start_sidecar()
+
+    def _wake_after(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        self._wake()
+
+    def _living(self) -> PodSandbox:
+        if self._ended:
+            message = f"{self._folder.name}: the pod is gone"
+            raise SandboxError(message, "")
+        if self._sandbox is None or not self._sandbox.lives:
+            mounts = {"/config": "config", SOURCE: "volume", _ACCOUNT: "account"}
+            folders = {path: make_folder(self._folder / name) for path, name in mounts.items()}
+            self._sandbox = PodSandbox(self._host(), self._folder / "sandbox", folders, processes.own_mark())
+            if self._stands_in:
+                counter = (self._request.program, "-c", _COUNTER, self._counter)
+                self._sandbox.start(counter, self._folder / "program.log", {})
+        return self._sandbox
+
+    # ------------------------------------------------------------------ its files
+
+    @property
+    def _counter(self) -> Path:
+        return self._folder / "signals"
+
+    def _environment(self) -> dict[str, str]:
+        return {**self._request.environment, "PROCESS_TO_SIGNAL": self._request.program}
+
+    def _linked(self) -> str:
+        link = self._folder / "config" / "config.yaml"
+        return str(link.readlink()) if link.is_symlink() else ""
+
+    def _text(self) -> str | None:
+        return Link(self._linked()).read(self._request.files)
+
+    def _signals(self) -> int:
+        return self._counter.stat().st_size if self._stands_in and self._counter.exists() else 0
+
+    def _sidecar_words(self) -> str:
+        if self._failure:
+            return self._failure
+        if self._sidecar is None or self._sidecar.poll() is None:
+            return ""
+        log = self._folder / "config-manager.log"
+        said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        return last_words(said) or f"ended with {self._sidecar.returncode}"
+
+    def _write(self) -> None:
+        """The volumes, where they have changed."""
+        if self._request.files != self._files:
+            self._files = self._request.files
+            write_volume(self._folder / "volume", self._files)
+        for name, content in self._request.account.items():
+            path = self._folder / "account" / name
+            if not path.exists() or path.read_bytes() != content:
+                write_atomic(path, content.decode())
