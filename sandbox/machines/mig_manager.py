@@ -1,16 +1,22 @@
 """Stand-in for nvidia-mig-manager: brings the GPUs of a node to the layout that its label names.
 
-The order of the real one (mig-parted pkg/mig/reconfigure): read and validate, nothing to do if it holds already, else
-state ``pending``, pause the GPU clients by their deploy labels, wait until their pods are gone, apply, restart the clients
-and the validator, and report. As the real one it never evicts other pods: where one uses a GPU, the change fails; and
-where the clients do not go within five minutes it gives up and leaves ``pending``. Afterwards it asserts the layout, which
-only older versions did, so that a profile that the card lacks ends as ``failed``. There are no host services to stop and
-no reboots.
+As the real one (mig-parted v0.15.0, cmd/nvidia-mig-manager and pkg/mig/reconfigure), its faults included:
+
+- It reads the file when the label is set, and never again for the same label: an entry that comes later is not noticed.
+- It stops its own clients only, by their deploy labels, and waits up to five minutes for each; it evicts nobody. Where a client
+  does not go it gives up and leaves ``pending`` and the paused labels as they are. Where a pod uses a GPU the change fails.
+- Once a change has succeeded, one that fails later does not bring the clients back: that is remembered for the whole life of the
+  process, not for one change.
+- A label that is taken away while a change is made is followed as a layout without a name, and fails.
+
+Unlike it: five minutes are half a minute, and polls are quicker; there are no host services to stop and no reboots; a pod that
+asks for a GPU is taken to use it. Afterwards it asserts the layout: the mig-parted that runs here reports success for a profile
+that the card lacks, where that of v0.15.0 fails.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sandbox.machines import mig_parted, objects
 from sandbox.machines.driver import app
@@ -28,15 +34,20 @@ if TYPE_CHECKING:
 CONFIG_LABEL = "nvidia.com/mig.config"
 STATE_LABEL = "nvidia.com/mig.config.state"
 PAUSED = "paused-for-mig-change"
+#: How long it waits for each client: really 300 s.
+PATIENCE_SECONDS: Final = 30.0
 _MOUNT = "/mig-parted-config"
 _DEPLOY = "nvidia.com/gpu.deploy."
-_CLIENTS = {
+#: Its clients' pods, in the order in which it waits for them, and how it names them.
+_WAITED: Final = {
     "nvidia-device-plugin-daemonset": "device-plugin",
     "gpu-feature-discovery": "gpu-feature-discovery",
     "nvidia-dcgm-exporter": "dcgm-exporter",
     "nvidia-dcgm": "dcgm",
 }
-_PATIENCE_SECONDS = 300.0
+#: The clients whose labels it sets whether they are there or not; those of third parties only where they are.
+_CLIENTS: Final = (*_WAITED.values(), "nvsm")
+_THIRD_PARTIES: Final = "client"
 _POLL_SECONDS = 0.3
 
 
@@ -46,7 +57,8 @@ class MigManagerPod:
     def __init__(self, programs: NodePrograms) -> None:
         """Nothing is being changed."""
         self._programs = programs
-        self._since: dict[str, float] = {}
+        #: Node -> the client that it waits for, and since when.
+        self._waits: dict[str, tuple[str, float]] = {}
 
     def runs(self, pod: Json) -> bool:
         """By label."""
@@ -60,62 +72,100 @@ class MigManagerPod:
         if machine.mig.pod != objects.uid(context.pod):
             # A new pod looks at the label anew; an interrupted change is taken up from its beginning.
             machine.mig = MigRun(objects.uid(context.pod))
-        wanted = objects.labels(context.node).get(CONFIG_LABEL, "")
-        if machine.mig.target is None and wanted and wanted != machine.mig.seen:
-            self._begin(context, wanted)
-        if machine.mig.target is not None:
-            self._continue(context, machine.mig.target)
+        run, label = machine.mig, objects.labels(context.node).get(CONFIG_LABEL, "")
+        if run.target is None and ((label and label != run.label) or (run.ended and label != run.seen)):
+            run.target = run.seen = label
+            run.pausing = False
+        run.label, run.ended = label, False
+        if run.target is not None:
+            self._continue(context, run.target)
         return Up()
 
     def absent(self, world: World, machine: Machine) -> None:
         """The GPUs stay as they are."""
 
-    def _begin(self, context: Context, wanted: str) -> None:
+    def _continue(self, context: Context, target: str) -> None:
+        run = context.machine.mig
+        if not run.pausing:
+            self._begin(context, target)
+        elif self._clients_are_gone(context):
+            self._apply(context, target)
+
+    def _begin(self, context: Context, target: str) -> None:
+        """Look whether there is anything to do; if so, pause the clients."""
         machine = context.machine
-        answer = self._programs.check_layout(machine, _request(context, wanted))
+        answer = self._programs.check_layout(machine, _request(context, target))
         if answer is None:
             return
-        if answer.error:
-            self._end(context, wanted, answer.error)
+        machine.mig.deployed = {
+            client: objects.labels(context.node).get(f"{_DEPLOY}{client}", "") for client in (*_CLIENTS, _THIRD_PARTIES)
+        }
+        if answer.error or answer.holds:
+            self._end(context, answer.error)
             return
-        if answer.holds:
-            self._end(context, wanted, "", restart=objects.labels(context.node).get(STATE_LABEL) == "pending")
-            return
-        machine.mig.target = wanted
-        self._since[machine.node] = context.world.now
-        context.world.label_node(machine.node, {STATE_LABEL: "pending", **_deploy(context.node, PAUSED)})
+        self._waits.pop(machine.node, None)
+        context.world.label_node(machine.node, {STATE_LABEL: "pending", **_deploy(machine.mig, PAUSED)})
+        machine.mig.pausing = True
         context.world.again_in(_POLL_SECONDS)
 
-    def _continue(self, context: Context, target: str) -> None:
+    def _clients_are_gone(self, context: Context) -> bool:
+        """Wait for one client after the other; give up where one does not go."""
         machine, world = context.machine, context.world
-        if any(app(pod) in _CLIENTS for pod in world.pods_on(machine.node)):
-            if world.now - self._since.setdefault(machine.node, world.now) > _PATIENCE_SECONDS:
-                machine.mig = MigRun(machine.mig.pod, target, None, "failed to wait for pods to be deleted: timed out")
-            world.again_in(_POLL_SECONDS)
-            return
+        left = next((client for client in (*_WAITED, _THIRD_PARTIES) if _is_there(context, client)), None)
+        if left is None:
+            return True
+        waits_for, since = self._waits.get(machine.node, ("", 0.0))
+        if waits_for != left:
+            since = world.now
+            self._waits[machine.node] = (left, since)
+        if world.now - since > PATIENCE_SECONDS:
+            name = f"{_WAITED[left]} pod" if left in _WAITED else "third-party gpu client pods"
+            machine.mig.message = f"failed to wait for pods to be deleted: {name} did not shutdown: context deadline exceeded"
+            machine.mig.target, machine.mig.ended = None, True
+        world.again_in(_POLL_SECONDS)
+        return False
+
+    def _apply(self, context: Context, target: str) -> None:
+        machine, world = context.machine, context.world
         users = [pod for pod in world.pods_on(machine.node) if objects.requests_gpu(pod) and objects.phase(pod) == "Running"]
         if users:
             names = ", ".join(objects.name(pod) for pod in users)
-            self._end(context, target, f"The following GPUs could not be reset: In use by another client ({names})", restart=True)
+            self._end(context, f"The following GPUs could not be reset: In use by another client ({names})")
             return
         answer = self._programs.apply_layout(machine, _request(context, target))
         if answer is None:
             return
-        for pod in world.pods_on(machine.node):
-            if app(pod) == "nvidia-operator-validator":
-                world.delete_pod(pod)
-        self._end(context, target, answer.error, restart=True)
+        if not answer.error:
+            for pod in world.pods_on(machine.node):
+                if app(pod) == "nvidia-operator-validator":
+                    world.delete_pod(pod)
+            world.label_node(machine.node, _deploy(machine.mig, "true"))
+            machine.mig.succeeded = True
+        self._end(context, answer.error)
 
-    def _end(self, context: Context, wanted: str, message: str, *, restart: bool = False) -> None:
-        context.machine.mig = MigRun(context.machine.mig.pod, wanted, None, message)
-        labels = {STATE_LABEL: "failed" if message else "success"}
-        context.world.label_node(context.machine.node, {**labels, **(_deploy(context.node, "true") if restart else {})})
+    @staticmethod
+    def _end(context: Context, message: str) -> None:
+        run = context.machine.mig
+        clients = {} if run.succeeded else _deploy(run, "true")
+        context.world.label_node(context.machine.node, {**clients, STATE_LABEL: "failed" if message else "success"})
+        run.target, run.message, run.ended = None, message, True
 
 
-def _deploy(node: Json, value: str) -> dict[str, str]:
+def _is_there(context: Context, client: str) -> bool:
+    """Whether pods of a client are on the node: by name in its own namespace, those of third parties by what they select."""
+    pods = context.world.pods_on(context.machine.node)
+    if client != _THIRD_PARTIES:
+        where = objects.namespace(context.pod)
+        return any(app(pod) == client and objects.namespace(pod) == where for pod in pods)
+    return any(
+        f"{_DEPLOY}{client}" in (pod["spec"].get("nodeSelector") or {}) for pod in pods if objects.owners(pod, "DaemonSet")
+    )
+
+
+def _deploy(run: MigRun, value: str) -> dict[str, str]:
     """The clients' deploy labels, but for those that somebody has set to false."""
-    known = objects.labels(node)
-    return {f"{_DEPLOY}{client}": value for client in _CLIENTS.values() if known.get(f"{_DEPLOY}{client}") != "false"}
+    wanted = [client for client in run.deployed if client != _THIRD_PARTIES or run.deployed[client]]
+    return {f"{_DEPLOY}{client}": value for client in wanted if run.deployed[client] != "false"}
 
 
 def _request(context: Context, selected: str) -> LayoutRequest:
@@ -125,5 +175,5 @@ def _request(context: Context, selected: str) -> LayoutRequest:
     if config_map is None:
         model = context.machine.group.hardware.gpu_model
         return LayoutRequest(pod, mig_parted.generated_config(model) if model else None, selected)
-    data = context.world.config_maps.get(f"{objects.namespace(context.pod)}/{config_map}", {}).get("data") or {}
+    data = (context.mounted.get(config_map) or {}).get("data") or {}
     return LayoutRequest(pod, data.get("config.yaml"), selected)

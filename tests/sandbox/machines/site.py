@@ -63,7 +63,9 @@ class Site:
 
     def pods(self, app: str, node: str = "gpu0") -> list[dict[str, Any]]:
         found = self.api.list("/api/v1/pods")["items"]
-        return [pod for pod in found if pod["metadata"]["labels"].get("app") == app and pod["spec"].get("nodeName") == node]
+        return [
+            pod for pod in found if pod["metadata"].get("labels", {}).get("app") == app and pod["spec"].get("nodeName") == node
+        ]
 
     def waiting(self, app: str, node: str = "gpu0") -> list[str]:
         """Last words of the crashing containers of a program's pods."""
