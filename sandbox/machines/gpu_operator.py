@@ -6,7 +6,7 @@ it says ``ready`` although a node may share nothing (a plugin that registers not
 node was found at all. What its operands' pods do is in driver, gpu_programs and mig_manager.
 
 Left out: sandbox workloads (vGPU, Kata, confidential computing), OpenShift, NVIDIADriver and GPUCluster resources, driver
-upgrades, PodSecurity labels, metrics, service accounts and roles of operands, and all host mounts.
+upgrades, PodSecurity labels, metrics, service accounts and roles of most operands, and all host mounts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from sandbox.machines import objects
 from sandbox.machines.api import ApiError
 from sandbox.machines.objects import name, timestamp
+from sandbox.machines.operand_accounts import ACCOUNTS, OperandAccounts
 from sandbox.machines.store import KINDS
 from sandbox.machines.world import LOG
 
@@ -71,6 +72,12 @@ class Operand:
     before_runtime: bool = False
 
 
+#: What config-manager signals, as the operator's assets say it; the last one names what is called otherwise (see gpu_programs).
+_SIGNALLED = {
+    "nvidia-device-plugin-daemonset": "nvidia-device-plugin",
+    "gpu-feature-discovery": "gpu-feature-discovery",
+    "nvidia-device-plugin-mps-control-daemon": "/usr/bin/mps-control-daemon",
+}
 _VALIDATIONS = ("driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation")
 _MPS_INITS = ("toolkit-validation", "mps-control-daemon-mounts")
 _MPS_NODES = (("nvidia.com/mps.capable", "true"),)
@@ -107,6 +114,10 @@ OPERANDS = (
 
 class Operator:
     """The operator of one cluster."""
+
+    def __init__(self) -> None:
+        """Nothing has been made."""
+        self._accounts = OperandAccounts()
 
     def step(self, world: World) -> None:
         """Reconcile once, if the operator runs."""
@@ -156,6 +167,7 @@ class Operator:
             return True
         if known is None and not has_gpus:
             return True
+        self._accounts.make(world, operand.name, _owner(policy), where)
         wanted = daemon_set(policy, operand, where)
         if known is None:
             world.store.wrote("daemonsets", world.api.create(path, wanted))
@@ -253,25 +265,45 @@ def _pod_spec(spec: Json, operand: Operand) -> Json:
     image = _image(section)
     volumes, mounts = _volumes(spec, operand)
     config = _plugin_config(spec) if operand.configured else {}
-    chosen = [{"name": "DEFAULT_CONFIG", "value": config.get("default") or ""}, {"name": "FALLBACK_STRATEGIES", "value": "empty"}]
+    account = ACCOUNTS.get(operand.name)
     inits: list[Json] = [{"name": init, "image": image} for init in operand.inits]
     containers: list[Json] = [
         {"name": operand.container, "image": image, "env": _environment(spec, operand), "volumeMounts": mounts}
     ]
     if config:
-        inits.append({"name": "config-manager-init", "image": image, "env": chosen, "volumeMounts": mounts})
-        containers.append({"name": "config-manager", "image": image, "env": chosen, "volumeMounts": mounts})
+        inits.append({"name": "config-manager-init", **_config_manager(operand, image, config, mounts, once=True)})
+        containers.append({"name": "config-manager", **_config_manager(operand, image, config, mounts, once=False)})
     pod: Json = {
         "nodeSelector": {f"{_DEPLOY}{operand.deploy}": "true", **dict(operand.more_selector)},
         "tolerations": common.get("tolerations") or _DEFAULT_TOLERATIONS,
         "priorityClassName": common.get("priorityClassName") or "system-node-critical",
-        "automountServiceAccountToken": False,
+        **({"serviceAccountName": account} if account else {"automountServiceAccountToken": False}),
+        **({"shareProcessNamespace": True} if config else {}),
         "initContainers": inits,
         "containers": containers,
         "volumes": volumes,
     }
     runtime_class = _runtime_class_name(spec)
     return pod if operand.before_runtime or runtime_class is None else {**pod, "runtimeClassName": runtime_class}
+
+
+def _config_manager(operand: Operand, image: str, config: Json, mounts: list[Json], *, once: bool) -> Json:
+    """The init container that chooses the configuration, or the sidecar that follows the node's label."""
+    said = {
+        "ONESHOT": "true" if once else "false",
+        "KUBECONFIG": "",
+        "NODE_LABEL": "nvidia.com/device-plugin.config",
+        "CONFIG_FILE_SRCDIR": "/available-configs",
+        "CONFIG_FILE_DST": "/config/config.yaml",
+        "DEFAULT_CONFIG": config.get("default") or "",
+        "SEND_SIGNAL": "false" if once else "true",
+        "SIGNAL": "" if once else "1",
+        "PROCESS_TO_SIGNAL": "" if once else _SIGNALLED[operand.name],
+        "FALLBACK_STRATEGIES": "empty",
+    }
+    node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    env = [node, *({"name": key, "value": value} for key, value in said.items())]
+    return {"image": image, "command": ["config-manager"], "env": env, "volumeMounts": mounts}
 
 
 def _environment(spec: Json, operand: Operand) -> list[dict[str, str]]:
