@@ -38,7 +38,6 @@ _MIG_STATES: Final = {"failed": "mig-config-failed", "pending": "mig-config-pend
 _MIG_PENDING_SECONDS: Final = 25 * 60
 #: A kubelet brought a changed ConfigMap to a volume after 53 to 73 s.
 _VOLUME_SECONDS: Final = 90
-_SYMLINK: Final = "error creating symlink"
 _UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 _UPGRADE_FAILED: Final = "upgrade-failed"
 #: k8s-operator-libs, pkg/upgrade/consts.go; every other state is on the way.
@@ -198,8 +197,6 @@ def _why_config(wanted: NodeExpectation, found: NodeReading, pod: Pod) -> tuple[
         return "operand-config", ""
     if label not in found.config.keys:
         return "operand-config", f"the node's label names {label}, which the ConfigMap lacks"
-    if _SYMLINK in pod.words:
-        return "config-wedged", ""
     failed, changed = pod.config_failed, found.config.changed
     if failed is None or changed is None:
         return "config-on-its-way", ""

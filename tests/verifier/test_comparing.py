@@ -89,6 +89,21 @@ def test_a_file_that_cannot_be_used_is_told_with_its_path(tmp_path: Path) -> Non
             read_expectation(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("values", "driver", "wanted"),
+    [
+        ({}, "operator", None),
+        ({"driver": {"version": "580.105.08"}}, "operator", "580.105.08"),
+        ({"driver": {"version": "580"}}, "operator", "580"),
+        ({"driver": {"version": "sha256:" + "a" * 64}}, "operator", None),
+        ({"driver": {"version": "580.105.08"}}, "preinstalled", None),
+    ],
+)
+def test_the_driver_that_the_operator_is_told_to_install_is_expected(values: Any, driver: str, wanted: object) -> None:
+    plan = plan_of(aks({"driver": driver}, operator={"values": values}))
+    assert node_expectation(plan, plan.pools[0])["driver"] == wanted
+
+
 def test_the_minimum_driver_is_that_of_the_newest_profile() -> None:
     assert document({"mig": {"layout": {"1g.10gb": 4}}}, key="a100-40gb")["minimum"]["driver"] == "525"
     assert document({"mig": {"layout": {"1g.5gb": 7}}}, key="a100-40gb")["minimum"]["driver"] is None

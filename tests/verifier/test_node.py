@@ -59,13 +59,13 @@ def with_pod(found: NodeReading, operand: str, **changes: Any) -> NodeReading:
     return replace(kept, pods=(*kept.pods, nodes.pod(operand, **changes)))
 
 
-def stuck(after_seconds: int, words: str = "CrashLoopBackOff") -> dict[str, Any]:
+def stuck(after_seconds: int) -> dict[str, Any]:
     """What shows of a config-manager that last failed so long after 03:00:00."""
     minutes, seconds = divmod(after_seconds, 60)
     return {
         "ready": False,
         "trouble": "config",
-        "words": f"container config-manager: {words}",
+        "words": "container config-manager: CrashLoopBackOff",
         "config_failed": f"2026-01-02T03:{minutes:02}:{seconds:02}Z",
         "started": "2026-01-02T02:00:00Z",
     }
@@ -209,14 +209,6 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
             changed="2026-01-02T03:00:00Z",
         ),
         ["config-wedged", "nothing-offered"],
-    ),
-    "config-manager says what it is stuck at": (
-        SLICED,
-        lambda found: config(
-            with_pod(found, PLUGIN, **stuck(after_seconds=3, words="error creating symlink: … file exists")),
-            changed="2026-01-02T03:00:00Z",
-        ),
-        ["config-wedged"],
     ),
     "the kubelet has not brought the new key yet, and the plugin serves the default": (
         SLICED,
