@@ -107,7 +107,8 @@ def waits_for(seen: Look, pending: Sequence[str]) -> Iterator[str]:
     """
     if pending:
         yield f"the engine: {_some(pending)}"
-    lines = [said for said in seen.troubles if not said.startswith(("DaemonSet", "Job"))]
+    # DaemonSets and Jobs are told node by node; evidence comes last, of what is waited for here.
+    lines = [said for said in seen.troubles if not said.startswith(("DaemonSet", "Job", "evidence"))]
     for pool in seen.pools:
         for node in pool.nodes:
             waiting = seen.waiting.get(node.name, ())

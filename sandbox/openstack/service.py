@@ -15,6 +15,7 @@ import sys
 import urllib.request
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from sandbox import processes
 from sandbox.errors import SandboxError
@@ -264,10 +265,20 @@ def _fill_templates(keystone_url: str, seed: Path, passwords: Passwords) -> None
     for name, values in read_seed(seed).templates.items():
         try:
             if not operators.has_template(name):
-                operators.create_template({"coe": "kubernetes", **values, "name": name, "public": True})
+                identity = {"uuid": name} if _is_uuid(name) else {}
+                operators.create_template({"coe": "kubernetes", **values, **identity, "name": name, "public": True})
         except MagnumError as error:
             message = f"{seed}: template {name}: {error}"
             raise SandboxError(message, "Give it an image, flavors and networks that the file has, too.") from error
+
+
+def _is_uuid(name: str) -> bool:
+    """Whether a stack names a template by its UUID: by that, and not by its name, Magnum will look for it."""
+    try:
+        UUID(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _local(port: int) -> str:

@@ -33,12 +33,17 @@ if TYPE_CHECKING:
 
 CPU = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}
 GPU = {"vcpus": 16, "ramMiB": 131072, "gpuModel": "a100-40gb", "gpuProduct": "NVIDIA A100-PCIE-40GB", "gpus": 1}
+#: A stack may name a template by its UUID, too.
+GIVEN_UUID = "5f1c2a3e-9c1b-4a57-8f27-3d8e4b6a7c10"
 SEED = {
     "flavors": {"m2.large": CPU, "g2.5xlarge": GPU},
     "images": ["fcos-40", {"name": "bare", "osDistro": ""}],
     "keypairs": ["admin"],
     "networks": ["public"],
-    "templates": {"given": {"image": "fcos-40", "flavor": "m2.large", "masterLbEnabled": True}},
+    "templates": {
+        name: {"image": "fcos-40", "flavor": "m2.large", "masterFlavor": "m2.large", "masterLbEnabled": True}
+        for name in ("given", GIVEN_UUID)
+    },
 }
 TEMPLATE = {
     "coe": "kubernetes",
@@ -161,6 +166,15 @@ def test_only_loopback_listens_and_no_command_line_has_a_password(cloud: Cloud) 
     rows = [row.split() for table in ("tcp", "tcp6") for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
     listening = {row[1] for row in rows if row[3] == "0A" and row[1].rpartition(":")[2] in ports}
     assert listening == {f"0100007F:{port}" for port in ports}
+
+
+def test_a_cluster_of_a_template_without_a_flavor_for_masters_is_refused(cloud: Cloud) -> None:
+    """So the template that a stack only names has one here (sandbox/surroundings.py)."""
+    headless = {key: value for key, value in TEMPLATE.items() if key != "master_flavor_id"}
+    template = cloud.call("cluster_templates", "create", name="headless", **headless)["uuid"]
+    answer = cloud.call("clusters", "create", name="x", cluster_template_id=template, keypair="admin", node_count=1)
+    assert "Unable to find flavor None" in str(answer["error"])
+    cloud.call("cluster_templates", "delete", template)
 
 
 def test_a_member_makes_no_public_template(cloud: Cloud) -> None:
@@ -295,6 +309,8 @@ class TestPluginOverTheRealApi:
         found = plugin.invoke("openstack:containerinfra/getClusterTemplate:getClusterTemplate", {"name": "given"})[0]
         assert (found["public"], found["image"]) == (True, "fcos-40")
         assert cloud.call("cluster_templates", "delete", found["id"])["error"][0] == 403
+        by_uuid = plugin.invoke("openstack:containerinfra/getClusterTemplate:getClusterTemplate", {"name": GIVEN_UUID})[0]
+        assert (by_uuid["id"], by_uuid["public"]) == (GIVEN_UUID, True)
         with pytest.raises(ServiceError, match="ClusterTemplate none could not be found"):
             plugin.invoke("openstack:containerinfra/getClusterTemplate:getClusterTemplate", {"name": "none"})
 

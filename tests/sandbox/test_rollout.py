@@ -169,5 +169,10 @@ def test_a_node_with_a_line_of_its_own_is_not_named_twice() -> None:
 
 def test_a_wait_is_told_in_a_few_lines() -> None:
     causes = tuple(f"node n{number}: not ready" for number in range(9))
-    lines = [*waits_for(Look((), ("DaemonSet gpu-operator/x: 0 of 9 pods ready", *causes)), ["creating DaemonSet gpu-marker"])]
+    lines = [
+        *waits_for(
+            Look((), ("DaemonSet gpu-operator/x: 0 of 9 pods ready", *causes, "evidence: there is none")),
+            ["creating DaemonSet gpu-marker"],
+        )
+    ]
     assert lines == ["the engine: creating DaemonSet gpu-marker", *causes[:4], "and 5 more"]
