@@ -265,8 +265,8 @@ def _fill_templates(keystone_url: str, seed: Path, passwords: Passwords) -> None
     for name, values in read_seed(seed).templates.items():
         try:
             if not operators.has_template(name):
-                identity = {"uuid": name} if _is_uuid(name) else {}
-                operators.create_template({"coe": "kubernetes", **values, **identity, "name": name, "public": True})
+                own = {"uuid": name} if _is_uuid(name) else {}
+                operators.create_template({"coe": "kubernetes", **values, **own, "name": name, "public": True})
         except MagnumError as error:
             message = f"{seed}: template {name}: {error}"
             raise SandboxError(message, "Give it an image, flavors and networks that the file has, too.") from error
