@@ -8,24 +8,19 @@ from typing import TYPE_CHECKING, Final
 from sandbox.state import PROJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from gpus.plan import PoolPlan
 
 REFERENCE: Final = "docs/reference/rules.md"
 _ID: Final = re.compile(r"\b[A-Z]\d\d\b")
-_IN_BRACKETS: Final = re.compile(r"\(([A-Z]\d\d(?:, [A-Z]\d\d)*)\)")
 
 
 def meanings(pools: Iterable[PoolPlan]) -> list[str]:
     """A line for each incident that the warnings of pools name, in the order of their ids."""
-    warnings = [warning for pool in pools for warning in pool.warnings]
-    return list(_lines({name for warning in warnings for found in _IN_BRACKETS.findall(warning) for name in _ID.findall(found)}))
-
-
-def _lines(wanted: Iterable[str]) -> Iterator[str]:
-    known = _known()
-    yield from (f"{name}: {known[name]}" for name in sorted(wanted) if name in known)
+    named = {name for pool in pools for warning in pool.warnings for name in _ID.findall(warning)}
+    # What only looks like one, as the name of a GPU, has no line.
+    return [f"{name}: {what}" for name, what in sorted(_known().items()) if name in named]
 
 
 def _known() -> dict[str, str]:
