@@ -161,18 +161,19 @@ def _updated(updated: int, wanted: int) -> str:
 
 
 def _waiting_pods(pods: Iterable[Object]) -> Mapping[str, list[Object]]:
-    """Owner's uid -> its pods that are not ready."""
+    """Owner -> its pods that are not ready."""
     found: defaultdict[str, list[Object]] = defaultdict(list)
     for pod in pods:
         if not _is_over(pod) and not _is_ready(pod):
-            for uid in _owners(pod):
-                found[uid].append(pod)
+            for owner in _owners(pod):
+                found[owner].append(pod)
     return found
 
 
 def _where(waiting: Mapping[str, list[Object]], one: Object) -> str:
     """On which nodes its pods are not ready, and what each waits for."""
-    pods = waiting.get(one["metadata"]["uid"], [])
+    metadata = one["metadata"]
+    pods = waiting.get(metadata["uid"]) or waiting.get(f"{metadata.get('namespace')}/{metadata['name']}", [])
     places = [f"{pod['spec'].get('nodeName') or 'no node'}{_in_brackets(_pod_waits_for(pod))}" for pod in pods]
     if not places:
         return ""
@@ -213,8 +214,12 @@ def _is_over(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") == "Succeeded" or bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def _owners(pod: Object) -> list[str]:
-    return [str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences") or []]
+def _owners(pod: Object) -> Iterator[str]:
+    """Uids; of a Deployment, whose ReplicaSet stands between them, namespace and name."""
+    for owner in pod["metadata"].get("ownerReferences") or []:
+        yield str(owner["uid"])
+        if owner.get("kind") == "ReplicaSet":
+            yield f"{pod['metadata'].get('namespace')}/{owner['name'].rpartition('-')[0]}"
 
 
 # --- words --------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from sandbox.errors import SandboxError
+from sandbox.files import explained
 from sandbox.state import PROJECT
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def enter(engine: Engine, command: Sequence[str]) -> NoReturn:
         SandboxError: if there is no such program.
     """
     variables = environment(engine)
+    _link_kubeconfig(engine)
     if not command:
         sys.stderr.write(_greeting(engine, variables))
     program, *arguments = command or [os.environ.get("SHELL") or "sh"]
@@ -61,6 +63,15 @@ def enter(engine: Engine, command: Sequence[str]) -> NoReturn:
     except OSError as error:
         message = f"{program}: cannot run it: {error.strerror}."
         raise SandboxError(message, 'Name a program and its arguments: make shell ARGS="kubectl get nodes".') from error
+
+
+def _link_kubeconfig(engine: Engine) -> None:
+    """Have the stand-in of the Kubernetes provider find the stack's cluster for a program that names none."""
+    sandbox = engine.sandbox
+    for folder in sandbox.cluster_folders()[:1]:
+        with explained(sandbox.kubeconfig, "write"):
+            sandbox.kubeconfig.unlink(missing_ok=True)
+            sandbox.kubeconfig.symlink_to(folder / "kubeconfig")
 
 
 def _greeting(engine: Engine, variables: dict[str, str]) -> str:

@@ -114,7 +114,9 @@ def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -
         command += ["--without", "kubernetes"]
     if not keystone:
         command += ["--without", "openstack"]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm)}
+    # It is not started by the engine, so it gets none of the engine's variables: of no kubeconfig it would take the user's own.
+    own = {"PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm), "KUBECONFIG": str(sandbox.kubeconfig)}
+    environment = {**os.environ, **own}
     processes.spawn(sandbox.folder, NAME, command, env=environment, cwd=PROJECT)
     processes.wait_until(lambda: _settled(sandbox), timeout=_START_SECONDS, what="the provider stand-ins")
     if not sandbox.providers_record.exists():

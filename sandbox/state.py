@@ -77,6 +77,11 @@ class Sandbox:
         return self.folder / "clusters"
 
     @property
+    def kubeconfig(self) -> Path:
+        """A link to that of the stack's cluster, once somebody looks around: what a provider reads that is given none."""
+        return self.folder / "kubeconfig"
+
+    @property
     def existing_cluster(self) -> Path:
         """The cluster that is there before the deploy, where the stack wants one."""
         return self.clusters / "existing"

@@ -56,7 +56,7 @@ def test_up_fails_with_the_difference_and_goes_through_after_the_repair(sandbox:
 
     failed = trial.up()
     assert failed.code == 1
-    assert "pool ts: 1 difference" in failed.text, failed.text
+    assert ": 1 difference" in failed.text, failed.text
     assert "compute mode" in failed.text
     assert "PROHIBITED" in failed.text
     # Every ten seconds it was said on which node something was waited for, and what for; and that it ends in its time.

@@ -151,6 +151,14 @@ def test_it_is_said_on_which_node_and_for_what_it_waits() -> None:
     }
 
 
+def test_the_pods_of_a_deployment_belong_to_its_replica_set() -> None:
+    own = {"kind": "ReplicaSet", "name": "op-5df489dfcd", "uid": "uid-set"}
+    lost = pod("", None, conditions=[condition("PodScheduled", "False", "Unschedulable")])
+    lost["metadata"] = {"name": "op-5df489dfcd-x", "namespace": "gpu-operator", "ownerReferences": [own]}
+    (said,) = troubles(Objects(deployments=[thing("op", {"replicas": 1}, observedGeneration=2)], pods=[lost]))
+    assert said.endswith("not on no node (not scheduled: Unschedulable)")
+
+
 def test_what_a_user_tries_out_himself_is_his_own_business() -> None:
     own = thing("mine", **{**DRIVER, "numberReady": 0})
     own["metadata"]["labels"] = {}
