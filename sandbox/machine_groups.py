@@ -52,6 +52,7 @@ class MachineGroup:
         driver_preinstalled: the machine's image carries the NVIDIA driver and container runtime.
         cloud_mig_profile: AKS gpuInstanceProfile such as ``MIG1g``: the machine is born partitioned.
         control_plane: the machines carry the cluster's control plane.
+        guarded: nobody but the cloud may change these labels and taints on the nodes, as on AKS.
     """
 
     id: str
@@ -63,6 +64,7 @@ class MachineGroup:
     driver_preinstalled: bool = False
     cloud_mig_profile: str | None = None
     control_plane: bool = False
+    guarded: bool = False
 
     @property
     def node_names(self) -> tuple[str, ...]:

@@ -487,6 +487,7 @@ def machine_group(cluster: dict[str, Any], pool: dict[str, Any]) -> MachineGroup
         ),
         driver_preinstalled=bool(size.gpu_model) and driver == "Install",
         cloud_mig_profile=body.get("gpuInstanceProfile"),
+        guarded=True,
     )
 
 

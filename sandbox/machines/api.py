@@ -62,8 +62,16 @@ class ApiError(Exception):
 class Api:
     """Requests to one API server."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        """Read the kubeconfig's current context."""
+    def __init__(self, kubeconfig: Path, acting_as: str | None = None) -> None:
+        """Read the kubeconfig's current context.
+
+        Args:
+            kubeconfig: of an administrator.
+            acting_as: the user that the API server shall take us for, with the same rights.
+        """
+        self._headers: dict[str, str] = {}
+        if acting_as:
+            self._headers = {"Impersonate-User": acting_as, "Impersonate-Group": "system:masters"}
         configuration = client.Configuration()
         config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
         configuration.proxy = None  # The server is on loopback, whatever the environment says about proxies.
@@ -161,6 +169,7 @@ class Api:
     ) -> urllib3.BaseHTTPResponse:
         request = self._rest.request
         url = f"{self._host}{path}"
+        headers = {**headers, **self._headers}
         answer = request(method, url, headers=headers, body=body, _request_timeout=timeout)  # type: ignore[no-untyped-call]
         response: urllib3.BaseHTTPResponse = answer.response
         return response

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from sandbox import machine_groups
 from sandbox.machines import objects
-from sandbox.machines.api import ApiError
+from sandbox.machines.api import Api, ApiError
 from sandbox.machines.machine import Machine, MachineFiles
 from sandbox.machines.objects import micro_timestamp, timestamp
+from sandbox.machines.pool_guard import AKS, PoolGuard
 from sandbox.machines.store import KINDS
 from sandbox.machines.world import LOG
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox.machine_groups import MachineGroup
-    from sandbox.machines.api import Api
     from sandbox.machines.node_programs import NodePrograms
     from sandbox.machines.objects import Json
     from sandbox.machines.store import Store
@@ -43,6 +43,7 @@ class Nodes:
     def __init__(self, api: Api, store: Store, folder: Path, programs: NodePrograms) -> None:
         """Load the machines that there were."""
         self._api, self._store, self._folder, self._programs = api, store, folder, programs
+        self._aks, self._guard = Api(folder / "kubeconfig", acting_as=AKS), PoolGuard(api)
         self._files = MachineFiles(folder)
         self._groups: dict[str, MachineGroup] = {}
         self._read: tuple[int, ...] | None = None
@@ -63,6 +64,7 @@ class Nodes:
 
     def step(self) -> None:
         """Create, update and remove nodes until they are what the groups say."""
+        self._guard.step(self._groups.values())
         wanted = {node: group for group in self._groups.values() for node in group.node_names}
         nodes = self._store.by_name("nodes")
         for node in {*self.machines, *self._files.known()} - set(wanted):
@@ -152,7 +154,7 @@ class Nodes:
             "spec": {"taints": [*others, *group.taints] or None},
         }
         path = f"{KINDS['nodes']}/{machine.node}?fieldManager=cloud-node-manager"
-        self._store.wrote("nodes", self._api.patch(path, patch))
+        self._store.wrote("nodes", (self._aks if group.guarded else self._api).patch(path, patch))
         machine.applied_labels, machine.applied_taints = dict(group.labels), list(group.taints)
 
     def _report_ready(self, machine: Machine, node: Json) -> None:

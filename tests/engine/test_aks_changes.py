@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sandbox.machines.api import ApiError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -53,6 +55,12 @@ def edited(trial: Trial) -> Iterator[Callable[..., Trial]]:
     trial.write(STACK)
 
 
+def node_of(trial: Trial) -> str:
+    """The node of the pool `gpu`."""
+    found = trial.api().list("/api/v1/nodes?labelSelector=agentpool%3Dgpu")["items"]
+    return str(found[0]["metadata"]["name"])
+
+
 def steps(trial: Trial) -> dict[str, str]:
     """Kind of a resource -> what the engine would do to it; several of a kind by name."""
     return {step["urn"].rpartition("::")[2]: step["op"] for step in trial.planned_steps()}
@@ -92,6 +100,40 @@ class TestVersion:
         preview = edited(kubernetesVersion=version).preview()
         assert preview.code != 0
         assert f"kubernetesVersion: {version} {told}" in preview.text
+
+
+class TestPoolLabels:
+    """What a pool has given its nodes nobody else takes from them; everything else is free."""
+
+    @pytest.mark.parametrize(
+        ("change", "refusal"),
+        [
+            ({"metadata": {"labels": {"team": "other"}}}, 'request "team" refused'),
+            ({"metadata": {"labels": {"team": None}}}, 'request "team" refused'),
+            ({"metadata": {"labels": {"nvidia.com/device-plugin.config": "x"}}}, "label configured on node pool"),
+            ({"metadata": {"labels": {"kubernetes.azure.com/mode": "system"}}}, "label configured on node pool"),
+            ({"spec": {"taints": None}}, 'Taint delete request "sku=gpu:NoSchedule" refused'),
+        ],
+    )
+    def test_are_refused_to_the_administrator(self, trial: Trial, change: Any, refusal: str) -> None:
+        with pytest.raises(ApiError) as refused:
+            trial.api().patch(f"/api/v1/nodes/{node_of(trial)}", change)
+        assert refusal in refused.value.message
+
+    def test_labels_and_taints_of_no_pool_come_and_go(self, trial: Trial) -> None:
+        api, path = trial.api(), f"/api/v1/nodes/{node_of(trial)}"
+        own = (api.get(path) or {})["spec"]["taints"]
+        mine = {"key": "example.com/starting", "effect": "NoSchedule"}
+        assert api.patch(path, {"metadata": {"labels": {"mine": "yes"}}, "spec": {"taints": [*own, mine]}})
+        assert api.patch(path, {"metadata": {"labels": {"mine": None}}, "spec": {"taints": own}})["spec"]["taints"] == own
+
+    def test_the_pool_itself_changes_them(self, trial: Trial) -> None:
+        trial.edit(lambda config: config["gpu-pools:pools"][0].update(labels={"team": "other"}, taints=["sku=a100:NoSchedule"]))
+        trial.up().ok()
+        node = trial.api().get(f"/api/v1/nodes/{node_of(trial)}") or {}
+        assert (node["metadata"]["labels"]["team"], node["spec"]["taints"][0]["value"]) == ("other", "a100")
+        trial.write(STACK)
+        trial.up().ok()
 
 
 def test_what_azure_keeps_on_a_living_pool_is_shown_as_a_replacement(trial: Trial) -> None:
