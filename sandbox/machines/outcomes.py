@@ -165,10 +165,11 @@ def _inits(
     found: list[Json] = []
     for container in containers:
         name = container["name"]
+        told = (restarts.get(name, 0), backoffs.get(name, 0.0))
         if name == at:
             reached = False
             if isinstance(outcome, InitCrash):
-                state = _crashed(outcome.message, outcome.code, name, backoffs.get(name, 0), old.get(name), now)
+                state = _crashed(_Crash(name, outcome.message, outcome.code, *told), old.get(name), now)
             else:
                 state = _running(old.get(name), now)
         elif reached:
@@ -184,6 +185,7 @@ def _mains(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: M
     found: list[Json] = []
     for container in objects.containers(pod["spec"]):
         name = container["name"]
+        told = (restarts.get(name, 0), backoffs.get(name, 0.0))
         if isinstance(outcome, Creating):
             waiting = {"reason": outcome.reason}
             if outcome.reason != "ContainerCreating":
@@ -194,7 +196,7 @@ def _mains(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: M
         elif isinstance(outcome, Finished):
             state = _terminated(old.get(name), now, ready=False)
         elif name in outcome.crashed:
-            state = _crashed(outcome.crashed[name], outcome.codes.get(name, 1), name, backoffs.get(name, 0), old.get(name), now)
+            state = _crashed(_Crash(name, outcome.crashed[name], outcome.codes.get(name, 1), *told), old.get(name), now)
         else:
             state = _running(old.get(name), now, ready=name not in outcome.unready)
         found.append(_container(pod, container, state, old.get(name), restarts.get(name, 0)))
@@ -232,14 +234,27 @@ def _terminated(old: Json | None, now: str, *, ready: bool = True) -> Json:
     return {"state": {"terminated": ended}, "ready": ready, "started": False}
 
 
-def _crashed(message: str, code: int, name: str, backoff: float, old: Json | None, now: str) -> Json:
-    last = {"exitCode": code, "reason": "Error", "message": message, "startedAt": now, "finishedAt": now}
-    for before in (((old or {}).get(key) or {}).get("terminated") or {} for key in ("state", "lastState")):
-        if (before.get("exitCode"), before.get("message")) == (code, message):
-            last = before
-    if not backoff:
+@dataclass(frozen=True)
+class _Crash:
+    """The end of a container, after so many restarts, that is followed by a wait."""
+
+    name: str
+    message: str
+    code: int
+    restarts: int
+    backoff: float
+
+
+def _crashed(crash: _Crash, old: Json | None, now: str) -> Json:
+    last = {"exitCode": crash.code, "reason": "Error", "message": crash.message, "startedAt": now, "finishedAt": now}
+    known = old or {}
+    if known.get("restartCount") == crash.restarts and "running" not in known["state"]:
+        # It has been told already that it has ended.
+        last = known["state"].get("terminated") or (known.get("lastState") or {}).get("terminated") or last
+    if not crash.backoff:
         return {"state": {"terminated": last}, "ready": False, "started": False}
-    waiting = {"reason": "CrashLoopBackOff", "message": f"back-off {backoff:g}s restarting failed container={name}"}
+    message = f"back-off {crash.backoff:g}s restarting failed container={crash.name}"
+    waiting = {"reason": "CrashLoopBackOff", "message": message}
     return {"state": {"waiting": waiting}, "lastState": {"terminated": last}, "ready": False, "started": False}
 
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sandbox.machines import objects
 from sandbox.machines.outcomes import Creating, Finished, InitCrash, InitWaiting, Outcome, Up, pod_address, pod_status
+
+if TYPE_CHECKING:
+    import pytest
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -126,3 +130,12 @@ def test_an_init_container_that_ended_well_after_all_shows_that() -> None:
     assert failed["initContainerStatuses"][1]["state"]["terminated"]["exitCode"] == 1
     done = status(Up(), old=failed, restarts=1)["initContainerStatuses"][1]
     assert done["state"]["terminated"]["exitCode"] == 0
+
+
+def test_a_container_that_ends_again_has_ended_now_and_what_was_told_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "timestamp", lambda: "then")
+    first = status(Up({"c2": "it broke"}))
+    monkeypatch.setattr(objects, "timestamp", lambda: "now")
+    assert status(Up({"c2": "it broke"}), old=first) == first
+    again = status(Up({"c2": "it broke"}), old=first, restarts=1)["containerStatuses"][1]
+    assert again["lastState"]["terminated"]["finishedAt"] == "now"
