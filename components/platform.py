@@ -108,7 +108,7 @@ class GpuPlatform(pulumi.ComponentResource):
         pools = self._pools(name, planned, cluster, operator, inside)
         self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
-            self.verification = self._verification(name, planned, _after(inside, [operator]), pools)
+            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig)
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
         self.plan = pulumi.Output.from_input(planned.as_json())
@@ -184,7 +184,12 @@ class GpuPlatform(pulumi.ComponentResource):
         return made
 
     def _verification(
-        self, name: str, planned: Plan, opts: pulumi.ResourceOptions, pools: Mapping[str, list[pulumi.Resource]]
+        self,
+        name: str,
+        planned: Plan,
+        opts: pulumi.ResourceOptions,
+        pools: Mapping[str, list[pulumi.Resource]],
+        kubeconfig: pulumi.Output[str],
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
         from components.verification import Verification, Verifier  # noqa: PLC0415
@@ -192,7 +197,7 @@ class GpuPlatform(pulumi.ComponentResource):
         verifier = Verifier(f"{name}-verifier", {}, opts)
         proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():
-            args: Any = {"pool": pool, "planned": planned, "program": verifier.program}
+            args: Any = {"pool": pool, "planned": planned, "program": verifier.program, "kubeconfig": kubeconfig}
             proven[pool] = Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
         if planned.settings.verification.smoke_test:
             self._smoke_tests(name, planned, opts, proven)

@@ -2,8 +2,8 @@
 
 `Verifier` puts into a cluster, once, what verifiers share: a namespace of their own, the program, their account and rights, and
 the policy that narrows these to each one's own node. `Verification` adds, per pool, the expectation and a DaemonSet; Pulumi waits
-for the DaemonSet, and tells a pod's termination message where that wait ends in vain. A pool without nodes has nothing to wait
-for: that is no proof, and nothing here calls it one.
+for the DaemonSet, and where that wait ends in vain components/_why.py says why. A pool without nodes has nothing to wait for:
+that is no proof, and nothing here calls it one.
 
 The program is the file of verifier/archive.py: this is the one place where components take anything but gpus/.
 """
@@ -18,6 +18,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from components._options import child_options, once_named
+from components._why import Told, tells_why
 from components._words import plan_of, pool_of
 from components.node_features import privileged_namespace
 from gpus.verifier_pods import (
@@ -30,6 +31,7 @@ from gpus.verifier_pods import (
     verifier_daemon_set_spec,
     verifier_selector,
 )
+from gpus.verifier_reports import reports
 from gpus.verifier_rights import (
     POLICY,
     ROLE,
@@ -127,6 +129,8 @@ class VerificationArgs(TypedDict):
     """Sections of a stack file by name: cluster (its platform), sharing, pools, verification, …"""
     planned: NotRequired[Any]
     """A gpus.plan.Plan."""
+    kubeconfig: NotRequired[pulumi.Input[str]]
+    """How to reach the cluster. With it a deploy whose verification fails says what differs on which node, and what to do."""
 
 
 class Verification(pulumi.ComponentResource):
@@ -167,7 +171,11 @@ class Verification(pulumi.ComponentResource):
             metadata={"name": f"{VERIFIER_APP}-{planned.name}", "namespace": VERIFIER_NAMESPACE},
             spec=spec,
             opts=child_options(
-                self, opts, depends_on=[document], custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit)
+                self,
+                opts,
+                depends_on=[document],
+                custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
+                hooks=tells_why(name, Told(planned.name, reports(plan, digest(), planned.name), args.get("kubeconfig"))),
             ),
         )
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}

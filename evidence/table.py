@@ -32,8 +32,12 @@ def evidence_table(evidence: Evidence, *, colour: bool) -> str:
     rows = [row for pool in evidence.pools for row in _rows(evidence, pool)]
     head, rule, *lines = table(_HEADER, [cells for cells, _ in rows]).split("\n")
     painted = [_painted(line, verdict, colour=colour) for line, (_, verdict) in zip(lines, rows, strict=True)]
-    parts = [*_groups("differs", differences(evidence)), *_groups("cannot tell", questions(evidence)), *_unproven(evidence)]
-    return "\n".join([head, rule, *painted, *parts, "", summary(evidence)])
+    return "\n".join([head, rule, *painted, *findings(evidence), "", summary(evidence)])
+
+
+def findings(evidence: Evidence) -> list[str]:
+    """The lines below the table: what differs, what cannot be told, what is not proven, with causes and remedies."""
+    return [*_groups("differs", differences(evidence)), *_groups("cannot tell", questions(evidence)), *_unproven(evidence)]
 
 
 def _rows(evidence: Evidence, pool: PoolEvidence) -> Iterator[tuple[tuple[str, ...], Verdict]]:

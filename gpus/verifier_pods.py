@@ -1,7 +1,7 @@
 """The verifier's pods: one on each node of a pool, which holds back the deploy until the node is what was declared.
 
 An init container asserts until the expectation holds or the deadline passes; then its last line, the exact difference, is the
-termination message that Kubernetes keeps and Pulumi prints, and it begins anew. The main container watches from then on, and
+termination message that Kubernetes keeps, and it begins anew. The main container watches from then on, and
 is ready as long as the node holds. Both write each verdict as a condition of the node.
 
 NVML without an advertised GPU: the pod asks for none, so nothing of the node's resources is used up. It takes the operator's own

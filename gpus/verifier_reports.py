@@ -23,12 +23,13 @@ def no_reports() -> dict[str, Any]:
     return {"enabled": False, "why": "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"}
 
 
-def reports(plan: Plan, digest: str) -> dict[str, Any]:
+def reports(plan: Plan, digest: str, pool: str | None = None) -> dict[str, Any]:
     """The output.
 
     Args:
         plan: the whole plan.
         digest: of the verifier's program.
+        pool: the only pool to tell of; None for all.
 
     Raises:
         ValueError: for a Magnum section without driver.
@@ -44,7 +45,7 @@ def reports(plan: Plan, digest: str) -> dict[str, Any]:
         "context": cluster.context if isinstance(cluster, ExistingSettings) else None,
         "program": {"configMap": program_name(digest), "digest": digest},
         "intervalSeconds": plan.settings.verification.interval_seconds,
-        "pools": {planned.name: _pool(plan, planned) for planned in plan.pools},
+        "pools": {planned.name: _pool(plan, planned) for planned in plan.pools if pool in {None, planned.name}},
     }
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from gpus.errors import InvalidStackError
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
-from sandbox import checkpoint, processes, recovery, stand_ins
+from sandbox import checkpoint, offline_charts, processes, recovery, stand_ins
 from sandbox import cluster as clusters
 from sandbox.engine import Engine
 from sandbox.errors import SandboxError
@@ -306,6 +306,8 @@ def _engine(
 ) -> Engine:
     if not (keep_stack_file and sandbox.config_file.exists()):
         prepare(sandbox)
+        if tools.kubernetes_plugin:
+            offline_charts.use(sandbox, plan, progress)
     recovery.end_engines(sandbox, progress)
     seed_openstack(sandbox, plan)
     login = _start_openstack(sandbox, plan, progress)

@@ -14,7 +14,7 @@ import os
 import re
 import signal
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpus.clusters import AksSettings, MagnumSettings
@@ -26,7 +26,7 @@ from sandbox.errors import SandboxError
 from sandbox.providers.kube_api import Api, ApiError, UnreachableError, read_kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from gpus.plan import Plan
@@ -74,10 +74,11 @@ def recover(engine: Engine) -> Engine:
         # A stand-in may still be at work for the engine that died.
         stand_ins.stop(sandbox)
         lookup.remove_unknown(sandbox.folder, magnum, known)
+    managers = {str(one["outputs"]["__fieldManager"]) for one in resources if "__fieldManager" in (one.get("outputs") or {})}
     for operation in pending:
-        if operation["resource"]["type"].startswith("kubernetes:") and operation["type"] in {"creating", "deleting"}:
+        if operation["resource"]["type"].startswith("kubernetes:"):
             for folder in _clusters(sandbox):
-                _remove_object(engine, folder / "kubeconfig", operation["resource"], operation["type"])
+                _mend_object(engine, folder / "kubeconfig", operation["resource"], operation["type"], managers)
     engine = replace(engine, attached=stand_ins.start(sandbox, engine.tools, engine.attached.login))
     _refresh(engine)
     return engine
@@ -194,30 +195,64 @@ def _has_moved(sandbox: Sandbox, resources: Iterable[Resource]) -> bool:
     return not servers <= {clusters.load(folder).server for folder in _clusters(sandbox)}
 
 
-def _remove_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: str) -> None:
-    """Delete an object or a release, and wait until it is gone.
+def _mend_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: str, managers: Collection[str]) -> None:
+    """Undo what an interrupted operation did to an object or a release, so that the engine can do it.
+
+    Args:
+        engine: whose helm is used.
+        kubeconfig: of the cluster.
+        resource: as the state has it.
+        doing: what was being done.
+        managers: the field managers of everything that the state knows.
 
     Raises:
         SandboxError: if that fails.
     """
     inputs = resource.get("inputs") or {}
     if resource["type"] == _RELEASE:
-        _uninstall(engine, kubeconfig, str(inputs["name"]), str(inputs["namespace"]))
-        return
+        _mend_release(engine, kubeconfig, str(inputs["name"]), str(inputs["namespace"]), doing)
+    elif doing in {"creating", "deleting"}:
+        try:
+            api = Api(read_kubeconfig(str(kubeconfig)), "")
+            if str(resource["type"]).endswith(f":{inputs['kind']}Patch"):
+                give_fields_up(api, inputs, managers)
+            else:
+                _remove_object(api, inputs, doing)
+        except (ApiError, UnreachableError) as error:
+            message = f"{inputs['kind']} {inputs['metadata']['name']}, which an interrupted run left, cannot be mended: {error}"
+            raise SandboxError(message, "Run the command again; `make clean` starts over.") from error
+
+
+def give_fields_up(api: Api, inputs: Mapping[str, Any], managers: Collection[str]) -> None:
+    """Give up the fields of somebody else's object that an interrupted run has set, and no state knows of.
+
+    The provider makes a manager up for each such resource. It would make up another one, and the first one's fields would stay.
+
+    Args:
+        api: of the cluster.
+        inputs: of the Patch resource.
+        managers: the field managers of everything that the state knows.
+    """
+    metadata = inputs["metadata"]
+    found = api.get(inputs["apiVersion"], inputs["kind"], metadata.get("namespace", ""), metadata["name"])
+    entries = found["metadata"].get("managedFields") or [] if found else []
+    place = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    for manager in {str(entry["manager"]) for entry in entries if entry.get("operation") == "Apply"} - {*managers}:
+        if manager.startswith("pulumi-kubernetes-"):
+            api.apply({"apiVersion": inputs["apiVersion"], "kind": inputs["kind"], "metadata": place}, manager=manager)
+
+
+def _remove_object(api: Api, inputs: Mapping[str, Any], doing: str) -> None:
+    """Delete an object, and wait until it is gone."""
     metadata = inputs["metadata"]
     place, name = (inputs["apiVersion"], inputs["kind"], metadata.get("namespace", "")), metadata["name"]
-    try:
-        api = Api(read_kubeconfig(str(kubeconfig)), "")
-        found = api.get(*place, name)
-        # An object of this name that somebody else has made is left for the engine to complain about.
-        if found is None or (doing == "creating" and not _made_by_engine(found)):
-            return
-        api.delete(found, "Foreground")
-        what = f"The end of {inputs['kind']} {name}, which an interrupted run left"
-        processes.wait_until(lambda: api.get(*place, name) is None, timeout=_GONE_SECONDS, what=what)
-    except (ApiError, UnreachableError) as error:
-        message = f"{inputs['kind']} {name}, which an interrupted run left, cannot be removed: {error}"
-        raise SandboxError(message, "Run the command again; `make clean` starts over.") from error
+    found = api.get(*place, name)
+    # An object of this name that somebody else has made is left for the engine to complain about.
+    if found is None or (doing == "creating" and not _made_by_engine(found)):
+        return
+    api.delete(found, "Foreground")
+    what = f"The end of {inputs['kind']} {name}, which an interrupted run left"
+    processes.wait_until(lambda: api.get(*place, name) is None, timeout=_GONE_SECONDS, what=what)
 
 
 def _made_by_engine(found: Mapping[str, Any]) -> bool:
@@ -225,10 +260,43 @@ def _made_by_engine(found: Mapping[str, Any]) -> bool:
     return any(manager.startswith("pulumi-kubernetes") for manager in managers)
 
 
-def _uninstall(engine: Engine, kubeconfig: Path, name: str, namespace: str) -> None:
-    command = [str(engine.tools.helm), "uninstall", name, "--namespace", namespace, "--ignore-not-found", "--wait"]
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        message = f"Release {namespace}/{name}, which an interrupted run left, cannot be removed: {done.stderr.strip()}"
-        raise SandboxError(message, "Run the command again; `make clean` starts over.")
+def _mend_release(engine: Engine, kubeconfig: Path, name: str, namespace: str, doing: str) -> None:
+    """Take a release away that is made anew; bring one back that hangs in an upgrade, which helm never goes on with."""
+    helm = _Helm(str(engine.tools.helm), kubeconfig, name, namespace)
+    if doing in {"creating", "deleting"}:
+        helm.run("uninstall", "--ignore-not-found", "--wait")
+    elif helm.status() in {"pending-upgrade", "pending-rollback"}:
+        helm.run("rollback")
+
+
+@dataclass(frozen=True)
+class _Helm:
+    """Helm, for one release."""
+
+    program: str
+    kubeconfig: Path
+    name: str
+    namespace: str
+
+    def status(self) -> str:
+        """What state it is in; "" where there is none."""
+        done = self._call("status", "--output", "json")
+        return str(json.loads(done.stdout)["info"]["status"]) if done.returncode == 0 else ""
+
+    def run(self, command: str, *flags: str) -> None:
+        """Do something with it.
+
+        Raises:
+            SandboxError: if helm refuses.
+        """
+        done = self._call(command, *flags)
+        if done.returncode != 0:
+            message = (
+                f"Release {self.namespace}/{self.name}, which an interrupted run left, cannot be mended: {done.stderr.strip()}"
+            )
+            raise SandboxError(message, "Run the command again; `make clean` starts over.")
+
+    def _call(self, command: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        arguments = [self.program, command, self.name, "--namespace", self.namespace, *flags]
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)

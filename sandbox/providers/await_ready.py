@@ -1,11 +1,13 @@
-"""When an object is ready, when it has failed for good, and what its pods say about it. The judging is pure.
+"""When an object is ready, and what is said of one that does not become so. The judging is pure.
 
-Waited for: Deployment, StatefulSet, DaemonSet, Job, Pod, the conditions of a `pulumi.com/waitFor` annotation, and
-the end of anything that is deleted. Every other kind is ready once the API server has it; Services among them, which
-the real provider also waits for: nothing here gives out addresses.
+Both as pulumi-kubernetes has it (provider/pkg/await), its silences included: a DaemonSet that does not become ready is told as
+`timed out waiting for the condition`, whatever its pods say; a Job quotes them, but never their init containers; a Pod that has
+failed, or a Deployment past its own deadline, is waited for until the time is over. So what nobody could learn from the real
+provider nobody learns here.
 
-An error carries what a person would otherwise ask kubectl for: per pod why containers wait and the termination
-message of each container that ended badly.
+Waited for: Deployment, StatefulSet, DaemonSet, Job, Pod, the conditions of a `pulumi.com/waitFor` annotation, and the end of
+anything that is deleted. Every other kind is ready once the API server has it; Services among them, for whose endpoints the
+real provider waits: nothing here gives out addresses. A Job's time is not counted anew with each event, as it is there.
 """
 
 from __future__ import annotations
@@ -25,26 +27,33 @@ if TYPE_CHECKING:
     from sandbox.providers.kube_api import Api
 
 DEFAULT_SECONDS: Final = 600.0
+TIMED_OUT: Final = "timed out waiting for the condition"
 _SKIP, _WAIT_FOR, _TIMEOUT = "pulumi.com/skipAwait", "pulumi.com/waitFor", "pulumi.com/timeoutSeconds"
+#: Whose deletion `pulumi.com/skipAwait` does not wait for either; that of everything else is waited for all the same.
+_SKIPPED_WHEN_DELETED: Final = frozenset(
+    {"Namespace", "Pod", "ReplicationController", "DaemonSet", "Deployment", "StatefulSet", "Job"}
+)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 _PATH = re.compile(r"\{((?:\.[A-Za-z0-9_-]+|\[\d+\])+)\}")
 _PATH_PART = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
-# The pods of these are worth quoting; a Job's pods carry a label of their own.
-_WITH_PODS = frozenset({"Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job"})
-_MOST_PODS = 10
+#: Kinds that have words of their own for a wait that came to nothing; of the others the general ones are said.
+_NAMED = frozenset({"Deployment", "StatefulSet", "Job", "Pod"})
+_WITH_PODS = frozenset({"Deployment", "StatefulSet", "Job"})
+#: A Job that failed for another reason is waited for until the time is over.
+_ENDS_A_JOB = frozenset({"BackoffLimitExceeded", "DeadlineExceeded"})
 
 
 class AwaitError(Exception):
     """The object exists, but it is not what was waited for.
 
     Attributes:
-        reasons: one text per cause; the first says what was waited for.
+        further: what else was seen, a text each.
         live: the object as it was last seen.
     """
 
-    def __init__(self, reasons: list[str], live: Mapping[str, Any]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = reasons
+    def __init__(self, text: str, live: Mapping[str, Any], further: list[str] | None = None) -> None:
+        super().__init__(text)
+        self.further = further or []
         self.live = dict(live)
 
 
@@ -55,15 +64,13 @@ class Verdict:
     Attributes:
         ready: nothing is left to wait for.
         failed: why waiting is pointless ("" while it is not).
-        missing: what is waited for, in words.
     """
 
     ready: bool
     failed: str = ""
-    missing: str = ""
 
 
-_READY = Verdict(ready=True)
+_READY, _WAITING = Verdict(ready=True), Verdict(ready=False)
 
 
 def timeout_of(obj: Mapping[str, Any], seconds: float) -> float:
@@ -72,6 +79,11 @@ def timeout_of(obj: Mapping[str, Any], seconds: float) -> float:
         return seconds
     text = annotations_of(obj).get(_TIMEOUT, "")
     return float(text) if text.isdigit() and int(text) > 0 else DEFAULT_SECONDS
+
+
+def is_deleted_unseen(obj: Mapping[str, Any]) -> bool:
+    """Whether nobody waits for the end of an object."""
+    return is_true(obj, _SKIP) and obj.get("kind") in _SKIPPED_WHEN_DELETED
 
 
 def judge(obj: Mapping[str, Any]) -> Verdict:
@@ -84,7 +96,7 @@ def judge(obj: Mapping[str, Any]) -> Verdict:
         return _READY
     wanted = annotations_of(obj).get(_WAIT_FOR)
     if wanted is not None:
-        return _judge_conditions(obj, wait_conditions(wanted))
+        return _READY if all(condition.holds(obj) for condition in wait_conditions(wanted)) else _WAITING
     judges = {
         "Deployment": _deployment,
         "StatefulSet": _stateful_set,
@@ -99,11 +111,8 @@ def judge(obj: Mapping[str, Any]) -> Verdict:
 
 
 def _deployment(spec: Mapping[str, Any], status: Mapping[str, Any], generation: int) -> Verdict:
-    progress = _condition(status, "Progressing")
-    if progress.get("reason") == "ProgressDeadlineExceeded" and status.get("observedGeneration", 0) >= generation:
-        return Verdict(ready=False, failed=f"[ProgressDeadlineExceeded] {progress.get('message', '')}")
     wanted = spec.get("replicas", 1)
-    return _counts(
+    return _at_least(
         status,
         generation,
         updatedReplicas=wanted,
@@ -115,12 +124,12 @@ def _deployment(spec: Mapping[str, Any], status: Mapping[str, Any], generation: 
 
 def _stateful_set(spec: Mapping[str, Any], status: Mapping[str, Any], generation: int) -> Verdict:
     wanted = spec.get("replicas", 1)
-    return _counts(status, generation, replicas=wanted, readyReplicas=wanted, updatedReplicas=wanted)
+    return _at_least(status, generation, replicas=wanted, readyReplicas=wanted, updatedReplicas=wanted)
 
 
 def _daemon_set(_: Mapping[str, Any], status: Mapping[str, Any], generation: int) -> Verdict:
     wanted = status.get("desiredNumberScheduled", 0)
-    return _counts(
+    return _at_least(
         status,
         generation,
         currentNumberScheduled=wanted,
@@ -130,32 +139,23 @@ def _daemon_set(_: Mapping[str, Any], status: Mapping[str, Any], generation: int
     )
 
 
-def _counts(status: Mapping[str, Any], generation: int, **wanted: int) -> Verdict:
+def _at_least(status: Mapping[str, Any], generation: int, **wanted: int) -> Verdict:
     if status.get("observedGeneration", 0) < generation:
-        return Verdict(ready=False, missing="its controller has not seen this version yet")
-    for field, number in wanted.items():
-        if status.get(field, 0) != number:
-            return Verdict(ready=False, missing=f"{field} is {status.get(field, 0)} of {number}")
-    return _READY
+        return _WAITING
+    return _READY if all(status.get(field, 0) >= number for field, number in wanted.items()) else _WAITING
 
 
 def _job(_: Mapping[str, Any], status: Mapping[str, Any], __: int) -> Verdict:
     failed = _condition(status, "Failed")
-    if failed.get("status") == "True":
-        return Verdict(ready=False, failed=f"[{failed.get('reason', 'Failed')}] {failed.get('message', '')}")
-    if _condition(status, "Complete").get("status") == "True" or _condition(status, "Suspended").get("status") == "True":
-        return _READY
-    counts = ", ".join(f"{status.get(key, 0)} {key}" for key in ("active", "succeeded", "failed"))
-    return Verdict(ready=False, missing=f"the Job is not complete: {counts}")
+    if failed.get("status") == "True" and failed.get("reason") in _ENDS_A_JOB:
+        return Verdict(ready=False, failed=f"[{failed['reason']}] {failed.get('message', '')}")
+    complete = _condition(status, "Complete").get("status") == "True"
+    return _READY if complete and status.get("startTime") else _WAITING
 
 
 def _pod(_: Mapping[str, Any], status: Mapping[str, Any], __: int) -> Verdict:
-    phase = status.get("phase", "Pending")
-    if phase == "Succeeded" or _condition(status, "Ready").get("status") == "True":
-        return _READY
-    if phase == "Failed":
-        return Verdict(ready=False, failed=f"the Pod failed: {status.get('message') or status.get('reason') or phase}")
-    return Verdict(ready=False, missing=f"the Pod is {phase} and not Ready")
+    ready = status.get("phase") == "Succeeded" or _condition(status, "Ready").get("status") == "True"
+    return _READY if ready else _WAITING
 
 
 def _condition(status: Mapping[str, Any], type_: str) -> dict[str, Any]:
@@ -244,59 +244,67 @@ def _lookup(value: Any, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401  (J
     return value
 
 
-def _judge_conditions(obj: Mapping[str, Any], conditions: tuple[WaitCondition, ...]) -> Verdict:
-    open_ = [condition.text for condition in conditions if not condition.holds(obj)]
-    return Verdict(ready=False, missing=f"waiting for {', '.join(open_)}") if open_ else _READY
+# -------------------------------------------------------------------- what is quoted
 
 
-# -------------------------------------------------------------------- what pods say
+def quotes(obj: Mapping[str, Any], pods: list[dict[str, Any]]) -> list[str]:
+    """What the real provider would add to the error about an object that is not ready, a text each.
+
+    Args:
+        obj: the object.
+        pods: its own.
+    """
+    status = obj.get("status") or {}
+    own = []
+    if obj.get("kind") == "Deployment":
+        open_ = [one for one in status.get("conditions") or [] if one.get("type") in {"Progressing", "Available"}]
+        own = [f"[{one.get('reason')}] {one.get('message')}" for one in open_ if one.get("status") != "True"]
+    return [*own, *filter(None, map(pod_message, sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))))]
 
 
-def pod_reports(pods: list[dict[str, Any]]) -> list[str]:
-    """One text per pod that is not well; a pod that is well has none."""
-    reports = []
-    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
-        causes = list(_causes(pod.get("status") or {}))
-        if causes:
-            node = (pod.get("spec") or {}).get("nodeName")
-            place = f" on {node}" if node else ""
-            reports.append(f"[Pod {identity(pod)}{place}]: {' -- '.join(causes)}")
-    if len(reports) > _MOST_PODS:
-        reports = [*reports[:_MOST_PODS], f"... and {len(reports) - _MOST_PODS} more pods that are not well"]
-    return reports
+def pod_message(pod: Mapping[str, Any]) -> str:
+    """What is said of a pod that is not ready; "" while it only waits for a node.
+
+    The first condition that does not hold is told, with the errors of the main containers; init containers are never looked at.
+    """
+    status = pod.get("status") or {}
+    if _condition(status, "PodScheduled").get("status") != "True":
+        return ""
+    for type_ in ("Initialized", "Ready"):
+        condition = _condition(status, type_)
+        if condition.get("status") == "True" or (type_ == "Ready" and status.get("phase") == "Succeeded"):
+            continue
+        errors = "\n".join(error for one in status.get("containerStatuses") or [] for error in _container_errors(one))
+        text = condition.get("message", "") if condition.get("reason") else ""
+        return f"[Pod {identity(pod)}]: {text}{errors}" if text or errors else ""
+    return ""
 
 
-def _causes(status: Mapping[str, Any]) -> Iterator[str]:
-    if status.get("phase") == "Succeeded":
+def _container_errors(container: Mapping[str, Any]) -> Iterator[str]:
+    if container.get("ready"):
         return
-    scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False":
-        yield f"[{scheduled.get('reason', 'Unschedulable')}] {scheduled.get('message', '')}".rstrip()
-    if status.get("phase") == "Failed" and status.get("message"):
-        yield str(status["message"])
-    for part in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(part) or []:
-            yield from _container_causes(container)
+    name, state = container.get("name", ""), container.get("state") or {}
+    waiting = state.get("waiting")
+    if waiting and waiting.get("reason") != "ContainerCreating":
+        yield f"[{waiting.get('reason', '')}] {waiting.get('message', '')}"
+    ended = state.get("terminated") or {}
+    if ended.get("reason"):
+        code = ended.get("exitCode", 0)
+        yield f"[{ended['reason']}] {ended['message']}" if ended.get("message") else _completed(name, code)
+    before = (container.get("lastState") or {}).get("terminated")
+    if before:
+        ending = f"({before.get('reason', '')}: exit code {before.get('exitCode', 0)})"
+        yield f'container "{name}" terminated at {before.get("finishedAt", "")} {ending}'
+        if before.get("message"):
+            yield str(before["message"])
 
 
-def _container_causes(container: Mapping[str, Any]) -> Iterator[str]:
-    name = container.get("name", "")
-    state = container.get("state") or {}
-    waiting = state.get("waiting") or {}
-    if waiting and waiting.get("reason") not in {"PodInitializing", "ContainerCreating"}:
-        yield f"container {name!r}: [{waiting.get('reason', 'Waiting')}] {waiting.get('message', '')}".rstrip()
-    # A container that was started again tells of its end only in the last state.
-    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
-    if ended and ended.get("exitCode", 0) != 0:
-        reason = ended.get("reason", "Error")
-        message = str(ended.get("message") or "").strip()
-        yield f"container {name!r} terminated: [{reason}] exit code {ended['exitCode']}" + (f": {message}" if message else "")
+def _completed(name: str, code: int) -> str:
+    return f'container "{name}" completed with exit code {code}'
 
 
 def _pods_of(api: Api, obj: Mapping[str, Any]) -> list[dict[str, Any]]:
     kind, metadata = obj.get("kind"), obj["metadata"]
-    if kind == "Pod":
-        return [dict(obj)]
     if kind not in _WITH_PODS:
         return []
     if kind == "Job":
@@ -328,24 +336,34 @@ class Waiter:
             AwaitError: it failed, the time is over, or the operation was cancelled.
         """
         live = obj
-        label = f"{obj['kind']} {identity(obj)!r}"
+        # What a Job's pods have said is kept, also of those that are gone.
+        heard: dict[str, None] = {}
         for _ in self._turns(seconds):
             try:
                 verdict = judge(live)
             except ValueError as error:
-                raise AwaitError([str(error)], live) from error
+                raise AwaitError(str(error), live) from error
             if verdict.ready:
                 return live
+            if live.get("kind") in _WITH_PODS:
+                heard |= dict.fromkeys([verdict.failed] if verdict.failed else [])
+                heard |= dict.fromkeys(quotes(live, _pods_of(self.api, live)))
             if verdict.failed:
-                raise AwaitError([f"{label} failed: {verdict.failed}", *self._reports(live)], live)
-            found = self._get(obj)
-            if found is None:
-                raise AwaitError([f"{label} was deleted while it was waited for"], live)
-            live = found
-        if self._stopped():
-            raise AwaitError([f"resource operation was cancelled for {identity(obj)!r}"], live)
-        missing = judge(live).missing
-        raise AwaitError([f"{label} timed out waiting to be Ready after {seconds:g} s: {missing}", *self._reports(live)], live)
+                raise AwaitError(not_initialized(live), live, list(heard))
+            # One that somebody deletes meanwhile is waited for all the same.
+            live = self._get(obj) or live
+        raise AwaitError(self._in_vain(live), live, list(heard))
+
+    def is_ready(self, live: dict[str, Any]) -> None:
+        """Look once.
+
+        Raises:
+            AwaitError: it is not ready.
+        """
+        # Unlike in an update the annotation is not looked at.
+        if live.get("kind") not in _NAMED | {"DaemonSet"} or judge(_without_conditions(live)).ready:
+            return
+        raise AwaitError(not_initialized(live), live, quotes(live, _pods_of(self.api, live)))
 
     def until_gone(self, obj: dict[str, Any], seconds: float) -> None:
         """Wait until an object does not exist any more; another one of the same name counts as gone.
@@ -360,15 +378,16 @@ class Waiter:
             if found is None or (uid and found["metadata"].get("uid") != uid):
                 return
             live = found
-        if self._stopped():
-            raise AwaitError([f"resource operation was cancelled for {identity(obj)!r}"], live)
-        holders = live["metadata"].get("finalizers")
-        held = f"; finalizers: {', '.join(holders)}" if holders else ""
-        raise AwaitError(
-            [f"{obj['kind']} {identity(obj)!r} timed out waiting to be deleted after {seconds:g} s{held}",
-             *self._conditions(live)],
-            live,
-        )  # fmt: skip
+        raise AwaitError("context canceled" if self._stopped() else TIMED_OUT, live)
+
+    def _in_vain(self, live: Mapping[str, Any]) -> str:
+        name = live["metadata"]["name"]
+        if live.get("kind") in _NAMED and _WAIT_FOR not in annotations_of(live):
+            return (
+                f'Resource operation was cancelled for "{name}"' if self._stopped() else f"'{name}' timed out waiting to be Ready"
+            )
+        # A cancelled wait for a DaemonSet says that its time was over, too.
+        return "context canceled" if self._stopped() and live.get("kind") != "DaemonSet" else TIMED_OUT
 
     def _turns(self, seconds: float) -> Iterator[None]:
         """One turn at once, then one after each pause, until the time is over or the wait is cancelled."""
@@ -388,11 +407,12 @@ class Waiter:
         metadata = obj["metadata"]
         return self.api.get(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
-    def _reports(self, obj: Mapping[str, Any]) -> list[str]:
-        return pod_reports(_pods_of(self.api, obj))
 
-    @staticmethod
-    def _conditions(obj: Mapping[str, Any]) -> list[str]:
-        """What a namespace says about its contents while it cannot end."""
-        conditions = (obj.get("status") or {}).get("conditions") or []
-        return [f"[{item.get('reason')}] {item.get('message')}" for item in conditions if item.get("status") == "True"]
+def not_initialized(live: Mapping[str, Any]) -> str:
+    """The words for an object that was looked at once, or that failed for good."""
+    return f"Resource '{live['metadata']['name']}' was created but failed to initialize"
+
+
+def _without_conditions(live: Mapping[str, Any]) -> dict[str, Any]:
+    annotations = {key: value for key, value in annotations_of(live).items() if key != _WAIT_FOR}
+    return {**live, "metadata": {**live["metadata"], "annotations": annotations}}

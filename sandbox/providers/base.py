@@ -68,10 +68,18 @@ class PartialFailure(Exception):  # noqa: N818  (the protocol calls it a failure
         resource_id: the id that the resource has got.
         outputs: what is known about it.
         reasons: what the user reads.
+        inputs: what a read found instead of the inputs; None where they stay.
     """
 
-    def __init__(self, resource_id: str, outputs: Mapping[str, Value], reasons: Sequence[str]) -> None:
+    def __init__(
+        self,
+        resource_id: str,
+        outputs: Mapping[str, Value],
+        reasons: Sequence[str],
+        inputs: Mapping[str, Value] | None = None,
+    ) -> None:
         super().__init__("; ".join(reasons))
+        self.inputs = inputs
         self.resource_id = resource_id
         self.outputs = dict(outputs)
         self.reasons = list(reasons)
@@ -86,12 +94,14 @@ class Request:
         name: the resource's Pulumi name.
         random_seed: bytes from which a Check derives automatic names; stable per resource.
         connection: which of the engine's provider instances calls (several share one stand-in).
+        timeout: of the resource's customTimeouts, in seconds, for what is being done; 0 where none is set.
     """
 
     urn: str = ""
     name: str = ""
     random_seed: bytes = b""
     connection: str = ""
+    timeout: float = 0.0
 
 
 class StandIn:
@@ -266,7 +276,7 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     def _request(self, request: Any, context: grpc.ServicerContext) -> Request:  # noqa: ANN401
         seed = getattr(request, "randomSeed", b"")
-        return Request(request.urn, _name_of(request), seed, context.peer())
+        return Request(request.urn, _name_of(request), seed, context.peer(), getattr(request, "timeout", 0.0))
 
     # ---------------------------------------------------------------- the plugin itself
 
@@ -373,7 +383,11 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
         inputs, outputs = read_map(request.inputs), read_map(request.properties)
         with self._stand_in.answering(self._request(request, context)):
-            found = self._stand_in.read(_type_of(request), request.id, reveal(inputs), reveal(outputs))
+            try:
+                found = self._stand_in.read(_type_of(request), request.id, reveal(inputs), reveal(outputs))
+            except PartialFailure as failure:
+                failure.outputs = keep_secrets(outputs, failure.outputs)
+                _report_partial(context, failure, inputs if failure.inputs is None else keep_secrets(inputs, failure.inputs))
         if found is None:
             return provider_pb2.ReadResponse()
         id_, new_inputs, new_outputs = found
@@ -403,13 +417,13 @@ class _Servicer(provider_pb2_grpc.ResourceProviderServicer):
 
     @_answers
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
+        inputs, outputs = read_map(request.old_inputs), read_map(request.properties)
         with self._stand_in.answering(self._request(request, context)):
-            self._stand_in.delete(
-                _type_of(request),
-                request.id,
-                reveal(read_map(request.old_inputs)),
-                reveal(read_map(request.properties)),
-            )
+            try:
+                self._stand_in.delete(_type_of(request), request.id, reveal(inputs), reveal(outputs))
+            except PartialFailure as failure:
+                failure.outputs = keep_secrets(outputs, failure.outputs)
+                _report_partial(context, failure, inputs)
         return empty_pb2.Empty()
 
 

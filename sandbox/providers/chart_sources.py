@@ -9,6 +9,7 @@ would have given: another version in its place would be another set of values an
 from __future__ import annotations
 
 import subprocess
+import tarfile
 import tempfile
 import threading
 import urllib.error
@@ -73,6 +74,25 @@ class Chart:
 
     path: Path
     stand_in: bool = False
+
+    def version(self) -> str:
+        """The chart's own version, whatever was asked for.
+
+        Raises:
+            ChartError: this is no chart.
+        """
+        try:
+            if self.path.is_dir():
+                text = (self.path / "Chart.yaml").read_text(encoding="utf-8")
+            else:
+                with tarfile.open(self.path) as archive:
+                    (name,) = [name for name in archive.getnames() if Path(name).match("*/Chart.yaml") and name.count("/") == 1]
+                    file = archive.extractfile(name)
+                    text = file.read().decode() if file else ""
+            return str(yaml.safe_load(text)["version"])
+        except (OSError, ValueError, KeyError, TypeError, tarfile.TarError, yaml.YAMLError) as error:
+            message = f"{self.path} is no chart: {error}"
+            raise ChartError(message) from error
 
 
 class ChartSources:
@@ -154,13 +174,25 @@ class ChartSources:
         return self._pulled[key]
 
     def _stand_in(self, request: ChartRequest) -> Chart:
-        file = self._stand_ins / request.name / "Chart.yaml"
-        known = str(yaml.safe_load(file.read_text(encoding="utf-8"))["version"]) if file.exists() else ""
-        # For Helm, v26.7.0 and 26.7.0 are one version.
-        if known and request.version.removeprefix("v") in {"", known.removeprefix("v")}:
-            return Chart(file.parent, stand_in=True)
+        folder = stand_in_of(request, self._stand_ins)
+        if folder is not None:
+            return Chart(folder, stand_in=True)
+        known = _version_of(self._stand_ins / request.name)
         offer = f"only a stand-in of version {known}" if known else "no stand-in for this chart"
         raise ChartError(f"{_not_found(request)} (it cannot be reached from here, and the sandbox has {offer})")
+
+
+def stand_in_of(request: ChartRequest, stand_ins: Path = STAND_INS) -> Path | None:
+    """The folder of the stand-in for a chart; None where there is none of that version."""
+    known = _version_of(stand_ins / request.name)
+    # For Helm, v26.7.0 and 26.7.0 are one version.
+    return stand_ins / request.name if known and request.version.removeprefix("v") in {"", known.removeprefix("v")} else None
+
+
+def _version_of(folder: Path) -> str:
+    """The version of a chart in a folder; "" where there is none."""
+    file = folder / "Chart.yaml"
+    return str(yaml.safe_load(file.read_text(encoding="utf-8"))["version"]) if file.exists() else ""
 
 
 def _address(request: ChartRequest) -> list[str]:

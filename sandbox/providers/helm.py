@@ -4,9 +4,10 @@ The real provider links Helm's Go code; this one runs the program, so hooks, wai
 schemas and error texts are Helm's own. Values and kubeconfig reach it in files that only their owner can read, in a
 folder that lives as long as the one call; never as arguments, which any user of the machine could see.
 
-Unlike the real provider, a release that a killed run left pending doesn't block the next one ("another operation is
-in progress"): the first installation is taken away, an upgrade is rolled back, and then the release goes on. The
-sandbox promises that the next run converges.
+What pulumi-kubernetes does with releases (provider/pkg/provider/helm_release.go) is done here: a create installs and an update
+upgrades, so that a release that is there already, or that a killed run left pending, is an error (sandbox.recovery mends what
+a killed run left); the chart is looked up, but not rendered, before anything is done, so that what it refuses shows only then;
+`timeout` counts, customTimeouts do not; a read calls a release whole that has failed; who deletes one that is gone is refused.
 
 Like Helm itself, values that the chart doesn't know are ignored. Not supported, and refused: valueYamlFiles,
 postrender, keyring, verify, lint.
@@ -23,7 +24,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -43,25 +44,31 @@ HELM_VARIABLE: Final = "GPU_POOLS_HELM"
 _DEFAULT_SECONDS = 300
 _REPLACES = ("name", "namespace")
 _REFUSED = ("valueYamlFiles", "postrender", "keyring", "verify", "lint")
-# property -> flag of "helm upgrade --install"
-_FLAGS = {
+# property -> flag of "helm install" and of "helm upgrade", which have but few in common.
+_BOTH = {
     "atomic": "--atomic",
-    "cleanupOnFail": "--cleanup-on-fail",
-    "createNamespace": "--create-namespace",
     "dependencyUpdate": "--dependency-update",
     "devel": "--devel",
-    "disableOpenapiValidation": "--disable-openapi-validation",
     "disableWebhooks": "--no-hooks",
-    "forceUpdate": "--force",
     "renderSubchartNotes": "--render-subchart-notes",
+    "takeOwnership": "--take-ownership",
+}
+_INSTALL = {
+    **_BOTH,
+    "createNamespace": "--create-namespace",
+    "disableOpenapiValidation": "--disable-openapi-validation",
+    "replace": "--replace",
+    "skipCrds": "--skip-crds",
+}
+_UPGRADE = {
+    **_BOTH,
+    "cleanupOnFail": "--cleanup-on-fail",
+    "forceUpdate": "--force",
     "resetValues": "--reset-values",
     "reuseValues": "--reuse-values",
-    "skipCrds": "--skip-crds",
-    "takeOwnership": "--take-ownership",
-    "waitForJobs": "--wait-for-jobs",
 }
 # What makes it into the environment of helm: paths, proxies and certificates, nothing that would change its doings.
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
 
@@ -126,7 +133,7 @@ class Releases:
         seed: bytes,
         namespace: str,
     ) -> tuple[dict[str, Value], list[Failure]]:
-        """Fill in the release's name and namespace, and refuse what is not supported."""
+        """Fill in what the release lacks and the version that its chart has; refuse what is not supported, or cannot be had."""
         inputs = {key: value for key, value in news.items() if value is not None}
         if not inputs.get("name"):
             inputs["name"] = olds.get("name") or random_name(name, seed)
@@ -144,53 +151,65 @@ class Releases:
         ]
         if not inputs.get("chart"):
             failures.append(("chart", "missing required property 'chart'"))
+        if not failures and not has_unknown(inputs):
+            try:
+                with tempfile.TemporaryDirectory(prefix="gpu-pools-helm-") as folder:
+                    inputs["version"] = self._chart(inputs, _environment(Path(folder))).version()
+            except ChartError as error:
+                failures.append(("chart", f"{error}; check the chart name and repository configuration."))
         return inputs, failures
 
     def diff(self, olds: Mapping[str, Value], news: Mapping[str, Value]) -> Diff:
         """Everything changes in place but the name and the namespace."""
         return compare(olds, news, replace_on=_REPLACES)
 
-    def preview(self, inputs: Mapping[str, Value], target: Target) -> dict[str, Value]:
-        """Render the chart, so that its refusals show before anything is done.
-
-        Raises:
-            ServiceError: the chart cannot be had or refuses the values.
-        """
-        outputs: dict[str, Value] = {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN}
-        if has_unknown({key: inputs.get(key) for key in ("chart", "version", "repositoryOpts", "values", "name", "namespace")}):
-            return outputs
-        try:
-            with self._session(target) as session:
-                chart = self._chart(inputs, session)
-                command = ["template", inputs["name"], str(chart.path), "--namespace", inputs["namespace"]]
-                manifest = session.run(*command, "--values", session.values(inputs))
-        except (_HelmError, ChartError) as error:
-            raise ServiceError(f"failed to render release {_place(inputs)!r}: {error}") from error
-        return {**outputs, "resourceNames": resource_names(manifest)}
-
     # ---------------------------------------------------------------- with a cluster
 
-    def apply(self, inputs: Mapping[str, Value], target: Target, seconds: float, stop: threading.Event) -> dict[str, Value]:
-        """Install or upgrade a release.
+    def create(self, inputs: Mapping[str, Value], target: Target, stop: threading.Event) -> dict[str, Value]:
+        """Install a release.
 
         Args:
             inputs: its properties.
             target: the cluster.
-            seconds: the time from customTimeouts, 0 when not set.
             stop: ends what helm is doing when it is set.
 
         Raises:
             ServiceError: nothing was installed.
             PartialFailure: the release exists, but failed.
         """
+        made = f"Helm release {json.dumps(place(inputs))} was created, but failed to initialize completely."
+        return self._run("install", _INSTALL, inputs, target, stop, made)
+
+    def update(self, inputs: Mapping[str, Value], target: Target, stop: threading.Event) -> dict[str, Value]:
+        """Upgrade a release, with the same arguments and errors."""
+        made = f"Helm release {json.dumps(place(inputs))} failed to initialize completely."
+        return self._run("upgrade", _UPGRADE, inputs, target, stop, made)
+
+    def _run(
+        self,
+        command: str,
+        flags: Mapping[str, str],
+        inputs: Mapping[str, Value],
+        target: Target,
+        stop: threading.Event,
+        made: str,
+    ) -> dict[str, Value]:
         with self._session(target, stop) as session:
+            before: dict[str, Any] = {}
             try:
-                chart = self._chart(inputs, session)
-                _recover(session, inputs)
-                session.run(*_upgrade(inputs, chart, session, seconds))
+                chart = self._chart(inputs, session.env)
+                before = _status(session, inputs) or {}
+                session.run(command, *_arguments(flags, inputs, chart, session))
                 return _described(session, inputs, _status(session, inputs) or {})
             except (_HelmError, ChartError) as error:
-                self._fail(session, inputs, error)
+                session.stops = ()  # what was stopped is over; how it stands now must still be asked
+                now = _status_if_any(session, inputs)
+                if not now or now.get("version") == before.get("version"):
+                    raise ServiceError(str(error)) from error
+                # In the real provider's words; helm's own are at the end.
+                cause = f"Error: Helm Release {place(inputs)}: {error}"
+                text = f"{made} Use Helm CLI to investigate: failed to become available within allocated timeout. {cause}"
+                raise PartialFailure(place(inputs), _described(session, inputs, now), [text]) from error
 
     def read(
         self, inputs: Mapping[str, Value], outputs: Mapping[str, Value], target: Target
@@ -208,43 +227,32 @@ class Releases:
                     news["values"] = config
                 return news, _described(session, news, status)
             except _HelmError as error:
-                raise ServiceError(f"failed to read release {_place(known)!r}: {error}") from error
+                raise ServiceError(str(error)) from error
 
     def delete(self, inputs: Mapping[str, Value], target: Target, stop: threading.Event) -> None:
-        """Uninstall a release and wait until its objects are gone."""
+        """Uninstall a release, and wait until its objects are gone unless it is not to be waited for."""
+        command = ["uninstall", inputs["name"], "--namespace", inputs["namespace"]]
+        if inputs.get("atomic") or not inputs.get("skipAwait"):
+            command += ["--wait", "--timeout", f"{_seconds(inputs)}s"]
         with self._session(target, stop) as session:
             try:
-                _uninstall(session, inputs, _DEFAULT_SECONDS)
+                session.run(*command)
             except _HelmError as error:
-                raise ServiceError(f"failed to uninstall release {_place(inputs)!r}: {error}") from error
+                raise ServiceError(str(error)) from error
 
     # ---------------------------------------------------------------- inside
 
-    def _chart(self, inputs: Mapping[str, Value], session: _Session) -> Chart:
+    def _chart(self, inputs: Mapping[str, Value], env: Mapping[str, str]) -> Chart:
         options = inputs.get("repositoryOpts") or {}
         request = ChartRequest(
             chart=inputs["chart"],
             version=inputs.get("version") or "",
             repository=options.get("repo") or "",
         )
-        chart = self._sources.find(request, session.env)
+        chart = self._sources.find(request, env)
         if chart.stand_in:
             self._notify(f"chart {request.name} {request.version} from the stand-in, repository {request.source} not reachable")
         return chart
-
-    def _fail(self, session: _Session, inputs: Mapping[str, Value], error: Exception) -> NoReturn:
-        """Tell a release that failed from one that was never made."""
-        session.stops = ()  # what was stopped is over; how it stands now must still be asked
-        try:
-            status = _status(session, inputs)
-            outputs = _described(session, inputs, status) if status else {}
-        except _HelmError:
-            status, outputs = None, {}
-        if status is None:
-            raise ServiceError(f"Helm release {_place(inputs)!r} was not installed: {error}") from error
-        state = status.get("info", {}).get("status", "")
-        message = f"Helm release {_place(inputs)!r} was created, but has a {state!r} status: {error}"
-        raise PartialFailure(_place(inputs), outputs, [message]) from error
 
     @contextmanager
     def _session(self, target: Target, *stops: threading.Event) -> Iterator[_Session]:
@@ -260,13 +268,7 @@ class _Session:
         self.stops = stops
         self._context = target.context
         kubeconfig = self._write("kubeconfig", dict(target.kubeconfig))
-        self.env = {key: os.environ[key] for key in (*_ENVIRONMENT, *_PROXIES) if key in os.environ} | {
-            "KUBECONFIG": kubeconfig,
-            "KUBECACHEDIR": str(folder / "kube"),
-            "HELM_CACHE_HOME": str(folder / "cache"),
-            "HELM_CONFIG_HOME": str(folder / "config"),
-            "HELM_DATA_HOME": str(folder / "data"),
-        }
+        self.env = _environment(folder) | {"KUBECONFIG": kubeconfig, "KUBECACHEDIR": str(folder / "kube")}
 
     def values(self, inputs: Mapping[str, Value]) -> str:
         """The path of a file with the release's values."""
@@ -292,7 +294,7 @@ class _Session:
         if process.returncode == 0:
             return output
         lines = [line for line in errors.strip().splitlines() if not line.startswith(("WARNING:", "W1", "I1"))]
-        text = "\n".join(lines).removeprefix("Error: ")
+        text = "\n".join(lines).removeprefix("Error: ").removeprefix("INSTALLATION FAILED: ").removeprefix("UPGRADE FAILED: ")
         if self._stopped():
             text = f"the operation was cancelled: {text}"
         raise _HelmError(text or f"helm ended with status {process.returncode}")
@@ -314,26 +316,50 @@ class _Session:
         return str(path)
 
 
-def _place(inputs: Mapping[str, Value]) -> str:
+def _environment(folder: Path) -> dict[str, str]:
+    """What helm may see of this machine; where it keeps things is a folder of the call."""
+    kept = {key: os.environ[key] for key in (*_KEPT, *_PROXIES) if key in os.environ}
+    return kept | {
+        "HELM_CACHE_HOME": str(folder / "cache"),
+        "HELM_CONFIG_HOME": str(folder / "config"),
+        "HELM_DATA_HOME": str(folder / "data"),
+    }
+
+
+def place(inputs: Mapping[str, Value]) -> str:
+    """The id of a release."""
     return f"{inputs['namespace']}/{inputs['name']}"
 
 
-def _seconds(inputs: Mapping[str, Value], seconds: float = 0) -> int:
-    return int(inputs.get("timeout") or seconds or _DEFAULT_SECONDS)
+def previewed(inputs: Mapping[str, Value]) -> dict[str, Value]:
+    """What is known of a release beforehand."""
+    return {**inputs, "status": UNKNOWN, "resourceNames": UNKNOWN}
 
 
-def _upgrade(inputs: Mapping[str, Value], chart: Chart, session: _Session, seconds: float) -> Sequence[str]:
-    command = ["upgrade", inputs["name"], str(chart.path), "--install", "--namespace", inputs["namespace"]]
-    command += ["--values", session.values(inputs), "--timeout", f"{_seconds(inputs, seconds)}s"]
-    command += [flag for key, flag in _FLAGS.items() if inputs.get(key)]
+def _seconds(inputs: Mapping[str, Value]) -> int:
+    return int(inputs.get("timeout") or _DEFAULT_SECONDS)
+
+
+def _arguments(flags: Mapping[str, str], inputs: Mapping[str, Value], chart: Chart, session: _Session) -> Sequence[str]:
+    arguments = [inputs["name"], str(chart.path), "--namespace", inputs["namespace"]]
+    arguments += ["--values", session.values(inputs), "--timeout", f"{_seconds(inputs)}s"]
+    arguments += [flag for key, flag in flags.items() if inputs.get(key)]
     # As in the real provider, atomic waits even when skipAwait says otherwise.
-    if not inputs.get("skipAwait") or inputs.get("atomic"):
-        command.append("--wait")
-    if inputs.get("maxHistory"):
-        command += ["--history-max", str(int(inputs["maxHistory"]))]
+    waits = not inputs.get("skipAwait") or inputs.get("atomic")
+    arguments += ["--wait"] if waits else []
+    arguments += ["--wait-for-jobs"] if waits and inputs.get("waitForJobs") else []
+    if inputs.get("maxHistory") and flags is _UPGRADE:
+        arguments += ["--history-max", str(int(inputs["maxHistory"]))]
     if inputs.get("description"):
-        command += ["--description", inputs["description"]]
-    return command
+        arguments += ["--description", inputs["description"]]
+    return arguments
+
+
+def _status_if_any(session: _Session, inputs: Mapping[str, Value]) -> dict[str, Any]:
+    try:
+        return _status(session, inputs) or {}
+    except _HelmError:
+        return {}
 
 
 def _status(session: _Session, inputs: Mapping[str, Value]) -> dict[str, Any] | None:
@@ -365,23 +391,6 @@ def _described(session: _Session, inputs: Mapping[str, Value], status: Mapping[s
         },
         "resourceNames": resource_names(status.get("manifest") or ""),
     }
-
-
-def _recover(session: _Session, inputs: Mapping[str, Value]) -> None:
-    """Bring a release that was left in the middle of something back to where helm can go on."""
-    status = _status(session, inputs)
-    state = (status or {}).get("info", {}).get("status", "")
-    if state in {"pending-install", "uninstalling"}:
-        _uninstall(session, inputs, _seconds(inputs))
-    elif state in {"pending-upgrade", "pending-rollback"}:
-        session.run("rollback", inputs["name"], "--namespace", inputs["namespace"], "--timeout", f"{_seconds(inputs)}s")
-
-
-def _uninstall(session: _Session, inputs: Mapping[str, Value], seconds: int) -> None:
-    session.run(
-        "uninstall", inputs["name"], "--namespace", inputs["namespace"],
-        "--ignore-not-found", "--wait", "--timeout", f"{seconds}s",
-    )  # fmt: skip
 
 
 def resource_names(manifest: str) -> dict[str, list[str]]:

@@ -1,7 +1,6 @@
 """What the Kubernetes provider does to inputs before the API sees them, and which changes mean a new object. Pure.
 
-Names, namespaces and labels are filled in as the real provider does it (pulumi-kubernetes 4.34). The table of
-immutable fields restates what API validation refuses to change; the provider replaces the object in these cases.
+Names and namespaces are filled in as the real provider does it (pulumi-kubernetes 4.34), and the same fields make a new object.
 """
 
 from __future__ import annotations
@@ -21,35 +20,40 @@ AUTONAMED: Final = "pulumi.com/autonamed"
 #: Of Jobs only (pulumi-kubernetes, #1575): one that is not ready is made anew instead of waited for.
 REPLACE_UNREADY: Final = "pulumi.com/replaceUnready"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-_ALWAYS = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
+_ALWAYS = ("metadata.name", "metadata.namespace")
 _SELECTOR = ("spec.selector",)
+_DATA = ("data", "binaryData", "stringData")
+_CONTAINER = (
+    "args", "command", "env", "image", "imagePullPolicy", "lifecycle", "livenessProbe", "ports", "readinessProbe", "resources",
+    "securityContext", "stdin", "stdinOnce", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices",
+    "volumeMounts", "workingDir",
+)  # fmt: skip
+_POD = (
+    "affinity", "automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases", "hostIPC",
+    "hostNetwork", "hostPID", "hostname", "imagePullSecrets", "nodeName", "nodeSelector", "overhead", "preemptionPolicy",
+    "priority", "priorityClassName", "readinessGates", "restartPolicy", "runtimeClassName", "schedulerName", "securityContext",
+    "serviceAccount", "serviceAccountName", "shareProcessNamespace", "subdomain", "terminationGracePeriodSeconds", "volumes",
+    *(f"{kind}[*].{key}" for kind in ("containers", "initContainers") for key in _CONTAINER),
+)  # fmt: skip
+#: The whole table of the real provider (provider/pkg/provider/diff.go), but for the sources of PersistentVolumes. What else is
+#: immutable, the handler of a RuntimeClass for one, is no replacement there but an update that the API refuses.
 _IMMUTABLE: Final[dict[str, tuple[str, ...]]] = {
-    "ConfigMap": ("data", "binaryData", "immutable"),
-    "Secret": ("data", "stringData", "immutable", "type"),
     "Deployment": _SELECTOR,
     "DaemonSet": _SELECTOR,
-    "ReplicaSet": _SELECTOR,
-    "StatefulSet": (*_SELECTOR, "spec.podManagementPolicy", "spec.serviceName", "spec.volumeClaimTemplates"),
-    "Job": (*_SELECTOR, "spec.template", "spec.completionMode", "spec.manualSelector"),
-    "Pod": (
-        "spec.containers[*].name",
-        "spec.initContainers",
-        "spec.nodeName",
-        "spec.nodeSelector",
-        "spec.restartPolicy",
-        "spec.serviceAccountName",
-        "spec.volumes",
-        "spec.hostNetwork",
-        "spec.affinity",
+    "StatefulSet": (
+        *_SELECTOR, "spec.podManagementPolicy", "spec.revisionHistoryLimit", "spec.serviceName", "spec.volumeClaimTemplates",
     ),
-    "PersistentVolumeClaim": ("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeMode", "spec.volumeName"),
+    "Job": (*_SELECTOR, "spec.completions", "spec.parallelism", "spec.template"),
+    "Pod": tuple(f"spec.{path}" for path in _POD),
+    "PersistentVolumeClaim": ("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
+    "PodDisruptionBudget": ("spec",),
+    "ResourceQuota": ("spec.scopes",),
+    "Secret": ("type",),
     "Service": ("spec.clusterIP",),
     "ClusterRoleBinding": ("roleRef",),
     "RoleBinding": ("roleRef",),
-    "PriorityClass": ("value", "preemptionPolicy"),
-    "RuntimeClass": ("handler",),
-    "StorageClass": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
-}
+    "StorageClass": ("parameters", "provisioner"),
+}  # fmt: skip
 # Kinds without a namespace, for the time before there is a cluster to ask.
 CLUSTER_SCOPED: Final = frozenset(
     {
@@ -86,7 +90,6 @@ def fill_in(
     name: str,
     seed: bytes,
     namespace: str,
-    labelled: bool = True,
 ) -> dict[str, Value]:
     """Complete the inputs of an object.
 
@@ -96,7 +99,6 @@ def fill_in(
         name: the Pulumi name.
         seed: decides on the digits of an automatic name.
         namespace: the default namespace; "" for a kind that has none.
-        labelled: whether it says who manages it; not so fields of an object that is somebody else's.
     """
     obj = {key: _copied(value) for key, value in news.items()}
     metadata = obj.setdefault("metadata", {})
@@ -106,10 +108,16 @@ def fill_in(
         _name_automatically(metadata, olds, name, seed)
     if namespace and not metadata.get("namespace"):
         metadata["namespace"] = namespace
-    labels = metadata.setdefault("labels", {}) if labelled else None
+    # With server-side apply the field managers say who manages it; objects from before that keep their label.
+    labels = metadata.setdefault("labels", {}) if _is_labelled(olds) else None
     if isinstance(labels, dict):
         labels.setdefault(MANAGED_BY, "pulumi")
     return obj
+
+
+def _is_labelled(olds: Mapping[str, Value]) -> bool:
+    labels = (olds.get("metadata") or {}).get("labels")
+    return isinstance(labels, dict) and labels.get(MANAGED_BY) == "pulumi"
 
 
 def _copied(value: Value) -> Value:
@@ -129,18 +137,21 @@ def _name_automatically(metadata: dict[str, Value], olds: Mapping[str, Value], n
         marks[AUTONAMED] = "true"
 
 
-def differences(old: Mapping[str, Value], new: Mapping[str, Value], *, mutable: frozenset[str] = frozenset()) -> Diff:
+def differences(
+    old: Mapping[str, Value], new: Mapping[str, Value], *, mutable: frozenset[str] = frozenset(), patch: bool = False
+) -> Diff:
     """Compare an object's old and new inputs.
 
     Args:
         old: the completed inputs of last time.
         new: the completed inputs wanted now.
         mutable: kinds whose data may change in place ("ConfigMap", "Secret"), unless they are marked immutable.
+        patch: whether these are fields of somebody else's object, which all change in place.
     """
     kind = str(new.get("kind", ""))
-    immutable = _IMMUTABLE.get(kind, ())
-    if kind in mutable and not old.get("immutable"):
-        immutable = ("type",) if kind == "Secret" else ()
+    immutable = () if patch else _IMMUTABLE.get(kind, ())
+    if kind in {"ConfigMap", "Secret"} and not patch and (kind not in mutable or new.get("immutable") is True):
+        immutable = (*immutable, *_DATA)
     return compare(
         old,
         new,

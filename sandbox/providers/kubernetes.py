@@ -1,13 +1,11 @@
 """The Kubernetes provider's stand-in: any object of any kind at a real API server, and Helm releases.
 
-It does what pulumi-kubernetes 4.34 does, as far as a user of this project can tell: names, default namespaces and
-labels are filled in; a create is a plain create, so that an object which exists is an error; an update is a
-server-side apply; previews send dry runs, so that the API's own validation speaks before anything is done; workloads
-are waited for (await_ready), and releases go through the real helm (helm).
-
-Two things are better than the real provider's, because the sandbox promises that an interrupted run is finished by
-the next one. An object that exists and was created for this very resource (its field manager, derived from the
-resource's URN, says so) is adopted; and pending Helm releases are recovered.
+It does what pulumi-kubernetes 4.34 does, as far as a user of this project can tell, and says what that says: names and
+default namespaces are filled in; a create is a plain create, so that an object which exists is an error, whoever made it; an
+update is a server-side apply; previews send dry runs, so that the API's own validation speaks before anything is done, but
+say nothing of an object that exists; workloads are waited for (await_ready), and releases go through the real helm (helm).
+An update that the API refuses counts as made and not whole, as there: the engine tries it again. What an interrupted run made
+is nobody's here: sandbox.recovery takes it away before the next one.
 
 A Patch resource (`ClusterPolicyPatch`) applies its fields to an object that is somebody else's, and gives them up when it is
 deleted; as in the real provider no preview asks the API server about its creation.
@@ -18,17 +16,19 @@ apply: updates are always server-side.
 
 from __future__ import annotations
 
-import hashlib
+import json
 import logging
 import os
+import secrets
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from sandbox.providers import helm, kube_rules
-from sandbox.providers.await_ready import AwaitError, Waiter, judge, timeout_of, wait_conditions
+from sandbox.providers.await_ready import AwaitError, Waiter, is_deleted_unseen, judge, timeout_of, wait_conditions
 from sandbox.providers.base import PartialFailure, ServiceError, StandIn
 from sandbox.providers.claims import Claims
 from sandbox.providers.differences import Diff, compare
@@ -44,16 +44,42 @@ from sandbox.providers.kube_api import (
 from sandbox.providers.values import UNKNOWN, Secret, Value, has_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sandbox.providers.base import Failure
 
 _LOG = logging.getLogger(__name__)
 _FIELD_MANAGER: Final = "__fieldManager"
+#: Of every create. The first update makes what it has set the resource's own manager's.
+_CREATOR: Final = "pulumi-kubernetes"
+#: What an update takes over, as it does from kubectl: (manager, operation) of entries of whole objects.
+_TAKEN_OVER: Final = frozenset(
+    {
+        (_CREATOR, "Update"), ("pulumi-kubernetes.exe", "Update"), ("pulumi-resource-kubernetes", "Update"),
+        ("kubectl", "Update"), ("kubectl", "Apply"), ("before-first-apply", "Update"),
+    }
+)  # fmt: skip
+_EXISTS: Final = """
+
+The resource already exists in the cluster. This can happen when:
+
+  - Renaming a Pulumi resource: use an alias to preserve the identity,
+    or use deleteBeforeReplace if the resource needs replacement.
+  - Managing an existing resource: use a Patch resource (e.g. NamespacePatch)
+    to manage specific fields without owning the resource lifecycle.
+  - Adopting a resource into Pulumi: use `pulumi import`. Note that
+    protected resources (e.g. kube-system) cannot be deleted on destroy.
+  - Intentional upsert: set upsertExistingObjects on the provider to allow
+    server-side apply to update existing objects on create."""
+_CONFLICT: Final = (
+    "server-side apply field conflict detected, see https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/"
+    "managing-resources-with-server-side-apply/#handle-field-conflicts-on-existing-resources for troubleshooting help"
+)
 _MOST_CONNECTIONS: Final = 64
 # A CRD or a namespace may be on its way, from another resource of the same run.
-_RETRIES, _RETRY_SECONDS = 20, 0.5
+_RETRY_SECONDS = (1, 2, 4, 8, 16)
 # Of a dry run, what is made up by the server and will be something else for real.
+_NOT_LIVE: Final = "reported that {} failed to fully initialize or become live"
 _PROVISIONAL = ("uid", "resourceVersion", "creationTimestamp", "generation")
 _REFUSED = {
     "kubernetes:yaml": "it is a component, not a resource",
@@ -167,8 +193,6 @@ class KubernetesStandIn(StandIn):
         self._claims = Claims()
         self._lock = threading.Lock()
         self._settings: dict[str, Settings] = {}
-        # Objects that a diff has condemned to replacement: their names are taken in the preview of the create.
-        self._to_replace: set[str] = set()
 
     # ---------------------------------------------------------------- configuration
 
@@ -191,7 +215,6 @@ class KubernetesStandIn(StandIn):
             self._settings[self.current.connection] = settings_of(given)
             while len(self._settings) > _MOST_CONNECTIONS:
                 del self._settings[next(iter(self._settings))]
-            self._to_replace.clear()
 
     def _configured(self) -> Settings:
         """The calling provider's configuration; after a reconnection, the one that was given last."""
@@ -242,11 +265,10 @@ class KubernetesStandIn(StandIn):
             return self._releases.check(olds, news, name=request.name, seed=request.random_seed, namespace=settings.namespace)
         refusal = _refusal(type_, news)
         if refusal:
-            return news, [("", refusal)]
+            raise ServiceError(refusal)
         news = {"apiVersion": _api_version(type_), "kind": type_.rsplit(":", 1)[-1], **news}
         namespace = settings.namespace if self._is_namespaced(settings, news) else ""
-        labelled = not _is_patch(type_, news)
-        obj = kube_rules.fill_in(news, olds, name=request.name, seed=request.random_seed, namespace=namespace, labelled=labelled)
+        obj = kube_rules.fill_in(news, olds, name=request.name, seed=request.random_seed, namespace=namespace)
         wait_for = kube_rules.annotations_of(obj).get("pulumi.com/waitFor")
         if wait_for is not None:
             try:
@@ -274,11 +296,9 @@ class KubernetesStandIn(StandIn):
         """Compare inputs; which changes make a new object is a matter of kube_rules and helm."""
         if type_ == helm.TYPE:
             return self._releases.diff(old_inputs, news)
-        found = kube_rules.differences(old_inputs, news, mutable=self._configured().mutable)
+        found = kube_rules.differences(old_inputs, news, mutable=self._configured().mutable, patch=_is_patch(type_, news))
         if not found.replaces and self._is_unready_job(old_inputs, news):
             found = kube_rules.replaced_while_unready(found, old_inputs, news)
-        with self._lock:
-            (self._to_replace.add if found.replaces else self._to_replace.discard)(self.current.urn)
         return found
 
     def _is_unready_job(self, olds: Mapping[str, Value], news: Mapping[str, Value]) -> bool:
@@ -306,16 +326,18 @@ class KubernetesStandIn(StandIn):
         settings = self._configured()
         if type_ == helm.TYPE:
             if preview:
-                return "", self._preview_release(settings, inputs)
-            return f"{inputs['namespace']}/{inputs['name']}", self._apply_release(settings, inputs, timeout)
+                return "", helm.previewed(inputs)
+            with self._release(settings, inputs) as (target, overtaken):
+                return helm.place(inputs), self._releases.create(inputs, target, overtaken)
         patch = _is_patch(type_, inputs)
         if preview:
             return "", inputs if patch else self._preview(settings, inputs, self._try_create)
         api = self._required_api(settings)
-        manager = self._manager({})
+        manager = _manager({}, inputs)
         with self._claims.hold(_place(api, inputs)) as overtaken:
             live = self._create(api, settings, inputs, manager, patch=patch)
-            live = self._await(api, live, timeout_of(inputs, timeout), overtaken, manager, "created")
+            done = f"resource {json.dumps(self.current.urn)} was successfully created, but the Kubernetes API server"
+            live = self._await(api, live, timeout_of(inputs, timeout), overtaken, manager, f"{done} {_NOT_LIVE.format('it')}")
         return kube_rules.identity(live), _outputs(live, manager)
 
     def update(
@@ -330,77 +352,101 @@ class KubernetesStandIn(StandIn):
         """Change the object or the release in place, and wait until it is ready again."""
         settings = self._configured()
         if type_ == helm.TYPE:
-            return self._preview_release(settings, news) if preview else self._apply_release(settings, news, 0)
-        manager = self._manager(old_outputs)
+            if preview:
+                return helm.previewed(news)
+            with self._release(settings, news) as (target, overtaken):
+                return self._releases.update(news, target, overtaken)
+        manager, patch = _manager(old_outputs, news), _is_patch(type_, news)
         if preview:
-            return self._preview(settings, news, lambda api, obj: self._apply(api, settings, obj, manager, dry_run=True))
+            return self._preview(settings, news, lambda api, obj: self._change(api, settings, obj, manager, preview=True))
         api = self._required_api(settings)
         with self._claims.hold(_place(api, news)) as overtaken:
-            if not _migrated(api, news, manager):
-                raise ServiceError(f"update of {news['kind']} {kube_rules.identity(news)!r} failed: it does not exist any more")
-            live = self._apply(api, settings, news, manager)
-            live = self._await(api, live, timeout_of(news, 0), overtaken, manager, "updated")
+            if not patch:
+                _take_over(api, news, manager)
+            live = self._change(api, settings, news, manager)
+            failed = f"the Kubernetes API server {_NOT_LIVE.format(json.dumps(kube_rules.identity(live)))}"
+            live = self._await(api, live, timeout_of(news, self.current.timeout), overtaken, manager, failed)
         return _outputs(live, manager)
-
-    def _manager(self, outputs: Mapping[str, Value]) -> str:
-        """The field manager of the resource at hand: kept for its life, derived from its URN at the start."""
-        digits = hashlib.sha256(self.current.urn.encode()).hexdigest()[:8]
-        return str(outputs.get(_FIELD_MANAGER) or f"pulumi-kubernetes-{digits}")
 
     def _create(
         self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, patch: bool = False
     ) -> dict[str, Any]:
-        for turn in range(_RETRIES + 1):
+        for pause in (*_RETRY_SECONDS, None):
             try:
-                return self._apply(api, settings, obj, manager) if patch else api.create(obj, manager=manager)
+                if patch or settings.upsert:
+                    return self._apply(api, settings, obj, manager)
+                return api.create(obj, manager=_CREATOR)
             except UnknownKindError as error:
-                if turn == _RETRIES:
-                    _not_done(obj, "created", error)
+                if pause is None:
+                    raise ServiceError(self._no_kind(obj, error)) from error
             except ApiError as error:
-                if error.reason == "AlreadyExists" and obj["metadata"].get("name"):
-                    return self._adopt(api, settings, obj, manager, error)
-                if not _namespace_missing(error) or turn == _RETRIES:
-                    _not_done(obj, "created", error)
-            if self.cancelled.wait(_RETRY_SECONDS):
+                if error.status != HTTPStatus.NOT_FOUND or pause is None:
+                    raise ServiceError(self._not_created(error)) from error
+            if self.cancelled.wait(pause):
                 break
-        raise ServiceError(f"resource operation was cancelled for {kube_rules.identity(obj)!r}")
+        raise ServiceError(self._not_created("context canceled"))
 
-    def _adopt(self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, error: ApiError) -> dict[str, Any]:
-        """Take over what an interrupted create of this very resource has left; anybody else's object is an error."""
-        live = _live(api, obj)
-        ours = live is not None and any(entry.get("manager") == manager for entry in _managed_fields(live))
-        if live is None or not (ours or settings.upsert):
-            _not_done(obj, "created", error)
-        _migrated(api, obj, manager)
-        return self._apply(api, settings, obj, manager)
+    def _not_created(self, why: Exception | str) -> str:
+        more = _EXISTS if isinstance(why, ApiError) and why.reason == "AlreadyExists" else ""
+        return f"resource {json.dumps(self.current.urn)} was not successfully created by the Kubernetes API server: {why}{more}"
 
-    def _apply(
-        self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, dry_run: bool = False
+    def _no_kind(self, obj: Mapping[str, Value], error: UnknownKindError) -> str:
+        return (
+            f"creation of resource {json.dumps(self.current.urn)} with kind {obj['apiVersion']}/{obj['kind']} failed because the "
+            "Kubernetes API server reported that the apiVersion for this resource does not exist. "
+            f"Verify that any required CRDs have been created: {error}"
+        )
+
+    def _change(
+        self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, preview: bool = False
     ) -> dict[str, Any]:
-        # A dry run comes before the ownership is migrated: conflicts would be with ourselves.
-        force = dry_run or settings.force or settings.upsert or kube_rules.is_true(obj, "pulumi.com/patchForce")
+        """Apply an object that exists. What is refused is kept by the engine as made and not whole.
+
+        Raises:
+            ServiceError: the object is gone.
+            PartialFailure: the API server refused.
+        """
+        api.kind(obj["apiVersion"], obj["kind"])
+        live = _live(api, obj)
+        if live is None:
+            self._fail_without(obj)
+        try:
+            # A dry run comes before what the create has set is taken over: conflicts would be with ourselves.
+            ours = preview and any(
+                entry.get("manager") == _CREATOR or (entry.get("manager") == manager and entry.get("operation") == "Update")
+                for entry in _managed_fields(live)
+            )
+            return self._apply(api, settings, obj, manager, force=ours, dry_run=preview)
+        except ApiError as error:
+            name = json.dumps(kube_rules.identity(obj))
+            reason = f"the Kubernetes API server {_NOT_LIVE.format(name)}: {error}"
+            raise PartialFailure(kube_rules.identity(obj), _outputs(live or obj, manager), [reason]) from error
+
+    def _fail_without(self, obj: Mapping[str, Value]) -> NoReturn:
+        missing = f"{obj['kind']} {json.dumps(obj['metadata']['name'])} not found"
+        text = f"update of resource {json.dumps(self.current.urn)} failed: {missing}\nunable to get cluster state: {missing}"
+        raise ServiceError(text)
+
+    @staticmethod
+    def _apply(
+        api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, force: bool = False, dry_run: bool = False
+    ) -> dict[str, Any]:
+        force = force or settings.force or kube_rules.is_true(obj, "pulumi.com/patchForce")
         try:
             return api.apply(obj, manager=manager, force=force, dry_run=dry_run)
         except ApiError as error:
-            if error.status == HTTPStatus.CONFLICT and error.reason == "Conflict":
-                text = (
-                    f"Server-Side Apply field conflict detected: {error}. Another program owns these fields; leave them out, "
-                    'or take them over with the annotation pulumi.com/patchForce: "true"'
-                )
-                _not_done(obj, "updated", text)
-            _not_done(obj, "updated", error)
+            if error.status == HTTPStatus.CONFLICT:
+                cause = f"The resource managed by field manager {json.dumps(manager)} had an apply conflict: {error}"
+                raise ApiError(error.status, error.reason, f"{_CONFLICT}\n{cause}") from error
+            raise
 
     def _await(
-        self, api: Api, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, done: str
+        self, api: Api, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, failed: str
     ) -> dict[str, Any]:
         try:
             live = Waiter(api, (self.cancelled, overtaken)).until_ready(live, seconds)
         except AwaitError as error:
-            text = (
-                f"resource {kube_rules.identity(live)!r} was successfully {done}, but the Kubernetes API server "
-                "reported that it failed to fully initialize or become live"
-            )
-            reasons = [f"{text}: {error.reasons[0]}", *error.reasons[1:]]
+            reasons = [f"{failed}: {error}", *error.further]
             raise PartialFailure(kube_rules.identity(live), _outputs(error.live, manager), reasons) from error
         if overtaken.is_set():
             raise ServiceError(f"another run has taken over {kube_rules.identity(live)!r}")
@@ -426,42 +472,34 @@ class KubernetesStandIn(StandIn):
 
     def _try_create(self, api: Api, obj: dict[str, Value]) -> dict[str, Any]:
         try:
-            return api.create(obj, manager=self._manager({}), dry_run=True)
+            return api.create(obj, manager=_CREATOR, dry_run=True)
         except ApiError as error:
-            if _namespace_missing(error):
-                return obj  # it comes with this very update
-            if error.reason == "AlreadyExists" and self._is_expected(api, obj):
+            # The real provider goes on, too: the object may be about to be replaced, its namespace to be made.
+            if _namespace_missing(error) or error.reason in {"AlreadyExists", "Forbidden"}:
                 return obj
-            _not_done(obj, "created", error)
-
-    def _is_expected(self, api: Api, obj: dict[str, Value]) -> bool:
-        """Whether the object in the way will be gone, or be adopted, when the create comes for real."""
-        with self._lock:
-            if self.current.urn in self._to_replace:
-                return True
-        live = _live(api, obj)
-        manager = self._manager({})
-        return live is None or any(entry.get("manager") == manager for entry in _managed_fields(live))
+            raise ServiceError(self._not_created(error)) from error
 
     # ---------------------------------------------------------------- releases
 
-    def _preview_release(self, settings: Settings, inputs: dict[str, Value]) -> dict[str, Value]:
-        return self._releases.preview(inputs, self._target(settings))
-
-    def _apply_release(self, settings: Settings, inputs: dict[str, Value], timeout: float) -> dict[str, Value]:
+    @contextmanager
+    def _release(self, settings: Settings, inputs: Mapping[str, Value]) -> Iterator[tuple[helm.Target, threading.Event]]:
+        """Work on a release alone."""
         api = self._required_api(settings)
         with self._claims.hold((api.server, helm.TYPE, inputs["namespace"], inputs["name"])) as overtaken:
-            outputs = self._releases.apply(inputs, self._target(settings), timeout, overtaken)
+            yield self._target(settings), overtaken
         if overtaken.is_set():
-            raise ServiceError(f"another run has taken over release {inputs['namespace']}/{inputs['name']}")
-        return outputs
+            raise ServiceError(f"another run has taken over release {helm.place(inputs)}")
 
     # ---------------------------------------------------------------- read and delete
 
     def read(
         self, type_: str, id_: str, inputs: dict[str, Value], outputs: dict[str, Value]
     ) -> tuple[str, dict[str, Value], dict[str, Value]] | None:
-        """What the cluster has now; None when it is gone."""
+        """What the cluster has now; None when it is gone.
+
+        Raises:
+            PartialFailure: it is there, and not ready.
+        """
         settings = self._configured()
         api = self._required_api(settings)
         namespace, _, name = id_.rpartition("/")
@@ -475,8 +513,15 @@ class KubernetesStandIn(StandIn):
         live = api.get(api_version, kind, namespace, name)
         if live is None:
             return None
-        result = _outputs(live, self._manager(outputs))
-        fresh = kube_rules.live_object_inputs(inputs, live) if inputs else _importable(live)
+        result = _outputs(live, _manager(outputs, inputs))
+        if not inputs:
+            return kube_rules.identity(live), _importable(live), result
+        fresh = kube_rules.live_object_inputs(inputs, live)
+        try:
+            Waiter(api, (self.cancelled,)).is_ready(live)
+        except AwaitError as error:
+            # A refresh keeps it as what it is, and the next update waits for it again.
+            raise PartialFailure(kube_rules.identity(live), result, [str(error), *error.further], fresh) from error
         return kube_rules.identity(live), fresh, result
 
     def delete(self, type_: str, id_: str, inputs: dict[str, Value], outputs: dict[str, Value]) -> None:
@@ -497,25 +542,35 @@ class KubernetesStandIn(StandIn):
         namespace, _, name = id_.rpartition("/")
         metadata = {**known.get("metadata", {}), "name": name, **({"namespace": namespace} if namespace else {})}
         if _is_patch(type_, known):
-            self._relinquish(api, settings, {**known, "metadata": metadata}, self._manager(outputs))
+            self._relinquish(api, {**known, "metadata": metadata}, _manager(outputs, inputs))
             return
-        self._delete(api, {**known, "metadata": metadata})
+        self._delete(api, {**known, "metadata": metadata}, outputs)
 
-    def _relinquish(self, api: Api, settings: Settings, obj: dict[str, Value], manager: str) -> None:
+    @staticmethod
+    def _relinquish(api: Api, obj: dict[str, Value], manager: str) -> None:
         """Give up the fields of an object that is somebody else's; those that nobody else has set go away."""
         if _live(api, obj) is None:
             return
         place = {key: value for key, value in obj["metadata"].items() if key in {"name", "namespace"}}
-        self._apply(api, settings, {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": place}, manager)
+        try:
+            api.apply({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": place}, manager=manager)
+        except ApiError as error:
+            raise ServiceError(str(error)) from error
 
-    def _delete(self, api: Api, obj: dict[str, Value]) -> None:
+    def _delete(self, api: Api, obj: dict[str, Value], outputs: dict[str, Value]) -> None:
         policy = kube_rules.annotations_of(obj).get("pulumi.com/deletionPropagationPolicy", "").capitalize()
         with self._claims.hold(_place(api, obj)) as overtaken:
             try:
                 api.delete(obj, policy if policy in {"Orphan", "Background"} else "Foreground")
-                Waiter(api, (self.cancelled, overtaken)).until_gone(obj, timeout_of(obj, 0))
-            except (ApiError, AwaitError) as error:
-                raise ServiceError(f"resource {kube_rules.identity(obj)!r} was not deleted: {error}") from error
+                if not is_deleted_unseen(obj):
+                    Waiter(api, (self.cancelled, overtaken)).until_gone(obj, timeout_of(obj, self.current.timeout))
+            except ApiError as error:
+                raise ServiceError(str(error)) from error
+            except AwaitError as error:
+                holders = ", ".join(error.live["metadata"].get("finalizers") or [])
+                _LOG.warning("%s: finalizers might be preventing deletion (%s)", self.current.urn, holders)
+                kept = _outputs(error.live, _manager(outputs, obj))
+                raise PartialFailure(kube_rules.identity(obj), kept, [str(error)]) from error
 
 
 def _notify(text: str) -> None:
@@ -526,12 +581,6 @@ def _unreachable(error: UnreachableError) -> str:
     return f"configured Kubernetes cluster is unreachable: unable to load schema information from the API server: {error}"
 
 
-def _not_done(obj: Mapping[str, Value], done: str, why: Exception | str) -> NoReturn:
-    place = kube_rules.identity({"metadata": {"name": obj["metadata"].get("generateName", ""), **obj["metadata"]}})
-    message = f"resource {place} was not successfully {done} by the Kubernetes API server: {why}"
-    raise ServiceError(message) from (why if isinstance(why, Exception) else None)
-
-
 def _refusal(type_: str, news: Mapping[str, Value]) -> str:
     module = type_.rpartition(":")[0]
     for prefix, reason in _REFUSED.items():
@@ -539,6 +588,9 @@ def _refusal(type_: str, news: Mapping[str, Value]) -> str:
             return f"the sandbox's Kubernetes provider does not support {type_}: {reason}"
     if _is_patch(type_, news) and not (news.get("metadata") or {}).get("name"):
         return "patch resources require the `.metadata.name` field to be set"
+    metadata = news.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("generateName") and not metadata.get("name"):
+        return "the `.metadata.generateName` field is not supported in Server-Side Apply mode"
     return ""
 
 
@@ -568,30 +620,45 @@ def _managed_fields(live: Mapping[str, Any]) -> list[dict[str, Any]]:
     return live["metadata"].get("managedFields") or []
 
 
-def _migrated(api: Api, obj: Mapping[str, Value], manager: str) -> bool:
-    """Make what a create has set into what an apply has set; otherwise a later apply could take nothing away.
+def _manager(outputs: Mapping[str, Value], inputs: Mapping[str, Value]) -> str:
+    """The field manager of a resource: made up once, and kept in its state."""
+    given = kube_rules.annotations_of(inputs).get("pulumi.com/patchFieldManager")
+    return str(given or outputs.get(_FIELD_MANAGER) or f"{_CREATOR}-{secrets.token_hex(4)}")
 
-    Returns:
-        Whether the object exists.
-    """
+
+def _take_over(api: Api, obj: Mapping[str, Value], manager: str) -> None:
+    """Make what a create has set into what an apply has set; otherwise a later apply could take nothing away."""
     live = _live(api, obj)
-    if live is None:
-        return False
-    for index, entry in enumerate(_managed_fields(live)):
-        if entry.get("manager") == manager and entry.get("operation") == "Update" and not entry.get("subresource"):
-            operations = [
-                {"op": "replace", "path": f"/metadata/managedFields/{index}/operation", "value": "Apply"},
-                # Should somebody have changed the object meanwhile, the indexes would be others: then this fails.
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
-            ]
-            try:
-                api.patch(live, operations)
-            except ApiError as error:
-                if error.status == HTTPStatus.CONFLICT:
-                    return _migrated(api, obj, manager)
-                _not_done(obj, "updated", error)
-            break
-    return True
+    entries = _managed_fields(live) if live is not None else []
+    # Until the creates had a manager of their own, a state's manager had created its object.
+    wanted = _TAKEN_OVER | {(manager, "Update"), (manager, "Apply")}
+    mine = [
+        entry for entry in entries if (entry.get("manager"), entry.get("operation")) in wanted and not entry.get("subresource")
+    ]
+    if live is None or not any(entry.get("operation") == "Update" or entry.get("manager") != manager for entry in mine):
+        return
+    fields: dict[str, Any] = {}
+    for entry in mine:
+        fields = _united(fields, entry.get("fieldsV1") or {})
+    taken = {**mine[-1], "manager": manager, "operation": "Apply", "fieldsV1": fields}
+    operations = [
+        {"op": "replace", "path": "/metadata/managedFields", "value": [*(one for one in entries if one not in mine), taken]},
+        # Should somebody have changed the object meanwhile, this fails.
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
+    ]
+    try:
+        api.patch(live, operations)
+    except ApiError as error:
+        if error.status == HTTPStatus.CONFLICT:
+            _take_over(api, obj, manager)
+            return
+        reason = f"the Kubernetes API server {_NOT_LIVE.format(json.dumps(kube_rules.identity(obj)))}: {error}"
+        raise PartialFailure(kube_rules.identity(obj), _outputs(live, manager), [reason]) from error
+
+
+def _united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Two sets of fields, as managedFields has them."""
+    return {key: _united(first.get(key) or {}, second.get(key) or {}) for key in {**first, **second}}
 
 
 def _namespace_missing(error: ApiError) -> bool:

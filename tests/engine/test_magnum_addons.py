@@ -78,10 +78,8 @@ def test_a_second_copy_is_refused_with_the_remedy(trial: Trial) -> None:
         "gpu-operator": [("gpu-operator", "nvidia-gpu-operator")],
         "nfd-master": [("node-feature-discovery", "node-feature-discovery")],
     }
-    # The cluster is there now, so the preview can ask it, and says the same.
-    seen = trial.engine("preview")
-    assert seen.code != 0
-    assert 'namespaces "node-feature-discovery" already exists' in seen.text
+    # As the real provider, a preview says nothing of what exists: it might be about to go.
+    trial.engine("preview").ok()
 
 
 def test_the_operator_that_is_there_is_configured_and_the_stack_ends_verified(trial: Trial) -> None:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from sandbox.providers.chart_sources import STAND_INS, Chart, ChartError, ChartRequest, ChartSources
-from sandbox.providers.helm import Releases, Target, resource_names
+from sandbox.providers.helm import Releases, resource_names
 from sandbox.providers.values import UNKNOWN
 
 if TYPE_CHECKING:
@@ -127,11 +127,13 @@ class TestReleaseInputs:
         return self.releases.check(olds or {}, news, name="op", seed=b"1", namespace="default")
 
     def test_the_name_is_made_up_once(self) -> None:
-        first, failures = self.check({"chart": "gpu-operator"})
+        wanted = {"chart": "gpu-operator", "repositoryOpts": {"repo": NVIDIA}}
+        first, failures = self.check(wanted)
         assert not failures
+        assert first["version"] == "v26.7.0"
         assert first["name"].startswith("op-")
         assert first["namespace"] == "default"
-        assert self.check({"chart": "gpu-operator"}, first)[0]["name"] == first["name"]
+        assert self.check(wanted, first)[0]["name"] == first["name"]
 
     @pytest.mark.parametrize(
         ("inputs", "path"),
@@ -150,9 +152,15 @@ class TestReleaseInputs:
         assert self.releases.diff(old, {**old, "namespace": "m"}).replaces == ["namespace"]
         assert not self.releases.diff(old, dict(old)).changes
 
-    def test_unknown_values_are_not_rendered(self) -> None:
-        inputs = {"chart": "gpu-operator", "name": "a", "namespace": "n", "values": UNKNOWN}
-        assert self.releases.preview(inputs, Target({}, "", "default"))["status"] is UNKNOWN
+    def test_a_chart_is_not_looked_for_while_something_is_unknown(self) -> None:
+        inputs, failures = self.check({"chart": "nowhere", "values": UNKNOWN})
+        assert not failures
+        assert "version" not in inputs
+
+    def test_a_chart_that_is_nowhere_is_refused_before_anything_is_done(self) -> None:
+        _, ((path, why),) = self.check({"chart": "nowhere"})
+        assert path == "chart"
+        assert "chart 'nowhere' not found" in why
 
 
 @pytest.mark.programs

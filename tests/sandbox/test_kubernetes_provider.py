@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 import yaml
 
-from sandbox import cluster, toolchain
+from sandbox import cluster, processes, recovery, toolchain
 from sandbox.progress import Progress
 from sandbox.providers import helm, kube_rules
-from sandbox.providers.await_ready import AwaitError, Waiter, judge, pod_reports, timeout_of, wait_conditions
+from sandbox.providers.await_ready import AwaitError, Waiter, judge, pod_message, timeout_of, wait_conditions
 from sandbox.providers.base import PartialFailure, Request, ServiceError
 from sandbox.providers.chart_sources import ChartSources
 from sandbox.providers.claims import Claims
@@ -68,11 +68,17 @@ class TestNames:
         again = self.fill({"kind": "ConfigMap"}, {"metadata": {"name": "chosen"}})
         assert again["metadata"]["name"] != "chosen"
 
-    def test_the_namespace_and_the_label_are_filled_in_unless_given(self) -> None:
-        filled = self.fill({"metadata": {"name": "a"}})
-        assert filled["metadata"] == {"name": "a", "namespace": "team", "labels": {kube_rules.MANAGED_BY: "pulumi"}}
-        given = {"metadata": {"name": "a", "namespace": "n", "labels": {kube_rules.MANAGED_BY: "me"}}}
+    def test_the_namespace_is_filled_in_unless_given(self) -> None:
+        assert self.fill({"metadata": {"name": "a"}})["metadata"] == {"name": "a", "namespace": "team"}
+        given = {"metadata": {"name": "a", "namespace": "n"}}
         assert self.fill(given) == given
+
+    def test_only_what_has_the_label_already_is_said_to_be_managed_by_pulumi(self) -> None:
+        labels = {kube_rules.MANAGED_BY: "pulumi"}
+        before = {"metadata": {"name": "a", "labels": labels}}
+        assert self.fill({"metadata": {"name": "a"}}, before)["metadata"]["labels"] == labels
+        theirs = {"metadata": {"name": "a", "labels": {kube_rules.MANAGED_BY: "me"}}}
+        assert "labels" not in self.fill({"metadata": {"name": "a"}}, theirs)["metadata"]
 
     def test_unknown_metadata_is_let_through(self) -> None:
         assert self.fill({"metadata": UNKNOWN}) == {"metadata": UNKNOWN}
@@ -85,7 +91,12 @@ class TestDifferences:
         [
             ("ConfigMap", {"data": {"a": "1"}}, {"data": {"a": "2"}}, ["data"]),
             ("Job", {"spec": {"template": {"x": 1}}}, {"spec": {"template": {"x": 2}}}, ["spec"]),
-            ("Job", {"spec": {"parallelism": 1}}, {"spec": {"parallelism": 2}}, []),
+            ("Job", {"spec": {"parallelism": 1}}, {"spec": {"parallelism": 2}}, ["spec"]),
+            ("Job", {"spec": {"backoffLimit": 1}}, {"spec": {"backoffLimit": 2}}, []),
+            ("Pod", {"spec": {"containers": [{"image": "a"}]}}, {"spec": {"containers": [{"image": "b"}]}}, ["spec"]),
+            ("Service", {"spec": {"clusterIP": "10.0.0.1"}}, {"spec": {"clusterIP": "10.0.0.2"}}, ["spec"]),
+            # Immutable, but no replacement: the API refuses the update.
+            ("RuntimeClass", {"handler": "a"}, {"handler": "b"}, []),
             ("DaemonSet", {"spec": {"selector": {"a": 1}}}, {"spec": {"selector": {"a": 2}}}, ["spec"]),
             ("DaemonSet", {"spec": {"template": {"a": 1}}}, {"spec": {"template": {"a": 2}}}, []),
             ("RoleBinding", {"roleRef": {"name": "a"}}, {"roleRef": {"name": "b"}}, ["roleRef"]),
@@ -118,6 +129,12 @@ class TestDifferences:
         assert kube_rules.differences(old, new, mutable=mutable).replaces == []
         fixed = {**old, "immutable": True}
         assert kube_rules.differences(fixed, {**new, "immutable": True}, mutable=mutable).replaces == ["data"]
+        # Whether it is to be immutable counts; that it was is then for the API to say.
+        assert kube_rules.differences(fixed, new, mutable=mutable).replaces == []
+
+    def test_fields_of_somebody_elses_object_change_in_place(self) -> None:
+        old, new = {"kind": "ConfigMap", "data": {"a": "1"}}, {"kind": "ConfigMap", "data": {"a": "2"}}
+        assert kube_rules.differences(old, new, patch=True).replaces == []
 
 
 class TestLiveInputs:
@@ -174,18 +191,46 @@ class TestJudging:
             "updatedNumberScheduled": 3, "numberAvailable": 3, "numberReady": 3,
         }  # fmt: skip
         assert judge(self.daemon_set(**full)).ready
-        unseen = judge(self.daemon_set(**{**full, "observedGeneration": 1}))
-        assert unseen.missing == "its controller has not seen this version yet"
-        assert judge(self.daemon_set(**{**full, "updatedNumberScheduled": 1})).missing == "updatedNumberScheduled is 1 of 3"
+        assert not judge(self.daemon_set(**{**full, "observedGeneration": 1})).ready
+        assert not judge(self.daemon_set(**{**full, "updatedNumberScheduled": 1})).ready
+        # A pod too many is none too few.
+        assert judge(self.daemon_set(**{**full, "currentNumberScheduled": 4})).ready
         assert judge(self.daemon_set(observedGeneration=2, desiredNumberScheduled=0)).ready
 
     def test_a_job_ends_well_or_badly(self) -> None:
         job = {"kind": "Job", "metadata": {}, "spec": {}}
-        done = {"conditions": [{"type": "Complete", "status": "True"}]}
+        done = {"startTime": "now", "conditions": [{"type": "Complete", "status": "True"}]}
         failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "limit"}]}
         assert judge({**job, "status": done}).ready
         assert judge({**job, "status": failed}).failed == "[BackoffLimitExceeded] limit"
-        assert "1 active" in judge({**job, "status": {"active": 1}}).missing
+        waiting = judge({**job, "status": {"active": 1}})
+        assert (waiting.ready, waiting.failed) == (False, "")
+
+    @pytest.mark.parametrize(
+        "status",
+        [
+            {"conditions": [{"type": "Failed", "status": "True", "reason": "PodFailurePolicy"}]},
+            {"conditions": [{"type": "Suspended", "status": "True"}]},
+        ],
+    )
+    def test_the_real_provider_waits_for_jobs_that_will_not_end(self, status: dict[str, Any]) -> None:
+        found = judge({"kind": "Job", "metadata": {}, "spec": {}, "status": status})
+        assert (found.ready, found.failed) == (False, "")
+
+    @pytest.mark.parametrize(
+        "obj",
+        [
+            {"kind": "Pod", "status": {"phase": "Failed", "reason": "Evicted"}},
+            {
+                "kind": "Deployment",
+                "status": {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]},
+            },
+        ],
+        ids=["pod", "deployment"],
+    )
+    def test_nothing_but_a_job_fails_before_its_time_is_over(self, obj: dict[str, Any]) -> None:
+        found = judge({**obj, "metadata": {"generation": 1}, "spec": {}})
+        assert (found.ready, found.failed) == (False, "")
 
     def test_skip_await_and_other_kinds_are_ready_at_once(self) -> None:
         skipped = {"pulumi.com/skipAwait": "true"}
@@ -219,21 +264,38 @@ class TestJudging:
         annotated = {"metadata": {"annotations": {"pulumi.com/timeoutSeconds": "30"}}}
         assert (timeout_of(annotated, 5), timeout_of(annotated, 0), timeout_of({}, 0)) == (5, 30, 600)
 
-    def test_pods_tell_why_they_wait_and_how_they_ended(self) -> None:
-        ended = {"exitCode": 2, "reason": "Error", "message": "expected 7 MIG devices, found 0\n"}
-        waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
-        status = {
-            "initContainerStatuses": [{"name": "assert", "state": {"waiting": waiting}, "lastState": {"terminated": ended}}],
-            "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
-        }
-        pod = {"metadata": {"name": "v-1", "namespace": "n"}, "spec": {"nodeName": "gpu0"}, "status": status}
-        well = {"metadata": {"name": "v-2", "namespace": "n"}, "status": {"phase": "Running"}}
-        assert pod_reports([well, pod]) == [
-            (
-                "[Pod n/v-1 on gpu0]: container 'assert': [CrashLoopBackOff] back-off 10s -- "
-                "container 'assert' terminated: [Error] exit code 2: expected 7 MIG devices, found 0"
-            )
+    def pod(self, waits_for: str, *containers: dict[str, Any], **status: Any) -> dict[str, Any]:
+        order = ("PodScheduled", "Initialized", "Ready")
+        conditions = [
+            {"type": type_, "status": "True"}
+            if order.index(type_) < order.index(waits_for)
+            else {"type": type_, "status": "False", "reason": "NotYet", "message": f"not {type_}: "}
+            for type_ in order
         ]
+        return {
+            "metadata": {"name": "v-1", "namespace": "n"},
+            "status": {"conditions": conditions, "containerStatuses": list(containers), **status},
+        }
+
+    def test_what_an_init_container_says_is_never_told(self) -> None:
+        ended = {"exitCode": 1, "reason": "Error", "message": "gpu 0: MIG is off, declared: on"}
+        main = {"name": "watch", "state": {"waiting": {"reason": "PodInitializing"}}}
+        pod = self.pod("Initialized", main, initContainerStatuses=[{"name": "assert", "lastState": {"terminated": ended}}])
+        assert pod_message(pod) == "[Pod n/v-1]: not Initialized: [PodInitializing] "
+
+    def test_a_container_tells_how_it_ended_and_how_it_had_ended_before(self) -> None:
+        ended = {"exitCode": 2, "reason": "Error", "finishedAt": "then"}
+        crashed = {"name": "main", "state": {"terminated": {**ended, "message": "no GPU"}}, "lastState": {"terminated": ended}}
+        assert pod_message(self.pod("Ready", crashed)) == (
+            '[Pod n/v-1]: not Ready: [Error] no GPU\ncontainer "main" terminated at then (Error: exit code 2)'
+        )
+        silent = {"name": "main", "state": {"terminated": ended}}
+        assert pod_message(self.pod("Ready", silent)).endswith('container "main" completed with exit code 2')
+
+    def test_a_pod_that_finds_no_node_is_not_mentioned(self) -> None:
+        assert pod_message(self.pod("PodScheduled")) == ""
+        done = {"metadata": {"name": "v-2"}, "status": {"phase": "Running", "conditions": []}}
+        assert pod_message(done) == ""
 
 
 def test_a_newer_call_ends_the_waiting_of_an_older_one() -> None:
@@ -270,8 +332,8 @@ class Driver:
         self.stand_in = KubernetesStandIn(lambda stop: helm.Releases(stop, self.notes.append, offline))
         self.stand_in.configure({}, config)
 
-    def as_(self, name: str) -> Any:
-        return self.stand_in.answering(Request(urn=f"urn:pulumi:t::p::{name}", name=name, random_seed=b"s"))
+    def as_(self, name: str, timeout: float = 0) -> Any:
+        return self.stand_in.answering(Request(urn=f"urn:pulumi:t::p::{name}", name=name, random_seed=b"s", timeout=timeout))
 
     def check(self, type_: str, name: str, inputs: dict[str, Any], olds: dict[str, Any] | None = None) -> dict[str, Any]:
         with self.as_(name):
@@ -290,13 +352,15 @@ class Driver:
         with self.as_(name):
             return self.stand_in.diff(type_, "", checked, checked, checked)
 
-    def update(self, type_: str, name: str, olds: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    def update(
+        self, type_: str, name: str, olds: dict[str, Any], inputs: dict[str, Any], *, timeout: float = 0, preview: bool = False
+    ) -> dict[str, Any]:
         checked = self.check(type_, name, inputs, olds)
-        with self.as_(name):
-            return self.stand_in.update(type_, "", olds, olds, checked, preview=False)
+        with self.as_(name, timeout):
+            return self.stand_in.update(type_, "", olds, olds, checked, preview)
 
-    def delete(self, type_: str, name: str, id_: str, outputs: dict[str, Any]) -> None:
-        with self.as_(name):
+    def delete(self, type_: str, name: str, id_: str, outputs: dict[str, Any], *, timeout: float = 0) -> None:
+        with self.as_(name, timeout):
             self.stand_in.delete(type_, id_, {}, outputs)
 
 
@@ -337,9 +401,13 @@ class TestWithoutCluster:
         ],
     )
     def test_what_it_cannot_do_is_refused(self, type_: str, kind: str, why: str) -> None:
-        stand_in = KubernetesStandIn()
-        _, failures = stand_in.check(type_, {}, {"kind": kind})
-        assert why in failures[0][1]
+        with pytest.raises(ServiceError, match=why):
+            KubernetesStandIn().check(type_, {}, {"kind": kind})
+
+    def test_a_generated_name_is_refused(self) -> None:
+        inputs = {"kind": "ConfigMap", "metadata": {"generateName": "a-"}}
+        with pytest.raises(ServiceError, match="not supported in Server-Side Apply mode"):
+            KubernetesStandIn().check(CONFIG_MAP, {}, inputs)
 
     def test_a_bad_wait_for_is_refused_by_the_check(self) -> None:
         inputs = {"metadata": {"name": "a", "annotations": {"pulumi.com/waitFor": "soon"}}}
@@ -373,6 +441,13 @@ def api(place: cluster.Cluster) -> Api:
     return Api(read_kubeconfig(str(place.kubeconfig)), "")
 
 
+def managers(api: Api, config_map: str) -> list[dict[str, Any]]:
+    live = api.get("v1", "ConfigMap", "default", config_map)
+    assert live is not None
+    found: list[dict[str, Any]] = live["metadata"]["managedFields"]
+    return found
+
+
 def set_status(api: Api, obj: dict[str, Any], status: dict[str, Any]) -> None:
     metadata = obj["metadata"]
     path = api.kind(obj["apiVersion"], obj["kind"]).path(metadata["namespace"], metadata["name"])
@@ -385,7 +460,6 @@ class TestObjects:
         first = {"metadata": {"name": "life"}, "data": {"a": "1", "b": "2"}}
         id_, made = driver.create(CONFIG_MAP, "life", first)
         assert id_ == "default/life"
-        assert made["metadata"]["labels"] == {kube_rules.MANAGED_BY: "pulumi"}
         assert made["metadata"]["uid"]
         changed = driver.update(CONFIG_MAP, "life", made, {"metadata": {"name": "life"}, "data": {"a": "8"}})
         assert changed["data"] == {"a": "8"}  # what is not declared any more is gone
@@ -397,20 +471,54 @@ class TestObjects:
         assert driver.stand_in.read(CONFIG_MAP, id_, {}, changed) is None
         driver.delete(CONFIG_MAP, "life", id_, changed)
 
-    def test_an_object_that_exists_is_an_error_in_preview_and_update(self, driver: Driver) -> None:
+    def test_an_object_that_exists_is_an_error_whoever_made_it(self, driver: Driver) -> None:
         inputs = {"metadata": {"name": "twice"}, "data": {}}
         driver.create(CONFIG_MAP, "one", inputs)
         text = (
-            'resource default/twice was not successfully created by the Kubernetes API server: configmaps "twice" already exists'
+            '^resource "urn:pulumi:t::p::one" was not successfully created by the Kubernetes API server: '
+            r'configmaps "twice" already exists\n\nThe resource already exists in the cluster\.'
         )
-        for preview in (True, False):
-            with pytest.raises(ServiceError, match=text):
-                driver.create(CONFIG_MAP, "other", inputs, preview=preview)
+        with pytest.raises(ServiceError, match=text):
+            driver.create(CONFIG_MAP, "one", inputs)
 
-    def test_what_an_interrupted_create_of_the_same_resource_left_is_adopted(self, driver: Driver) -> None:
-        driver.create(CONFIG_MAP, "again", {"metadata": {"name": "again"}, "data": {"a": "1", "b": "2"}})
-        _, outputs = driver.create(CONFIG_MAP, "again", {"metadata": {"name": "again"}, "data": {"a": "2"}})
-        assert outputs["data"] == {"a": "2"}
+    def test_a_preview_says_nothing_of_an_object_that_exists(self, driver: Driver) -> None:
+        inputs = {"metadata": {"name": "there"}, "data": {"a": "1"}}
+        driver.create(CONFIG_MAP, "one", inputs)
+        assert driver.create(CONFIG_MAP, "other", inputs, preview=True)[1]["data"] == {"a": "1"}
+
+    def test_upsert_takes_over_what_exists(self, place: cluster.Cluster, driver: Driver) -> None:
+        driver.create(CONFIG_MAP, "one", {"metadata": {"name": "upserted"}, "data": {"a": "1"}})
+        upserting = Driver(kubeconfig=place.kubeconfig.read_text(), upsertExistingObjects="true", enablePatchForce="true")
+        _, made = upserting.create(CONFIG_MAP, "two", {"metadata": {"name": "upserted"}, "data": {"a": "2"}})
+        assert made["data"] == {"a": "2"}
+
+    def test_an_update_takes_over_what_kubectl_and_a_create_have_set(self, driver: Driver, api: Api) -> None:
+        inputs = {"metadata": {"name": "taken"}, "data": {"a": "1", "b": "1"}}
+        _, made = driver.create(CONFIG_MAP, "taken", inputs)
+        assert {entry["manager"] for entry in managers(api, "taken")} == {"pulumi-kubernetes"}
+        live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "taken", "namespace": "default"}}
+        api.apply({**live, "data": {"a": "9", "c": "9"}}, manager="kubectl", force=True)
+        changed = driver.update(CONFIG_MAP, "taken", made, {"metadata": {"name": "taken"}, "data": {"a": "2"}})
+        assert changed["data"] == {"a": "2"}
+        (mine,) = managers(api, "taken")
+        assert (mine["manager"], mine["operation"]) == (made["__fieldManager"], "Apply")
+
+    def test_an_object_of_an_earlier_version_loses_what_is_declared_no_more(self, driver: Driver, api: Api) -> None:
+        """Until creates had a manager of their own, the resource's own had created the object."""
+        obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "earlier", "namespace": "default"}}
+        made = {**api.create({**obj, "data": {"a": "1", "b": "1"}}, manager="pulumi-kubernetes-0123abcd")}
+        outputs = {**made, "__fieldManager": "pulumi-kubernetes-0123abcd"}
+        changed = driver.update(CONFIG_MAP, "earlier", outputs, {"metadata": {"name": "earlier"}, "data": {"a": "2"}})
+        assert changed["data"] == {"a": "2"}
+
+    def test_an_update_that_is_refused_counts_as_made_and_not_whole(self, driver: Driver) -> None:
+        inputs = {"metadata": {"name": "fixed"}, "data": {"a": "1"}, "immutable": True}
+        _, made = driver.create(CONFIG_MAP, "fixed", inputs)
+        text = '^the Kubernetes API server reported that "default/fixed" failed to fully initialize or become live: .*immutable'
+        for preview in (True, False):
+            with pytest.raises(PartialFailure, match=text) as caught:
+                driver.update(CONFIG_MAP, "fixed", made, {**inputs, "data": {"a": "2"}}, preview=preview)
+            assert caught.value.outputs["data"] == {"a": "1"}
 
     def test_a_patch_takes_fields_of_somebody_elses_object_and_gives_them_up(self, driver: Driver, api: Api) -> None:
         theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"}}
@@ -418,7 +526,7 @@ class TestObjects:
         patch, place = "kubernetes:core/v1:ConfigMapPatch", {"name": "theirs", "namespace": "default"}
         forced = {**place, "annotations": {"pulumi.com/patchForce": "true"}}
         inputs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": {"taken": "2", "new": "2"}}
-        with pytest.raises(ServiceError, match="conflict"):
+        with pytest.raises(ServiceError, match=r"(?s)server-side apply field conflict detected, .*conflict with .helm"):
             driver.create(patch, "mine", inputs)
         id_, made = driver.create(patch, "mine", {**inputs, "metadata": forced})
         live = api.get("v1", "ConfigMap", "default", "theirs")
@@ -461,7 +569,7 @@ class TestObjects:
             assert (diff.replaces, diff.delete_before_replace) == (["roleRef"], True)
             _, outputs = driver.stand_in.create(type_, "bind", checked, 0, preview=True)
         assert outputs["roleRef"]["name"] == "edit"
-        with pytest.raises(ServiceError, match="cannot change roleRef"):
+        with pytest.raises(PartialFailure, match="cannot change roleRef"):
             driver.update(type_, "bind", made, {**inputs, "roleRef": {**role, "name": "edit"}})
         driver.delete(type_, "bind", "bind", made)
 
@@ -473,16 +581,17 @@ class TestObjects:
         api.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "owned", "namespace": "default"},
                    "spec": {"replicas": 3}}, manager="autoscaler", force=True)  # fmt: skip
         changed = {**skipped, "spec": {**skipped["spec"], "replicas": 2}}
-        with pytest.raises(ServiceError, match="field conflict detected"):
+        with pytest.raises(PartialFailure, match="field conflict detected"):
             driver.update(type_, "owned", made, changed)
         changed["metadata"]["annotations"]["pulumi.com/patchForce"] = "true"
         assert driver.update(type_, "owned", made, changed)["spec"]["replicas"] == 2
         driver.delete(type_, "owned", "default/owned", made)
-        assert api.get("apps/v1", "Deployment", "default", "owned") is None
+        # With skipAwait nobody waits for the end of a workload either.
+        processes.wait_until(lambda: api.get("apps/v1", "Deployment", "default", "owned") is None, timeout=30, what="its end")
 
     def test_an_update_of_an_object_that_is_gone_is_an_error(self, driver: Driver) -> None:
         gone = {"metadata": {"name": "gone", "namespace": "default"}}
-        with pytest.raises(ServiceError, match="does not exist any more"):
+        with pytest.raises(ServiceError, match=r'(?s)update of resource "urn:.*" failed: ConfigMap "gone" not found'):
             driver.update(CONFIG_MAP, "gone", gone, {"metadata": {"name": "gone"}, "data": {}})
 
     def test_a_secrets_data_is_secret(self, driver: Driver) -> None:
@@ -507,6 +616,17 @@ class TestObjects:
         driver.create("kubernetes:core/v1:Namespace", "late", {"metadata": {"name": "late"}})
         thread.join(15)
         assert made[0][0] == "late/a"
+
+    def test_what_an_interrupted_patch_has_set_is_given_up(self, driver: Driver, api: Api) -> None:
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": "default"}}
+        api.create({**theirs, "data": {"kept": "1"}}, manager="helm")
+        patch, inputs = "kubernetes:core/v1:ConfigMapPatch", {**theirs, "data": {"mine": "1"}}
+        driver.create(patch, "killed", inputs)
+        _, known = driver.create(patch, "known", {**theirs, "data": {"known": "1"}})
+        recovery.give_fields_up(api, inputs, {known["__fieldManager"]})
+        left = api.get("v1", "ConfigMap", "default", "shared")
+        assert left is not None
+        assert left["data"] == {"kept": "1", "known": "1"}
 
     def test_many_at_once(self, driver: Driver) -> None:
         ids: list[str] = []
@@ -539,7 +659,10 @@ class TestAwaiting:
             container = {
                 "name": "main", "ready": False, "restartCount": 0, "image": "i", "imageID": "i", "state": {"terminated": ended},
             }  # fmt: skip
-            set_status(api, {**pods[0], "apiVersion": "v1", "kind": "Pod"}, {"phase": "Failed", "containerStatuses": [container]})
+            order = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+            conditions = [{"type": type_, "status": "True" if order.index(type_) < 2 else "False"} for type_ in order]
+            status = {"phase": "Failed", "containerStatuses": [container], "conditions": conditions}
+            set_status(api, {**pods[0], "apiVersion": "v1", "kind": "Pod"}, status)
 
         thread = threading.Thread(target=fail)
         thread.start()
@@ -548,7 +671,8 @@ class TestAwaiting:
         thread.join()
         assert caught.value.resource_id == "default/verify"
         assert "was successfully created, but the Kubernetes API server reported that it failed" in caught.value.reasons[0]
-        assert "BackoffLimitExceeded" in caught.value.reasons[0]
+        assert caught.value.reasons[0].endswith("Resource 'verify' was created but failed to initialize")
+        assert any("[BackoffLimitExceeded]" in reason for reason in caught.value.reasons[1:])
         assert any("gpu 0: MIG is off, declared: on" in reason for reason in caught.value.reasons[1:])
 
     def test_a_job_that_is_marked_for_it_is_replaced_while_it_is_not_ready(self, driver: Driver, api: Api) -> None:
@@ -568,22 +692,51 @@ class TestAwaiting:
         assert not driver.diff(self.type_, "again", marked).changes
 
     def test_the_time_runs_out(self, driver: Driver) -> None:
-        with pytest.raises(PartialFailure, match=r"timed out waiting to be Ready after 5 s: .*is 0 of 1") as caught:
-            driver.create("kubernetes:apps/v1:Deployment", "slow", workload("Deployment", "slow"), timeout=5)
-        assert any("Unschedulable" in reason for reason in caught.value.reasons[1:])
+        with pytest.raises(PartialFailure) as caught:
+            driver.create("kubernetes:apps/v1:Deployment", "slow", workload("Deployment", "slow"), timeout=2)
+        assert caught.value.reasons[0] == (
+            'resource "urn:pulumi:t::p::slow" was successfully created, but the Kubernetes API server reported that it failed '
+            "to fully initialize or become live: 'slow' timed out waiting to be Ready"
+        )
+        assert any("MinimumReplicasUnavailable" in reason for reason in caught.value.reasons[1:])
+
+    def test_the_time_of_an_update_is_its_own(self, driver: Driver) -> None:
+        type_, inputs = "kubernetes:apps/v1:Deployment", workload("Deployment", "timed")
+        skipped = {**inputs, "metadata": {**inputs["metadata"], "annotations": {"pulumi.com/skipAwait": "true"}}}
+        _, made = driver.create(type_, "timed", skipped)
+        begun = time.monotonic()
+        text = "^the Kubernetes API server reported that \"default/timed\" failed to fully initialize or become live: 'timed'"
+        with pytest.raises(PartialFailure, match=text):
+            driver.update(type_, "timed", made, inputs, timeout=2)
+        assert time.monotonic() - begun < 30
+
+    def test_the_time_of_a_deletion_is_its_own(self, driver: Driver, api: Api) -> None:
+        _, made = driver.create(CONFIG_MAP, "kept", {"metadata": {"name": "kept"}, "data": {}})
+        api.patch(made, [{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/held"]}])
+        with pytest.raises(PartialFailure, match=r"^timed out waiting for the condition$"):
+            driver.delete(CONFIG_MAP, "kept", "default/kept", made, timeout=1)
+        api.patch(made, [{"op": "remove", "path": "/metadata/finalizers"}])
+
+    def test_a_refresh_keeps_what_is_not_ready_as_that(self, driver: Driver) -> None:
+        type_, inputs = "kubernetes:apps/v1:Deployment", workload("Deployment", "unready")
+        with pytest.raises(PartialFailure) as caught:
+            driver.create(type_, "unready", inputs, timeout=1)
+        with pytest.raises(PartialFailure, match=r"^Resource 'unready' was created but failed to initialize"):
+            driver.stand_in.read(type_, "default/unready", driver.check(type_, "unready", inputs), caught.value.outputs)
+        assert driver.stand_in.read(type_, "default/unready", {}, {}) is not None
 
     def test_cancel_ends_the_wait(self, driver: Driver) -> None:
         threading.Timer(0.5, driver.stand_in.cancelled.set).start()
         start = time.monotonic()
-        with pytest.raises(PartialFailure, match="cancelled"):
+        with pytest.raises(PartialFailure, match='Resource operation was cancelled for "endless"'):
             driver.create(self.type_, "endless", self.job("endless"), timeout=60)
         assert time.monotonic() - start < 40
 
-    def test_a_finalizer_that_nobody_removes_is_named(self, driver: Driver, api: Api) -> None:
+    def test_a_finalizer_that_nobody_removes_ends_in_the_general_words(self, driver: Driver, api: Api) -> None:
         metadata = {"name": "held", "namespace": "default", "finalizers": ["example.com/held"]}
         live = api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, manager="test")
         api.delete(live, "Background")
-        with pytest.raises(AwaitError, match=r"timed out waiting to be deleted.*example.com/held"):
+        with pytest.raises(AwaitError, match=r"^timed out waiting for the condition$"):
             Waiter(api, (driver.stand_in.cancelled,)).until_gone(live, 0.3)
         api.patch(live, [{"op": "remove", "path": "/metadata/finalizers"}])
 
@@ -610,8 +763,8 @@ class TestReleases:
 
     def test_the_life_of_a_release(self, driver: Driver, api: Api) -> None:
         _, planned = driver.create(helm.TYPE, "op", self.release(), preview=True)
-        assert "gpu-operator/gpu-operator" in planned["resourceNames"]["Deployment.apps/apps/v1"]
         assert planned["status"] is UNKNOWN
+        assert planned["resourceNames"] is UNKNOWN
         id_, made = driver.create(helm.TYPE, "op", self.release())
         assert id_ == "gpu-operator/gpu-operator"
         assert driver.notes[-1].startswith("chart gpu-operator v26.7.0 from the stand-in, repository https://")
@@ -620,6 +773,9 @@ class TestReleases:
             "chart": "gpu-operator", "version": "v26.7.0", "appVersion": "v26.7.0",
         }  # fmt: skip
         assert made["status"] == expected
+        assert "gpu-operator/gpu-operator" in made["resourceNames"]["Deployment.apps/apps/v1"]
+        with pytest.raises(ServiceError, match=r"^cannot re-use a name that is still in use$"):
+            driver.create(helm.TYPE, "second", self.release())
         assert self.strategy(api) == "mixed"
         values = {"nfd": {"enabled": False}, "mig": {"strategy": ""}, "driver": {"enabled": False}}
         changed = driver.update(helm.TYPE, "op", made, self.release(values=values))
@@ -631,26 +787,38 @@ class TestReleases:
         driver.delete(helm.TYPE, "op", id_, changed)
         assert driver.stand_in.read(helm.TYPE, id_, self.release(), changed) is None
         assert api.get("nvidia.com/v1", "ClusterPolicy", "", "cluster-policy") is None
-        driver.delete(helm.TYPE, "op", id_, changed)
+        with pytest.raises(ServiceError, match="release: not found"):
+            driver.delete(helm.TYPE, "op", id_, changed)
 
     def test_what_the_crd_refuses_is_an_error(self, driver: Driver) -> None:
         bad = self.release(name="bad", namespace="bad", values={"nfd": {"enabled": False}, "mig": {"strategy": "both"}})
-        with pytest.raises((ServiceError, PartialFailure), match=r"spec.mig.strategy: Unsupported value"):
+        text = r'(?s)Helm release "bad/bad" was created, but failed to initialize completely\. .*strategy: Unsupported value'
+        with pytest.raises(PartialFailure, match=text) as caught:
             driver.create(helm.TYPE, "bad", bad)
+        assert caught.value.outputs["status"]["status"] == "failed"
+        # The first installation failed: it is upgraded all the same.
+        good = {**bad, "values": self.release()["values"]}
+        assert driver.update(helm.TYPE, "bad", caught.value.outputs, good)["status"]["status"] == "deployed"
         driver.delete(helm.TYPE, "bad", "bad/bad", bad)
 
-    def test_what_the_chart_refuses_shows_in_the_preview(self, driver: Driver) -> None:
-        with pytest.raises(ServiceError, match=r"failed to render release .*set nfd.enabled=false"):
-            driver.create(helm.TYPE, "op", self.release(values={}), preview=True)
+    def test_what_the_chart_refuses_shows_when_it_is_installed(self, driver: Driver) -> None:
+        driver.create(helm.TYPE, "op", self.release(values={}), preview=True)
+        with pytest.raises(ServiceError, match=r"set nfd.enabled=false"):
+            driver.create(helm.TYPE, "op", self.release(values={}))
 
-    def test_an_unknown_version_is_not_found(self, driver: Driver) -> None:
-        with pytest.raises(ServiceError, match=r'chart "gpu-operator" version "v26\.7\.9" not found in'):
-            driver.create(helm.TYPE, "op", self.release(version="v26.7.9"), preview=True)
+    def test_an_unknown_version_is_refused_by_the_check(self, driver: Driver) -> None:
+        with driver.as_("op"):
+            _, ((key, why),) = driver.stand_in.check(helm.TYPE, {}, self.release(version="v26.7.9"))
+        assert key == "chart"
+        assert 'chart "gpu-operator" version "v26.7.9" not found in' in why
+        assert why.endswith("; check the chart name and repository configuration.")
+
+    def test_the_version_is_the_chart_s_own(self, driver: Driver) -> None:
+        checked = driver.check(helm.TYPE, "op", {key: value for key, value in self.release().items() if key != "version"})
+        assert checked["version"] == "v26.7.0"
 
     @pytest.mark.parametrize("state", ["pending-install", "pending-upgrade"])
-    def test_a_release_that_a_killed_run_left_pending_is_finished(
-        self, driver: Driver, api: Api, place: cluster.Cluster, state: str
-    ) -> None:
+    def test_a_release_that_a_killed_run_left_pending_stays_so(self, driver: Driver, place: cluster.Cluster, state: str) -> None:
         name = f"nfd-{state}"
         # No machines here: the chart's clean-up job would never end.
         values = {"postDeleteCleanup": False}
@@ -665,10 +833,9 @@ class TestReleases:
             made = driver.update(helm.TYPE, name, made, {**inputs, "values": without_gc})
         revision = made["status"]["revision"]
         leave_pending(place, name, revision, state)
-        _, outputs = driver.create(helm.TYPE, name, {**inputs, "values": without_gc})
-        assert outputs["status"]["status"] == "deployed"
-        assert api.get("apps/v1", "Deployment", "nfd", f"{name}-node-feature-discovery-gc") is None
-        driver.delete(helm.TYPE, name, f"nfd/{name}", outputs)
+        with pytest.raises(ServiceError, match=r"another operation \(install/upgrade/rollback\) is in progress"):
+            driver.update(helm.TYPE, name, made, {**inputs, "values": without_gc})
+        driver.delete(helm.TYPE, name, f"nfd/{name}", made)
 
     def test_values_and_kubeconfig_are_no_arguments(self, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[str] = []
@@ -680,7 +847,8 @@ class TestReleases:
 
         monkeypatch.setattr(subprocess, "Popen", spy)
         values = {"nfd": {"enabled": False}, "driver": {"secretEnv": "hunter2"}}
-        driver.create(helm.TYPE, "op", self.release(values=values), preview=True)
+        id_, made = driver.create(helm.TYPE, "op", self.release(values=values))
+        driver.delete(helm.TYPE, "op", id_, made)
         assert seen
         assert not any("hunter2" in part or "certificate" in part for part in seen)
 

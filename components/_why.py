@@ -1,0 +1,117 @@
+"""Says why a verification has failed, in the deploy's own output.
+
+The Kubernetes provider cannot: of a DaemonSet that did not become ready it says `timed out waiting for the condition`, and never
+reads what an init container left (pulumi-kubernetes, provider/pkg/await). So an error hook reads the reports of the pool's nodes,
+and the pods where there is no report, and adds causes, nodes, remedies and where to look. It runs however the wait ends, but for
+an engine that is killed; it changes nothing, and what it cannot read it says.
+
+Only here does a program ask the cluster by itself: after a failure, for the pool that failed, with the stack's own kubeconfig.
+"""
+
+import asyncio
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pulumi
+import yaml
+
+# Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
+from evidence.declared import declared
+from evidence.table import findings
+from evidence.verdicts import Snapshot, judge
+from evidence.waiting import waiting
+from evidence.words import summary
+
+_REQUEST_SECONDS: Final = 10
+_OPERATIONS: Final = ("create", "update")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is needed to tell of a pool.
+
+    Attributes:
+        pool: its name.
+        reports: of this pool alone, as gpus.verifier_reports has them.
+        kubeconfig: how to reach the cluster; None where nobody said so.
+    """
+
+    pool: str
+    reports: Mapping[str, Any]
+    kubeconfig: pulumi.Input[str] | None
+
+
+def tells_why(name: str, told: Told) -> pulumi.ResourceHookBinding:
+    """Hooks for the DaemonSet that verifies a pool.
+
+    Args:
+        name: unique among the hooks of the program.
+        told: what is needed.
+    """
+    known: list[str] = []
+    if told.kubeconfig is not None:
+        # Known long before the DaemonSet fails: the provider has made it with that.
+        pulumi.Output.from_input(told.kubeconfig).apply(known.append)
+
+    async def tell(failed: pulumi.ErrorHookArgs) -> bool:
+        """Log why; never try again."""
+        if failed.failed_operation in _OPERATIONS and not pulumi.runtime.is_dry_run():
+            pulumi.log.error(await asyncio.to_thread(why, told, known[-1] if known else None))
+        return False
+
+    return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-why", tell)])
+
+
+def why(told: Told, kubeconfig: str | None) -> str:
+    """The whole text."""
+    (pool,) = told.reports["pools"].values()
+    namespace = told.reports["namespace"]
+    lines = [f"pool {told.pool} is not verified."]
+    if kubeconfig:
+        lines += _seen(told.reports, pool, kubeconfig)
+    stack = pulumi.get_stack()
+    lines += [
+        "Where to look:",
+        f"  what each node's verifier found: python -m evidence {stack} (in the sandbox: make verify STACK={stack})",
+        f"  what the verifiers say: kubectl logs --namespace {namespace} --selector {pool['podSelector']} --all-containers",
+        "  what causes and remedies mean: docs/reference/verification.md",
+    ]
+    return "\n".join(lines)
+
+
+def _seen(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) -> list[str]:
+    namespace, labels = reports["namespace"], ",".join(f"{key}={value}" for key, value in pool["nodeSelector"].items())
+    try:
+        cluster = _Cluster(kubeconfig, reports["context"])
+        maps = {one["metadata"]["name"]: one.get("data") or {} for one in cluster.items("config_map", namespace)}
+        seen = Snapshot(dt.datetime.now(dt.UTC), cluster.items("node", selector=labels), maps)
+        evidence = judge("", declared({"verification": reports}), seen)
+        pods = waiting(cluster.items("pod", namespace, pool["podSelector"]))
+        return [summary(evidence), *filter(None, findings(evidence)), *(f"verifier on {line}" for line in pods)]
+    except Exception as error:  # noqa: BLE001 - whatever it is, the deploy's own error must not be lost behind it
+        return [f"The cluster cannot be asked why: {type(error).__name__}"]
+
+
+class _Cluster:
+    """Lists objects of a cluster, through the official client, which knows the ways to log in."""
+
+    def __init__(self, kubeconfig: str, context: str | None) -> None:
+        from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
+        from kubernetes.config import new_client_from_config_dict  # noqa: PLC0415
+
+        config = yaml.safe_load(kubeconfig)
+        client = new_client_from_config_dict(config, context=context, persist_config=False)  # type: ignore[no-untyped-call]
+        self._api = CoreV1Api(client)
+
+    def items(self, kind: str, namespace: str = "", selector: str = "") -> Sequence[Mapping[str, Any]]:
+        """The objects of a kind, as the API has them."""
+        method = f"list_namespaced_{kind}" if namespace else f"list_{kind}"
+        place = [namespace] if namespace else []
+        answer = getattr(self._api, method)(
+            *place, label_selector=selector, _preload_content=False, _request_timeout=_REQUEST_SECONDS
+        )
+        found: list[Mapping[str, Any]] = json.loads(answer.data)["items"]
+        return found

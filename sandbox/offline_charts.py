@@ -1,0 +1,73 @@
+"""The stand-in charts for a real Kubernetes plugin, where a chart's repository cannot be reached.
+
+The stand-in of that plugin falls back on them by itself (sandbox.providers.chart_sources). A real one knows nothing of them: for
+it the engine's copy of the stack file names their folders. Never the user's own file, and never another version than was asked
+for: that would be another set of values and defaults.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from gpus.settings import NAMESPACE
+from sandbox.files import write_atomic
+from sandbox.providers.chart_sources import ChartRequest, answers, stand_in_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from gpus.charts import ChartSettings
+    from gpus.plan import Plan
+    from sandbox.progress import Progress
+    from sandbox.state import Sandbox
+
+_NO_WRAPPING: Final = 1 << 20
+
+
+def missing_charts(plan: Plan, reachable: Callable[[str], bool] = answers) -> dict[str, Path]:
+    """Section of the stack file -> folder of the stand-in for its chart, of the charts that cannot be had.
+
+    Args:
+        plan: of the stack.
+        reachable: whether anything answers at an address.
+    """
+    settings = plan.settings
+    wanted = {"operator": (settings.operator.chart, settings.operator.adopted)}
+    wanted["nodeFeatureDiscovery"] = (settings.nfd.chart, settings.nfd.adopted)
+    found = {section: _stand_in(chart, reachable) for section, (chart, adopted) in wanted.items() if not adopted}
+    return {section: folder for section, folder in found.items() if folder is not None}
+
+
+def _stand_in(chart: ChartSettings, reachable: Callable[[str], bool]) -> Path | None:
+    address = chart.source.repository or chart.source.oci
+    if address is None or reachable(address):
+        return None
+    return stand_in_of(ChartRequest(chart.name, chart.version, address))
+
+
+def with_charts(text: str, charts: Mapping[str, Path]) -> str:
+    """A stack file whose sections name folders for their charts.
+
+    Args:
+        text: of the stack file; an encrypted section stays as it is.
+        charts: section -> folder.
+    """
+    document: dict[str, Any] = yaml.safe_load(text)
+    config = document.setdefault("config", {})
+    for section, folder in charts.items():
+        key = f"{NAMESPACE}:{section}"
+        given = config.get(key) or {}
+        if set(given) != {"secure"}:
+            config[key] = {**given, "chart": {"path": str(folder)}}
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=_NO_WRAPPING)
+
+
+def use(sandbox: Sandbox, plan: Plan, progress: Progress) -> None:
+    """Have the engine's copy of the stack file name the stand-ins of the charts that cannot be had."""
+    with progress.step("Looking for the charts' repositories"):
+        charts = missing_charts(plan)
+        if charts:
+            write_atomic(sandbox.config_file, with_charts(sandbox.config_file.read_text(encoding="utf-8"), charts))

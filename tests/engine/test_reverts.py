@@ -1,0 +1,246 @@
+"""Whatever went wrong before: going back to what was deployed well goes through, and leaves what it left the first time.
+
+The real engine, the real program and a real API server; the stand-in of the provider runs in this process, so that a fault comes
+at the step that chance has chosen: refused by the API, an engine killed before or after the step, a verification that fails.
+Nobody runs the pods, so what is not made to fail is ready at once. GPU_POOLS_TEST_ALL=1 tries more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from sandbox import cluster, processes, recovery, stand_ins, toolchain
+from sandbox.engine import Engine
+from sandbox.progress import Progress
+from sandbox.providers.base import PartialFailure, ServiceError, serve
+from sandbox.providers.chart_sources import STAND_INS
+from sandbox.providers.kube_api import Api, UnknownKindError, read_kubeconfig
+from sandbox.providers.kubernetes import KubernetesStandIn
+from sandbox.stand_ins import Attached
+from sandbox.state import PROJECT, Sandbox, prepare
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+pytestmark = [pytest.mark.engine, pytest.mark.programs]
+
+SEEDS: Final = range(12) if os.environ.get("GPU_POOLS_TEST_ALL") == "1" else range(1)
+FAULTS: Final = ("refused", "killed before", "killed after", "differs")
+SHARING: Final = {"four": {"timeSlicing": {"replicas": 4}}, "eight": {"timeSlicing": {"replicas": 8}}, "whole": {"exclusive": {}}}
+GOOD: Final = {"a": "four"}
+#: Where the stack makes something, and what of it.
+KINDS: Final = (
+    ("v1", "ConfigMap"), ("apps/v1", "DaemonSet"), ("v1", "ServiceAccount"), ("rbac.authorization.k8s.io/v1", "Role"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"), ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule"), ("v1", "Namespace"),
+    ("nvidia.com/v1", "ClusterPolicy"),
+)  # fmt: skip
+
+
+def stack(pools: Mapping[str, str]) -> str:
+    """A stack file on a cluster that has an operator of another owner: pool -> its sharing."""
+    return yaml.safe_dump(
+        {
+            "config": {
+                "gpu-pools:cluster": {"platform": "existing", "context": "byo"},
+                "gpu-pools:sharing": SHARING,
+                "gpu-pools:operator": {"install": False},
+                "gpu-pools:nodeFeatureDiscovery": {"install": False},
+                "gpu-pools:verification": {"deadlineSeconds": 10},
+                "gpu-pools:pools": [
+                    {"name": name, "nodeSelector": {"p": name}, "gpuModel": "NVIDIA A10", "gpusPerNode": 1, "sharing": sharing}
+                    for name, sharing in pools.items()
+                ],
+            }
+        }
+    )
+
+
+class Faulty(KubernetesStandIn):
+    """The stand-in, with a fault at one step of a run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arm("", 0)
+
+    def arm(self, fault: str, at: int, kill: Any = None) -> None:
+        """Have the step of that number go wrong; `kill` ends the engine."""
+        self.fault, self.left, self.kill = fault, at, kill
+
+    def _goes_wrong(self) -> bool:
+        with self._lock:
+            self.left -= 1
+            return self.left == 0
+
+    def create(self, type_: str, name: str, inputs: dict[str, Any], timeout: float, preview: bool) -> tuple[str, dict[str, Any]]:  # noqa: FBT001
+        wrong = not preview and self._goes_wrong()
+        self._before(wrong=wrong)
+        made = super().create(type_, name, inputs, timeout, preview)
+        self._after(wrong=wrong)
+        return made
+
+    def update(self, type_: str, id_: str, old_inputs: Any, old_outputs: Any, news: Any, preview: bool) -> dict[str, Any]:  # noqa: FBT001
+        wrong = not preview and self._goes_wrong()
+        self._before(wrong=wrong)
+        made = super().update(type_, id_, old_inputs, old_outputs, news, preview)
+        self._after(wrong=wrong)
+        return made
+
+    def delete(self, type_: str, id_: str, inputs: Any, outputs: Any) -> None:
+        wrong = self._goes_wrong()
+        self._before(wrong=wrong)
+        super().delete(type_, id_, inputs, outputs)
+        self._after(wrong=wrong)
+
+    def _before(self, *, wrong: bool) -> None:
+        if wrong and self.fault == "refused":
+            raise ServiceError("the API server is away for a moment")
+        if wrong and self.fault == "killed before":
+            self.kill()
+            raise ServiceError("nobody hears this")
+
+    def _after(self, *, wrong: bool) -> None:
+        if wrong and self.fault == "killed after":
+            self.kill()
+
+    def _await(
+        self, api: Api, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, failed: str
+    ) -> Any:
+        if self.fault == "differs" and live["metadata"]["name"].startswith("gpu-pools-verifier-"):
+            raise PartialFailure(f"{live['metadata']['namespace']}/{live['metadata']['name']}", live, [failed])
+        return super()._await(api, live, seconds, overtaken, manager, failed)
+
+
+@dataclass
+class Place:
+    """A stack on a control plane of its own.
+
+    Attributes:
+        engine: runs the program.
+        stand_in: of the provider.
+        api: of the cluster.
+        said: what each run came to.
+    """
+
+    engine: Engine
+    stand_in: Faulty
+    api: Api
+    said: list[str] = field(default_factory=list)
+
+    def up(self, pools: Mapping[str, str], fault: str = "", at: int = 0) -> bool:
+        """Bring a declaration up, with a fault or without; says whether that went well."""
+        self.engine.sandbox.stack_file.write_text(stack(pools), encoding="utf-8")
+        prepare(self.engine.sandbox)
+        recovery.take_over(self.engine)
+        recovery.recover(self.engine)
+        command = self.engine._command(["up", "--yes", "--skip-preview"])
+        with subprocess.Popen(
+            command, cwd=PROJECT, env=self.engine.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            self.stand_in.arm(fault, at, process.kill)
+            out, _ = process.communicate(timeout=240)
+        self.stand_in.arm("", 0)
+        for pid in recovery._engine_processes(self.engine.sandbox):
+            os.kill(pid, signal.SIGKILL)
+        self.said.append(f"{dict(pools)} {fault} {at}: {process.returncode}\n{out}")
+        return process.returncode == 0
+
+    def history(self) -> str:
+        """For the message of a test that fails."""
+        return "\n-----\n".join(self.said)
+
+    def there(self) -> dict[str, Any]:
+        """Everything that the stack can make: kind, namespace, name -> what counts of it."""
+        found: dict[str, Any] = {}
+        for api_version, kind in KINDS:
+            path = self.api.kind(api_version, kind).path("")
+            for one in self.api.request("GET", path)["items"]:
+                metadata = one["metadata"]
+                if not metadata.get("namespace", "").startswith("kube-"):
+                    key = f"{kind} {metadata.get('namespace', '')}/{metadata['name']}"
+                    found[key] = json.dumps([one.get("data"), one.get("spec"), one.get("rules")], sort_keys=True)
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    tools = toolchain.find_tools(Progress(), only={*toolchain.PLATFORM_TOOLS, "pulumi"})
+    sandbox = Sandbox("reverts", tmp_path / "state", tmp_path / "Pulumi.reverts.yaml")
+    sandbox.stack_file.write_text(stack(GOOD), encoding="utf-8")
+    prepare(sandbox)
+    stand_in = Faulty()
+    server, port = serve(stand_in)
+    attached = Attached({"kubernetes": port}, {})
+    # The one of this process stays.
+    monkeypatch.setattr(stand_ins, "stop", lambda _: None)
+    monkeypatch.setattr(stand_ins, "start", lambda *_: attached)
+    try:
+        made = cluster.boot(sandbox.existing_cluster, "byo", tools, machines=False)
+        api = Api(read_kubeconfig(str(made.kubeconfig)), "")
+        _another_owner(api)
+        yield Place(Engine(sandbox, tools, attached), stand_in, api)
+    finally:
+        server.stop(0)
+        for pid in recovery._engine_processes(sandbox):
+            os.kill(pid, signal.SIGKILL)
+        cluster.erase(sandbox.existing_cluster)
+
+
+def _another_owner(api: Api) -> None:
+    """What an operator and NFD of another owner have brought, as far as the stack needs it."""
+    files = [*STAND_INS.glob("gpu-operator/crds/*clusterpolicies.yaml"), *STAND_INS.glob("node-feature-discovery/crds/*.yaml")]
+    for file in files:
+        for definition in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+            api.create(definition, manager="helm")
+    for name in ("gpu-operator", "node-feature-discovery"):
+        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, manager="helm")
+    kinds = [("nvidia.com/v1", "ClusterPolicy"), ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule")]
+    processes.wait_until(lambda: all(_served(api, *kind) for kind in kinds), timeout=30, what="the definitions")
+    required = (
+        "operator",
+        "driver",
+        "toolkit",
+        "devicePlugin",
+        "daemonsets",
+        "dcgm",
+        "dcgmExporter",
+        "nodeStatusExporter",
+        "gfd",
+    )
+    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
+    operator = {"defaultRuntime": "containerd", "runtimeClass": "nvidia"}
+    api.create({**policy, "spec": {**{key: {} for key in required}, "operator": operator}}, manager="helm")
+
+
+def _served(api: Api, api_version: str, kind: str) -> bool:
+    try:
+        api.kind(api_version, kind)
+    except UnknownKindError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_going_back_always_heals(place: Place, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - the same sequence each time
+    assert place.up(GOOD), place.history()
+    before = place.there()
+    for fault in chance.sample(FAULTS, len(FAULTS)):
+        pools = {name: chance.choice(sorted(SHARING)) for name in chance.choice(("a", "ab", "b"))}
+        place.up(pools, fault, chance.randint(1, 8))
+        if chance.random() < 1 / 2:
+            assert place.up(GOOD), place.history()
+            assert place.there() == before, place.history()
+    assert place.up(GOOD), place.history()
+    assert place.there() == before, place.history()
+    assert not place.engine.exported().get("pending_operations"), place.history()

@@ -1,0 +1,116 @@
+"""What a deploy says of a failed verification, read from a real API server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from components._why import Told, why
+from gpus.plan import plan_config
+from gpus.verifier_pods import expectation_file
+from gpus.verifier_reports import reports
+from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
+from sandbox import cluster, toolchain
+from sandbox.progress import Progress
+from sandbox.providers.kube_api import Api, read_kubeconfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.programs
+
+DIGEST = "d" * 64
+PLAN = plan_config(
+    {
+        "gpu-pools:cluster": {"platform": "existing", "context": "why"},
+        "gpu-pools:sharing": {"sliced": {"timeSlicing": {"replicas": 4}}},
+        "gpu-pools:verification": {},
+        "gpu-pools:pools": [
+            {"name": name, "nodeSelector": {"pool": name}, "gpuModel": "NVIDIA A10", "gpusPerNode": 1, "sharing": "sliced"}
+            for name in ("ts", "other")
+        ],
+    }
+)
+EXPECTATION = expectation_file(PLAN, PLAN.pools[0])
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("clusters") / "why"
+    tools = toolchain.find_tools(Progress(), only=toolchain.PLATFORM_TOOLS)
+    try:
+        made = cluster.boot(folder, "why", tools, machines=False)
+        _fill(Api(read_kubeconfig(str(made.kubeconfig)), ""))
+        yield made.kubeconfig.read_text()
+    finally:
+        cluster.erase(folder)
+
+
+def _fill(api: Api) -> None:
+    """A node that differs, one whose verifier does not start, and one of another pool."""
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": VERIFIER_NAMESPACE}}, manager="t")
+    place = {"name": EXPECTATION.name, "namespace": VERIFIER_NAMESPACE}
+    data = {"expectation.json": EXPECTATION.text}
+    api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": data}, manager="t")
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    finding = {
+        "subject": "GPU 0", "gpu": 0, "uuid": "GPU-1", "field": "compute mode", "expected": "DEFAULT", "observed": "PROHIBITED",
+        "detail": "", "cause": "mode-by-hand", "likelyCause": "somebody set it", "remedy": "nvidia-smi -c 0", "incidents": [],
+    }  # fmt: skip
+    report: dict[str, Any] = {
+        "apiVersion": "gpu-pools/v1", "kind": "NodeEvidence", "node": "ts-0", "pool": "ts", "time": now, "verdict": "differs",
+        "intervalSeconds": None, "expectation": EXPECTATION.sha256, "program": DIGEST, "python": "3.11.0", "cannotTell": [],
+        "differences": [finding], "observed": {"gpus": [], "mps": None}, "notes": [],
+    }  # fmt: skip
+    condition = {"type": CONDITION, "status": "False", "reason": "Differs", "message": "m", "lastHeartbeatTime": now}
+    for name, pool, marks in (("ts-0", "ts", {ANNOTATION: json.dumps(report)}), ("ts-1", "ts", {}), ("o-0", "other", {})):
+        metadata: dict[str, Any] = {"name": name, "labels": {"pool": pool}, "annotations": marks}
+        node = api.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, manager="t")
+        _status(api, {**node, "apiVersion": "v1", "kind": "Node"}, {"conditions": [condition] if marks else []})
+    labels = {"app.kubernetes.io/name": "gpu-pools-verifier", "gpu-pools/pool": "ts"}
+    spec = {"nodeName": "ts-1", "automountServiceAccountToken": False, "containers": [{"name": "watch", "image": "i"}]}
+    marked = {"name": "verifier-1", "namespace": VERIFIER_NAMESPACE, "labels": labels}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": marked, "spec": spec}
+    api.create(pod, manager="t")
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    container: dict[str, Any] = {
+        "name": "watch",
+        "ready": False,
+        "restartCount": 0,
+        "image": "i",
+        "imageID": "",
+        "state": waiting,
+    }
+    _status(api, pod, {"phase": "Pending", "containerStatuses": [container]})
+
+
+def _status(api: Api, obj: dict[str, Any], status: dict[str, Any]) -> None:
+    metadata = obj["metadata"]
+    path = api.kind(obj["apiVersion"], obj["kind"]).path(metadata.get("namespace", ""), metadata["name"])
+    api.request("PATCH", f"{path}/status", {"status": status}, content="application/merge-patch+json")
+
+
+def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pulumi.get_stack", lambda: "byo")
+    told = why(Told("ts", reports(PLAN, DIGEST, "ts"), None), kubeconfig)
+    assert "pool ts is not verified." in told
+    assert "2 nodes: " in told
+    assert "differs: somebody set it" in told
+    assert "remedy: nvidia-smi -c 0" in told
+    assert "ts/ts-0: GPU 0 (GPU-1): compute mode is PROHIBITED, expected DEFAULT" in told
+    assert "not verified: ts/ts-1: no verifier has reported" in told
+    assert "verifier on ts-1, pod verifier-1: watch waits: ImagePullBackOff: no such image" in told
+    assert "o-0" not in told
+    assert "python -m evidence byo" in told
+
+
+@pytest.mark.parametrize("kubeconfig", ["", "clusters: []", "apiVersion: v1", "[", "not-a-mapping"])
+def test_what_cannot_be_read_hides_nothing(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pulumi.get_stack", lambda: "byo")
+    told = why(Told("ts", reports(PLAN, DIGEST, "ts"), None), kubeconfig)
+    assert "pool ts is not verified." in told
+    assert ("The cluster cannot be asked why: " in told) == bool(kubeconfig)
+    assert "Where to look:" in told
