@@ -117,7 +117,8 @@ class Faulty(KubernetesStandIn):
         self, api: Api, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, failed: str
     ) -> Any:
         if self.fault == "differs" and live["metadata"]["name"].startswith("gpu-pools-verifier-"):
-            raise PartialFailure(f"{live['metadata']['namespace']}/{live['metadata']['name']}", live, [failed])
+            kept = {**live, "__fieldManager": manager}
+            raise PartialFailure(f"{live['metadata']['namespace']}/{live['metadata']['name']}", kept, [failed])
         return super()._await(api, live, seconds, overtaken, manager, failed)
 
 
