@@ -385,8 +385,8 @@ def flattened_values(values: Mapping[str, Any], name: ChartName, version: str) -
 def merge_values(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Chart values with the overrides merged in.
 
-    Mappings merge, everything else is replaced, as Helm does it. Only lists of environment variables merge too, by name:
-    replaced, they would take away what the plan needs in them.
+    Mappings merge, everything else is replaced, as Helm does it. Only lists of environment variables merge too, by name, and
+    the user's own objects come after the plan's: replaced, they would take away what the plan needs in them.
     """
     merged = copy.deepcopy(dict(base))
     for key, value in overrides.items():
@@ -395,6 +395,8 @@ def merge_values(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[
             merged[key] = merge_values(mine, value)
         elif key == "env" and isinstance(mine, list) and isinstance(value, list):
             merged[key] = _merge_environment(mine, value)
+        elif key == "extraObjects" and isinstance(mine, list) and isinstance(value, list):
+            merged[key] = mine + copy.deepcopy(value)
         else:
             merged[key] = copy.deepcopy(value)
     return merged

@@ -38,6 +38,7 @@ from gpus.magnum_drivers import magnum_driver_warnings
 from gpus.mig_advice import words
 from gpus.mig_change import mode_change_needs
 from gpus.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpus.node_cleanup import cleanup_objects
 from gpus.operand_checks import check_operands, refuses_two
 from gpus.pod_requests import PodRequest, pod_requests
 from gpus.pools import AksPlacement, MagnumPlacement
@@ -64,6 +65,7 @@ MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
 _NFD_PAGE_SIZE: Final = 0
 
 _GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_ANY_NO_SCHEDULE: Final = {"operator": "Exists", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ class Plan:
         device_plugin_configs: key -> YAML text.
         default_config_key: what nodes without our label get: exclusive use.
         mig_parted_config: YAML text.
-        tolerations: what every operand, NFD worker and verifier tolerates.
+        tolerations: what NFD's workers, markers and verifiers tolerate: the taints of the pools.
+        operand_tolerations: what the operator's DaemonSets tolerate: more, so that a new taint does not change them.
         driver: who installs driver and toolkit in this cluster.
         operator_values: final values of the gpu-operator chart.
         nfd_values: final values of the NFD chart.
@@ -183,6 +186,7 @@ class Plan:
     default_config_key: str
     mig_parted_config: str
     tolerations: tuple[Mapping[str, str], ...]
+    operand_tolerations: tuple[Mapping[str, str], ...]
     driver: DriverOwner
     operator_values: Mapping[str, Any]
     nfd_values: Mapping[str, Any]
@@ -268,6 +272,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         configs[key] = text
     parted = mig_parted_config(dict.fromkeys(p.sharing for p in pools if isinstance(p.sharing, Mig) and p.mig_config_key))
     tolerations = _tolerations(pools)
+    operand_tolerations = _operand_tolerations(tolerations)
     driver = cast("DriverOwner", driver_of(settings.pools[0], settings))
     return Plan(
         settings=settings,
@@ -278,9 +283,10 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         default_config_key=default_key,
         mig_parted_config=parted,
         tolerations=tolerations,
+        operand_tolerations=operand_tolerations,
         driver=driver,
         operator_values=merge_values(
-            _operator_values(settings, pools, driver, cluster_strategy, default_key, parted, tolerations),
+            _operator_values(settings, pools, driver, cluster_strategy, default_key, parted, operand_tolerations),
             settings.operator.chart.values,
         ),
         nfd_values=merge_values(_nfd_values(pools, tolerations), settings.nfd.chart.values),
@@ -390,6 +396,15 @@ def _tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
     return (_GPU_TOLERATION, *(toleration for toleration in derived if toleration != _GPU_TOLERATION))
 
 
+def _operand_tolerations(derived: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
+    """Every NoSchedule taint, by whatever key, and the pools' NoExecute ones.
+
+    Another list would make the operator cordon every node in turn and restart its driver (W46). The operands run on GPU nodes
+    only, by their node selectors, and NoExecute keeps its meaning: a node that somebody empties is emptied of them, too.
+    """
+    return (_ANY_NO_SCHEDULE, *(toleration for toleration in derived if toleration["effect"] == "NoExecute"))
+
+
 def _operator_values(
     settings: Settings,
     pools: tuple[PoolPlan, ...],
@@ -415,7 +430,14 @@ def _operator_values(
         "mig": {"strategy": cluster_strategy},
         "devicePlugin": {"config": {"create": False, "name": DEVICE_PLUGIN_CONFIG_MAP, "default": default_key}},
         "migManager": _mig_manager_values(settings, pools, parted),
+        **_cleanup_values(settings),
     }
+
+
+def _cleanup_values(settings: Settings) -> dict[str, Any]:
+    """Hooks of ours besides the objects that the user adds: Helm would replace the list."""
+    hooks = cleanup_objects(settings)
+    return {"extraObjects": hooks} if hooks else {}
 
 
 def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...], parted: str) -> dict[str, Any]:

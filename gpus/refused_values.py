@@ -1,4 +1,4 @@
-"""Values that a chart takes and that end the operator, or NFD's use for it, afterwards (W40, W43 to W45 of rules.md).
+"""Values that a chart takes and that end the operator, or NFD's use for it, afterwards (W40, W43 to W45, W47 of rules.md).
 
 The operator writes what its ClusterPolicy says into DaemonSets. What the API server refuses there, or what the operator itself
 cannot read, ends in ``ReconcileFailed`` with the old DaemonSets still running: the deploy is through by then. Read in
@@ -28,6 +28,8 @@ _OPERANDS: Final[tuple[Place, ...]] = (
     ("dcgmExporter",), ("nodeStatusExporter",),
 )  # fmt: skip
 _VALIDATIONS: Final[tuple[Place, ...]] = tuple(("validator", name) for name in ("driver", "toolkit", "cuda", "plugin"))
+#: Their command is ``/bin/sh -c``, and a script of the operator's its only argument.
+_STARTED_BY_SCRIPT: Final[tuple[Place, ...]] = (("devicePlugin",), ("toolkit",), ("migManager",))
 #: Whose images the operator knows without being told, by its own environment.
 _KNOWN_IMAGES: Final[tuple[Place, ...]] = (("validator",), ("nodeStatusExporter",), ("driver", "manager"))
 #: ConfigMaps after which the operator names a volume of the pod.
@@ -85,6 +87,11 @@ def refused_operator_values(values: Mapping[str, object]) -> Iterator[Refused]:
     for operand in _OPERANDS:
         yield from _image(values, operand)
         yield from _resources(values, operand)
+    for operand in _STARTED_BY_SCRIPT:
+        args = _at(values, (*operand, "args"))
+        if args:
+            why = "they take the place of the script that starts the program: its container ends at once (W47)"
+            yield Refused((*operand, "args"), args, why, "env")
     for operand in (*_OPERANDS, *_VALIDATIONS):
         yield from _environment(values, operand)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sandbox import node_tools
 from sandbox.machines.api import Api, ApiError
+from sandbox.machines.cleanup_pod import CleanupPod
 from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, ValidatorPod
 from sandbox.machines.gpu_operator import Operator
 from sandbox.machines.gpu_programs import DevicePluginPod, GfdPod, MpsDaemonPod
@@ -61,11 +62,12 @@ class Daemon:
         self._nfd_master = NfdMasterPod(folder)
         self._collector = NfdCollector()
         self._operator = Operator()
+        self._cleanup = CleanupPod(folder)
         # In the order in which they wait for each other.
         self._kubelet = Kubelet([
             DriverPod(), ToolkitPod(), MarkerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(programs),
             GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
-            VerifierPod(programs),
+            VerifierPod(programs), self._cleanup,
         ])  # fmt: skip
 
     def run(self, stop: threading.Event) -> None:
@@ -75,6 +77,7 @@ class Daemon:
         finally:
             self._programs.close()
             self._nfd_master.stop()
+            self._cleanup.stop()
 
     def _live(self, stop: threading.Event) -> None:
         self._store.start()

@@ -43,9 +43,9 @@ class DriverPod:
         machine = context.machine
         if machine.group.driver_preinstalled:
             return Up({"nvidia-driver-ctr": IN_USE})
-        if machine.group.hardware.gpus and machine.driver is None:
-            image = objects.containers(context.pod["spec"])[0].get("image", "")
-            version = image.rpartition(":")[2].partition("-")[0]
+        image = objects.containers(context.pod["spec"])[0].get("image", "")
+        version = image.rpartition(":")[2].partition("-")[0]
+        if machine.group.hardware.gpus and (machine.driver is None or machine.driver.version != version):
             machine.driver = Driver(version, _CUDA.get(version.partition(".")[0], _NEWEST_CUDA))
         return Up()
 

@@ -5,8 +5,9 @@ mounted configuration, but as the cluster's administrator (RBAC of its service a
 and metrics server, and without leader election: of several replicas one runs.
 
 The worker stand-in publishes what the machine is said to have: PCI devices, kernel, CPU, and the features.d files, filtered
-by the configuration that its pod mounts (sources.pci only). The real one reads the hardware, has many more features, and
-looks every 60 s; this one publishes at once. The garbage collector's stand-in removes NodeFeatures of nodes that are gone.
+by the configuration that its pod mounts when it starts (core.labelSources and sources.pci only). The real one reads the
+hardware, has many more features, and looks every 60 s; this one publishes at once. The garbage collector's stand-in removes
+NodeFeatures of nodes that are gone.
 """
 
 from __future__ import annotations
@@ -159,6 +160,11 @@ class NfdMasterPod:
 class NfdWorkerPod:
     """nfd-worker: one NodeFeature per node."""
 
+    def __init__(self) -> None:
+        """Nothing has been read."""
+        #: Pod -> its configuration, which is read once, when it starts.
+        self._read: dict[str, str] = {}
+
     def runs(self, pod: Json) -> bool:
         """By command or label."""
         return is_nfd(pod, "worker")
@@ -166,7 +172,9 @@ class NfdWorkerPod:
     def evaluate(self, context: Context) -> Outcome:
         """Publish; before the custom resources exist, wait."""
         machine = context.machine
-        text = _mounted(context, _WORKER_CONFIG)
+        present = {objects.uid(pod) for pod in context.world.pods}
+        self._read = {pod: text for pod, text in self._read.items() if pod in present}
+        text = self._read.setdefault(objects.uid(context.pod), _mounted(context, _WORKER_CONFIG))
         spec = {"features": features(machine), "labels": feature_labels(machine, text)}
         feature = node_feature(context, machine.node, node=machine.node, spec=spec)
         feature["metadata"]["annotations"] = {"nfd.node.kubernetes.io/worker.version": "sandbox-stand-in"}
@@ -221,23 +229,32 @@ def feature_labels(machine: Machine, config: str) -> dict[str, str]:
         machine: what is on it.
         config: nfd-worker.conf.
     """
-    pci = _pci_config(config)
-    labels = {
-        f"{_FEATURE_NAMESPACE}/cpu-model.vendor_id": "AMD",
-        f"{_FEATURE_NAMESPACE}/kernel-version.full": _KERNEL,
-        f"{_FEATURE_NAMESPACE}/kernel-version.major": "6",
-        f"{_FEATURE_NAMESPACE}/system-os_release.ID": "ubuntu",
-        f"{_FEATURE_NAMESPACE}/system-os_release.VERSION_ID": "24.04",
+    pci = _section(config, "sources", "pci")
+    by_source = {
+        "cpu": {"cpu-model.vendor_id": "AMD"},
+        "kernel": {"kernel-version.full": _KERNEL, "kernel-version.major": "6"},
+        "system": {"system-os_release.ID": "ubuntu", "system-os_release.VERSION_ID": "24.04"},
     }
     listed = pci.get("deviceLabelFields") or []
     # Fields appear in a fixed order, whatever the configuration's; invalid ones alone mean the default.
     fields = [item for item in _DEVICE_FIELDS if item in listed] or list(_DEFAULT_FIELDS)
-    classes = [str(item).lower() for item in pci.get("deviceClassWhitelist") or _DEFAULT_CLASSES]
-    for device in _devices(machine):
-        if device["class"].startswith(tuple(classes)):
-            labels[f"{_FEATURE_NAMESPACE}/pci-{'_'.join(device[item] for item in fields)}.present"] = "true"
-    local = _local(machine.features, "# +no-label")
-    return {**labels, **{key if "/" in key else f"{_FEATURE_NAMESPACE}/{key}": value for key, value in local.items()}}
+    # An empty list means none at all, and so does a null.
+    classes = tuple(str(item).lower() for item in pci.get("deviceClassWhitelist", _DEFAULT_CLASSES) or ())
+    shown = [device for device in _devices(machine) if device["class"].startswith(classes)]
+    by_source["pci"] = {f"pci-{'_'.join(device[item] for item in fields)}.present": "true" for device in shown}
+    by_source["local"] = _local(machine.features, "# +no-label")
+    asked = _enabled(_section(config, "core").get("labelSources") or ["all"], tuple(by_source))
+    labels = {key: value for source in asked for key, value in by_source[source].items()}
+    return {key if "/" in key else f"{_FEATURE_NAMESPACE}/{key}": value for key, value in labels.items()}
+
+
+def _enabled(listed: list[str], known: tuple[str, ...]) -> list[str]:
+    """Sources in the order in which they are named; ``-name`` takes one away again."""
+    found: dict[str, None] = {}
+    for name in listed:
+        found |= dict.fromkeys(known if name == "all" else [name] if name in known else [])
+        found.pop(name.removeprefix("-") if name.startswith("-") else "", None)
+    return list(found)
 
 
 def _devices(machine: Machine) -> list[dict[str, str]]:
@@ -262,11 +279,12 @@ def _local(files: Mapping[str, str], without: str) -> dict[str, str]:
     return found
 
 
-def _pci_config(text: str) -> Json:
-    config = yaml.safe_load(text) if text else None
-    sources = (config or {}).get("sources") or {} if isinstance(config, dict) else {}
-    pci = sources.get("pci") or {}
-    return pci if isinstance(pci, dict) else {}
+def _section(text: str, *keys: str) -> Json:
+    """A mapping in nfd-worker.conf; empty where there is none."""
+    found: object = yaml.safe_load(text) if text else None
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _mounted(context: Context, key: str) -> str:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
-#: Left on nodes by NFD and by the GPU operator themselves when they are uninstalled (a known habit of both charts).
-LEFT_BY_OTHERS = ("feature.node.kubernetes.io/", "nvidia.com/gpu.deploy.", "nvidia.com/gpu.present", "nvidia.com/mig.config")
+#: Whose annotations a node has while it is a stack's.
+OURS = ("nvidia.com/", "gpu-pools/", "nfd.node.kubernetes.io/")
 
 
 @dataclass
@@ -249,14 +249,12 @@ def test_what_the_stack_did_not_make_is_named_and_kept(deployed: Deployed) -> No
 
 
 def _check_given_back(node: dict[str, Any], before: dict[str, Any]) -> None:
-    labels, old = node["metadata"]["labels"], before["metadata"]["labels"]
-    assert old.items() <= labels.items()
-    assert [name for name in labels.keys() - old.keys() if not name.startswith(LEFT_BY_OTHERS)] == []
+    assert node["metadata"]["labels"] == before["metadata"]["labels"]
+    assert [name for name in node["metadata"].get("annotations", {}) if name.startswith(OURS)] == []
     assert node["spec"].get("taints") == before["spec"].get("taints")
+    assert not node["spec"].get("unschedulable")
+    assert CONDITION not in [item["type"] for item in node["status"]["conditions"]]
     assert _gpu_resources(node) == {}
-    # mig-manager was told to take the instances away. Nothing waits for it: its pod may go before it is done, here as on a cloud.
-    assert labels.get("nvidia.com/mig.config", "all-disabled") == "all-disabled"
-    assert labels.get("nvidia.com/mig.config.state", "success") in {"success", "pending"}
 
 
 def test_destroying_empties_the_clouds(deployed: Deployed) -> None:

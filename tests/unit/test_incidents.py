@@ -275,5 +275,36 @@ def test_w45_an_image_has_three_parts(values: dict[str, Any]) -> None:
     assert _refused(_operator(values)) == {VALUES + _place(values)}
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [{"taints": ["team=a:NoSchedule"]}, {"taints": ["team=a:PreferNoSchedule"]}, {"spot": {}}],
+    ids=["NoSchedule", "PreferNoSchedule", "spot"],
+)
+def test_w46_a_new_taint_leaves_the_operands_as_they_are(pool: dict[str, Any]) -> None:
+    """Another list of tolerations would cordon every node in turn and restart its driver."""
+    before, after = (plan_of(aks(more, sharing=TIME_SLICED)).operator_values for more in ({}, pool))
+    assert before == after
+
+
+def test_w46_neither_does_the_startup_taint() -> None:
+    cluster = {"kubernetesVersion": "1.36"}
+    plans = [plan_of(aks(sharing=TIME_SLICED, cluster=cluster, verification={"startupTaint": on})) for on in (False, True)]
+    assert plans[0].operator_values == plans[1].operator_values
+
+
+def test_w46_a_taint_that_evicts_is_tolerated_by_its_key() -> None:
+    values = plan_of(aks({"taints": ["gone=x:NoExecute"]}, sharing=TIME_SLICED)).operator_values
+    assert values["daemonsets"]["tolerations"] == [
+        {"operator": "Exists", "effect": "NoSchedule"},
+        {"key": "gone", "operator": "Exists", "effect": "NoExecute"},
+    ]
+
+
+@pytest.mark.parametrize("operand", ["devicePlugin", "toolkit", "migManager"])
+def test_w47_arguments_would_take_the_place_of_the_script_that_starts_the_operand(operand: str) -> None:
+    assert _refused(_operator({operand: {"args": ["--verbose"]}})) == {f"{VALUES}.{operand}.args"}
+    assert plan_of(_operator({"validator": {"args": ["sleep infinity"]}}))
+
+
 def test_w45_unless_the_whole_reference_is_given_as_image() -> None:
     assert plan_of(_operator({"driver": {"repository": "", "version": "", "image": "here/driver:580"}}))

@@ -490,7 +490,10 @@ class TestTolerations:
             {"key": "maintenance", "operator": "Exists", "effect": "NoExecute"},
             {"key": "sku", "operator": "Exists", "effect": "NoSchedule"},
         )
-        assert plan.operator_values["daemonsets"]["tolerations"] == list(plan.tolerations)
+        assert plan.operator_values["daemonsets"]["tolerations"] == [
+            {"operator": "Exists", "effect": "NoSchedule"},
+            {"key": "maintenance", "operator": "Exists", "effect": "NoExecute"},
+        ]
         assert plan.nfd_values["worker"]["tolerations"] == list(plan.tolerations)
 
     def test_a_spot_pool_gets_the_taint_of_aks(self) -> None:

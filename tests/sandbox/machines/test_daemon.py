@@ -17,7 +17,7 @@ from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.node_tools import find_platform_tools
 from sandbox.nvml import state
 from sandbox.progress import Progress
-from tests.sandbox.machines.site import OPERATOR, POLICY, Site, install, workload
+from tests.sandbox.machines.site import IMAGE, OPERATOR, POLICY, Site, install, workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,15 +47,16 @@ mig-configs:
 SPEC: dict[str, Any] = {
     "operator": {"runtimeClass": "nvidia-container-runtime"},
     "daemonsets": {"tolerations": [{"key": "sku", "operator": "Exists"}]},
+    "validator": IMAGE,
     "driver": {"enabled": False},
     "toolkit": {"enabled": False},
-    "devicePlugin": {"enabled": True, "config": {"name": "sharing", "default": "exclusive"}},
+    "devicePlugin": {**IMAGE, "enabled": True, "config": {"name": "sharing", "default": "exclusive"}},
     "dcgm": {"enabled": False},
-    "dcgmExporter": {"enabled": True},
-    "gfd": {"enabled": True},
+    "dcgmExporter": {**IMAGE, "enabled": True},
+    "gfd": {**IMAGE, "enabled": True},
     "nodeStatusExporter": {"enabled": False},
     "mig": {},
-    "migManager": {"enabled": True, "config": {"name": "layouts", "default": "all-disabled"}},
+    "migManager": {**IMAGE, "enabled": True, "config": {"name": "layouts", "default": "all-disabled"}},
 }
 
 REAL = pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}")

@@ -1,14 +1,21 @@
+"""The DaemonSets and labels that the stand-in of NVIDIA's operator makes of a ClusterPolicy."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
-from sandbox.machines.gpu_operator import OPERANDS, daemon_set, enabled, node_labels
+from sandbox.machines.operands import OPERANDS, OperandError, Surroundings, daemon_set, enabled
+from sandbox.machines.operator_labels import node_labels
+from tests.sandbox.machines.site import IMAGE
 
 GPU = {"feature.node.kubernetes.io/pci-10de.present": "true"}
 MIG = {**GPU, "nvidia.com/mig.capable": "true"}
 MANAGER = {"migManager": {"enabled": True, "config": {"default": "all-disabled"}}}
+PLUGIN, MPS, DRIVER = "nvidia-device-plugin-daemonset", "nvidia-device-plugin-mps-control-daemon", "nvidia-driver-daemonset"
+SECTIONS = ("validator", "driver", "toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd", "migManager", "nodeStatusExporter")
+CONFIG = {"config": {"name": "maps", "default": "exclusive"}}
 
 
 def operand(name: str) -> Any:
@@ -16,8 +23,10 @@ def operand(name: str) -> Any:
 
 
 def built(name: str, **spec: Any) -> dict[str, Any]:
-    policy = {"metadata": {"name": "cluster-policy", "uid": "1"}, "spec": spec}
-    return daemon_set(policy, operand(name), "gpu-operator")
+    images: dict[str, Any] = {section: {**IMAGE, **spec.get(section, {})} for section in SECTIONS}
+    images["driver"]["manager"] = {**IMAGE, **images["driver"].get("manager", {})}
+    policy = {"metadata": {"name": "cluster-policy", "uid": "1"}, "spec": {**spec, **images}}
+    return daemon_set(policy, operand(name), Surroundings("gpu-operator", "ubuntu24.04", {}))
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -26,7 +35,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def env(name: str, **spec: Any) -> dict[str, str]:
-    return {item["name"]: item["value"] for item in pod(name, **spec)["containers"][0]["env"]}
+    return {item["name"]: item.get("value", "") for item in pod(name, **spec)["containers"][0]["env"]}
 
 
 @pytest.mark.parametrize("device", ["10de", "0302_10de", "0300_10de"])
@@ -74,27 +83,59 @@ def test_a_settled_node_is_not_touched_again() -> None:
 
 
 def test_the_mig_strategy_reaches_the_plugin_only_when_it_is_set() -> None:
-    plugin = "nvidia-device-plugin-daemonset"
-    assert "MIG_STRATEGY" not in env(plugin, mig={})
-    assert "MIG_STRATEGY" not in env(plugin, mig={"strategy": ""})
-    assert env(plugin, mig={"strategy": "mixed"})["MIG_STRATEGY"] == "mixed"
+    assert "MIG_STRATEGY" not in env(PLUGIN, mig={})
+    assert "MIG_STRATEGY" not in env(PLUGIN, mig={"strategy": ""})
+    assert env(PLUGIN, mig={})["NVIDIA_MIG_MONITOR_DEVICES"] == "all"
+    assert env(PLUGIN, mig={"strategy": "mixed"})["MIG_STRATEGY"] == "mixed"
     assert env("gpu-feature-discovery", mig={"strategy": "mixed"})["MIG_STRATEGY"] == "mixed"
 
 
+def test_an_own_variable_wins_for_the_plugin_and_loses_for_feature_discovery() -> None:
+    own = {"env": [{"name": "MIG_STRATEGY", "value": "none"}]}
+    assert env(PLUGIN, mig={"strategy": "mixed"}, devicePlugin=own)["MIG_STRATEGY"] == "none"
+    assert env("gpu-feature-discovery", mig={"strategy": "mixed"}, gfd=own)["MIG_STRATEGY"] == "mixed"
+
+
+def test_the_validator_s_strategy_stands_on_its_plugin_validation() -> None:
+    found = pod("nvidia-operator-validator", mig={"strategy": "single"})
+    plugin = next(item for item in found["initContainers"] if item["name"] == "plugin-validation")
+    assert {"name": "MIG_STRATEGY", "value": "single"} in plugin["env"]
+    assert "MIG_STRATEGY" not in env("nvidia-operator-validator", mig={"strategy": "single"})
+    without = pod("nvidia-operator-validator", devicePlugin={"enabled": False})
+    assert "plugin-validation" not in [item["name"] for item in without["initContainers"]]
+
+
+def test_what_the_plugin_is_told_of_its_devices() -> None:
+    told = {
+        "FAIL_ON_INIT_ERROR": "true",
+        "DEVICE_ID_STRATEGY": "uuid",
+        "PASS_DEVICE_SPECS": "true",
+        "MPS_ROOT": "/run/nvidia/mps",
+    }
+    assert told.items() <= env(PLUGIN).items()
+    assert env(PLUGIN)["DEVICE_LIST_STRATEGY"] == "cdi-annotations,cdi-cri"
+    assert env(PLUGIN, cdi={"enabled": False})["DEVICE_LIST_STRATEGY"] == "envvar"
+    assert "MPS_ROOT" not in env(MPS)
+    assert pod(MPS)["hostPID"] is True
+
+
 def test_a_named_configuration_brings_the_config_manager() -> None:
-    config = {"config": {"name": "maps", "default": "exclusive"}}
-    with_config = pod("nvidia-device-plugin-daemonset", devicePlugin=config)
-    assert [item["name"] for item in with_config["containers"]] == ["nvidia-device-plugin", "config-manager"]
-    assert [item["name"] for item in with_config["initContainers"]] == ["toolkit-validation", "config-manager-init"]
-    assert with_config["volumes"][0]["configMap"] == {"name": "maps"}
-    without = pod("nvidia-device-plugin-daemonset", devicePlugin={"config": {"name": ""}})
+    found = pod(PLUGIN, devicePlugin=CONFIG)
+    assert [item["name"] for item in found["containers"]] == ["nvidia-device-plugin", "config-manager"]
+    assert [item["name"] for item in found["initContainers"]] == ["toolkit-validation", "config-manager-init"]
+    beside = {item["name"]: item.get("value") for item in found["containers"][1]["env"]}
+    assert beside["DEFAULT_CONFIG"] == "exclusive"
+    assert (beside["SEND_SIGNAL"], beside["SIGNAL"], beside["PROCESS_TO_SIGNAL"]) == ("true", "1", "nvidia-device-plugin")
+    assert {"name": "maps", "configMap": {"name": "maps"}} in found["volumes"]
+    assert found["shareProcessNamespace"] is True
+    without = pod(PLUGIN, devicePlugin={"config": {"name": ""}})
     assert [item["name"] for item in without["containers"]] == ["nvidia-device-plugin"]
-    assert without["volumes"] == []
+    assert not any(volume["name"] == "config" for volume in without["volumes"])
 
 
 def test_where_operands_may_run() -> None:
     tolerations = [{"key": "sku", "operator": "Exists"}]
-    mps = pod("nvidia-device-plugin-mps-control-daemon", daemonsets={"tolerations": tolerations})
+    mps = pod(MPS, daemonsets={"tolerations": tolerations})
     assert mps["nodeSelector"] == {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/mps.capable": "true"}
     assert mps["tolerations"] == tolerations
     assert pod("nvidia-mig-manager")["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
@@ -103,19 +144,56 @@ def test_where_operands_may_run() -> None:
 def test_the_runtime_class_is_the_declared_one() -> None:
     assert pod("gpu-feature-discovery")["runtimeClassName"] == "nvidia"
     assert pod("gpu-feature-discovery", operator={"runtimeClass": "x"})["runtimeClassName"] == "x"
-    assert "runtimeClassName" not in pod("nvidia-driver-daemonset")
+    assert "runtimeClassName" not in pod(DRIVER)
     assert "runtimeClassName" not in pod("gpu-feature-discovery", cdi={"nriPluginEnabled": True})
 
 
-def test_mig_manager_gets_its_own_environment() -> None:
+def test_mig_manager_gets_its_own_environment_and_a_default_file() -> None:
     spec = {"migManager": {"env": [{"name": "WITH_REBOOT", "value": "true"}], "config": {"name": "layouts"}}}
-    assert env("nvidia-mig-manager", **spec) == {"CONFIG_FILE": "/mig-parted-config/config.yaml", "WITH_REBOOT": "true"}
+    told = {"CONFIG_FILE": "/mig-parted-config/config.yaml", "WITH_REBOOT": "true"}
+    assert told.items() <= env("nvidia-mig-manager", **spec).items()
+    volumes = {volume["name"]: volume.get("configMap", {}).get("name") for volume in pod("nvidia-mig-manager")["volumes"]}
+    assert (volumes["mig-parted-config"], volumes["gpu-clients"]) == ("default-mig-parted-config", "default-gpu-clients")
+
+
+def test_selectors_and_images_are_the_real_ones() -> None:
+    selector = built("gpu-feature-discovery", daemonsets={"labels": {"app": "x"}})["spec"]["selector"]["matchLabels"]
+    assert selector == {"app": "gpu-feature-discovery", "app.kubernetes.io/part-of": "nvidia-gpu"}
+    assert built("nvidia-operator-validator")["spec"]["selector"]["matchLabels"]["app.kubernetes.io/part-of"] == "gpu-operator"
+    driver = pod(DRIVER, driver={"version": "580.1"}, validator={"version": "v"})
+    assert driver["containers"][0]["image"] == "nvcr.io/nvidia/operand:580.1-ubuntu24.04"
+    assert built(DRIVER, daemonsets={"updateStrategy": "RollingUpdate"})["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    init = pod("nvidia-container-toolkit-daemonset", validator={"version": "v"})["initContainers"][0]
+    assert init["image"] == "nvcr.io/nvidia/operand:v"
+
+
+def test_a_driver_s_digest_is_about_what_is_installed() -> None:
+    def digest(**spec: Any) -> str:
+        return env(DRIVER, **spec)["DRIVER_CONFIG_DIGEST"]
+
+    assert digest() == digest(daemonsets={"tolerations": [{"operator": "Exists"}]})
+    assert digest() != digest(driver={"version": "580.1"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"gfd": {"version": ""}}, r"repository=nvcr.io/nvidia, image=operand, version=\)"),
+        ({"gfd": dict.fromkeys(IMAGE, "")}, "empty image path provided through both ClusterPolicy CR and ENV gfd_IMAGE"),
+        ({"daemonsets": {"rollingUpdate": {"maxUnavailable": "abc"}}}, "failed to apply rolling update config"),
+    ],
+    ids=["version", "image", "maxUnavailable"],
+)
+def test_what_the_operator_cannot_follow_it_refuses(spec: dict[str, Any], words: str) -> None:
+    with pytest.raises(OperandError, match=words):
+        built("gpu-feature-discovery", **spec)
 
 
 def test_which_operands_there_are() -> None:
-    assert not enabled({"driver": {"enabled": False}}, operand("nvidia-driver-daemonset"))
+    assert not enabled({"driver": {"enabled": False}}, operand(DRIVER))
     assert enabled({}, operand("nvidia-operator-validator"))
-    assert not enabled({}, operand("nvidia-dcgm"))
+    assert enabled({}, operand("nvidia-dcgm"))
+    assert not enabled({}, operand("nvidia-node-status-exporter"))
 
 
 def test_a_changed_policy_changes_the_hash() -> None:

@@ -1,0 +1,104 @@
+"""Takes from the nodes what NVIDIA's operator and our verifier leave there; runs once, in a pod, when the operator has gone.
+
+Started with this text as an argument by a Job of the operator's chart (gpus/node_cleanup.py), so it needs Python alone, and no
+double brace may stand in it: Helm would take it for its own. Only names that are the operator's or ours are removed. What others
+have written under them stays: a part of the operator that was switched off by hand, an upgrade that is to be skipped.
+"""
+
+import json
+import os
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+ACCOUNT = Path(os.environ.get("ACCOUNT_FOLDER", "/var/run/secrets/kubernetes.io/serviceaccount"))
+LABELS = ("nvidia.com/gpu.present", "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state")
+DEPLOY = "nvidia.com/gpu.deploy."
+WRITTEN_BY_OPERATOR = ("true", "", "paused-for-mig-change", "paused-for-driver-upgrade")
+ANNOTATIONS = ("gpu-pools/verification", "nvidia.com/gpu-driver-upgrade-enabled", "nvidia.com/gpu-driver-upgrade.")
+CONDITION = "GpuSharingVerified"
+STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified"
+#: Pods that are just ending may write once more.
+LOOKS, PAUSE_SECONDS = 20, 1.0
+
+
+def leftovers(node: dict[str, Any]) -> dict[str, Any] | None:
+    """The merge patch that takes everything away but the condition; None where there is nothing."""
+    meta, taints = node["metadata"], node["spec"].get("taints") or []
+    labels = [key for key, value in (meta.get("labels") or {}).items() if _is_label(key, value)]
+    notes = [key for key in meta.get("annotations") or {} if key.startswith(ANNOTATIONS)]
+    kept = [taint for taint in taints if taint["key"] != STARTUP_TAINT]
+    if not labels and not notes and kept == taints:
+        return None
+    # The list of taints is replaced whole, so the node must not have changed meanwhile.
+    gone = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(notes)}
+    metadata = {"resourceVersion": meta["resourceVersion"], **gone}
+    patch: dict[str, Any] = {"metadata": metadata}
+    if kept != taints:
+        patch["spec"] = {"taints": kept or None}
+    return patch
+
+
+def _is_label(key: str, value: str) -> bool:
+    return key in LABELS or (key.startswith(DEPLOY) and value in WRITTEN_BY_OPERATOR)
+
+
+def request(path: str, patch: dict[str, Any] | None = None, kind: str = "merge-patch") -> dict[str, Any]:
+    """Ask the API server, or patch."""
+    token = (ACCOUNT / "token").read_text(encoding="ascii").strip()
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+    if patch is not None:
+        headers["Content-Type"] = f"application/{kind}+json"
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    server = f"[{host}]" if ":" in host else host
+    body = None if patch is None else json.dumps(patch).encode()
+    method = "GET" if patch is None else "PATCH"
+    url = f"https://{server}:{port}{path}"
+    asked = urllib.request.Request(url, data=body, headers=headers, method=method)
+    trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted))
+    with opener.open(asked, timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def clean() -> list[str]:
+    """Look at every node once; the names of those that were changed, or could not be."""
+    touched = []
+    for node in request("/api/v1/nodes")["items"]:
+        path = f"/api/v1/nodes/{node['metadata']['name']}"
+        patch = leftovers(node)
+        conditions = [item["type"] for item in node.get("status", {}).get("conditions") or []]
+        if patch is None and CONDITION not in conditions:
+            continue
+        touched.append(node["metadata"]["name"])
+        try:
+            if patch is not None:
+                request(path, patch)
+            if CONDITION in conditions:
+                status = {"conditions": [{"type": CONDITION, "$patch": "delete"}]}
+                request(f"{path}/status", {"status": status}, "strategic-merge-patch")
+        except urllib.error.HTTPError as error:
+            # A node that has changed or gone is looked at again.
+            sys.stderr.write(f"{path}: {error.code} {error.read()[:500]!r}\n")
+    return touched
+
+
+def main() -> int:
+    """Clean until two looks find nothing; 1 if that never happens."""
+    quiet = 0
+    for _ in range(LOOKS):
+        touched = clean()
+        quiet = 0 if touched else quiet + 1
+        if quiet > 1:
+            return 0
+        time.sleep(PAUSE_SECONDS)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

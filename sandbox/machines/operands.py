@@ -1,0 +1,553 @@
+"""The operands of NVIDIA's GPU operator: the DaemonSets that it makes of a ClusterPolicy.
+
+After gpu-operator v26.7.0, assets/*/*daemonset.yaml and controllers/object_controls.go: names, selectors, where they may run, as
+whom, the containers with their images, commands and variables, the volumes that decide something. What the operator itself
+refuses is an OperandError in its words; what the API server refuses is left to that. Left out: sandbox workloads (vGPU, Kata,
+confidential computing), OpenShift, GPUDirect, GDRCopy, probes, most host mounts, a DaemonSet per kernel for precompiled drivers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sandbox.machines import objects
+from sandbox.machines.objects import name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandbox.machines.objects import Json
+
+HASH: Final = "nvidia.com/last-applied-hash"
+DIGEST: Final = "DRIVER_CONFIG_DIGEST"
+DRIVER: Final = "nvidia-driver-daemonset"
+DEPLOY: Final = "nvidia.com/gpu.deploy."
+#: ConfigMaps that mig-manager mounts where the policy names none.
+DEFAULT_LAYOUTS, DEFAULT_CLIENTS = "default-mig-parted-config", "default-gpu-clients"
+_DEFAULT_TOLERATIONS: Final = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+_TOOLKIT_INSTALL: Final = "/usr/local/nvidia"
+_READY: Final = "until [ -f /run/nvidia/validations/toolkit-ready ]; do sleep 5; done"
+_OFF_BY_DEFAULT: Final = ("nodeStatusExporter",)
+#: Variable of the operator's own container that names an image where the policy names none; it has these two.
+_IMAGE_VARIABLES: Final = {
+    "validator": "VALIDATOR_IMAGE",
+    "nodeStatusExporter": "VALIDATOR_IMAGE",
+    "manager": "DRIVER_MANAGER_IMAGE",
+}
+#: Directories of the node, by volume.
+_HOST: Final = {
+    "run-nvidia": "/run/nvidia",
+    "run-nvidia-validations": "/run/nvidia/validations",
+    "device-plugin": "/var/lib/kubelet/device-plugins",
+    "pod-gpu-resources": "/var/lib/kubelet/pod-resources",
+    "driver-install-dir": "/run/nvidia/driver",
+    "toolkit-install-dir": _TOOLKIT_INSTALL,
+    "cdi-root": "/var/run/cdi",
+    "mps-root": "/run/nvidia/mps",
+    "mps-shm": "/run/nvidia/mps/shm",
+    "output-dir": "/etc/kubernetes/node-feature-discovery/features.d",
+    "host-sys": "/sys",
+    "host-root": "/",
+}
+#: Variables that Kubernetes fills in.
+_FIELDS: Final = {
+    "NODE_NAME": "spec.nodeName",
+    "POD_NAME": "metadata.name",
+    "NAMESPACE": "metadata.namespace",
+    "POD_NAMESPACE": "metadata.namespace",
+    "OPERATOR_NAMESPACE": "metadata.namespace",
+    "NRI_NAMESPACE": "metadata.namespace",
+    "DEFAULT_GPU_CLIENTS_NAMESPACE": "metadata.namespace",
+    "NODE_IP": "status.hostIP",
+}
+
+
+class OperandError(Exception):
+    """What the operator itself makes of a policy that it cannot follow."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One DaemonSet of the operator.
+
+    Attributes:
+        name: its real name, and its pods' label app.
+        state: the operator's name for the step that makes it.
+        section: the ClusterPolicy section that enables it and names its image.
+        deploy: the deploy label's last part.
+        container: name of the main container.
+        account: its service account.
+        command: of the main container; empty: its image's own.
+        args: of the main container; those of the policy take their place.
+        env: variables of the main container; those with a value of None are filled in by Kubernetes.
+        mounts: (volume, path) of the main container.
+        inits: names of the init containers.
+        signalled: the process that config-manager signals; empty where the operand does not read the plugin's configuration.
+        script: the ConfigMap that it mounts a script from.
+        part_of: a second label of its pods, which its selector names, too.
+        more_selector: node labels that it needs besides its deploy label.
+        before_runtime: it comes before the container runtime is configured, so it uses the default one.
+        host_pid: it sees the node's processes.
+        token: whether its service account's token is mounted.
+    """
+
+    name: str
+    state: str
+    section: str
+    deploy: str
+    container: str
+    account: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str | None], ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
+    inits: tuple[str, ...] = ("toolkit-validation",)
+    signalled: str = ""
+    script: str = ""
+    part_of: str = ""
+    more_selector: tuple[tuple[str, str], ...] = ()
+    before_runtime: bool = False
+    host_pid: bool = False
+    token: bool = True
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """What selects its pods; it can never change."""
+        return {"app": self.name, **({"app.kubernetes.io/part-of": self.part_of} if self.part_of else {})}
+
+
+_SHELL, _ENTRYPOINT = ("/bin/sh", "-c"), ("/bin/entrypoint.sh",)
+_VALIDATIONS = ("driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation")
+_VALIDATED = ("run-nvidia-validations", "/run/nvidia/validations")
+_SHARED_MEMORY = ("mps-shm", "/dev/shm")  # noqa: S108 - a path in a container
+_DRIVER_ROOT = (("driver-install-dir", "/driver-root"), ("host-root", "/host"), ("cdi-root", "/var/run/cdi"))
+OPERANDS: Final = (
+    Operand(
+        DRIVER, "state-driver", "driver", "driver", "nvidia-driver-ctr", "nvidia-driver", ("nvidia-driver",), ("init",),
+        env=(("NODE_NAME", None), ("NODE_IP", None)), mounts=(("run-nvidia", "/run/nvidia"),), inits=("k8s-driver-manager",),
+        script="nvidia-driver-startup-probe", before_runtime=True, host_pid=True,
+    ),
+    Operand(
+        "nvidia-container-toolkit-daemonset", "state-container-toolkit", "toolkit", "container-toolkit",
+        "nvidia-container-toolkit-ctr", "nvidia-container-toolkit", _SHELL, _ENTRYPOINT,
+        env=(
+            ("ROOT", _TOOLKIT_INSTALL), ("NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "management.nvidia.com/gpu"),
+            ("NVIDIA_VISIBLE_DEVICES", "void"), ("TOOLKIT_PID_FILE", "/run/nvidia/toolkit/toolkit.pid"), ("NRI_NAMESPACE", None),
+        ),
+        mounts=(_VALIDATED, ("toolkit-install-dir", _TOOLKIT_INSTALL), *_DRIVER_ROOT), inits=("driver-validation",),
+        script="nvidia-container-toolkit-entrypoint", before_runtime=True, host_pid=True,
+    ),
+    Operand(
+        "nvidia-operator-validator", "state-operator-validation", "validator", "operator-validator", "nvidia-operator-validator",
+        "nvidia-operator-validator", ("sh", "-c"), ("while true; do sleep 86400; done",), mounts=(_VALIDATED,),
+        inits=_VALIDATIONS, part_of="gpu-operator",
+    ),
+    Operand(
+        "nvidia-device-plugin-daemonset", "state-device-plugin", "devicePlugin", "device-plugin", "nvidia-device-plugin",
+        "nvidia-device-plugin", _SHELL, _ENTRYPOINT,
+        env=(
+            ("PASS_DEVICE_SPECS", "true"), ("FAIL_ON_INIT_ERROR", "true"), ("DEVICE_LIST_STRATEGY", "envvar"),
+            ("DEVICE_ID_STRATEGY", "uuid"), ("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "all"),
+            ("MPS_ROOT", "/run/nvidia/mps"),
+        ),
+        mounts=(("device-plugin", "/var/lib/kubelet/device-plugins"), _VALIDATED, *_DRIVER_ROOT, _SHARED_MEMORY,
+                ("mps-root", "/mps")),
+        signalled="nvidia-device-plugin", script="nvidia-device-plugin-entrypoint",
+    ),
+    Operand(
+        "nvidia-device-plugin-mps-control-daemon", "state-mps-control-daemon", "devicePlugin", "device-plugin",
+        "mps-control-daemon-ctr", "nvidia-device-plugin", ("mps-control-daemon",),
+        env=(("NODE_NAME", None), ("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")),
+        mounts=(_SHARED_MEMORY, ("mps-root", "/mps")), inits=("toolkit-validation", "mps-control-daemon-mounts"),
+        signalled="/usr/bin/mps-control-daemon", more_selector=(("nvidia.com/mps.capable", "true"),), host_pid=True,
+    ),
+    Operand("nvidia-dcgm", "state-dcgm", "dcgm", "dcgm", "nvidia-dcgm-ctr", "nvidia-dcgm"),
+    Operand(
+        "nvidia-dcgm-exporter", "state-dcgm-exporter", "dcgmExporter", "dcgm-exporter", "nvidia-dcgm-exporter",
+        "nvidia-dcgm-exporter",
+        env=(
+            ("DCGM_EXPORTER_LISTEN", ":9400"), ("DCGM_EXPORTER_KUBERNETES", "true"),
+            ("DCGM_EXPORTER_COLLECTORS", "/etc/dcgm-exporter/dcp-metrics-included.csv"), ("NODE_NAME", None),
+        ),
+        mounts=(("pod-gpu-resources", "/var/lib/kubelet/pod-resources"),), token=False,
+    ),
+    Operand(
+        "gpu-feature-discovery", "gpu-feature-discovery", "gfd", "gpu-feature-discovery", "gpu-feature-discovery",
+        "nvidia-gpu-feature-discovery", ("gpu-feature-discovery",),
+        env=(
+            ("GFD_SLEEP_INTERVAL", "60s"), ("GFD_FAIL_ON_INIT_ERROR", "true"), ("NAMESPACE", None), ("NODE_NAME", None),
+            ("POD_NAME", None),
+        ),
+        mounts=(("output-dir", "/etc/kubernetes/node-feature-discovery/features.d"), ("host-sys", "/sys")),
+        signalled="gpu-feature-discovery", part_of="nvidia-gpu",
+    ),
+    Operand(
+        "nvidia-mig-manager", "state-mig-manager", "migManager", "mig-manager", "nvidia-mig-manager", "nvidia-mig-manager",
+        _SHELL, _ENTRYPOINT,
+        env=(
+            ("NODE_NAME", None), ("POD_NAME", None), ("POD_NAMESPACE", None), ("GPU_CLIENTS_FILE", "/gpu-clients/clients.yaml"),
+            ("DEFAULT_GPU_CLIENTS_NAMESPACE", None),
+        ),
+        mounts=(_VALIDATED, ("host-sys", "/sys"), *_DRIVER_ROOT), script="nvidia-mig-manager-entrypoint", host_pid=True,
+    ),
+    Operand(
+        "nvidia-node-status-exporter", "state-node-status-exporter", "nodeStatusExporter", "node-status-exporter",
+        "nvidia-node-status-exporter", "nvidia-node-status-exporter", ("nvidia-validator",),
+        env=(
+            ("NVIDIA_VISIBLE_DEVICES", "void"), ("COMPONENT", "metrics"), ("METRICS_PORT", "8000"), ("NODE_NAME", None),
+            ("OPERATOR_NAMESPACE", None),
+        ),
+        mounts=(("run-nvidia", "/run/nvidia"), ("host-root", "/host")), inits=(), before_runtime=True,
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the operator knows besides the policy.
+
+    Attributes:
+        namespace: its own.
+        os_tag: operating system of the first GPU node, e.g. ``ubuntu24.04``.
+        images: variables of its own container that name images.
+    """
+
+    namespace: str
+    os_tag: str
+    images: Mapping[str, str]
+
+
+def enabled(spec: Json, operand: Operand) -> bool:
+    """Whether the ClusterPolicy wants an operand; the validator has no switch."""
+    if operand.section == "validator":
+        return True
+    return bool((spec.get(operand.section) or {}).get("enabled", operand.section not in _OFF_BY_DEFAULT))
+
+
+def runtime_class_name(spec: Json) -> str:
+    """The RuntimeClass of the operands."""
+    return str((spec.get("operator") or {}).get("runtimeClass") or "nvidia")
+
+
+def injects_by_nri(spec: Json) -> bool:
+    """Whether the NRI plugin injects GPUs; then there are no runtime classes."""
+    return bool((spec.get("cdi") or {}).get("nriPluginEnabled"))
+
+
+def daemon_set(policy: Json, operand: Operand, around: Surroundings) -> Json:
+    """The DaemonSet of one operand.
+
+    Raises:
+        OperandError: where the operator makes none of this policy.
+    """
+    spec = policy["spec"]
+    common = spec.get("daemonsets") or {}
+    labels = common.get("labels") or {}
+    notes = common.get("annotations") or {}
+    kept = {key: value for key, value in labels.items() if key not in ("app", "app.kubernetes.io/part-of")}
+    more = {"app.kubernetes.io/component": "nvidia-driver", "nvidia.com/precompiled": "false"} if operand.name == DRIVER else {}
+    metadata = {"labels": {**kept, **operand.selector, **more}, **({"annotations": notes} if notes else {})}
+    body: Json = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": operand.name,
+            "namespace": around.namespace,
+            "labels": {**operand.selector, **more, **labels},
+            "ownerReferences": [owner(policy)],
+        },
+        "spec": {
+            "selector": {"matchLabels": operand.selector},
+            **_update_strategy(common, operand),
+            "template": {"metadata": metadata, "spec": _pod_spec(spec, operand, around)},
+        },
+    }
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    body["metadata"]["annotations"] = {**notes, HASH: digest}
+    return body
+
+
+def owner(policy: Json) -> Json:
+    """The reference by which everything goes with its policy."""
+    return {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "name": name(policy),
+        "uid": objects.uid(policy),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _update_strategy(common: Json, operand: Operand) -> Json:
+    if operand.name == DRIVER or common.get("updateStrategy") == "OnDelete":
+        return {"updateStrategy": {"type": "OnDelete"}}
+    text = str((common.get("rollingUpdate") or {}).get("maxUnavailable") or "")
+    if not text:
+        return {}
+    if not text.endswith("%") and not text.lstrip("+-").isdecimal():
+        message = f'failed to apply rolling update config: strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise OperandError(message)
+    most = text if text.endswith("%") else int(text)
+    return {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}}
+
+
+def _pod_spec(spec: Json, operand: Operand, around: Surroundings) -> Json:
+    common = spec.get("daemonsets") or {}
+    main = _main(spec, operand, around)
+    inits = [_init(spec, operand, init, around) for init in operand.inits]
+    if operand.section == "validator" and not enabled(spec, _operand("nvidia-device-plugin-daemonset")):
+        inits = [init for init in inits if init["name"] != "plugin-validation"]
+    containers = [main]
+    volumes = [{"name": volume, "hostPath": {"path": _HOST[volume]}} for volume in _volumes_of(main, inits)]
+    if operand.script:
+        volumes.append({"name": operand.script, "configMap": {"name": operand.script, "defaultMode": 0o755}})
+    config = _plugin_config(spec) if operand.signalled else {}
+    if config:
+        manager_init, manager = _config_managers(spec, operand, config, around)
+        inits.append(manager_init)
+        containers.append(manager)
+        volumes += [{"name": config["name"], "configMap": {"name": config["name"]}}, {"name": "config", "emptyDir": {}}]
+    if operand.section == "migManager":
+        volumes += _layout_volumes(spec)
+    pod: Json = {
+        "nodeSelector": {f"{DEPLOY}{operand.deploy}": "true", **dict(operand.more_selector)},
+        "tolerations": common.get("tolerations") or _DEFAULT_TOLERATIONS,
+        "priorityClassName": common.get("priorityClassName") or "system-node-critical",
+        "serviceAccountName": operand.account,
+        "initContainers": inits,
+        "containers": containers,
+        "volumes": volumes,
+    }
+    if operand.host_pid:
+        pod["hostPID"] = True
+    elif config:
+        pod["shareProcessNamespace"] = True
+    if not operand.token:
+        pod["automountServiceAccountToken"] = False
+    if operand.name == DRIVER:
+        _add_digest(pod)
+    if not operand.before_runtime and not injects_by_nri(spec):
+        pod["runtimeClassName"] = runtime_class_name(spec)
+    return pod
+
+
+def _operand(wanted: str) -> Operand:
+    return next(operand for operand in OPERANDS if operand.name == wanted)
+
+
+def _main(spec: Json, operand: Operand, around: Surroundings) -> Json:
+    section = spec.get(operand.section) or {}
+    mounts: list[Json] = [{"name": volume, "mountPath": path} for volume, path in operand.mounts]
+    if operand.signalled and _plugin_config(spec):
+        mounts += _config_mounts(spec)
+    if operand.section == "migManager":
+        mounts += [
+            {"name": "gpu-clients", "mountPath": "/gpu-clients"},
+            {"name": "mig-parted-config", "mountPath": "/mig-parted-config"},
+        ]
+    if operand.script:
+        where = "/usr/local/bin/startup-probe.sh" if operand.name == DRIVER else "/bin/entrypoint.sh"
+        mounts.append({"name": operand.script, "mountPath": where, "subPath": where.rpartition("/")[2], "readOnly": True})
+    image = _image(section, operand.section, around)
+    if operand.name == DRIVER and "sha256:" not in image:
+        image = f"{image}-{around.os_tag}"
+    container: Json = {
+        "name": operand.container,
+        "image": image,
+        "env": _environment(spec, operand),
+        "securityContext": {"privileged": True},
+        "volumeMounts": mounts,
+    }
+    if operand.command:
+        container["command"] = list(operand.command)
+    args = section.get("args") or list(operand.args)
+    if args:
+        container["args"] = args
+    return _with_resources(container, section)
+
+
+def _init(spec: Json, operand: Operand, init: str, around: Surroundings) -> Json:
+    if init == "k8s-driver-manager":
+        return _driver_manager(spec, around)
+    if init == "mps-control-daemon-mounts":
+        image = _image(spec.get("devicePlugin") or {}, "devicePlugin", around)
+        mounts = [{"name": "mps-root", "mountPath": "/mps", "mountPropagation": "Bidirectional"}]
+        return _privileged(init, image, ["mps-control-daemon", "mount-shm"], [], mounts)
+    section = spec.get("validator") or {}
+    component = init.removesuffix("-validation")
+    env: dict[str, str | None] = dict(_own_variables(section, component))
+    waits = operand.section not in ("validator", "toolkit")
+    if not waits:
+        env = {"WITH_WAIT": str(component == "driver").lower(), "COMPONENT": component, **env}
+    if component == "plugin":
+        # Always written, also where the policy leaves it to each node's own configuration.
+        env = {"MIG_STRATEGY": (spec.get("mig") or {}).get("strategy") or "", **env}
+    command = ["sh", "-c", _READY if waits else "nvidia-validator"]
+    mounts = [{"name": "run-nvidia-validations", "mountPath": "/run/nvidia/validations"}]
+    image = _image(section, "validator", around)
+    return _with_resources(_privileged(init, image, command, _variables(env), mounts), section)
+
+
+def _own_variables(section: Json, component: str) -> dict[str, str]:
+    given = (section.get(component) or {}).get("env") or []
+    return {item["name"]: item.get("value", "") for item in given}
+
+
+def _driver_manager(spec: Json, around: Surroundings) -> Json:
+    section = (spec.get("driver") or {}).get("manager") or {}
+    env: dict[str, str | None] = {
+        "NODE_NAME": None, "NVIDIA_VISIBLE_DEVICES": "void", "ENABLE_GPU_POD_EVICTION": "true", "ENABLE_AUTO_DRAIN": "false",
+        "OPERATOR_NAMESPACE": None,
+    }  # fmt: skip
+    env |= {item["name"]: item.get("value", "") for item in section.get("env") or []}
+    mounts = [{"name": "run-nvidia", "mountPath": "/run/nvidia"}]
+    image = _image(section, "manager", around)
+    return _privileged("k8s-driver-manager", image, ["driver-manager", "uninstall_driver"], _variables(env), mounts)
+
+
+def _config_managers(spec: Json, operand: Operand, config: Json, around: Surroundings) -> tuple[Json, Json]:
+    """config-manager once before the operand, and beside it."""
+    image = _image(spec.get("devicePlugin") or {}, "devicePlugin", around)
+    found = []
+    for container, once in (("config-manager-init", True), ("config-manager", False)):
+        env: dict[str, str | None] = {
+            "ONESHOT": str(once).lower(),
+            "KUBECONFIG": "",
+            "NODE_NAME": None,
+            "NODE_LABEL": "nvidia.com/device-plugin.config",
+            "CONFIG_FILE_SRCDIR": "/available-configs",
+            "CONFIG_FILE_DST": "/config/config.yaml",
+            "DEFAULT_CONFIG": config.get("default") or "",
+            "SEND_SIGNAL": str(not once).lower(),
+            "SIGNAL": "" if once else "1",
+            "PROCESS_TO_SIGNAL": "" if once else operand.signalled,
+            "FALLBACK_STRATEGIES": "empty",
+        }
+        made = _privileged(container, image, ["config-manager"], _variables(env), _config_mounts(spec))
+        if once:
+            made = _with_resources(
+                {key: value for key, value in made.items() if key != "securityContext"}, spec.get(operand.section) or {}
+            )
+        found.append(made)
+    return found[0], found[1]
+
+
+def _privileged(container: str, image: str, command: list[str], env: list[Json], mounts: list[Json]) -> Json:
+    return {
+        "name": container,
+        "image": image,
+        "command": command,
+        "env": env,
+        "securityContext": {"privileged": True},
+        "volumeMounts": mounts,
+    }
+
+
+def _with_resources(container: Json, section: Json) -> Json:
+    given = section.get("resources")
+    return {**container, "resources": given} if given else container
+
+
+def _volumes_of(main: Json, inits: list[Json]) -> list[str]:
+    named = [mount["name"] for container in (main, *inits) for mount in container["volumeMounts"]]
+    return [volume for volume in dict.fromkeys(named) if volume in _HOST]
+
+
+def _config_mounts(spec: Json) -> list[Json]:
+    return [{"name": "config", "mountPath": "/config"}, {"name": _plugin_config(spec)["name"], "mountPath": "/available-configs"}]
+
+
+def _layout_volumes(spec: Json) -> list[Json]:
+    section = spec.get("migManager") or {}
+    custom = (section.get("config") or {}).get("name")
+    clients = (section.get("gpuClientsConfig") or {}).get("name") or DEFAULT_CLIENTS
+    layouts: Json = {"name": custom or DEFAULT_LAYOUTS}
+    if not custom:
+        layouts["items"] = [{"key": "config.yaml", "path": "config-default.yaml"}]
+    return [{"name": "gpu-clients", "configMap": {"name": clients}}, {"name": "mig-parted-config", "configMap": layouts}]
+
+
+def _environment(spec: Json, operand: Operand) -> list[Json]:
+    """Variables in the operator's order: a later one of the same name wins, as setContainerEnv does."""
+    env: dict[str, str | None] = dict(operand.env)
+    section = spec.get(operand.section) or {}
+    own: dict[str, str | None] = {item["name"]: item.get("value", "") for item in section.get("env") or []}
+    cdi = bool((spec.get("cdi") or {}).get("enabled", True))
+    if operand.section == "gfd":
+        # Before what follows: gpu-feature-discovery's own list does not win over strategy and configuration.
+        env |= own
+    if operand.signalled:
+        if _plugin_config(spec):
+            env["CONFIG_FILE"] = "/config/config.yaml"
+        env |= _mig_variables(spec)
+    if operand.name == "nvidia-device-plugin-daemonset":
+        if cdi:
+            env |= {
+                "CDI_ENABLED": "true",
+                "DEVICE_LIST_STRATEGY": "cdi-annotations,cdi-cri",
+                "CDI_ANNOTATION_PREFIX": "cdi.k8s.io/",
+            }
+        root = (section.get("mps") or {}).get("root")
+        env |= {"MPS_ROOT": root} if root else {}
+    if operand.section == "migManager":
+        custom = (section.get("config") or {}).get("name")
+        env["CONFIG_FILE" if custom else "DEFAULT_CONFIG_FILE"] = f"/mig-parted-config/config{'' if custom else '-default'}.yaml"
+    if cdi and operand.section == "toolkit":
+        env |= {"CDI_ENABLED": "true", "NVIDIA_RUNTIME_SET_AS_DEFAULT": "false", "NVIDIA_CONTAINER_RUNTIME_MODE": "cdi"}
+    # The MPS daemon does not get the section's own variables, only the plugin does.
+    if operand.name != "nvidia-device-plugin-mps-control-daemon" and operand.section != "gfd":
+        env |= own
+    return _variables(env)
+
+
+def _mig_variables(spec: Json) -> dict[str, str]:
+    strategy = (spec.get("mig") or {}).get("strategy") or ""
+    # Empty means that each node's own configuration decides.
+    named = {"MIG_STRATEGY": strategy} if strategy else {}
+    return named if strategy == "none" else {**named, "NVIDIA_MIG_MONITOR_DEVICES": "all"}
+
+
+def _variables(env: Mapping[str, str | None]) -> list[Json]:
+    return [
+        {"name": key, "value": value}
+        if value is not None
+        else {"name": key, "valueFrom": {"fieldRef": {"fieldPath": _FIELDS[key]}}}
+        for key, value in env.items()
+    ]
+
+
+def _add_digest(pod: Json) -> None:
+    """What the installed driver depends on, and so not tolerations: the same digest makes a change one of a restart only."""
+    containers = [*pod["initContainers"], *pod["containers"]]
+    decides = [{key: item.get(key) for key in ("image", "command", "args", "env", "volumeMounts")} for item in containers]
+    text = json.dumps([decides, pod["volumes"]], sort_keys=True)
+    entry = {"name": DIGEST, "value": hashlib.sha256(text.encode()).hexdigest()[:10]}
+    for container in containers:
+        container["env"].append(entry)
+
+
+def _plugin_config(spec: Json) -> Json:
+    config: Json = (spec.get("devicePlugin") or {}).get("config") or {}
+    return config if config.get("name") else {}
+
+
+def _image(section: Json, what: str, around: Surroundings) -> str:
+    repository, image, version = (str(section.get(key) or "") for key in ("repository", "image", "version"))
+    if repository or version:
+        if not (repository and image and version):
+            message = (
+                "invalid image specification: repository, image and version must all be set "
+                f"(repository={repository}, image={image}, version={version})"
+            )
+            raise OperandError(message)
+        return f"{repository}/{image}{'@' if version.startswith('sha256:') else ':'}{version}"
+    variable = _IMAGE_VARIABLES.get(what, f"{what}_IMAGE")
+    found = image or around.images.get(variable, "")
+    if not found:
+        message = f"empty image path provided through both ClusterPolicy CR and ENV {variable}"
+        raise OperandError(message)
+    return found

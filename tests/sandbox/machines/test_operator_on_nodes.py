@@ -1,0 +1,266 @@
+"""The stand-in of NVIDIA's operator on a real control plane: what the real one refuses, delays, and does node by node."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpus.node_cleanup import NAME, cleanup_objects
+from sandbox import cluster
+from sandbox.machine_groups import Hardware, MachineGroup, put
+from sandbox.machines.operands import DRIVER
+from sandbox.node_tools import find_platform_tools
+from sandbox.progress import Progress
+from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install
+from tests.unit.stacks import existing, plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.programs
+
+NODES = ("gpu0", "gpu1", "gpu2")
+TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+STATE = "nvidia.com/gpu-driver-upgrade-state"
+PLUGIN = "nvidia-device-plugin-daemonset"
+SETS = f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets"
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+SPEC: dict[str, Any] = {
+    "operator": {"runtimeClass": "nvidia"},
+    "daemonsets": {"tolerations": [TOLERATION], "rollingUpdate": {"maxUnavailable": "1"}},
+    "validator": IMAGE,
+    "driver": {
+        **IMAGE,
+        "enabled": True,
+        "version": "595.91.07",
+        "manager": IMAGE,
+        "upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
+    },
+    "toolkit": {**IMAGE, "enabled": True},
+    "devicePlugin": {**IMAGE, "enabled": True, "config": {"name": "sharing", "default": "exclusive"}},
+    "dcgm": {"enabled": False},
+    "dcgmExporter": {**IMAGE, "enabled": True},
+    "gfd": {**IMAGE, "enabled": True},
+    "nodeStatusExporter": {"enabled": False},
+    "mig": {"strategy": "single"},
+    "migManager": {**IMAGE, "enabled": True, "config": {"name": "layouts", "default": "all-disabled"}},
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder: Path = tmp_path_factory.mktemp("operator")
+    try:
+        cluster.boot(folder, "operator", find_platform_tools(Progress()))
+        here = Site(folder)
+        put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
+        put(folder, MachineGroup("gpu", "gpu", len(NODES), Hardware(4, 16, "t4-16gb", "Tesla T4", 1)))
+        install(here.api, SPEC, {"exclusive": "version: v1"}, "version: v1\nmig-configs: {}\n")
+        settled(here)
+        yield here
+    finally:
+        cluster.erase(folder)
+
+
+@pytest.fixture(autouse=True)
+def as_before(site: Site) -> Iterator[None]:
+    yield
+    if not policy(site):
+        return
+    site.api.patch(f"{POLICY}/cluster-policy", {"spec": SPEC})
+    settled(site)
+
+
+def policy(site: Site) -> dict[str, Any]:
+    return site.api.get(f"{POLICY}/cluster-policy") or {}
+
+
+def state(site: Site) -> str:
+    found: str = policy(site).get("status", {}).get("state", "")
+    return found
+
+
+def conditions(site: Site) -> dict[str, tuple[str, str, str]]:
+    found = policy(site).get("status", {}).get("conditions", [])
+    return {item["type"]: (item["status"], item["reason"], item["message"]) for item in found}
+
+
+def settled(site: Site) -> None:
+    site.until(lambda: all(site.offered(node) == {"gpu": "1"} for node in NODES) and state(site) == "ready")
+    site.until(lambda: all(site.labels(node).get(STATE) == "upgrade-done" for node in NODES))
+
+
+def change(site: Site, **spec: Any) -> None:
+    site.api.patch(f"{POLICY}/cluster-policy", {"spec": spec})
+
+
+def drivers(site: Site) -> dict[str, str]:
+    return {node: pod["metadata"]["uid"] for node in NODES for pod in site.pods(DRIVER, node)}
+
+
+def watched(site: Site) -> tuple[set[str], int, set[str]]:
+    """(upgrade states, most nodes cordoned at once, states of the policy) until every node is through."""
+    seen: set[str] = set()
+    states: set[str] = set()
+    most = 0
+
+    def through() -> bool:
+        nonlocal most
+        nodes = [site.node(node) for node in NODES]
+        now = [node["metadata"]["labels"].get(STATE, "") for node in nodes]
+        seen.update(now)
+        states.add(state(site))
+        most = max(most, sum(bool(node["spec"].get("unschedulable")) for node in nodes))
+        return len(seen) > 1 and set(now) == {"upgrade-done"}
+
+    site.until(through, 90)
+    return seen, most, states
+
+
+def test_a_changed_driver_version_goes_node_by_node(site: Site) -> None:
+    before = drivers(site)
+    change(site, driver={"version": "580.105.08"})
+    seen, most, states = watched(site)
+    assert {"upgrade-required", "pod-restart-required", "validation-required"} <= seen
+    assert most == 1
+    assert "notReady" in states
+    for node in NODES:
+        site.until(lambda node=node: site.labels(node).get("nvidia.com/cuda.driver-version.full") == "580.105.08")
+    assert not set(drivers(site).values()) & set(before.values())
+    assert not any(site.node(node)["spec"].get("unschedulable") for node in NODES)
+
+
+def test_a_new_toleration_restarts_every_driver_with_a_cordon_and_leaves_its_version(site: Site) -> None:
+    before = drivers(site)
+    change(site, daemonsets={"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]})
+    seen, most, _ = watched(site)
+    assert (most, "pod-restart-required" in seen, "cordon-required" in seen) == (1, True, False)
+    assert not set(drivers(site).values()) & set(before.values())
+    assert site.labels()["nvidia.com/cuda.driver-version.full"] == "595.91.07"
+
+
+def test_a_node_that_was_cordoned_before_stays_so(site: Site) -> None:
+    site.api.patch("/api/v1/nodes/gpu1", {"spec": {"unschedulable": True}})
+    change(site, driver={"version": "580.105.08"})
+    watched(site)
+    assert [bool(site.node(node)["spec"].get("unschedulable")) for node in NODES] == [False, True, False]
+    site.api.patch("/api/v1/nodes/gpu1", {"spec": {"unschedulable": None}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"daemonsets": {"tolerations": [{"key": "a", "operator": "Exist"}]}}, 'Invalid value: "Exist"'),
+        ({"daemonsets": {"rollingUpdate": {"maxUnavailable": "abc"}}}, "failed to apply rolling update config"),
+        ({"gfd": {"version": ""}}, "invalid image specification: repository, image and version must all be set"),
+        ({"devicePlugin": {"config": {"name": "sha.ring"}}}, "must not contain dots"),
+    ],
+    ids=["toleration", "maxUnavailable", "version", "dots"],
+)
+def test_what_cannot_be_a_daemon_set_is_told_with_its_cause(site: Site, spec: dict[str, Any], words: str) -> None:
+    before = drivers(site)
+    change(site, **spec)
+    site.until(lambda: conditions(site)["Error"][1] == "ReconcileFailed")
+    assert state(site) == "notReady"
+    assert words in conditions(site)["Error"][2]
+    assert conditions(site)["Ready"][:2] == ("False", "Error")
+    assert drivers(site) == before
+
+
+def test_a_runtime_class_that_is_there_is_taken_over_or_ends_it_all(site: Site) -> None:
+    found = {item["metadata"]["name"]: item for item in site.api.list(CLASSES)["items"]}
+    assert set(found) == {"nvidia", "nvidia-cdi", "nvidia-legacy"}
+    site.api.delete(f"{CLASSES}/nvidia-cdi")
+    body = {"metadata": {"name": "nvidia-cdi", "labels": {"mine": "yes"}}, "handler": "nvidia-cdi"}
+    change(site, operator={"runtimeClass": "other"})
+    site.until(lambda: site.api.get(f"{CLASSES}/other"))
+    site.api.patch(f"{CLASSES}/nvidia-cdi", {"metadata": body["metadata"]})
+    site.until(lambda: "mine" not in (site.api.get(f"{CLASSES}/nvidia-cdi") or {})["metadata"]["labels"])
+    site.api.create(CLASSES, {"metadata": {"name": "foreign"}, "handler": "runc"})
+    change(site, operator={"runtimeClass": "foreign"})
+    site.until(lambda: "field is immutable" in conditions(site)["Error"][2])
+    assert conditions(site)["Error"][1:2] == ("ReconcileFailed",)
+    assert "pre-requisites" in conditions(site)["Error"][2]
+
+
+def test_nfd_without_the_system_source_leaves_no_operating_system_to_the_operator(site: Site) -> None:
+    path = f"/api/v1/namespaces/{NFD}/configmaps/worker"
+    before = (site.api.get(path) or {})["data"]["nfd-worker.conf"]
+    for text, failed in (
+        (before.replace("sources: ", "core: {labelSources: [pci, local]}\nsources: ", 1), True),
+        (before, False),
+    ):
+        site.api.patch(path, {"data": {"nfd-worker.conf": text}})
+        # As the real one, it reads its configuration when it starts.
+        for node in NODES:
+            for pod in site.pods("nfd-worker", node):
+                site.api.delete(f"/api/v1/namespaces/{NFD}/pods/{pod['metadata']['name']}")
+        site.until(lambda failed=failed: ("GPU node OS info" in conditions(site)["Error"][2]) is failed)
+
+
+def test_what_is_put_back_and_what_is_not(site: Site) -> None:
+    site.label("gpu0", gpu_deploy_dcgm=None)
+    plugin = site.api.get(f"{SETS}/{PLUGIN}") or {}
+    site.api.delete(f"{SETS}/{PLUGIN}")
+    site.until(lambda: (site.api.get(f"{SETS}/{PLUGIN}") or plugin)["metadata"]["uid"] != plugin["metadata"]["uid"])
+    site.api.patch(f"{SETS}/gpu-feature-discovery", {"spec": {"template": {"metadata": {"labels": {"by": "hand"}}}}})
+    time.sleep(2)
+    assert (site.api.get(f"{SETS}/gpu-feature-discovery") or {})["spec"]["template"]["metadata"]["labels"]["by"] == "hand"
+    assert "nvidia.com/gpu.deploy.dcgm" not in site.labels()
+    change(site, nodeStatusExporter={**IMAGE, "enabled": True})
+    site.until(lambda: site.labels().get("nvidia.com/gpu.deploy.dcgm") == "true")
+    site.until(lambda: site.pods("nvidia-node-status-exporter"))
+
+
+def test_a_second_policy_is_not_even_told_that_it_is_ignored(site: Site) -> None:
+    body = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "second"}, "spec": SPEC}
+    site.api.create(POLICY, body)
+    time.sleep(1.5)
+    assert "state" not in (site.api.get(f"{POLICY}/second") or {}).get("status", {})
+    site.api.delete(f"{POLICY}/second")
+
+
+def test_everything_that_the_operands_need_is_there(site: Site) -> None:
+    listed = site.api.list(f"/api/v1/namespaces/{OPERATOR}/serviceaccounts")["items"]
+    accounts = {item["metadata"]["name"] for item in listed} - {"default"}
+    assert accounts == {
+        "nvidia-driver", "nvidia-container-toolkit", "nvidia-operator-validator", "nvidia-device-plugin", "nvidia-dcgm-exporter",
+        "nvidia-gpu-feature-discovery", "nvidia-mig-manager",
+    }  # fmt: skip
+    names = {item["metadata"]["name"] for item in site.api.list(f"/api/v1/namespaces/{OPERATOR}/configmaps")["items"]}
+    assert "default-gpu-clients" in names
+    assert "default-mig-parted-config" not in names
+    notes = site.node("gpu0")["metadata"]["annotations"]
+    assert notes["nvidia.com/gpu-driver-upgrade-enabled"] == "true"
+
+
+def test_zz_after_the_operator_its_traces_go_too(site: Site) -> None:
+    """Last: the operator goes, as its release would, and the hook after it runs."""
+    before = {"team": "red", "nvidia.com/gpu.deploy.client": "false"}
+    site.api.patch("/api/v1/nodes/gpu2", {"metadata": {"labels": before}})
+    site.api.delete(f"{POLICY}/cluster-policy")
+    site.api.delete(f"/apis/apps/v1/namespaces/{OPERATOR}/deployments/gpu-operator")
+    time.sleep(1)
+    assert site.labels()["nvidia.com/gpu.present"] == "true"
+    paths = {
+        "ServiceAccount": f"/api/v1/namespaces/{OPERATOR}/serviceaccounts",
+        "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        "Job": f"/apis/batch/v1/namespaces/{OPERATOR}/jobs",
+    }
+    for item in cleanup_objects(plan_of(existing()).settings):
+        text = json.dumps(item).replace("{{ .Release.Namespace }}", OPERATOR)
+        site.api.create(paths[item["kind"]], json.loads(text))
+    job = f"{paths['Job']}/{NAME}"
+    site.until(lambda: (site.api.get(job) or {}).get("status", {}).get("succeeded") == 1)
+    for node in NODES:
+        names = [*site.labels(node), *site.node(node)["metadata"]["annotations"]]
+        kept = {
+            key for key in names if key.startswith(("nvidia.com/gpu.deploy", "nvidia.com/gpu-driver", "nvidia.com/mig.config"))
+        }
+        assert kept == ({"nvidia.com/gpu.deploy.client"} if node == "gpu2" else set())
+        assert "nvidia.com/gpu.present" not in names

@@ -1,0 +1,101 @@
+"""What takes the operator's traces from the nodes of a cluster that stays (W48)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpus.cleanup_program import STARTUP_TAINT, leftovers
+from gpus.node_cleanup import NAME, cleanup_objects
+from gpus.startup_taint import STARTUP_TAINT as PUT_ON
+from gpus.verifier_rights import ANNOTATION, CONDITION
+from tests.unit.stacks import aks, existing, magnum, plan_of
+
+USED = {"labels": {"team": "red", "nvidia.com/gpu.deploy.driver": "false", "nvidia.com/gpu-driver-upgrade.skip": "true"}}
+
+
+def node(labels: dict[str, str], notes: dict[str, str] | None = None, taints: Any = None) -> dict[str, Any]:
+    metadata = {"name": "n", "resourceVersion": "7", "labels": labels, "annotations": notes or {}}
+    return {"metadata": metadata, "spec": {"taints": taints} if taints else {}}
+
+
+def objects(stack: str) -> dict[str, dict[str, Any]]:
+    return {item["kind"]: item for item in cleanup_objects(plan_of(stack).settings)}
+
+
+def test_only_a_cluster_that_stays_is_cleaned() -> None:
+    assert set(objects(existing())) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
+    assert objects(aks()) == objects(magnum()) == {}
+    assert "extraObjects" not in plan_of(aks()).operator_values
+
+
+def test_nothing_of_it_is_there_before_the_release_is_gone() -> None:
+    for item in objects(existing()).values():
+        notes = item["metadata"]["annotations"]
+        assert (item["metadata"]["name"], notes["helm.sh/hook"]) == (NAME, "post-delete")
+        assert "hook-succeeded" in notes["helm.sh/hook-delete-policy"]
+
+
+def test_its_rights_are_to_list_and_patch_nodes() -> None:
+    rules = objects(existing())["ClusterRole"]["rules"]
+    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
+        (["nodes"], ["list", "patch"]),
+        (["nodes/status"], ["patch"]),
+    ]
+    container = objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_helm_finds_nothing_of_its_own_in_the_program() -> None:
+    program = objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    compile(program, "cleanup", "exec")
+    assert "{{" not in program
+    assert "}}" not in program
+    assert all(word in program for word in (ANNOTATION, CONDITION))
+    assert PUT_ON.key == STARTUP_TAINT
+
+
+def test_objects_of_the_user_s_own_are_added_to_it() -> None:
+    mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
+    values = plan_of(existing(operator={"values": {"extraObjects": [mine]}})).operator_values
+    assert [item["kind"] for item in values["extraObjects"]] == [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Job",
+        "ConfigMap",
+    ]
+
+
+def test_a_node_without_traces_is_left_alone() -> None:
+    assert leftovers(node({})) is None
+    assert (
+        leftovers(node(USED["labels"], {"node.alpha.kubernetes.io/ttl": "0"}, [{"key": "sku", "effect": "NoSchedule"}])) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("nvidia.com/gpu.present", "true"),
+        ("nvidia.com/gpu.deploy.device-plugin", "true"),
+        ("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change"),
+        ("nvidia.com/mig.config", "all-disabled"),
+        ("nvidia.com/mig.config.state", "failed"),
+        ("nvidia.com/gpu-driver-upgrade-state", "upgrade-done"),
+    ],
+)
+def test_labels_of_the_operator_go_and_others_stay(key: str, value: str) -> None:
+    patch = leftovers(node({**USED["labels"], key: value}))
+    assert patch == {"metadata": {"resourceVersion": "7", "labels": {key: None}, "annotations": {}}}
+
+
+def test_annotations_and_the_startup_taint_go() -> None:
+    sku = {"key": "sku", "effect": "NoSchedule"}
+    notes = {"gpu-pools/verification": "{}", "nvidia.com/gpu-driver-upgrade-enabled": "true", "other": "1"}
+    patch = leftovers(node({}, notes, [sku, {"key": STARTUP_TAINT, "effect": "NoSchedule"}]))
+    assert patch is not None
+    assert set(patch["metadata"]["annotations"]) == {"gpu-pools/verification", "nvidia.com/gpu-driver-upgrade-enabled"}
+    assert patch["spec"] == {"taints": [sku]}
