@@ -80,6 +80,9 @@ class RealPrograms:
         node = self._nodes.get(machine.node)
         if node is None or machine.driver is None:
             return Labels({})
+        if self._drivers.get(machine.node) != machine.driver:
+            # Replaced in this very pass: NVML has to tell the new one's version before anybody asks it.
+            self._look(machine.node, machine)
         return node.labels(loaded, machine.driver, environment)
 
     def serve(self, machine: Machine, loaded: Loaded, environment: Mapping[str, str]) -> Advertised | Crash | None:
