@@ -209,8 +209,8 @@ def test_driver_and_runtime_have_one_owner_each(site: Site) -> None:
     assert site.offered("bare0") == {}
     on = {
         "operator": {"runtimeClass": "nvidia"},
-        "driver": {"enabled": True, "version": "595.91.07"},
-        "toolkit": {"enabled": True},
+        "driver": {**IMAGE, "enabled": True, "version": "595.91.07", "manager": IMAGE},
+        "toolkit": {**IMAGE, "enabled": True},
     }
     site.api.patch(f"{POLICY}/cluster-policy", {"spec": on})
     site.until(lambda: site.offered("bare0") == {"gpu": "2"})

@@ -17,7 +17,7 @@ from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
 from tests.granted import RBAC, grant
-from tests.sandbox.machines.site import Site, install
+from tests.sandbox.machines.site import IMAGE, Site, install
 from verifier import archive
 
 if TYPE_CHECKING:
@@ -56,16 +56,17 @@ LONG = 150.0
 SPEC: dict[str, Any] = {
     "operator": {"runtimeClass": "nvidia"},
     "daemonsets": {"tolerations": [dict(toleration) for toleration in PLAN.tolerations]},
+    "validator": IMAGE,
     "driver": {"enabled": False},
     "toolkit": {"enabled": False},
-    "devicePlugin": {"enabled": True, "config": {"name": DEVICE_PLUGIN_CONFIG_MAP, "default": PLAN.default_config_key}},
+    "devicePlugin": {**IMAGE, "enabled": True, "config": {"name": DEVICE_PLUGIN_CONFIG_MAP, "default": PLAN.default_config_key}},
     "dcgm": {"enabled": False},
     "dcgmExporter": {"enabled": False},
-    "gfd": {"enabled": True},
+    "gfd": {**IMAGE, "enabled": True},
     "nodeStatusExporter": {"enabled": False},
     # As the chart does it: each node decides where the plan leaves it open.
     "mig": {"strategy": PLAN.cluster_mig_strategy} if PLAN.cluster_mig_strategy else {},
-    "migManager": {"enabled": True, "config": {"name": MIG_PARTED_CONFIG_MAP, "default": "all-disabled"}},
+    "migManager": {**IMAGE, "enabled": True, "config": {"name": MIG_PARTED_CONFIG_MAP, "default": "all-disabled"}},
 }
 
 
