@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sandbox.machines.world import World
 
 _ALREADY_EXISTS: Final = 409
+_AGAIN_SECONDS: Final = 1.0
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 _READ: Final = ["get", "list", "watch"]
 _NODES: Final = ("", ["nodes"], _READ)
@@ -140,6 +141,9 @@ class OperatorObjects:
             except ApiError as error:
                 if error.status != _ALREADY_EXISTS:
                     raise
+                if _goes(world.api.get(path), policy):
+                    world.again_in(_AGAIN_SECONDS)
+                    return
             self._made.add(mark)
         elif not on and ("", path) not in self._made:
             world.api.delete(path)
@@ -151,6 +155,11 @@ _DATA: Final = {
     DEFAULT_LAYOUTS: {"config.yaml": "version: v1\nmig-configs:\n  all-disabled: [{devices: all, mig-enabled: false}]\n"},
     DEFAULT_CLIENTS: {"clients.yaml": "version: v1\nsystemd-services: []\n"},
 }
+
+
+def _goes(known: Json | None, policy: Json) -> bool:
+    """Whether an object is another policy's, and so about to go with that one."""
+    return known is None or any(one["uid"] != objects.uid(policy) for one in objects.owners(known, "ClusterPolicy"))
 
 
 def _account(operand: Operand, where: str) -> list[tuple[str, Json]]:
