@@ -1440,6 +1440,8 @@ _OPERATOR_CASES = (
             f"{_OPERATOR}.values.{operand}.{kind}[0]",
             "is derived from the pools",
             remedy="it would win",
+            # Arguments are one too many as such (W47).
+            problems=2 if kind == "args" else 1,
         )
         for operand, kind, argument in (
             ("devicePlugin", "env", ""),
