@@ -34,8 +34,7 @@ up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 ifdef PR
 preview: venv
 	@mkdir -p $(CHANGE)
-	@git show $(BASE):stacks/Pulumi.$(STACK).yaml > $(CHANGE)/before.yaml || \
-		{ rm $(CHANGE)/before.yaml; echo "• $(BASE) has no such stack file: everything is new" >&2; }
+	@.ci/before "$(BASE)" stacks/Pulumi.$(STACK).yaml $(CHANGE)/before.yaml
 	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
 	@$(HOLD) $(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
 		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) \

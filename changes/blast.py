@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from changes.acknowledged import replacements, standing, whole
+from changes.acknowledged import endings, standing, whole
 from changes.pools import pool_changes
 from changes.steps import name_of
+from changes.upkeep import upkeep
 from gpus.pools import AksPlacement, ExistingPlacement
 from policies.prices import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from changes.acknowledged import Replacement, Standing
+    from changes.acknowledged import Ending, Standing
     from changes.pools import PoolChange
     from changes.steps import Finding, Preview
+    from changes.upkeep import Upkeep
     from changes.workloads import Asking
     from gpus.plan import Plan, PoolPlan
     from policies.prices import Prices
@@ -96,7 +98,8 @@ class BlastRadius:
     Attributes:
         cluster_replaced: whether the cluster itself is.
         pools: in the order of the plan.
-        replaced: clusters and pools, each with its acknowledgement.
+        renewed: what starts anew on nodes that stay.
+        endings: what ends pods, each with its acknowledgement.
         standing: acknowledgements that none of these asks for.
         protected: names in the program of what the engine refuses to replace or delete.
         complete: whether the engine told all that happens.
@@ -114,7 +117,8 @@ class BlastRadius:
 
     cluster_replaced: bool
     pools: tuple[PoolChange, ...]
-    replaced: tuple[Replacement, ...]
+    renewed: tuple[Upkeep, ...]
+    endings: tuple[Ending, ...]
     standing: tuple[Standing, ...]
     protected: tuple[str, ...]
     complete: bool
@@ -141,14 +145,14 @@ class BlastRadius:
     @property
     def blocked(self) -> tuple[str, ...]:
         """Why the change must not be deployed as it is."""
-        unread = [one for one in self.replaced if one.acknowledged is None]
-        missing = [f"{one.called()} is replaced, and {_lacking(one)}" for one in unread]
+        unread = [one for one in self.endings if one.acknowledged is None]
+        missing = [f"{one.called()} {one.how}, and {_lacking(one)}" for one in unread]
         kept = [f"the engine refuses to replace or delete {name}, which is protected" for name in self.protected]
         rules = [f"{one.rule}: {one.resource or 'the program'}" for one in self.findings if one.level == "mandatory"]
         return (*missing, *kept, *self.broken, *rules)
 
 
-def _lacking(one: Replacement) -> str:
+def _lacking(one: Ending) -> str:
     if one.used:
         return "its acknowledgement stood there before this change: it is used up"
     return "nobody acknowledged it" if one.id else "the stack file does not declare it, so nothing there can acknowledge it"
@@ -173,15 +177,17 @@ def blast_radius(
         prices: the team's.
         limits: of a change.
     """
-    pools = pool_changes(before, after, preview.steps, with_cluster=not preview.complete)
     with_cluster = whole(preview)
+    renewed = () if with_cluster else upkeep(before, after)
+    pools = pool_changes(before, after, preview.steps, renewed, with_cluster=not preview.complete)
     old, new = _sums(before, prices), _sums(after, prices)
-    replaced = replacements(preview, before, after)
+    found = endings(preview, before, after, pools, renewed)
     return BlastRadius(
         cluster_replaced=with_cluster,
         pools=pools,
-        replaced=replaced,
-        standing=tuple(standing(replaced, after)),
+        renewed=renewed,
+        endings=found,
+        standing=tuple(standing(found, after)),
         protected=tuple(map(name_of, preview.protected)),
         complete=preview.complete,
         affected=tuple(_affected(pools, asking)),
@@ -224,13 +230,16 @@ def _labels(planned: PoolPlan) -> dict[str, str]:
 def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:
     for pool in pools:
         if pool.before and pool.away:
-            each, most = pool.before.hardware.gpus, pool.before.pool.max_nodes
-            yield Dip(pool.name, each * pool.before.pool.min_nodes, None if most is None else each * most, _until(pool))
+            least, most, each = pool.before.pool.min_nodes, pool.before.pool.max_nodes, pool.before.hardware.gpus
+            if "shrunk" in pool.effects and pool.after:
+                stay = pool.after.pool.min_nodes
+                least, most = max(least - stay, 0), None if most is None else most - stay
+            yield Dip(pool.name, each * least, None if most is None else each * most, _until(pool))
 
 
 def _until(pool: PoolChange) -> str:
     """A pool keeps its name, which is given once in a cluster: the old one must be gone before the new one can be made."""
-    if "deleted" in pool.effects:
+    if {"deleted", "shrunk"} & set(pool.effects):
         return ""
     if "replaced" in pool.effects:
         driver = pool.after is not None and pool.after.driver == "operator"
@@ -252,9 +261,14 @@ def _advice(pool: PoolChange) -> Iterator[str]:
         yield f"First commit: leave `{pool.name}` as it is{_freed(pool)}; deploy."
         yield f"Then cordon and drain the nodes of `{pool.name}`."
         yield f"Second commit: take `{pool.name}` out, and its acknowledgement."
+    elif "deleted" in pool.effects:
+        yield f"Cordon and drain the nodes of `{pool.name}` before the deploy."
+        yield "Was it to be renamed: no cloud renames a pool. Keep both, move the workloads, and take the old one out afterwards."
     elif pool.drain:
         yield f"Either cordon and drain the nodes of `{pool.name}` before the deploy, because {'; '.join(pool.drain)}."
         yield "Or first make a pool with the new sharing beside it, and take this one out in a second commit: no GPU is away."
+    if "shrunk" in pool.effects:
+        yield f"Which nodes of `{pool.name}` go is the cloud's choice: let end what must not be interrupted, wherever in it."
     if pool.renames:
         gone = ", ".join(f"`{one.name}`" for one in pool.resources if one.word == "vanishes")
         new = ", ".join(f"`{one.name}`" for one in pool.resources if one.word == "appears")

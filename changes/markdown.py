@@ -16,11 +16,12 @@ from gpus.tables import resources_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from changes.acknowledged import Replacement
+    from changes.acknowledged import Ending
     from changes.blast import BlastRadius, Sums
     from changes.pools import GpuChange, PoolChange
     from changes.seen import Seen
     from changes.steps import Finding
+    from changes.upkeep import Upkeep
     from gpus.mig import Arrangement
     from gpus.models import GpuModel
     from gpus.plan import PoolPlan
@@ -28,12 +29,18 @@ if TYPE_CHECKING:
 _PEN: Final = Pen("│", "·", colour=False)
 _WORDS: Final = {
     "created": "its nodes are new",
+    "joined": "its nodes are there already: they get its labels, and share their GPUs as declared",
     "deleted": "its nodes go, and the pods on them",
+    "left": "its nodes stay, without labels of this stack: new pods find whole GPUs, or the partitions that are there",
+    "renamed": "its nodes get the label of another pool",
+    "shrunk": "nodes go, and the pods on them; which ones the cloud chooses",
     "replaced": "its nodes and the pods on them go, and other nodes come",
     "rebooted": "its nodes start anew",
     "repartitioned": "its MIG instances are destroyed, and others are made",
     "reshared": "the device plugin advertises other shares; running pods keep theirs",
     "reloaded": "the device plugin reads a new config and starts anew; what it advertises, and running pods, stay",
+    "upgraded": "its nodes are renewed one after the other: pods with GPUs end there, and find another node if there is one",
+    "cordoned": "its nodes take no new pods for minutes, one after the other; pods that run there stay",
     "resized": "it may have more or fewer nodes",
     "relabelled": "its nodes get other labels or taints",
 }
@@ -51,7 +58,7 @@ _LONGEST: Final = 60_000
 def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
     """The whole comment; it ends with a line that says so where it had to be cut."""
     lines = [f"<!-- gpu-pools preview of {_plain(stack)} -->", f"## GPU pools of {_plain(stack)}: {_headline(radius)}", ""]
-    for part in (_blocked, _pools, _figures, _away, _affected, _advice, _layouts, _policies):
+    for part in (_blocked, _pools, _renewed, _figures, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
     lines += [*_rests_on(seen)]
     text = "\n".join(lines).rstrip() + "\n"
@@ -64,11 +71,20 @@ def _headline(radius: BlastRadius) -> str:
     touched = [pool for pool in radius.pools if pool.touched]
     if radius.cluster_replaced:
         what = "the cluster is replaced, with everything in it"
+    elif not touched and radius.renewed:
+        what = f"no pool changes; {'; '.join(map(_renewal, radius.renewed))} on its nodes"
     elif not touched:
         what = "no pool is touched"
     else:
         what = "; ".join(f"{_plain(pool.name)} {' and '.join(pool.effects)}" for pool in touched)
     return what + (" (blocked)" if radius.blocked else "")
+
+
+def _renewal(one: Upkeep) -> str:
+    """In a few words."""
+    return _plain(
+        f"{one.what} {one.before} → {one.after}" if one.before or one.after else f"{len(one.restarts)} DaemonSets restart"
+    )
 
 
 def _blocked(radius: BlastRadius) -> Iterator[str]:
@@ -80,17 +96,18 @@ def _blocked(radius: BlastRadius) -> Iterator[str]:
         yield "The engine stopped at what is protected, so it did not tell all that happens: everything in the cluster is taken"
         yield "for replaced, and policies may not have judged all of it."
         yield ""
-    for one in radius.replaced:
-        yield from _replaced(one)
+    for one in radius.endings:
+        yield from _ending(one)
     for entry in radius.standing:
         which = f"The acknowledgement {_code(entry.change)} of {_code(entry.resource)}"
         yield f"{which} {'keeps its protection off' if entry.holds else 'is used up: take it out'}."
         yield ""
 
 
-def _replaced(one: Replacement) -> Iterator[str]:
+def _ending(one: Ending) -> Iterator[str]:
     changed = "; ".join(f"`{key}`: {_code(old)} → {_code(new)}" for key, old, new in one.changes)
-    because = f" ({changed})" if changed else " (it follows what it lies in)"
+    replaced = one.how == "is replaced"
+    because = f" ({changed})" if changed else " (it follows what it lies in)" if replaced else ""
     which = one.called(_code)
     if one.first:
         yield "What is deployed is protected, and the engine takes nothing protected away with something else. So first, without"
@@ -98,9 +115,10 @@ def _replaced(one: Replacement) -> Iterator[str]:
         yield from _entry(one.resource, one.first)
         yield ""
     if one.acknowledged is not None:
-        yield f"{which[0].upper()}{which[1:]} is replaced{because}. Acknowledged: {_plain(one.acknowledged)}"
+        yield f"{which[0].upper()}{which[1:]} {one.how}{because}. Acknowledged: {_plain(one.acknowledged)}"
     elif one.id:
-        yield f"To replace {which}{because} all the same, write into the stack file{', with another reason' if one.used else ''}:"
+        another = ", with another reason" if one.used else ""
+        yield f"{which[0].upper()}{which[1:]} {one.how}{because}. To do it all the same, write into the stack file{another}:"
         yield from _entry(one.resource, one.id)
     yield ""
 
@@ -147,6 +165,17 @@ def _sharing(planned: PoolPlan) -> str:
 
 def _advertised(planned: PoolPlan) -> str:
     return _plain(resources_text(planned.advertises))
+
+
+def _renewed(radius: BlastRadius) -> Iterator[str]:
+    if radius.renewed:
+        yield "### What starts anew on nodes that stay"
+        yield from ("| what | restarts | on the nodes of | what happens |", "|---|---|---|---|")
+        for one in radius.renewed:
+            versions = f" {_code(one.before)} → {_code(one.after)}" if one.before or one.after else ""
+            restarts = ", ".join(map(_code, one.restarts)) or "the nodes themselves"
+            yield f"| {_plain(one.what)}{versions} | {restarts} | {', '.join(map(_code, one.pools))} | {_plain(one.happens)} |"
+        yield ""
 
 
 def _figures(radius: BlastRadius) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """What becomes of each pool: from the plans before and after, and from what the engine would do with the pool's resource.
 
 The engine decides what is created, replaced and deleted; the plans what changes on nodes that stay. What that means for pods is
-known from incidents (docs/reference/policies.md): a GPU that is repartitioned must be free of pods, for mig-manager evicts none
+known from incidents (docs/reference/rules.md): a GPU that is repartitioned must be free of pods, for mig-manager evicts none
 and waits for ever (R01); pods keep the shares that they were given (R06); leaving MPS may leave a GPU in exclusive mode (R14).
+
+Nodes of an existing cluster are nobody's to make or delete: a pool there takes nodes over, and leaves them.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from gpus.mig_change import change
 from gpus.plan import sharing_words
+from gpus.pools import ExistingPlacement
 from gpus.sharing import Mps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from changes.steps import Step
+    from changes.upkeep import Upkeep
     from gpus.mig_change import MigChange
     from gpus.plan import Plan, PoolPlan
 
@@ -28,6 +32,10 @@ POOL_TYPES: Final = {
 }
 CLUSTER_TYPES: Final = ("azure-native:containerservice:ManagedCluster", "openstack:containerinfra/cluster:Cluster")
 _UNTOUCHED: Final = "untouched"
+#: Effects by which pods on a pool's nodes end, whatever it advertises afterwards; the rest leaves them where they are.
+ENDS_PODS: Final = ("replaced", "deleted", "shrunk", "rebooted", "repartitioned", "upgraded")
+#: Those of them by which GPUs are away meanwhile: an upgrade takes its nodes one by one.
+_TAKES_GPUS: Final = {"replaced", "deleted", "shrunk", "rebooted", "repartitioned"}
 
 
 @dataclass(frozen=True)
@@ -66,8 +74,9 @@ class PoolChange:
         name: the pool's.
         before: its plan before; None: it is new.
         after: its plan afterwards; None: it goes.
-        effects: ``created``, ``deleted``, ``replaced``, ``rebooted``, ``repartitioned``, ``reshared``, ``reloaded``, ``resized``,
-            ``relabelled``; or ``untouched`` alone.
+        effects: ``created``, ``deleted``, ``replaced``, ``shrunk``, ``rebooted``, ``repartitioned``, ``reshared``, ``reloaded``,
+            ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already ``joined``, ``left`` and
+            ``renamed`` instead of the first two; or ``untouched`` alone.
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.
@@ -99,16 +108,22 @@ class PoolChange:
     @property
     def ends_pods(self) -> bool:
         """Whether the pods on its nodes must end, however much it advertises afterwards."""
-        return self.before is not None and bool({"replaced", "deleted", "repartitioned", "rebooted"} & set(self.effects))
+        return self.before is not None and bool(set(ENDS_PODS) & set(self.effects))
 
     @property
     def away(self) -> bool:
         """Whether its GPUs are away for a time, or for good."""
-        return self.ends_pods and not (self.creates_first and self.after is not None)
+        takes = self.before is not None and bool(_TAKES_GPUS & set(self.effects))
+        return takes and not (self.creates_first and self.after is not None)
 
 
 def pool_changes(
-    before: Plan | None, after: Plan, steps: Iterable[Step], *, with_cluster: bool = False
+    before: Plan | None,
+    after: Plan,
+    steps: Iterable[Step],
+    renewed: Iterable[Upkeep] = (),
+    *,
+    with_cluster: bool = False,
 ) -> tuple[PoolChange, ...]:
     """Of all pools: those of the plan after in its order, then those that go.
 
@@ -116,13 +131,26 @@ def pool_changes(
         before: the plan of what is deployed.
         after: the plan of what shall be.
         steps: of the engine.
+        renewed: what is on nodes that stay.
         with_cluster: whether all pools are replaced with their cluster, although no step tells it.
     """
     by_pool = {name: one for one in steps if (name := pool_name(one)) is not None}
-    old = {pool.name: pool for pool in before.pools} if before else {}
     new = {pool.name: pool for pool in after.pools}
+    old = {_name_now(pool, new): pool for pool in before.pools} if before else {}
     untold = "replace" if with_cluster else "same"
-    return tuple(_change(name, old.get(name), new.get(name), by_pool.get(name), untold) for name in dict.fromkeys([*new, *old]))
+    renewals = [(one.effect, one.pools) for one in renewed if one.effect]
+    found = []
+    for name in dict.fromkeys([*new, *old]):
+        effects = tuple(dict.fromkeys(effect for effect, pools in renewals if name in pools))
+        found.append(_change(name, old.get(name), new.get(name), by_pool.get(name), untold, effects))
+    return tuple(found)
+
+
+def _name_now(pool: PoolPlan, new: Mapping[str, PoolPlan]) -> str:
+    """What a pool of nodes that are there already is called now, if another one selects just these; else as it was."""
+    if pool.name in new or not isinstance(pool.pool.placement, ExistingPlacement):
+        return pool.name
+    return next((name for name, other in new.items() if other.pool.placement == pool.pool.placement), pool.name)
 
 
 def pool_name(step: Step) -> str | None:
@@ -130,14 +158,16 @@ def pool_name(step: Step) -> str | None:
     return str((step.new or step.old).get(POOL_TYPES[step.type])) if step.type in POOL_TYPES else None
 
 
-def _change(name: str, before: PoolPlan | None, after: PoolPlan | None, step: Step | None, untold: str) -> PoolChange:
+def _change(
+    name: str, before: PoolPlan | None, after: PoolPlan | None, step: Step | None, untold: str, renewals: tuple[str, ...]
+) -> PoolChange:
     gpus = tuple(_gpu_changes(before, after)) if before and after else ()
     op = step.op if step else untold
     return PoolChange(
         name=name,
         before=before,
         after=after,
-        effects=tuple(_effects(before, after, op, gpus)) or (_UNTOUCHED,),
+        effects=tuple(_effects(before, after, op, gpus, renewals)) or (_UNTOUCHED,),
         because=step.because if step and op == "replace" else (),
         resources=tuple(_resources(before, after)),
         gpus=gpus,
@@ -146,14 +176,24 @@ def _change(name: str, before: PoolPlan | None, after: PoolPlan | None, step: St
     )
 
 
-def _effects(before: PoolPlan | None, after: PoolPlan | None, op: str, gpus: tuple[GpuChange, ...]) -> Iterator[str]:
+def _effects(
+    before: PoolPlan | None, after: PoolPlan | None, op: str, gpus: tuple[GpuChange, ...], renewals: tuple[str, ...]
+) -> Iterator[str]:
     if before is None or after is None:
-        yield "created" if before is None else "deleted"
+        yield _comes(after) if before is None and after else _goes(before)
         return
     if op in {"replace", "create", "delete"}:
         # Created although it was planned before: it never was, or the state lost it.
         yield {"replace": "replaced", "create": "created", "delete": "deleted"}[op]
         return
+    yield from _on_nodes(before, after, gpus)
+    yield from renewals
+
+
+def _on_nodes(before: PoolPlan, after: PoolPlan, gpus: tuple[GpuChange, ...]) -> Iterator[str]:
+    """What becomes of a pool whose nodes stay, but for those that it loses."""
+    if before.name != after.name:
+        yield "renamed"
     if any(one.mig.mode_change_needs in {"reboot", "gpu-reset-or-reboot"} for one in gpus):
         yield "rebooted"
     if gpus:
@@ -163,9 +203,23 @@ def _effects(before: PoolPlan | None, after: PoolPlan | None, op: str, gpus: tup
     elif before.config_key != after.config_key:
         yield "reloaded"
     if (before.pool.min_nodes, before.pool.max_nodes) != (after.pool.min_nodes, after.pool.max_nodes):
-        yield "resized"
+        yield "shrunk" if _loses_nodes(before, after) else "resized"
     if (before.pool.labels, before.taints) != (after.pool.labels, after.taints):
         yield "relabelled"
+
+
+def _comes(pool: PoolPlan) -> str:
+    return "joined" if isinstance(pool.pool.placement, ExistingPlacement) else "created"
+
+
+def _goes(pool: PoolPlan | None) -> str:
+    return "left" if pool and isinstance(pool.pool.placement, ExistingPlacement) else "deleted"
+
+
+def _loses_nodes(before: PoolPlan, after: PoolPlan) -> bool:
+    """Whether a fixed number is less than what may be there; an autoscaler's lower limit takes no node away (azure-aks-docs)."""
+    most, now = before.pool.max_nodes, after.pool.max_nodes
+    return not after.pool.autoscaled and most is not None and now is not None and now < most
 
 
 def _gpu_changes(before: PoolPlan, after: PoolPlan) -> Iterator[GpuChange]:

@@ -20,17 +20,30 @@ def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
         "blocked": list(radius.blocked),
         "clusterReplaced": radius.cluster_replaced,
         "pools": [_pool(pool) for pool in radius.pools],
-        "replacements": [
+        "endings": [
             {
                 "resource": one.resource,
                 "what": one.what,
+                "how": one.how,
                 "change": one.id,
                 "acknowledgeFirst": one.first,
                 "because": [{"input": key, "before": old, "after": new} for key, old, new in one.changes],
                 "acknowledged": one.acknowledged,
                 "acknowledgementUsedUp": one.used,
             }
-            for one in radius.replaced
+            for one in radius.endings
+        ],
+        "renewed": [
+            {
+                "what": one.what,
+                "before": one.before or None,
+                "after": one.after or None,
+                "restarts": list(one.restarts),
+                "pools": list(one.pools),
+                "effect": one.effect or None,
+                "happens": one.happens,
+            }
+            for one in radius.renewed
         ],
         "acknowledgements": [
             {"resource": one.resource, "change": one.change, "liftsProtection": one.holds} for one in radius.standing

@@ -20,7 +20,8 @@ _HOW: Final = {"vanishes": "vanishes", "shrinks": "shrinks", "interrupted": "is 
 #: What this tells by itself, beside policies.
 _OWN: Final = {
     "protected": "What is protected is neither replaced nor deleted",
-    "replaced-without-acknowledgement": "Clusters and pools are replaced only after somebody acknowledged it",
+    "ends-pods-without-acknowledgement": "What ends pods is done only after somebody acknowledged it",
+    "nodes-renewed": "Operands, driver or Kubernetes start anew on nodes that stay",
     "change-limit": "A change adds no more than it may",
     "gpus-away": "GPUs are away for a time",
     "drain-first": "Nodes must be free of pods before their sharing changes",
@@ -51,12 +52,7 @@ def sarif(file: str, text: str, radius: BlastRadius) -> dict[str, Any]:
 
 def _told(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
     """(rule, level, pool or "", message)."""
-    for one in radius.replaced:
-        if one.acknowledged is None:
-            how = f"Acknowledge it as change {one.id}, or avoid it." if one.id else "Avoid it."
-            which = one.called()
-            message = f"{which[0].upper()}{which[1:]} is replaced. {how}"
-            yield "replaced-without-acknowledgement", "error", _pool_of(radius, one.resource), message
+    yield from _ended(radius)
     for name in radius.protected:
         yield "protected", "error", _pool_of(radius, name), f"{name} is protected: the engine refuses to replace or delete it."
     for reason in radius.broken:
@@ -71,6 +67,20 @@ def _told(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
         yield "resource-less", "error" if less.how == "vanishes" else "warning", less.pools[0], message
     for found in radius.findings:
         yield found.rule, _LEVELS.get(found.level, "note"), _pool_of(radius, found.resource), found.message
+
+
+def _ended(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
+    """The same, of what ends pods and of what starts anew."""
+    for one in radius.endings:
+        if one.acknowledged is None:
+            how = f"Acknowledge it as change {one.id}, or avoid it." if one.id else "Avoid it."
+            which = one.called()
+            message = f"{which[0].upper()}{which[1:]} {one.how}. {how}"
+            yield "ends-pods-without-acknowledgement", "error", _pool_of(radius, one.resource), message
+    for renewed in radius.renewed:
+        if renewed.effect:
+            message = f"{renewed.what}: {', '.join(renewed.pools)}: {renewed.happens}"
+            yield "nodes-renewed", "warning", renewed.pools[0], message
 
 
 def _pool_of(radius: BlastRadius, resource: str) -> str:

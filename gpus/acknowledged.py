@@ -1,9 +1,13 @@
-"""The section ``gpu-pools:acknowledged``: what somebody wants replaced although it is protected, and for which change.
+"""The section ``gpu-pools:acknowledged``: what somebody wants although it ends pods, and for which change.
 
-An entry names a resource and, by an id, what it shall become. The id follows from all that is declared of the resource and may
-force its replacement; so an acknowledgement holds for becoming exactly that, and after any other edit of it the protection is
-back by itself. Counts and labels are left out: clouds change them in place, and a pool's labels follow from other pools too. A
-cluster is replaced with everything in it, so its id holds for its pools too, as they are declared.
+An entry names a resource and, by an id, what it shall become. There are three kinds of ids:
+
+- ``c…``: replaced. It follows from all that is declared of the resource and may force its replacement; so it holds for becoming
+  exactly that, and only it lifts a protection, which is back by itself after any other edit. Counts and labels are left out:
+  clouds change them in place, and a pool's labels follow from other pools too. A cluster is replaced with everything in it, so
+  its id holds for its pools too, as they are declared.
+- ``u…``: used otherwise where it is: a pool with other partitions or fewer nodes, a cluster with other versions.
+- ``g…``: gone. The stack file then declares no pool of that name any more.
 
 This is only about what is declared. What the engine would really replace, and which entries are used up, changes/ tells.
 """
@@ -25,13 +29,16 @@ if TYPE_CHECKING:
 
     from gpus.clusters import ClusterSettings
     from gpus.errors import Problems
-    from gpus.plan import PoolPlan
+    from gpus.plan import Plan, PoolPlan
 
 #: Begins with a letter, and is nothing that some reader of YAML takes for a number.
-_CHANGE: Final = "c[0-9a-f]{8}"
+_CHANGE: Final = "[cgu][0-9a-f]{8}"
+_BECOMES, _GOES, _USED = "c", "g", "u"
 #: What the section calls the cluster, whatever name it has in the cloud.
 CLUSTER: Final = "cluster"
 _LEAST_REASON: Final = 10
+#: Settings of a cluster by which its nodes run another Kubernetes.
+_VERSIONS: Final = ("kubernetes_version", "template", "template_id")
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,11 @@ class Acknowledgement:
     resource: str
     change: str
     reason: str
+
+    @property
+    def of_replacement(self) -> bool:
+        """Whether it is of a kind that lifts the protection of what it fits."""
+        return self.change.startswith(_BECOMES)
 
 
 def parse_acknowledged(value: object, path: str, pools: Iterable[str], problems: Problems) -> tuple[Acknowledgement, ...]:
@@ -84,7 +96,9 @@ def parse_acknowledged(value: object, path: str, pools: Iterable[str], problems:
 
 def _parse(entry: object, where: str, resources: tuple[str, ...], problems: Problems) -> Acknowledgement | None:
     section = Section(entry, where, problems, what="a mapping with `resource`, `change` and `reason`")
-    resource = section.text("resource", required=True, choices=resources)
+    goes = str(section.raw("change")).startswith(_GOES)
+    # What goes is declared no more.
+    resource = section.text("resource", required=True, choices=None if goes else resources)
     change = section.text(
         "change",
         required=True,
@@ -101,7 +115,26 @@ def _parse(entry: object, where: str, resources: tuple[str, ...], problems: Prob
 
 def pool_change(planned: PoolPlan, cluster: ClusterSettings) -> str:
     """The id of a pool as it is planned."""
-    return _id("pool", _pool(planned, cluster))
+    return _id(_BECOMES, "pool", _pool(planned, cluster))
+
+
+def pool_goes(planned: PoolPlan) -> str:
+    """The id of the going of a pool that is deployed as it is planned."""
+    return _id(_GOES, "pool", planned.change)
+
+
+def pool_use(planned: PoolPlan) -> str:
+    """The id of a pool's being shared as it is planned, by as many nodes."""
+    declared = dataclasses.asdict(planned.sharing)
+    declared.pop("needs")
+    return _id(_USED, "pool", [planned.name, declared, planned.pool.min_nodes, planned.pool.max_nodes])
+
+
+def cluster_use(plan: Plan) -> str:
+    """The id of a cluster's running what is planned: Kubernetes, operator, driver."""
+    cluster, operator = plan.settings.cluster, plan.settings.operator
+    versions = {key: value for key, value in dataclasses.asdict(cluster).items() if key in _VERSIONS}
+    return _id(_USED, CLUSTER, [versions, operator.chart.version, plan.operator_values["driver"]])
 
 
 def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
@@ -110,7 +143,7 @@ def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
     if "system_pool" in own:
         # It replaces nothing, and is younger than ids that stand in stack files.
         del own["system_pool"]["autoscaled"]
-    return _id(CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
+    return _id(_BECOMES, CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
 
 
 def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
@@ -121,5 +154,5 @@ def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
     return {"name": planned.name, **placed, "driver": planned.driver, "gpuInstanceProfile": planned.gpu_instance_profile}
 
 
-def _id(kind: str, declared: object) -> str:
-    return f"c{hashlib.sha256(json.dumps([kind, declared], sort_keys=True).encode()).hexdigest()[:8]}"
+def _id(change: str, kind: str, declared: object) -> str:
+    return f"{change}{hashlib.sha256(json.dumps([kind, declared], sort_keys=True).encode()).hexdigest()[:8]}"

@@ -47,7 +47,7 @@ def acknowledged_by(config: Mapping[str, object]) -> dict[tuple[str, str], bool]
 
 def _of_plan(plan: Plan) -> dict[tuple[str, str], bool]:
     cluster, pool = _TYPES[plan.platform]
-    named = {one.resource for one in plan.settings.acknowledged}
+    named = {one.resource for one in plan.settings.acknowledged if one.of_replacement}
     found = {
         (pool, one.name): lifted
         for one in plan.pools

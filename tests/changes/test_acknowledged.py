@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from changes.acknowledged import Standing, replacements, standing
+from changes.acknowledged import Standing, endings, standing
 from changes.blast import blast_radius
 from changes.markdown import comment
 from changes.sarif import sarif
 from changes.seen import Seen
 from changes.steps import Preview, Step
 from gpus.plan import plan_config
+from policies.acknowledged import acknowledged_by
 
 from .stacks import BEFORE
 
@@ -48,9 +49,9 @@ TRAIN = Preview((replaced(POOL, "train", "vmSize"),))
 
 
 def test_a_replacement_is_acknowledged_by_what_the_pool_shall_be() -> None:
-    (one,) = replacements(TRAIN, OLD, NEW)
+    (one,) = endings(TRAIN, OLD, NEW)
     assert (one.resource, one.acknowledged, one.changes) == ("train", None, (("vmSize", '"a"', '"b"'),))
-    (one,) = replacements(TRAIN, OLD, stack(("train", NEW.pools[2].change), vmSize="Standard_NC48ads_A100_v4"))
+    (one,) = endings(TRAIN, OLD, stack(("train", NEW.pools[2].change), vmSize="Standard_NC48ads_A100_v4"))
     assert one.acknowledged == "moved by hand"
 
 
@@ -64,25 +65,36 @@ def test_a_replacement_is_acknowledged_by_what_the_pool_shall_be() -> None:
     ],
 )
 def test_an_acknowledgement_holds_for_no_other_change(other: tuple[str, str]) -> None:
-    (one,) = replacements(TRAIN, OLD, stack(other, vmSize="Standard_NC48ads_A100_v4"))
+    (one,) = endings(TRAIN, OLD, stack(other, vmSize="Standard_NC48ads_A100_v4"))
     assert one.acknowledged is None
 
 
 def test_pools_that_follow_their_cluster_need_none_of_their_own_and_others_do() -> None:
     steps = (replaced(POOL, "slices"), replaced(POOL, "train", "vmSize"), replaced(CLUSTER, "c", "location"))
-    assert [one.resource for one in replacements(Preview(steps), OLD, NEW)] == ["cluster", "train"]
+    assert [one.resource for one in endings(Preview(steps), OLD, NEW)] == ["cluster", "train"]
 
 
 def test_what_the_stack_file_does_not_declare_cannot_be_acknowledged_there() -> None:
     radius = blast_radius(Preview((replaced(POOL, "raw", "vmSize"),)), OLD, OLD)
-    assert [(one.resource, one.id) for one in radius.replaced] == [("gpu-raw-pool", None)]
+    assert [(one.resource, one.id) for one in radius.endings] == [("gpu-raw-pool", None)]
     assert "the stack file does not declare it" in radius.blocked[0]
     assert SECTION not in comment("shop", radius, Seen())
 
 
-@pytest.mark.parametrize("op", ["create", "update", "delete", "same"])
-def test_only_replacements_count(op: str) -> None:
-    assert replacements(Preview((Step(op, "urn:pulumi:a::b::c::x", POOL),)), OLD, NEW) == ()
+@pytest.mark.parametrize("op", ["create", "update", "same"])
+def test_only_what_ends_pods_counts(op: str) -> None:
+    assert endings(Preview((Step(op, "urn:pulumi:a::b::c::x", POOL),)), OLD, NEW) == ()
+
+
+def test_a_pool_that_only_the_program_declares_cannot_be_acknowledged_when_it_goes() -> None:
+    gone = Step("delete", f"urn:pulumi:a::b::{POOL}::raw", POOL, {"agentPoolName": "raw"})
+    radius = blast_radius(Preview((gone,)), OLD, OLD)
+    assert radius.blocked[0].startswith("the pool raw is deleted, and the stack file does not declare it")
+
+
+def test_a_cluster_that_goes_is_told() -> None:
+    gone = Step("delete", f"urn:pulumi:a::b::{CLUSTER}::gpu-cluster", CLUSTER)
+    assert [one.how for one in blast_radius(Preview((gone,)), OLD, OLD).endings] == ["is deleted"]
 
 
 class TestCluster:
@@ -99,18 +111,18 @@ class TestCluster:
         assert f"The cluster is replaced. Acknowledge it as change {OLD.change}, or avoid it." in told
 
     def test_what_is_deployed_is_acknowledged_before_what_shall_be(self) -> None:
-        (one,) = replacements(STOPPED, OLD, NEW)
+        (one,) = endings(STOPPED, OLD, NEW)
         assert (one.resource, one.first, one.id) == ("cluster", OLD.change, NEW.change)
-        (one,) = replacements(STOPPED, stack(("cluster", OLD.change)), NEW)
+        (one,) = endings(STOPPED, stack(("cluster", OLD.change)), NEW)
         assert one.first is None
 
     def test_what_was_never_protected_needs_no_deploy_before(self) -> None:
-        (one,) = replacements(Preview((replaced(CLUSTER, "c", "location"),)), stack(protect=False), NEW)
+        (one,) = endings(Preview((replaced(CLUSTER, "c", "location"),)), stack(protect=False), NEW)
         assert (one.first, one.id) == (None, NEW.change)
 
     def test_a_change_that_is_acknowledged_but_still_protected_is_blocked(self) -> None:
         radius = blast_radius(STOPPED, OLD, stack(("cluster", OLD.change)))
-        assert [one.acknowledged for one in radius.replaced] == ["moved by hand"]
+        assert [one.acknowledged for one in radius.endings] == ["moved by hand"]
         assert radius.blocked == ("the engine refuses to replace or delete gpu-train-pool, which is protected",)
 
 
@@ -119,12 +131,17 @@ def test_a_protected_pool_that_goes_is_freed_in_a_commit_before() -> None:
     config = yaml.safe_load(BEFORE)["config"]
     config["gpu-pools:pools"].pop()
     radius = blast_radius(Preview((gone,), (), (gone.urn,)), OLD, plan_config(config))
-    assert radius.blocked == ("the engine refuses to replace or delete gpu-train-pool, which is protected",)
+    assert radius.blocked == (
+        "the pool train is deleted, and nobody acknowledged it",
+        "the engine refuses to replace or delete gpu-train-pool, which is protected",
+    )
     ((pool, steps),) = radius.steps
     assert pool == "train"
     assert f"{{resource: train, change: {OLD.pools[2].change}," in steps[0]
-    # What it advises holds: the pool as it is, and unprotected.
-    assert not stack(("train", OLD.pools[2].change)).pools[2].protect
+    # What it advises holds: the pool as it is, and unprotected; then it may go, by the same entry.
+    freed = stack(("train", OLD.pools[2].change))
+    assert not freed.pools[2].protect
+    assert not blast_radius(Preview((gone,)), freed, plan_config(config)).blocked
 
 
 def test_the_comment_tells_of_entries_that_nothing_here_asks_for() -> None:
@@ -136,3 +153,67 @@ def test_the_comment_tells_of_entries_that_nothing_here_asks_for() -> None:
     text = comment("shop", blast_radius(Preview(()), OLD, after), Seen())
     assert f"The acknowledgement `{OLD.pools[2].change}` of `train` keeps its protection off." in text
     assert "The acknowledgement `c00000000` of `slices` is used up: take it out." in text
+
+
+class TestTheSameRuleForAll:
+    """Whatever takes nodes or GPUs from pods needs an acknowledgement, which fits nothing else."""
+
+    def _after(self, *acknowledged: tuple[str, str], drop: str = "", **sections: Any) -> Plan:
+        config = yaml.safe_load(BEFORE)["config"]
+        for name, change in sections.items():
+            config[f"gpu-pools:{name}"] = {**config.get(f"gpu-pools:{name}", {}), **change}
+        config["gpu-pools:pools"] = [pool for pool in config["gpu-pools:pools"] if pool["name"] != drop]
+        config[SECTION] = [{"resource": name, "change": change, "reason": "told in the channel"} for name, change in acknowledged]
+        return plan_config(config)
+
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            ({"drop": "slices"}, "the pool slices is deleted"),
+            ({"sharing": {"slices": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}}}}, "the pool slices is repartitioned"),
+            ({"sharing": {"slices": {"exclusive": {}}}}, "the pool slices is repartitioned, with a reboot"),
+            ({"cluster": {"kubernetesVersion": "1.36"}}, "the cluster has Kubernetes renewed on its nodes"),
+            ({"operator": {"values": {"driver": {"version": "580.105.08"}}}}, "the cluster has the driver renewed on its nodes"),
+        ],
+    )
+    def test_it_is_blocked_until_just_that_is_acknowledged(self, change: dict[str, Any], told: str) -> None:
+        before = self._after()
+        radius = blast_radius(Preview(()), before, self._after(**change))
+        assert radius.blocked == (f"{told}, and nobody acknowledged it",)
+        (ending,) = radius.endings
+        assert ending.id
+        entry = (ending.resource, ending.id)
+        assert f"      change: {ending.id}" in comment("shop", radius, Seen())
+        agreed = blast_radius(Preview(()), before, self._after(entry, **change))
+        assert (agreed.blocked, agreed.standing) == ((), ())
+        assert f"{told.removeprefix('the ')}" in comment("shop", agreed, Seen()).replace("`", "")
+        # An entry that stood there before was for an earlier change.
+        assert "used up" in blast_radius(Preview(()), self._after(entry), self._after(entry, **change)).blocked[0]
+
+    def test_an_acknowledgement_of_one_layout_holds_for_no_other(self) -> None:
+        halves = {"slices": {"mig": {"layout": {"3g.40gb": 2}}}}
+        thirds = {"slices": {"mig": {"layout": {"2g.20gb": 3}}}}
+        (ending,) = blast_radius(Preview(()), self._after(), self._after(sharing=halves)).endings
+        assert blast_radius(Preview(()), self._after(), self._after(("slices", str(ending.id)), sharing=thirds)).blocked
+
+    def test_it_lifts_no_protection(self) -> None:
+        (ending,) = blast_radius(Preview(()), stack(), stack(count=1)).endings
+        assert ending.how == "loses nodes"
+        acknowledged = stack((ending.resource, str(ending.id)), count=1)
+        assert acknowledged.pools[2].protect
+        assert acknowledged_by({SECTION: [{"resource": "train", "change": ending.id, "reason": "nobody trains there"}]}) == {}
+
+    def test_a_renamed_pool_is_one_that_goes(self) -> None:
+        config = yaml.safe_load(BEFORE)["config"]
+        config["gpu-pools:pools"][0]["name"] = "books"
+        radius = blast_radius(Preview(()), self._after(), plan_config(config))
+        assert radius.blocked == ("the pool notebooks is deleted, and nobody acknowledged it",)
+        assert any("no cloud renames a pool" in step for _, steps in radius.steps for step in steps)
+
+    def test_what_the_cluster_s_replacement_takes_along_is_acknowledged_with_it(self) -> None:
+        radius = blast_radius(Preview((replaced(CLUSTER, "c", "location"),)), self._after(), self._after(drop="slices"))
+        assert [one.how for one in radius.endings] == ["is replaced"]
+
+    def test_what_keeps_pods_where_they_are_needs_none(self) -> None:
+        more = {"notebooks": {"timeSlicing": {"replicas": 2}}}
+        assert not blast_radius(Preview(()), self._after(), self._after(sharing=more)).blocked

@@ -141,7 +141,7 @@ class TestCommand:
         Path("before.yaml").write_text(BEFORE + section)
         Path("after.yaml").write_text(after("vm-size") + section)
         assert self._run("--json", "told.json") == 1
-        (told,) = json.loads(Path("told.json").read_text())["replacements"]
+        (told,) = json.loads(Path("told.json").read_text())["endings"]
         assert (told["acknowledged"], told["acknowledgementUsedUp"]) == (None, True)
         assert "it is used up" in capsys.readouterr().out
         Path("after.yaml").write_text(after("vm-size") + section.replace("this week", "next week either"))

@@ -128,6 +128,21 @@ def test_of_pods_only_what_counts_gets_out(checkout: Checkout) -> None:
 
 
 def test_a_stack_file_that_was_not_there_is_compared_with_nothing(checkout: Checkout) -> None:
-    checkout.change(BEFORE="no-such-commit")
+    checkout.file.rename(checkout.file.with_name("Pulumi.new.yaml"))
+    done = checkout.change(STACK="new")
     told = json.loads((checkout.folder / "change.json").read_text())
     assert [one["before"] for one in told["pools"]] == [None] * 3
+    assert "HEAD has no stacks/Pulumi.new.yaml: everything is new" in done.stderr
+
+
+def test_the_first_push_of_a_branch_is_compared_with_nothing(checkout: Checkout) -> None:
+    assert "there was nothing before" in checkout.change(BEFORE="0" * 40).stderr
+    assert [one["before"] for one in json.loads((checkout.folder / "change.json").read_text())["pools"]] == [None] * 3
+
+
+@pytest.mark.parametrize("revision", ["mian", "", "1" * 40])
+def test_a_revision_that_there_is_not_is_an_error_and_nothing_is_judged(checkout: Checkout, revision: str) -> None:
+    done = checkout.change(BEFORE=revision)
+    assert done.returncode == 2
+    assert f'there is no revision "{revision}" here' in done.stderr
+    assert not (checkout.folder / "change.json").exists()

@@ -36,6 +36,10 @@ def only(before: Plan, after: Plan, *steps: Step) -> Any:
 
 
 WHOLE, SLICED, MPS = {"exclusive": {}}, {"timeSlicing": {"replicas": 4}}, {"mps": {"replicas": 4}}
+#: From one node to three.
+SCALED = plan(WHOLE, nodes={"min": 1, "max": 3}, count=None)
+#: From one node to three.
+SCALED = plan(WHOLE, nodes={"min": 1, "max": 3}, count=None)
 SEVEN, HALVES = {"mig": {"layout": {"1g.10gb": 7}}}, {"mig": {"layout": {"3g.40gb": 2}}}
 
 
@@ -53,7 +57,10 @@ SEVEN, HALVES = {"mig": {"layout": {"1g.10gb": 7}}}, {"mig": {"layout": {"3g.40g
         (plan(WHOLE, vmSize=H100), plan({"mig": {"layout": {"1g.12gb": 7}}}, vmSize=H100), ("repartitioned",), "R01"),
         (plan(WHOLE), plan(WHOLE, count=3), ("resized",), ""),
         (plan(WHOLE), plan(WHOLE, taints=["sku=gpu:NoSchedule"]), ("relabelled",), ""),
-        (plan(WHOLE), plan(SLICED, count=1), ("reshared", "resized"), ""),
+        (plan(WHOLE), plan(SLICED, count=1), ("reshared", "shrunk"), ""),
+        (plan(WHOLE), plan(WHOLE, count=1), ("shrunk",), ""),
+        (SCALED, plan(WHOLE), ("shrunk",), ""),
+        (SCALED, plan(WHOLE, nodes={"min": 0, "max": 2}, count=None), ("resized",), ""),
     ],
 )
 def test_what_happens_on_nodes_that_stay(before: Plan, after: Plan, effects: tuple[str, ...], drains: str) -> None:
@@ -190,4 +197,46 @@ class TestRadius:
         radius = self._radius(plan(WHOLE), plan(WHOLE), whole, step("replace"))
         assert radius.cluster_replaced
         assert [name for name, _ in radius.steps] == ["the cluster"]
-        assert [one.what for one in radius.replaced] == ["cluster"]
+        assert [one.what for one in radius.endings] == ["cluster"]
+
+
+class TestNodesThatAreThereAlready:
+    """An existing cluster's nodes are nobody's to make or delete."""
+
+    def _plan(self, *names: str, sharing: Any = SLICED, **selector: str) -> Plan:
+        pools = [
+            {
+                "name": name,
+                "gpuModel": "a100-80gb",
+                "gpusPerNode": 1,
+                "nodeSelector": {"example.com/pool": selector.get(name, name)},
+                "sharing": "s",
+            }
+            for name in names
+        ]
+        config = {"gpu-pools:cluster": {"platform": "existing"}, "gpu-pools:sharing": {"s": sharing}, "gpu-pools:pools": pools}
+        return plan_config(config)
+
+    def _effects(self, before: Plan | None, after: Plan) -> dict[str, tuple[str, ...]]:
+        return {one.name: one.effects for one in pool_changes(before, after, ())}
+
+    def test_they_are_taken_over_and_left(self) -> None:
+        assert self._effects(self._plan("a"), self._plan("b")) == {"b": ("joined",), "a": ("left",)}
+        assert self._effects(None, self._plan("a")) == {"a": ("joined",)}
+
+    def test_a_pool_of_the_same_nodes_is_the_same_pool_under_another_name(self) -> None:
+        before, after = self._plan("a"), self._plan("b", b="a")
+        assert self._effects(before, after) == {"b": ("renamed",)}
+        assert not blast_radius(Preview(()), before, after).blocked
+
+    def test_nodes_that_are_left_lose_no_gpu_and_yet_it_is_acknowledged(self) -> None:
+        radius = blast_radius(Preview(()), self._plan("a", "b"), self._plan("a"))
+        assert radius.blocked == ("the pool b is left to itself, and nobody acknowledged it",)
+        assert radius.dips == ()
+
+
+def test_a_pool_that_loses_nodes_loses_their_gpus() -> None:
+    radius = blast_radius(Preview(()), plan(WHOLE, count=5), plan(WHOLE, count=2))
+    assert [one.text for one in radius.dips] == ["3 GPUs, for good"]
+    scaled = plan(WHOLE, nodes={"min": 1, "max": 5}, count=None)
+    assert [one.text for one in blast_radius(Preview(()), scaled, plan(WHOLE, count=2)).dips] == ["0 to 3 GPUs, for good"]

@@ -131,7 +131,7 @@ def test_a_protected_pool_is_replaced_by_the_acknowledged_change_and_by_no_other
     assert (code, told["complete"], told["protected"]) == (1, True, ["gpu-spare-pool"])
     assert {pool["name"]: pool["effects"] for pool in told["pools"]} == {"gpu": ["untouched"], "spare": ["replaced"]}
     assert {one["rule"] for one in told["policies"]} >= {"gpus-only-on-request"}
-    (replaced,) = told["replacements"]
+    (replaced,) = told["endings"]
     aks.write(larger + _acknowledgement("spare", was.change))
     assert "marked for protection" in aks.up().text, "it was acknowledged to be what it is"
     assert _vm_size(aks, "gpu-spare-pool") == "Standard_NC24ads_A100_v4"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpus.acknowledged import pool_goes, pool_use
 from gpus.errors import InvalidStackError
 from gpus.plan import Plan, plan_config
 
@@ -114,6 +115,27 @@ def test_a_pool_called_cluster_is_not_the_cluster() -> None:
     assert protection(aks([entry("cluster", named.pools[0].change)], name="cluster")) == (True, False, True)
 
 
+def test_what_goes_is_declared_no_more() -> None:
+    assert aks([entry("nowhere", "g0123abcd")]).settings.acknowledged[0].resource == "nowhere"
+
+
+@pytest.mark.parametrize("change", ["u00000000", "g00000000"])
+def test_only_a_replacement_lifts_a_protection(change: str) -> None:
+    plan = aks()
+    fitting = {"u": pool_use(plan.pools[0]), "g": pool_goes(plan.pools[0])}[change[0]]
+    for one in (change, fitting):
+        assert protection(aks([entry("train", one)])) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("edit", "differs"),
+    [({"count": 3}, True), ({"sharing": "m"}, True), ({"vmSize": FOUR}, False), ({"labels": {"team": "a"}}, False)],
+    ids=str,
+)
+def test_how_a_pool_is_used_is_its_sharing_and_its_nodes(edit: dict[str, Any], differs: bool) -> None:  # noqa: FBT001
+    assert (pool_use(aks(layout={"1g.10gb": 7}, **edit).pools[0]) != pool_use(aks(layout={"1g.10gb": 7}).pools[0])) == differs
+
+
 def test_an_id_that_fits_nothing_any_more_is_no_mistake() -> None:
     assert protection(aks([entry("train", "c00000000")])) == (True, True, True)
 
@@ -124,6 +146,7 @@ def test_an_id_that_fits_nothing_any_more_is_no_mistake() -> None:
         ("all", ["is no list"]),
         (["all"], ["is not a mapping"]),
         ([entry("nowhere", "c0123abcd")], ["is unknown"]),
+        ([entry("nowhere", "u0123abcd")], ["is unknown"]),
         ([entry("train", "*")], ["does not fit"]),
         ([entry("train", "0123abcd")], ["does not fit"]),
         ([entry("train", "c0123abcd", "because")], ["does not fit"]),
