@@ -139,7 +139,7 @@ def _pools(radius: BlastRadius) -> Iterator[str]:
     yield from (f"- {word}: {meaning}" for word, meaning in _WORDS.items() if any(word in pool.effects for pool in radius.pools))
     if len(set(radius.mig_strategy)) > 1:
         before, after = radius.mig_strategy
-        yield f"- the MIG strategy of the cluster changes, {before} → {after}: every pool's device plugin reads a new config"
+        yield f"- the MIG strategy of the cluster changes, {before} → {after}: every pool's device plugin starts anew"
     if radius.verified_within is not None and any(pool.touched and pool.after for pool in radius.pools):
         within = f"{radius.verified_within / 60:g} minutes"
         yield f"- afterwards verifiers ask these pools' nodes: each has {within} to be as declared, or the deploy fails"
