@@ -235,7 +235,8 @@ class AzureCloud:
                     f"parent resource '{parent}' could not be found.",
                 )
             existing = data["pools"].get(id_.lower())
-            self._refuse_busy(data, parent, existing)
+            # Of a pool that is not there yet none is in progress: the others may be made at the same time.
+            self._refuse_busy(data, parent, [existing] if existing else [])
             if existing is None:
                 settled = _settled(body)
                 rules.check_pool(name, settled, cluster["body"]["location"])
@@ -259,7 +260,7 @@ class AzureCloud:
             pool = data["pools"].get(id_.lower())
             if pool is None:
                 return
-            self._refuse_busy(data, pool["cluster"], pool)
+            self._refuse_busy(data, pool["cluster"], [pool])
             _refuse_last_system(data, pool, None)
             pool["state"] = "Deleting"
         self._drop_pool(id_)
@@ -346,8 +347,8 @@ class AzureCloud:
         if group_id(group).lower() not in data["groups"]:
             raise AzureError(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
 
-    def _refuse_busy(self, data: Data, id_: str, pool: dict[str, Any] | None = None) -> None:
-        """One operation at a time on a cluster and on each pool; one of the cluster is one of all its pools (both seen)."""
+    def _refuse_busy(self, data: Data, id_: str, pools: Collection[dict[str, Any]] | None = None) -> None:
+        """One operation at a time on a cluster and on each pool; one of the cluster (None) is one of all pools (both seen)."""
         cluster = data["clusters"].get(id_.lower())
         if cluster is None:
             return
@@ -358,7 +359,7 @@ class AzureCloud:
                 "new operation. See https://aka.ms/aks-pending-operation for more details"
             )
             raise AzureError(409, "OperationNotAllowed", message)
-        for other in _pools_of(data, cluster) if pool is None else [pool]:
+        for other in _pools_of(data, cluster) if pools is None else pools:
             if other["state"] != "Succeeded":
                 message = (
                     f"Another agentpool operation ({other['name']} - {other['state']}) is in progress, please wait for it to "

@@ -354,6 +354,14 @@ class TestOperations:
         assert "(nb - Creating) is in progress" in asked[0]
         assert "(nb - Updating) is in progress" in asked[3]
 
+    def test_other_pools_are_made_meanwhile(self, cloud: AzureCloud) -> None:
+        """As the engine does it: all at once."""
+        put(cloud)
+        with cloud._records.change() as data:
+            for record in data["pools"].values():
+                record["state"] = "Creating"
+        assert cloud.put_pool("dev", "gpu", "other", {"vmSize": GPU, "count": 1})["name"] == "other"
+
     def test_a_change_that_was_interrupted_has_been_made(self, cloud: AzureCloud, tmp_path: Path, fake: FakeHost) -> None:
         with cloud._records.change() as data:
             for record in (*data["clusters"].values(), *data["pools"].values()):
