@@ -80,11 +80,13 @@ class ConfigManager:
     """The two containers of config-manager in one pod, by rule."""
 
     def __init__(self, request: ConfigRequest) -> None:
-        """A pod that ran before goes on with what its node's label names."""
-        self._link = Link(f"{SOURCE}/{request.label}" if request.label in request.files else EMPTY) if request.resumed else Link()
-        self._initialized = request.resumed
-        self._runs: tuple[int, int] | None = (request.init_restarts, request.sidecar_restarts) if request.resumed else None
-        self._seen: str | None = request.label if request.resumed else None
+        """A pod that ran before goes on with the file that its program had read."""
+        key = _key(request)
+        self._link = Link() if key is None else Link(f"{SOURCE}/{key}" if key else EMPTY)
+        self._initialized = key is not None
+        self._runs: tuple[int, int] | None = None if key is None else (request.init_restarts, request.sidecar_restarts)
+        #: The label that it has followed; None before its first look.
+        self._seen = key
         self._done = Configured(None)
 
     def follow(self, request: ConfigRequest) -> Configured:
@@ -125,3 +127,11 @@ class ConfigManager:
             message = "error finding pid: no process found"
             raise ConfigManagerError(message)
         self._done = replace(self._done, signals=self._done.signals + 1)
+
+
+def _key(request: ConfigRequest) -> str | None:
+    """The key of the file that the program had read, empty for the empty configuration; None where it had read none yet."""
+    if request.read is None:
+        return None
+    keys = [key for key, text in request.files.items() if text == request.read]
+    return request.label if request.label in keys else next(iter(keys), "")

@@ -71,7 +71,10 @@ class ConfigPod:
         """
         self._request, self._program, self._host, self._do, self._wake = request, program, host, do, wake
         self._folder = make_folder(folder / "pods" / f"{request.pod}-config")
-        self._stands_in, self._resumed = stands_in, request.resumed and (self._folder / "config" / "config.yaml").is_symlink()
+        self._stands_in, self._resumed = (
+            stands_in,
+            request.read is not None and (self._folder / "config" / "config.yaml").is_symlink(),
+        )
         self._sandbox: PodSandbox | None = None
         self._sidecar: subprocess.Popen[bytes] | None = None
         self._initialized, self._words = self._resumed, ""
@@ -80,6 +83,7 @@ class ConfigPod:
         self._bent = False
         self._init_attempt, self._sidecar_attempt = request.init_restarts, request.sidecar_restarts
         self._files: Mapping[str, str] | None = None
+        self._last_link, self._links = "", 0
         self._write()
         self._do(self._begin)
 
@@ -219,7 +223,12 @@ class ConfigPod:
         return Link(self._linked()).read(self._request.files)
 
     def _signals(self) -> int:
-        return self._counter.stat().st_size if self._stands_in and self._counter.exists() else 0
+        """Those that the shell has counted; a program hears its own, so that for it each other link is taken for one."""
+        if self._stands_in:
+            return self._counter.stat().st_size if self._counter.exists() else 0
+        if self._linked() != self._last_link:
+            self._last_link, self._links = self._linked(), self._links + 1
+        return self._links
 
     def _sidecar_words(self) -> str:
         if self._failure:

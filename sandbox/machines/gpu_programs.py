@@ -109,7 +109,7 @@ class _Configured:
             init_restarts=context.restarts.get(_INIT, 0),
             sidecar_restarts=context.restarts.get(_MANAGER, 0),
             program_runs=self.container not in context.ended,
-            resumed=known is not None and known.pod == objects.uid(pod),
+            read=known.text or "" if known is not None and known.pod == objects.uid(pod) else None,
         )
 
     def _environment(self, context: Context) -> dict[str, str]:

@@ -65,7 +65,7 @@ class ConfigRequest:
         init_restarts: how often the init container was started again.
         sidecar_restarts: how often the sidecar was.
         program_runs: whether there is somebody to signal.
-        resumed: whether the pod ran before this daemon did.
+        read: what the program had read when this daemon found the pod; None for a pod that it has seen start.
     """
 
     pod: str
@@ -77,7 +77,7 @@ class ConfigRequest:
     init_restarts: int
     sidecar_restarts: int
     program_runs: bool
-    resumed: bool
+    read: str | None
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Configured:
 
     Attributes:
         text: the program's configuration file; empty for the empty configuration, None where there is no such file.
-        signals: how often the program was told to read it again.
+        signals: how often the program was told to read it again; counted anew by each daemon.
         init_words: last words of the init container; empty where it has ended well.
         sidecar_words: last words of the sidecar; empty while it runs.
     """

@@ -80,12 +80,11 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(autouse=True)
 def shared_by_four(node: Node) -> None:
-    """Each test starts with a node that shares by four, whose volumes are up to date."""
+    """Each test starts with a node that shares by four, and pods that have just mounted what there is."""
     node.hold(OLD)
     node.share("by4")
     node.renew()
     node.until(lambda: node.offered() == {"gpu": "8"} and node.labels().get("nvidia.com/gpu.replicas") == "4")
-    time.sleep(LONGEST)
 
 
 def test_the_old_key_goes_as_the_label_moves_and_the_node_is_stuck(node: Node) -> None:

@@ -79,12 +79,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def on_nodes(folder: Path) -> list[str]:
-    """What runs on the machines, or keeps them: whatever names their folders and is no part of the control plane."""
+    """What runs on the machines, or keeps them: whatever is given their folders and is no part of the control plane."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            found.append(path.read_bytes().decode(errors="replace").replace("\0", " "))
-    return [command for command in found if f"{folder}/machines/" in command and "nfd-master" not in command]
+            told = [(path / name).read_bytes().decode(errors="replace").replace("\0", " ") for name in ("cmdline", "environ")]
+            if any(f"{folder}/machines/" in text for text in told):
+                found.append(told[0])
+    return [command for command in found if "nfd-master" not in command]
 
 
 @pytest.fixture(autouse=True)
