@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from gpus.incidents import explained
 from gpus.mig_picture import Pen, draw, ruler, unit_width
 from gpus.plan import sharing_words
 from gpus.tables import resources_text
@@ -60,7 +61,7 @@ def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
     lines = [f"<!-- gpu-pools preview of {_plain(stack)} -->", f"## GPU pools of {_plain(stack)}: {_headline(radius)}", ""]
     for part in (_blocked, _pools, _renewed, _figures, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
-    lines += [*_rests_on(seen)]
+    lines += [*_ids(lines), *_rests_on(seen)]
     text = "\n".join(lines).rstrip() + "\n"
     return (
         text if len(text) <= _LONGEST else text[:_LONGEST].rpartition("\n")[0] + "\n\n_Cut: the JSON document has all of it._\n"
@@ -266,6 +267,13 @@ def _policies(radius: BlastRadius) -> Iterator[str]:
 def _finding(one: Finding) -> Iterator[str]:
     yield f"- {_code(one.rule)}"
     yield from (f"  {_plain(line)}<br>" for line in one.message.strip().splitlines())
+
+
+def _ids(lines: list[str]) -> Iterator[str]:
+    """What the ids above stand for."""
+    told = explained(lines)
+    if told:
+        yield from _folded("What the ids stand for", [f"- {_plain(line)}" for line in told])
 
 
 def _rests_on(seen: Seen) -> Iterator[str]:

@@ -206,7 +206,7 @@ def _evicted(plan: Plan) -> str:
     if not stuck:
         return text
     fate = "then the node is drained" if at(policy, "drain", "enable") is True else "the node stays cordoned (upgrade-failed)"
-    return f"{text} A pod {' or '.join(stuck)} is not evicted: {fate}."
+    return f"{text} A pod {' or '.join(stuck)} is not evicted: {fate} (W71)."
 
 
 def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
@@ -217,7 +217,7 @@ def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Itera
     cordons = after.driver == "operator" and before.driver == "operator" and _by_itself(after)
     happens = f"The pods of all operands start anew, {_rolls(after)}"
     if cordons:
-        happens += f" The driver's go by another way. {_at_a_time(after)}: {_IN_PLACE}."
+        happens += f" The driver's go by another way (W70). {_at_a_time(after)}: {_IN_PLACE}."
     restarts = _present((_DRIVER, *_ROLLING) if after.driver == "operator" else _ROLLING, stay)
     names = tuple(pool.name for pool in stay)
     what = "what the operands tolerate"

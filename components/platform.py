@@ -20,6 +20,7 @@ from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
 from components.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
+from gpus.incidents import explained
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
 from gpus.settings import NAMESPACE
@@ -282,3 +283,5 @@ def _warn(planned: Plan, resource: pulumi.Resource) -> None:
     for pool in planned.pools:
         for warning in pool.warnings:
             pulumi.log.warn(f"pool {pool.name}: {warning}", resource)
+    for line in explained(warning for pool in planned.pools for warning in pool.warnings):
+        pulumi.log.info(line, resource)

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from gpus.errors import Problems
+from gpus.incidents import explained
 from gpus.mig import place
 from gpus.mig_advice import nearest, nearest_profile, units_of, why_not, words
 from gpus.mig_change import change
@@ -198,7 +199,7 @@ def _change_text(gpu: GpuModel, changed: MigChange, pen: Pen) -> str:
         lines.append("MIG mode does not change")
     if changed.stays and (changed.goes or changed.comes):
         lines.append("The operator's mig-manager would destroy and make again what could stay.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *explained(lines)])
 
 
 def _layout_words(layout: Mapping[str, int]) -> str:

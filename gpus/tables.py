@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpus.incidents import explained
 from gpus.plan import sharing_words
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def plan_table(plan: Plan) -> str:
         f"platform {plan.platform}; driver and toolkit: {plan.driver}; MIG strategy: {strategy}{_renames(plan)}",
     ]
     lines += ["", table(("POOL", "A POD ASKS FOR", "AT MOST", "QUOTA COUNTS"), list(_pod_rows(plan)))]
-    lines += ["", *(f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings)]
+    warnings = [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
+    lines += ["", *warnings, "", *explained(warnings)]
     return "\n".join(lines).rstrip()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpus.incidents import link
 from policies.exceptions import Exemption, holding, parse_exemptions
 from policies.reading import Trace, UnknownMetError
 from policies.rule import Case
@@ -120,6 +121,7 @@ def _text(rule: Rule, resource: Resource, found: Found, ended: Exemption | None,
     ids = f" ({', '.join(rule.incidents)})" if rule.incidents else ""
     repair = rule.stack_repair if rule.stack_repair and _PLATFORM in resource.urn else rule.repair
     lines = [f"{resource.name}: {what}", f"why:    {rule.why}{ids}", f"repair: {repair}"]
+    lines += [f"see:    {', '.join(map(link, rule.incidents))}"] if rule.incidents else []
     if ended:
         lines.append(f'note:   an exception ("{ended.reason}") ended on {ended.until.isoformat()}')
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpus.existing.findings import plain
 from gpus.existing.plugin_schema import plugin_schema, plugin_version, versions_text
+from gpus.incidents import explained
 from gpus.operands import parse_version
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def _text(checked: Checked) -> str:
     head = (
         f"{plain(checked.file)}: {kinds} (device plugin {versions}{parted}); {count or 'no'} finding{'' if count == 1 else 's'}"
     )
-    return "\n".join([head, *(_finding(finding, checked) for finding in checked.findings)])
+    lines = [head, *(_finding(finding, checked) for finding in checked.findings)]
+    return "\n".join([*lines, *explained(lines[1:])])
 
 
 def _finding(finding: Finding, checked: Checked) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpus.incidents import link
 from gpus.plan import plan_config
 from policies import kinds
 from policies.acknowledged import acknowledged_by
@@ -94,7 +95,8 @@ def test_without_the_rule_nothing_stops_its_programs(name: str) -> None:
 def test_messages_say_what_where_why_and_how_to_repair(name: str) -> None:
     rule = next(rule for rule in RULES if rule.name == name)
     (first, *_) = [one for one in verdicts(BAD[name][0], name) if isinstance(one, Violation)]
-    what, why, repair = first.text.splitlines()
+    what, why, repair, *see = first.text.splitlines()
+    assert "".join(see) == (f"see:    {', '.join(map(link, rule.incidents))}" if rule.incidents else "")
     assert what.startswith(f"{first.resource.name}: ")
     assert why.startswith("why:    ")
     assert all(incident in why for incident in rule.incidents)

@@ -126,7 +126,7 @@ def test_json_tells_a_mig_layout_per_gpu(tmp_path: Path, capsys: pytest.CaptureF
 def test_the_table_for_people(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", stack]) == 0
     captured = capsys.readouterr()
-    pools, cluster, requests, last = captured.out.split("\n\n")
+    pools, cluster, requests, last, ids = captured.out.split("\n\n")
     header, rule, nb, tr, inf = pools.splitlines()
     assert header.split("  ")[0] == "POOL"
     assert set(rule) == {"-", " "}
@@ -151,6 +151,7 @@ def test_the_table_for_people(stack: str, capsys: pytest.CaptureFixture[str]) ->
     assert last
     assert all(line.startswith("warning: ") for line in last.splitlines())
     assert captured.err == ""
+    assert "(docs/reference/rules.md#" in ids
 
 
 def test_the_columns_of_the_table_line_up(stack: str, capsys: pytest.CaptureFixture[str]) -> None:
