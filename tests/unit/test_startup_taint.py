@@ -35,7 +35,7 @@ def test_no_node_has_it_unless_a_verifier_is_there_to_take_it_away(verification:
 def test_whatever_makes_a_node_ready_tolerates_it(platform: str) -> None:
     plan = plan_of(GATED[platform])
     assert TOLERATION in plan.tolerations
-    assert TOLERATION in plan.operator_values["daemonsets"]["tolerations"]
+    assert {"operator": "Exists", "effect": TOLERATION["effect"]} in plan.operator_values["daemonsets"]["tolerations"]
     assert TOLERATION in plan.nfd_values["worker"]["tolerations"]
     assert TOLERATION in verifier_daemon_set_spec(plan, plan.pools[0], "p")["template"]["spec"]["tolerations"]
 
