@@ -69,7 +69,9 @@ class _Configured:
 
     def _loaded(self, context: Context) -> tuple[Loaded | Outcome, Mapping[str, str]]:
         """What the program has read, reading it anew where it would, or what keeps it from starting; and crashed containers."""
-        if not context.machine.gpu_usable:
+        if not context.machine.gpu_usable and not self._goes_on(context):
+            # What it has read is gone with its process: it reads, and stamps its labels, anew.
+            context.machine.loaded.pop(self.program, None)
             return InitWaiting("toolkit-validation"), {}
         text: str | None = ""
         signals, crashed = 0, dict[str, str]()
@@ -91,6 +93,14 @@ class _Configured:
         loaded = Loaded(*read, text, context.machine.gpus)
         context.machine.loaded[self.program] = loaded
         return loaded, crashed
+
+    def _goes_on(self, context: Context) -> bool:
+        """Whether it runs, and the driver is there: to a container that runs a toolkit that goes away does nothing.
+
+        The real operator takes its operands from a node before the driver is unloaded; here they start anew after it.
+        """
+        known = context.machine.loaded.get(self.program)
+        return known is not None and known.pod == objects.uid(context.pod) and context.machine.driver is not None
 
     def _request(self, context: Context) -> ConfigRequest:
         pod = context.pod

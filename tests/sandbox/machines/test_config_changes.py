@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+import urllib.parse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,12 @@ from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
 from tests.sandbox.machines.site import OPERATOR, Site, install
 from tests.sandbox.machines.test_daemon import A100, AKS, LAYOUTS, SKU, SPEC
+from tests.verifier import nodes
+from verifier.compare_node import compare_node
+from verifier.expectation import ConfigMapExpectation
+from verifier.findings import Findings
+from verifier.node import ConfigReading, NodeReader
+from verifier.reading import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +43,11 @@ ALL = {"exclusive": "version: v1", "by4": "", "by8": ""} | {
 OLD, BOTH, NEW = ("exclusive", "by4"), ("exclusive", "by4", "by8"), ("exclusive", "by8")
 #: How long a kubelet takes at most to bring a change to a volume.
 LONGEST = 1.5 * SYNC_SECONDS
+#: What a node of a pool with the key by8 would have to be.
+EXPECTED = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 8}}, count=2)).expected
+assert EXPECTED.node is not None
+EXPECTED = replace(EXPECTED, node=replace(EXPECTED.node, device_plugin_config=ConfigMapExpectation("sharing", "by8", "")))
+UNREAD = Unreadable("not looked at")
 STUCK = "error creating symlink: symlink /available-configs/exclusive /config/config.yaml: file exists"
 
 
@@ -52,10 +65,29 @@ class Node(Site):
     def stuck(self) -> bool:
         return self.waiting(PLUGIN) == [STUCK]
 
+    def told(self, *, seconds_ago: int) -> set[str]:
+        """The causes that the verifier finds at the plugin's pod, the ConfigMap being so old."""
+        found = NodeReader(_Reads(self), "gpu0").read(EXPECTED.node)  # type: ignore[arg-type]
+        assert isinstance(found.config, ConfigReading)
+        written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds_ago))
+        findings = Findings()
+        compare_node(EXPECTED, replace(found, config=replace(found.config, changed=written)), UNREAD, findings)
+        return {one.cause.key for one in findings.differences if PLUGIN in one.where.subject}
+
     def renew(self) -> None:
         """Other pods of the plugin and of gpu-feature-discovery."""
         for pod in [*self.pods(PLUGIN), *self.pods(GFD)]:
             self.api.delete(f"/api/v1/namespaces/{OPERATOR}/pods/{pod['metadata']['name']}", grace_seconds=0)
+
+
+class _Reads:
+    """The API as the verifier asks it, with an administrator's rights."""
+
+    def __init__(self, site: Site) -> None:
+        self._api = site.api
+
+    def get(self, path: str, **query: str) -> Any:
+        return self._api.list(path + (f"?{urllib.parse.urlencode(query)}" if query else ""))
 
 
 @pytest.fixture(scope="module", params=["real", "rules"])
@@ -103,6 +135,9 @@ def test_to_wait_for_the_volume_does_not_help_when_the_old_key_is_gone(node: Nod
     time.sleep(LONGEST + 0.5)
     node.share("by8")
     node.until(node.stuck)
+    # The verifier is told of it as on a real node: by times.
+    node.until(lambda: node.told(seconds_ago=120) == {"config-wedged"})
+    assert node.told(seconds_ago=0) <= {"config-on-its-way"}
     node.renew()
     node.until(lambda: node.offered() == {"gpu": "16"} and node.waiting(PLUGIN) == [])
 

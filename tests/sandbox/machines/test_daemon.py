@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import itertools
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from sandbox import cluster, node_tools, processes
 from sandbox.machine_groups import Hardware, MachineGroup, put, remove, scale
+from sandbox.machines import objects
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.node_tools import find_platform_tools
 from sandbox.nvml import state
@@ -217,6 +219,7 @@ def test_driver_and_runtime_have_one_owner_each(site: Site) -> None:
     site.api.patch(f"{POLICY}/cluster-policy", {"spec": on})
     site.until(lambda: site.offered("bare0") == {"gpu": "2"})
     site.until(lambda: site.labels("bare0").get("nvidia.com/cuda.driver-version.full") == "595.91.07")
+    _what_runs_goes_on_and_what_starts_anew_says_so(site, "bare0")
     site.until(
         lambda: (
             site.waiting("nvidia-driver-daemonset", "gpu0") == ["Could not unload NVIDIA driver kernel modules, driver is in use"]
@@ -225,6 +228,36 @@ def test_driver_and_runtime_have_one_owner_each(site: Site) -> None:
     site.api.patch(f"{POLICY}/cluster-policy", {"spec": {key: SPEC[key] for key in on}})
     remove(site.folder, "bare")
     site.until(lambda: site.offered("gpu0") == {"gpu": "2"})
+
+
+def _what_runs_goes_on_and_what_starts_anew_says_so(site: Site, node: str) -> None:
+    """gpu-feature-discovery when the toolkit's pod is replaced, and when the driver's is."""
+    path = f"/api/v1/namespaces/{OPERATOR}/pods"
+
+    def replaced(app: str) -> None:
+        (pod,) = site.pods(app, node)
+        site.api.delete(f"{path}/{pod['metadata']['name']}")
+        site.until(lambda: [one for one in site.pods(app, node) if one["metadata"]["uid"] != pod["metadata"]["uid"]])
+        site.until(lambda: all(objects.condition(one, "Ready").get("status") == "True" for one in site.pods(app, node)))
+
+    def started() -> str:
+        (pod,) = site.pods("gpu-feature-discovery", node)
+        running = (pod["status"].get("containerStatuses") or [{}])[0].get("state", {}).get("running") or {}
+        return str(running.get("startedAt", ""))
+
+    def stamped() -> float:
+        return float(site.labels(node).get("nvidia.com/gfd.timestamp", 0))
+
+    site.until(started)
+    first, stamp = started(), stamped()
+    replaced("nvidia-container-toolkit-daemonset")
+    time.sleep(2)
+    assert (started(), stamped()) == (first, stamp)
+    replaced("nvidia-driver-daemonset")
+    site.until(lambda: started() > first)
+    again = calendar.timegm(time.strptime(started(), "%Y-%m-%dT%H:%M:%SZ"))
+    site.until(lambda: stamped() > stamp)
+    assert stamped() >= again - 5
 
 
 def test_a_marker_and_a_rule_label_the_nodes_of_a_pool(site: Site) -> None:
