@@ -31,7 +31,7 @@ from verifier.node import ConfigReading, NodeReader
 from verifier.reading import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 pytestmark = pytest.mark.programs
 
@@ -75,9 +75,15 @@ class Node(Site):
         return {one.cause.key for one in findings.differences if PLUGIN in one.where.subject}
 
     def renew(self) -> None:
-        """Other pods of the plugin and of gpu-feature-discovery."""
-        for pod in [*self.pods(PLUGIN), *self.pods(GFD)]:
-            self.api.delete(f"/api/v1/namespaces/{OPERATOR}/pods/{pod['metadata']['name']}", grace_seconds=0)
+        """Other pods of the plugin and of gpu-feature-discovery, which run."""
+        before = {pod["metadata"]["uid"]: pod["metadata"]["name"] for app in (PLUGIN, GFD) for pod in self.pods(app)}
+        for name in before.values():
+            self.api.delete(f"/api/v1/namespaces/{OPERATOR}/pods/{name}", grace_seconds=0)
+        self.until(lambda: all(self.runs_anew(app, before) for app in (PLUGIN, GFD)))
+
+    def runs_anew(self, app: str, before: Container[str]) -> bool:
+        pods = self.pods(app)
+        return len(pods) == 1 and pods[0]["metadata"]["uid"] not in before and pods[0]["status"]["phase"] == "Running"
 
 
 class _Reads:
@@ -164,7 +170,7 @@ def test_a_label_before_its_key_takes_the_node_to_the_default_for_a_while(node: 
     node.until(lambda: node.offered() == {"gpu": "2"})
     time.sleep(2)
     assert node.offered() == {"gpu": "2"}
-    assert node.waiting(PLUGIN) == ["specified config by8 does not exist"]
+    node.until(lambda: node.waiting(PLUGIN) == ["specified config by8 does not exist"])
     node.hold(BOTH)
     node.until(lambda: node.offered() == {"gpu": "16"})
     assert node.restarts()["config-manager"] >= 2
