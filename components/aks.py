@@ -16,6 +16,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import containerservice, resources
 
+from components._config_keys import once_agreed
 from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
 from components._words import one_of, plan_alone, stack_words
@@ -180,6 +181,8 @@ class AksGpuNodePoolArgs(TypedDict):
     """A gpus.plan.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    config_keys: NotRequired[pulumi.Input[list[str]]]
+    """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
     kubernetes_version: NotRequired[str]
     """The cluster's version: Azure leaves pools behind that name none. Leave it out where the cluster upgrades itself."""
     tags: NotRequired[dict[str, str]]
@@ -209,6 +212,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
         pool = containerservice.AgentPool(
             f"{name}-pool",
             **_pool_inputs(planned, args.get("tags", {})),
+            node_labels=once_agreed(f"AksGpuNodePool({name})", planned, args.get("config_keys"), dict(planned.labels)),
             orchestrator_version=args.get("kubernetes_version"),
             resource_group_name=args["resource_group_name"],
             resource_name_=args["cluster_name"],
@@ -308,7 +312,6 @@ def _pool_inputs(planned: PoolPlan, tags: Mapping[str, str]) -> dict[str, Any]:
         "type": "VirtualMachineScaleSets",
         "vm_size": placement.vm_size,
         **_counts(pool.min_nodes, cast("int", pool.max_nodes), autoscaled=pool.autoscaled),
-        "node_labels": dict(planned.labels),
         "node_taints": [str(taint) for taint in planned.taints],
         "availability_zones": list(placement.zones) or None,
         "gpu_profile": {"driver": "None" if planned.driver == "operator" else "Install"},

@@ -12,6 +12,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import Namespace
 
+from components._config_keys import once_agreed
 from components._helm import chart_release
 from components._options import child_options
 from components._owners import tells_of_another_owner
@@ -101,6 +102,8 @@ class PoolLabelsArgs(TypedDict):
     """A gpus.plan.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    config_keys: NotRequired[pulumi.Input[list[str]]]
+    """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
     node_selector: NotRequired[dict[str, str]]
     """What selects the pool's nodes; by default the pool's own selector."""
     magnum_driver: NotRequired[str]
@@ -129,12 +132,13 @@ class PoolLabels(pulumi.ComponentResource):
         super().__init__("gpu-pools:index:PoolLabels", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
+        rule: Any = node_feature_rule(planned, args.get("magnum_driver"))
         CustomResource(
             f"{name}-rule",
             api_version="nfd.k8s-sigs.io/v1alpha1",
             kind="NodeFeatureRule",
             metadata={"name": f"gpu-pools-{planned.name}"},
-            spec=node_feature_rule(planned, args.get("magnum_driver")),
+            spec=once_agreed(f"PoolLabels({name})", planned, args.get("config_keys"), rule),
             opts=child_options(self, opts),
         )
         marker: Any = marker_daemon_set_spec(

@@ -8,6 +8,7 @@ import pulumi
 import pytest
 
 from components.aks import AksCluster, AksGpuNodePool
+from components.gpu_operator import GpuOperator
 from components.sharing import Mig, TimeSlicing
 from gpus.errors import InvalidStackError
 
@@ -186,6 +187,26 @@ class TestPool:
         alone = pool_of(run).inputs["nodeLabels"]["nvidia.com/device-plugin.config"]
         mixed = pool_of(run, "mixed").inputs["nodeLabels"]["nvidia.com/device-plugin.config"]
         assert alone != mixed
+
+    def test_a_pool_whose_config_the_operator_lacks_is_refused(self, run: Run) -> None:
+        def program(*, strategy: str) -> None:
+            sections: Any = {
+                "cluster": {"platform": "aks"},
+                "sharing": {"even": {"mig": {"layout": {"1g.10gb": 7}}}, "uneven": {"mig": {"layout": {"3g.40gb": 1}}}},
+                "pools": [
+                    {"name": "even", "vmSize": A100, "count": 1, "sharing": "even"},
+                    {"name": "uneven", "vmSize": A100, "count": 1, "sharing": "uneven"},
+                ],
+                "operator": {"migStrategy": "mixed"},
+            }
+            operator = GpuOperator("op", {"config": sections})
+            declared: AksPoolArgs = {"name": "even", "vm_size": A100, "count": 1, "sharing": {"mig": {"layout": {"1g.10gb": 7}}}}
+            place: Any = {"cluster_name": "c", "resource_group_name": "g", "config_keys": operator.config_keys}
+            AksGpuNodePool("even", {**place, "pool": declared, "mig_strategy": strategy})
+
+        assert run(lambda: program(strategy="mixed")).of("AgentPool")
+        with pytest.raises(InvalidStackError, match=r"AksGpuNodePool\(even\)\.sharing: .* is none that the operator has"):
+            run(lambda: program(strategy="single"))
 
     def test_problems_name_the_component(self, run: Run) -> None:
         def program() -> None:
