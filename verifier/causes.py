@@ -322,7 +322,7 @@ _TABLE: Final = (
         "mig-config-failed",
         "mig-manager could not apply the layout",
         "Read the log of nvidia-mig-manager; then set the mig.config label to another value and back.",
-        "D13 D14 D15 R02",
+        "D13 D14 D15 R02 W10",
     ),
     _Row(
         "mig-stuck",
