@@ -2,7 +2,9 @@
 
 The chart's values follow from the plan; raw overrides were merged last and can be read in the outputs. The ClusterPolicy is
 the chart's own, so nothing here waits for it: a ready release means that the operator runs, not that GPUs are shared. The
-ConfigMaps come before the release, and pools wait for this component: a label must never name a key that is not there yet.
+ConfigMaps come before the release, and pools wait for this component: a label must never name a key that is not there yet. Nor
+one that is there, but not yet in the volumes of the nodes' pods: where nodes have such labels already and keys change, this
+component waits until the kubelets have brought them (gpus/key_wait.py).
 
 Where the cluster has an operator already (`install: false`) nothing is installed, and its namespace stays its owner's: the
 ConfigMaps go into it, and the few fields of the ClusterPolicy that the plan decides are taken over (gpus.adoption). A cluster
@@ -14,17 +16,21 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResourcePatch
-from pulumi_kubernetes.core.v1 import ConfigMap
+from pulumi_kubernetes.apps.v1 import DaemonSet
 
 from components._helm import chart_release
 from components._options import child_options
 from components._owners import tells_of_another_owner
+from components._sharing_keys import config_keys
 from components._words import plan_of
-from components.node_features import chart_values, privileged_namespace
+from components.node_features import MARKER_IMAGE, chart_values, privileged_namespace
 from gpus.adoption import CLUSTER_POLICY, cluster_policy_changes
-from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, Plan
+from gpus.key_wait import KEY_WAIT, key_wait_spec
+from gpus.plan import Plan
 
 OPERATOR_NAMESPACE = "gpu-operator"
+#: Beyond the wait itself, until its pods run on all nodes.
+_SLACK_SECONDS = 300
 
 
 class GpuOperatorArgs(TypedDict):
@@ -69,7 +75,7 @@ class GpuOperator(pulumi.ComponentResource):
         self.overrides = chart_values(dict(chart.values), secret=secret)
         self.config_keys = pulumi.Output.from_input(list(plan.device_plugin_configs))
         if adopted:
-            self._configure(name, self._config_maps(name, plan, opts, []), opts)
+            self._configure(name, self._keys(name, plan, opts, []), opts)
         else:
             self._install(name, plan, opts)
         self.register_outputs(
@@ -86,13 +92,13 @@ class GpuOperator(pulumi.ComponentResource):
         hooks = tells_of_another_owner(name, plan.settings.cluster)
         options = child_options(self, opts, hooks=hooks)
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
-        config_maps = self._config_maps(name, plan, opts, [namespace])
+        keys = self._keys(name, plan, opts, [namespace])
         chart_release(
             f"{name}-release",
             plan.settings.operator.chart,
             OPERATOR_NAMESPACE,
             self.values,
-            child_options(self, opts, depends_on=config_maps, hooks=hooks),
+            child_options(self, opts, depends_on=keys, hooks=hooks),
         )
 
     def _configure(self, name: str, before: list[pulumi.Resource], opts: pulumi.ResourceOptions | None) -> None:
@@ -106,19 +112,16 @@ class GpuOperator(pulumi.ComponentResource):
             opts=child_options(self, opts, depends_on=before),
         )
 
-    def _config_maps(
+    def _keys(
         self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource]
     ) -> list[pulumi.Resource]:
-        wanted = {
-            "device-plugin": (DEVICE_PLUGIN_CONFIG_MAP, dict(plan.device_plugin_configs)),
-            "mig-parted": (MIG_PARTED_CONFIG_MAP, {"config.yaml": plan.mig_parted_config}),
-        }
-        return [
-            ConfigMap(
-                f"{name}-{what}",
-                metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE},
-                data=data,
-                opts=child_options(self, opts, depends_on=before),
-            )
-            for what, (config_map, data) in wanted.items()
-        ]
+        keys = config_keys(self, name, plan, opts, before)
+        spec: Any = key_wait_spec(plan, plan.settings.nfd.marker_image or MARKER_IMAGE)
+        limit = f"{spec['minReadySeconds'] + _SLACK_SECONDS}s"
+        DaemonSet(
+            f"{name}-key-wait",
+            metadata={"name": KEY_WAIT, "namespace": OPERATOR_NAMESPACE},
+            spec=spec,
+            opts=child_options(self, opts, depends_on=keys, custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit)),
+        )
+        return keys

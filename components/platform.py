@@ -13,14 +13,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
+from pulumi_kubernetes.apps.v1 import DaemonSet
 
 from components._options import child_options
 from components._words import located_in, sections_in, stack_config
 from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
-from components.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
+from components.node_features import MARKER_IMAGE, NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.incidents import explained
+from gpus.key_wait import KEYS_LEFT, keys_left_spec
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
 from gpus.settings import NAMESPACE
@@ -110,6 +112,8 @@ class GpuPlatform(pulumi.ComponentResource):
         self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
             self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig)
+        else:
+            self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
         self.plan = pulumi.Output.from_input(planned.as_json())
@@ -183,6 +187,12 @@ class GpuPlatform(pulumi.ComponentResource):
         for pool in planned.pools:
             made[pool.name].append(self._pool_labels(name, planned, pool, after_operator))
         return made
+
+    def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> None:
+        """Where nothing proves the nodes: at least no old key goes while a node's label still names it."""
+        spec: Any = keys_left_spec(planned, planned.settings.nfd.marker_image or MARKER_IMAGE)
+        metadata: Any = {"name": KEYS_LEFT, "namespace": OPERATOR_NAMESPACE}
+        DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=child_options(self, opts))
 
     def _verification(
         self,

@@ -124,7 +124,7 @@ def cluster_policy_changes(values: Mapping[str, Any]) -> dict[str, Any]:
         "devicePlugin": {"config": {"name": plugin["name"], "default": plugin["default"]}},
         "migManager": {
             "enabled": manager["enabled"],
-            "env": manager["env"],
+            **({"env": manager["env"]} if "env" in manager else {}),
             "config": {"name": manager["config"]["name"], "default": manager["config"]["default"]},
         },
     }

@@ -75,7 +75,7 @@ _DERIVED: Final[Mapping[str, str]] = {
 DERIVED_ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
     "devicePlugin": ("MIG_STRATEGY", "CONFIG_FILE"),
     "gfd": ("MIG_STRATEGY", "CONFIG_FILE"),
-    "migManager": ("CONFIG_FILE", "GPU_POOLS_CONFIG_HASH"),
+    "migManager": ("CONFIG_FILE",),
 }
 #: Operator values of which Kubernetes accepts only these in the ClusterPolicy (api/nvidia/v1/clusterpolicy_types.go); the chart
 #: leaves out empty ones.
@@ -86,6 +86,9 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "sandboxWorkloads.defaultWorkload": ("container", "vm-passthrough", "vm-vgpu"),
     "sandboxWorkloads.mode": ("kubevirt", "kata"),
 }
+#: The kubelet's own default (`syncFrequency`), which AKS and Magnum's drivers leave alone.
+KUBELET_SYNC_SECONDS: Final = 60
+_LONGEST_SYNC_SECONDS: Final = 3600
 _NFD_DERIVED: Final[Mapping[str, str]] = {
     "worker.tolerations": "taints of the pools",
     "master.enableTaints": "taints of the pools",
@@ -139,12 +142,14 @@ class OperatorSettings:
         driver: who installs driver and toolkit on pools that do not say it themselves.
         mig_strategy: given by the user; None: derived from the pools.
         install: False: the cluster has one already, which is configured (gpus.adoption); None: not said, so it is installed.
+        kubelet_sync_seconds: how often the kubelets bring what has changed to a pod's volumes (gpus.key_wait).
     """
 
     chart: ChartSettings
     driver: DriverOwner = "operator"
     mig_strategy: MigStrategy | None = None
     install: bool | None = None
+    kubelet_sync_seconds: int = KUBELET_SYNC_SECONDS
 
     @property
     def adopted(self) -> bool:
@@ -178,12 +183,14 @@ def parse_operator(value: object, path: str, problems: Problems) -> OperatorSett
     driver = section.text("driver", choices=("operator", "preinstalled"))
     strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
     install = section.flag("install")
+    sync = section.integer("kubeletSyncSeconds", minimum=1, maximum=_LONGEST_SYNC_SECONDS)
     chart = _parse_chart(section, "gpu-operator", _DERIVED)
     section.finish()
     _check_operator_values(chart.values, section.at("values"), problems, toolkit=driver != "preinstalled")
     if install is False:
         _check_nothing_of_a_chart(section)
-    return OperatorSettings(chart, driver or "operator", strategy, install)  # type: ignore[arg-type]
+    sync = sync or KUBELET_SYNC_SECONDS
+    return OperatorSettings(chart, driver or "operator", strategy, install, sync)  # type: ignore[arg-type]
 
 
 def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:

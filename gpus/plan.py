@@ -42,7 +42,14 @@ from gpus.node_cleanup import cleanup_objects
 from gpus.operand_checks import check_operands, refuses_two
 from gpus.pod_requests import PodRequest, pod_requests
 from gpus.pools import AksPlacement, MagnumPlacement
-from gpus.render import MIG_DISABLED_KEY, STRATEGY_WITHOUT_MIG, device_plugin_config, digest, mig_parted_config, mig_parted_entry
+from gpus.render import (
+    MIG_DISABLED_KEY,
+    STRATEGY_WITHOUT_MIG,
+    device_plugin_config,
+    mig_parted_entries,
+    mig_parted_entry,
+    mig_parted_file,
+)
 from gpus.settings import Settings, try_parse_settings
 from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
 from gpus.startup_taint import STARTUP_TAINT, check_startup_taint, startup_taint_warnings
@@ -59,6 +66,8 @@ if TYPE_CHECKING:
 
 DEVICE_PLUGIN_CONFIG_MAP: Final = "gpu-pools-device-plugin"
 MIG_PARTED_CONFIG_MAP: Final = "gpu-pools-mig-parted"
+#: Nobody reads it but the program: the named configs of the mig-parted file that are not gone yet (components/_sharing_keys.py).
+MIG_PARTED_ENTRIES_CONFIG_MAP: Final = "gpu-pools-mig-layouts"
 #: All NodeFeatures at once. With NFD's own page size nfd-master lists a fixed version of the past after the API server was
 #: restarted, whose watch is refused as too old, and sees no change until etcd forgets that version, minutes later
 #: (nfd-api-controller.go of v0.18.3 sets `Limit` but not `ResourceVersionMatch`; seen with kube-apiserver 1.36.3).
@@ -168,7 +177,7 @@ class Plan:
         cluster_mig_strategy: what the ClusterPolicy says; empty: each node's config file decides.
         device_plugin_configs: key -> YAML text.
         default_config_key: what nodes without our label get: exclusive use.
-        mig_parted_config: YAML text.
+        mig_parted_entries: key -> YAML text of each named config of the mig-parted file.
         tolerations: what NFD's workers, markers and verifiers tolerate: the taints of the pools.
         operand_tolerations: what the operator's DaemonSets tolerate: more, so that a new taint does not change them.
         driver: who installs driver and toolkit in this cluster.
@@ -184,7 +193,7 @@ class Plan:
     cluster_mig_strategy: str
     device_plugin_configs: Mapping[str, str]
     default_config_key: str
-    mig_parted_config: str
+    mig_parted_entries: Mapping[str, str]
     tolerations: tuple[Mapping[str, str], ...]
     operand_tolerations: tuple[Mapping[str, str], ...]
     driver: DriverOwner
@@ -197,6 +206,11 @@ class Plan:
     def platform(self) -> Platform:
         """The cloud."""
         return self.settings.cluster.platform
+
+    @property
+    def mig_parted_config(self) -> str:
+        """The mig-parted file, of what is declared."""
+        return mig_parted_file(self.mig_parted_entries)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``plan --json``."""
@@ -270,7 +284,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     for planned in pools:
         key, text = device_plugin_config(planned.sharing, strategy)
         configs[key] = text
-    parted = mig_parted_config(dict.fromkeys(p.sharing for p in pools if isinstance(p.sharing, Mig) and p.mig_config_key))
+    entries = mig_parted_entries(p.sharing for p in pools if isinstance(p.sharing, Mig) and p.mig_config_key)
     tolerations = _tolerations(pools)
     operand_tolerations = _operand_tolerations(tolerations)
     driver = cast("DriverOwner", driver_of(settings.pools[0], settings))
@@ -281,12 +295,12 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         cluster_mig_strategy=cluster_strategy,
         device_plugin_configs=dict(sorted(configs.items())),
         default_config_key=default_key,
-        mig_parted_config=parted,
+        mig_parted_entries=entries,
         tolerations=tolerations,
         operand_tolerations=operand_tolerations,
         driver=driver,
         operator_values=merge_values(
-            _operator_values(settings, pools, driver, cluster_strategy, default_key, parted, operand_tolerations),
+            _operator_values(settings, pools, driver, cluster_strategy, default_key, operand_tolerations),
             settings.operator.chart.values,
         ),
         nfd_values=merge_values(_nfd_values(pools, tolerations), settings.nfd.chart.values),
@@ -411,7 +425,6 @@ def _operator_values(
     driver: DriverOwner,
     cluster_strategy: str,
     default_key: str,
-    parted: str,
     tolerations: tuple[Mapping[str, str], ...],
 ) -> dict[str, Any]:
     by_operator = driver == "operator"
@@ -429,7 +442,7 @@ def _operator_values(
         "toolkit": toolkit,
         "mig": {"strategy": cluster_strategy},
         "devicePlugin": {"config": {"create": False, "name": DEVICE_PLUGIN_CONFIG_MAP, "default": default_key}},
-        "migManager": _mig_manager_values(settings, pools, parted),
+        "migManager": _mig_manager_values(settings, pools),
         **_cleanup_values(settings),
     }
 
@@ -440,14 +453,11 @@ def _cleanup_values(settings: Settings) -> dict[str, Any]:
     return {"extraObjects": hooks} if hooks else {}
 
 
-def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...], parted: str) -> dict[str, Any]:
-    # A changed file alone would not restart mig-manager, and a label that comes before the file fails for good (D14).
-    env = [{"name": "GPU_POOLS_CONFIG_HASH", "value": digest(parted)}]
-    if any(isinstance(p.sharing, Mig) and p.mig_config_key and _reboots(p.hardware, settings) for p in pools):
-        env.append({"name": "WITH_REBOOT", "value": "true"})
+def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
+    reboots = any(isinstance(p.sharing, Mig) and p.mig_config_key and _reboots(p.hardware, settings) for p in pools)
     return {
         "enabled": not any(planned.gpu_instance_profile for planned in pools),
-        "env": env,
+        **({"env": [{"name": "WITH_REBOOT", "value": "true"}]} if reboots else {}),
         "config": {"create": False, "name": MIG_PARTED_CONFIG_MAP, "default": MIG_DISABLED_KEY},
     }
 

@@ -18,7 +18,7 @@ import yaml
 from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gpus.sharing import GpuLayout, Sharing
 
@@ -62,11 +62,16 @@ def mig_parted_entry(sharing: Mig) -> tuple[str, tuple[GpuLayout, ...]]:
     return f"{_cut(slug)}-{_digest(text)}", sharing.gpus
 
 
-def mig_parted_config(declarations: Iterable[Mig]) -> str:
-    """The mig-parted file: `all-disabled` and one named config per distinct declaration."""
-    configs: dict[str, Any] = {MIG_DISABLED_KEY: [{"devices": "all", "mig-enabled": False}]}
+def mig_parted_entries(declarations: Iterable[Mig]) -> dict[str, str]:
+    """Key -> YAML text of one named config of the mig-parted file per distinct declaration, in the order of the keys."""
     named = {mig_parted_entry(declaration)[0]: _mig_specs(declaration) for declaration in declarations}
-    configs.update(sorted(named.items()))
+    return {key: yaml.safe_dump(specs, sort_keys=False) for key, specs in sorted(named.items())}
+
+
+def mig_parted_file(entries: Mapping[str, str]) -> str:
+    """The mig-parted file: `all-disabled` and the named configs."""
+    configs: dict[str, Any] = {MIG_DISABLED_KEY: [{"devices": "all", "mig-enabled": False}]}
+    configs.update((key, yaml.safe_load(text)) for key, text in sorted(entries.items()))
     return yaml.safe_dump({"version": "v1", "mig-configs": configs}, sort_keys=False)
 
 

@@ -33,6 +33,8 @@ CLUSTER_POLICIES: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes
 #: Where an operator is told things: only for rules that judge what is said, since a ClusterPolicy has no chart's defaults.
 OPERATORS: Final = (RELEASE, *CLUSTER_POLICIES)
 CONFIG_MAP: Final = "kubernetes:core/v1:ConfigMap"
+#: Where keys of a ConfigMap are written: each of ours is a patch (components/_sharing_keys.py).
+CONFIG_MAPS: Final = (CONFIG_MAP, "kubernetes:core/v1:ConfigMapPatch")
 NODE_PATCH: Final = "kubernetes:core/v1:NodePatch"
 QUOTA: Final = "kubernetes:core/v1:ResourceQuota"
 DAEMON_SET: Final = "kubernetes:apps/v1:DaemonSet"
@@ -148,8 +150,8 @@ def _parsed(text: str) -> object:
 
 
 def parsed_configs(case: Case, kind: str) -> Iterator[tuple[Resource, Field, object]]:
-    """(ConfigMap, place, parsed YAML) of every config of a kind in the program."""
-    for resource, inputs in case.of(CONFIG_MAP):
+    """(ConfigMap or patch of one, place, parsed YAML) of every config of a kind in the program."""
+    for resource, inputs in case.of(*CONFIG_MAPS):
         for place, text in texts_of(inputs, kind):
             yield resource, place, _parsed(text)
 
@@ -167,12 +169,9 @@ def sharing_of(value: object) -> dict[str, object]:
     return sharing if isinstance(sharing, dict) else {}
 
 
-def named_map(case: Case, name: str) -> tuple[Resource, Field] | None:
-    """The program's ConfigMap of that name."""
-    for resource, inputs in case.of(CONFIG_MAP):
-        if inputs.at("metadata", "name").text() == name:
-            return resource, inputs
-    return None
+def makes_map(case: Case, name: str) -> bool:
+    """Whether the program makes the ConfigMap of that name."""
+    return any(inputs.at("metadata", "name").text() == name for _, inputs in case.of(CONFIG_MAP))
 
 
 def keys_of_map(case: Case, values: Field, operand: str) -> tuple[str, ...] | None:
@@ -181,8 +180,11 @@ def keys_of_map(case: Case, values: Field, operand: str) -> tuple[str, ...] | No
     inline = [key for key, _ in config.at("data").items()]
     if inline and on(config, "create", default=False):
         return tuple(inline)
-    found = named_map(case, config.at("name").text())
-    return tuple(key for key, _ in found[1].at("data").items()) if found else None
+    name = config.at("name").text()
+    if not makes_map(case, name):
+        return None
+    parts = [inputs for _, inputs in case.of(*CONFIG_MAPS) if inputs.at("metadata", "name").text() == name]
+    return tuple(key for inputs in parts for key, _ in inputs.at("data").items())
 
 
 def pod_spec(resource: Resource, inputs: Field) -> Field:

@@ -209,6 +209,9 @@ def _mend_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: st
         SandboxError: if that fails.
     """
     inputs = resource.get("inputs") or {}
+    if resource["type"].endswith(f":{inputs.get('kind')}Patch"):
+        # Fields of an object that is not the patch's own; made once more, or given up, by the next run.
+        return
     if resource["type"] == _RELEASE:
         _mend_release(engine, kubeconfig, str(inputs["name"]), str(inputs["namespace"]), doing)
     elif doing in {"creating", "deleting"}:

@@ -1,6 +1,7 @@
 """Where a sandbox keeps its things: one folder per stack, and nothing outside of it.
 
-The user's stack file is never written to: the engine adds an `encryptionsalt` to the file it works with, so it gets a copy.
+The user's stack file is never written to: the engine adds an `encryptionsalt` to the file it works with, so it gets a copy, which
+also says how fast the simulated kubelets are (scaled).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, write_atomic
+from sandbox.scaled import with_sync
 
 PROJECT: Final = Path(__file__).resolve().parents[1]
 
@@ -135,7 +137,7 @@ def prepare(sandbox: Sandbox) -> None:
         write_atomic(sandbox.passphrase, secrets.token_urlsafe(32))
     with explained(sandbox.stack_file, "read"):
         text = sandbox.stack_file.read_text(encoding="utf-8")
-    write_atomic(sandbox.config_file, _with_salt(text, _salt(sandbox.config_file)))
+    write_atomic(sandbox.config_file, _with_salt(with_sync(text), _salt(sandbox.config_file)))
 
 
 def adopt_salt(sandbox: Sandbox, written: Path) -> None:

@@ -132,7 +132,7 @@ def _config_map_made(case: Case) -> Iterator[Found]:
     ]
     for operand in ("devicePlugin", "migManager"):
         place = values.at(operand, "config", "name")
-        if place.text() and unnamed and kinds.named_map(case, place.text()) is None:
+        if place.text() and unnamed and not kinds.makes_map(case, place.text()):
             yield Found(place.path, f'"{place.text()}", while {", ".join(unnamed)} gets a made-up name')
 
 

@@ -334,7 +334,7 @@ class KubernetesStandIn(StandIn):
             return "", inputs if patch else self._preview(settings, inputs, self._try_create)
         api = self._required_api(settings)
         manager = _manager({}, inputs)
-        with self._claims.hold(_place(api, inputs)) as overtaken:
+        with self._claims.hold(_place(api, inputs, manager if patch else "")) as overtaken:
             live = self._create(api, settings, inputs, manager, patch=patch)
             done = f"resource {json.dumps(self.current.urn)} was successfully created, but the Kubernetes API server"
             live = self._await(api, live, timeout_of(inputs, timeout), overtaken, manager, f"{done} {_NOT_LIVE.format('it')}")
@@ -360,7 +360,7 @@ class KubernetesStandIn(StandIn):
         if preview:
             return self._preview(settings, news, lambda api, obj: self._change(api, settings, obj, manager, preview=True))
         api = self._required_api(settings)
-        with self._claims.hold(_place(api, news)) as overtaken:
+        with self._claims.hold(_place(api, news, manager if patch else "")) as overtaken:
             if not patch:
                 _take_over(api, news, manager)
             live = self._change(api, settings, news, manager)
@@ -548,9 +548,10 @@ class KubernetesStandIn(StandIn):
 
     @staticmethod
     def _relinquish(api: Api, obj: dict[str, Value], manager: str) -> None:
-        """Give up the fields of an object that is somebody else's; those that nobody else has set go away."""
-        if _live(api, obj) is None:
-            return
+        """Give up the fields of an object that is somebody else's; those that nobody else has set go away.
+
+        As by the real provider (provider/pkg/ssa/actions.go) an object that is not there any more is made by that, empty.
+        """
         place = {key: value for key, value in obj["metadata"].items() if key in {"name", "namespace"}}
         try:
             api.apply({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": place}, manager=manager)
@@ -604,11 +605,12 @@ def _api_version(type_: str) -> str:
     return type_.split(":")[1].removeprefix("core/")
 
 
-def _place(api: Api, obj: Mapping[str, Value]) -> tuple[Value, ...]:
+def _place(api: Api, obj: Mapping[str, Value], patched_by: str = "") -> tuple[Value, ...]:
+    """What two runs must not work on at once; patches of one object are nothing to each other."""
     metadata = obj["metadata"]
     # Objects with a generated name have no place before they exist.
     name = metadata.get("name") or object()
-    return api.server, obj["apiVersion"].split("/")[0], obj["kind"], metadata.get("namespace"), name
+    return api.server, obj["apiVersion"].split("/")[0], obj["kind"], metadata.get("namespace"), name, patched_by
 
 
 def _live(api: Api, obj: Mapping[str, Value]) -> dict[str, Any] | None:

@@ -11,10 +11,10 @@ from components.gpu_operator import GpuOperator
 from components.node_features import NodeFeatureDiscovery, PoolLabels
 from gpus.errors import InvalidStackError
 
+from .conftest import Recorder
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from .conftest import Recorder
 
     Run = Callable[[Callable[[], Any]], Recorder]
 
@@ -42,8 +42,46 @@ class TestGpuOperator:
         values = recorded.one("Release").inputs["values"]
         assert plugin["metadata"] == {"name": values["devicePlugin"]["config"]["name"], "namespace": "gpu-operator"}
         assert parted["metadata"]["name"] == values["migManager"]["config"]["name"]
-        assert values["devicePlugin"]["config"]["default"] in plugin["data"]
         assert "all-disabled" in yaml.safe_load(parted["data"]["config.yaml"])["mig-configs"]
+
+    def test_each_key_is_a_resource_of_its_own_so_that_it_can_outlive_what_declared_it(self, run: Run) -> None:
+        recorded = run(lambda: GpuOperator("op", {"config": config()}))
+        values = recorded.one("Release").inputs["values"]["devicePlugin"]["config"]
+        patches = [one for one in recorded.of("ConfigMapPatch") if one.inputs["metadata"]["name"] == values["name"]]
+        keys = [key for patch in patches for key in patch.inputs["data"]]
+        assert [patch.name for patch in patches] == [f"op-config-{key}" for key in keys]
+        assert len(keys) == 3
+        assert values["default"] in keys
+        assert "data" not in recorded.one("ConfigMap", "op-device-plugin").inputs
+        assert list(recorded.options("op-device-plugin").ignoreChanges) == ["data"], "stacks of versions before have keys in it"
+        assert all("op-device-plugin" in recorded.depends_on(patch.name) for patch in patches)
+
+    @pytest.mark.parametrize("preview", [False, True])
+    def test_the_mig_parted_file_has_what_is_declared_and_what_is_still_there(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, *, preview: bool
+    ) -> None:
+        was = "- devices: all\n  mig-enabled: true\n  mig-devices:\n    3g.40gb: 2\n"
+        ask = Recorder.new_resource
+
+        def living(self: Recorder, args: Any) -> Any:
+            found, outputs = ask(self, args)
+            return found, {**outputs, "data": {"was": was}} if args.name == "op-mig-layouts-live" else outputs
+
+        monkeypatch.setattr(Recorder, "new_resource", living)
+        recorded = run(lambda: GpuOperator("op", {"config": config()}), preview=preview)
+        layouts = yaml.safe_load(recorded.one("ConfigMap", "op-mig-parted").inputs["data"]["config.yaml"])["mig-configs"]
+        (patch,) = [one for one in recorded.of("ConfigMapPatch") if one.name.startswith("op-layout-")]
+        ((key, text),) = patch.inputs["data"].items()
+        assert layouts.keys() == {"all-disabled", key, "was"}
+        assert (layouts[key], layouts["was"]) == (yaml.safe_load(text), yaml.safe_load(was))
+
+    def test_whoever_waits_for_the_operator_waits_for_the_kubelets_too(self, run: Run) -> None:
+        recorded = run(lambda: GpuOperator("op", {"config": config(operator={"kubeletSyncSeconds": 20})}))
+        wait = recorded.one("DaemonSet", "op-key-wait").inputs
+        assert wait["spec"]["minReadySeconds"] == 32
+        patches = {one.name for one in recorded.of("ConfigMapPatch")}
+        assert {"op-mig-parted", *(name for name in patches if "-config-" in name)} <= recorded.depends_on("op-key-wait")
+        assert recorded.options("op-key-wait").customTimeouts.update == "332s"
 
     def test_the_release_waits_for_the_config_maps_and_never_uninstalls_on_failure(self, run: Run) -> None:
         recorded = run(lambda: GpuOperator("op", {"config": config()}))

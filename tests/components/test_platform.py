@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).parents[2]
 STACKS = ("aks-dev", "aks-prod", "magnum-dev", "magnum-prod", "byo")
 PREFIX = "gpu-pools:"
+UNVERIFIED: Any = ({}, {"verification": {"enabled": False}})
 
 
 def settings(stack: str) -> Any:
@@ -52,7 +53,7 @@ class TestEveryStack:
     @pytest.mark.parametrize("stack", STACKS)
     def test_each_name_of_a_node_label_s_key_is_in_the_config_maps(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
-        keys = set(recorded.one("ConfigMap", "gpu-operator-device-plugin").inputs["data"])
+        keys = {key for patch in recorded.of("ConfigMapPatch") for key in patch.inputs["data"]}
         labels = [pool.inputs["nodeLabels"] for pool in recorded.of("AgentPool")]
         labels += [rule.inputs["spec"]["rules"][0]["labels"] for rule in recorded.of("NodeFeatureRule")]
         assert len(labels) == len(settings(stack)["pools"])
@@ -64,7 +65,16 @@ class TestEveryStack:
         assert "gpu-nfd-release" in recorded.depends_on("gpu-operator-release")
         last = [*recorded.of("AgentPool"), *recorded.of("NodeGroup"), *recorded.of("NodeFeatureRule"), *recorded.of("DaemonSet")]
         for resource in last:
-            assert {"gpu-operator-release", "gpu-operator-device-plugin"} <= recorded.depends_on(resource.name)
+            if not resource.name.startswith("gpu-operator-"):
+                before = {"gpu-operator-release", "gpu-operator-device-plugin", "gpu-operator-key-wait"}
+                assert before <= recorded.depends_on(resource.name)
+
+    @pytest.mark.parametrize("stack", ["aks-dev", "magnum-dev"])
+    def test_without_verification_an_update_ends_only_when_no_node_names_an_old_key(self, run: Run, stack: str) -> None:
+        verified, bare = (run(lambda kept=kept: GpuPlatform("gpu", {**settings(stack), **kept})) for kept in UNVERIFIED)
+        assert not [one for one in verified.of("DaemonSet") if one.name == "gpu-keys-left"]
+        pools = {one.name for kind in ("AgentPool", "NodeFeatureRule") for one in bare.of(kind)}
+        assert pools <= bare.depends_on("gpu-keys-left")
 
     @pytest.mark.parametrize("stack", STACKS)
     def test_everything_waits_for_what_the_platform_waits_for(self, run: Run, deploy: Any, stack: str) -> None:

@@ -183,12 +183,11 @@ def test_replicas_from_4_to_8(aks: Trial) -> None:
     assert new != old
 
     steps = aks.planned_steps()
-    assert {step["op"] for step in steps} == {"update"}
-    changed = {_type(step): step["newState"]["inputs"] for step in steps}
-    assert changed["ConfigMap"]["data"].keys() >= {new}
-    assert old not in changed["ConfigMap"]["data"]
+    assert [step["op"] for step in steps if _type(step) == "ConfigMapPatch"] == ["create", "delete"]
+    changed = {_type(step): step["newState"]["inputs"] for step in steps if step["op"] != "delete"}
+    assert changed["ConfigMapPatch"]["data"].keys() == {new}
     assert changed["AgentPool"]["nodeLabels"][CONFIG_LABEL] == new
-    assert changed.keys() <= {"ConfigMap", "AgentPool", "Stack"}
+    assert changed.keys() <= {"ConfigMapPatch", "DaemonSet", "AgentPool", "Stack"}
 
     aks.up().ok()
     (node,) = aks.nodes("gpu")
@@ -317,7 +316,8 @@ def test_sharing_changes_leave_node_groups_alone(magnum: Trial) -> None:
     _share(magnum, "sliced", {"mig": {"layout": {"1g.5gb": 7}}})
     steps = magnum.planned_steps()
     assert not _replaced(steps)
-    assert {_type(step) for step in steps if _custom(step)} <= {"ConfigMap", "Release", "NodeFeatureRule", "Stack"}
+    kinds = {"ConfigMap", "ConfigMapPatch", "DaemonSet", "Release", "NodeFeatureRule", "Stack"}
+    assert {_type(step) for step in steps if _custom(step)} <= kinds
     magnum.up().ok()
     assert _uids(magnum) == before
     assert _gpus(magnum.nodes("shared")[0]) == {"nvidia.com/gpu": 4}

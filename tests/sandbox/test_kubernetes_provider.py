@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -539,6 +540,26 @@ class TestObjects:
         left = api.get("v1", "ConfigMap", "default", "theirs")
         assert left is not None
         assert left["data"] == {"kept": "1"}
+        api.delete(left, "Foreground")
+        driver.delete(patch, "mine", id_, made)
+        made_again = api.get("v1", "ConfigMap", "default", "theirs")
+        assert made_again is not None, "as by the real one, which applies an object without fields"
+        assert "data" not in made_again
+
+    def test_patches_of_one_object_are_nothing_to_each_other(self, driver: Driver, api: Api) -> None:
+        place = {"name": "shared", "namespace": "default"}
+        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place}, manager="helm")
+
+        def patch(key: str) -> None:
+            inputs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": {key: key}}
+            driver.create("kubernetes:core/v1:ConfigMapPatch", key, inputs)
+
+        keys = [f"key-{number}" for number in range(8)]
+        with ThreadPoolExecutor(len(keys)) as pool:
+            list(pool.map(patch, keys))
+        live = api.get("v1", "ConfigMap", "default", "shared")
+        assert live is not None
+        assert live["data"] == {key: key for key in keys}
 
     def test_the_servers_validation_shows_in_the_preview(self, driver: Driver) -> None:
         bad = workload("DaemonSet", "Bad_Name")

@@ -22,7 +22,7 @@ def test_only_what_the_plan_decides_is_changed_of_a_cluster_policy() -> None:
     assert changes["devicePlugin"] == {
         "config": {"name": "gpu-pools-device-plugin", "default": plan.default_config_key},
     }
-    assert set(changes["migManager"]) == {"enabled", "env", "config"}
+    assert set(changes["migManager"]) == {"enabled", "config"}
     assert changes["migManager"]["config"] == {"name": "gpu-pools-mig-parted", "default": "all-disabled"}
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpus.kubernetes_names import qualified_name
-from gpus.render import device_plugin_config, digest, mig_parted_config, mig_parted_entry
+from gpus.render import device_plugin_config, digest, mig_parted_entries, mig_parted_entry, mig_parted_file
 from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -72,7 +72,7 @@ def test_device_plugin_config(name: str) -> None:
 def test_mig_parted_config(name: str) -> None:
     declarations = MIG_PARTED[name]
     keys = " ".join(mig_parted_entry(declaration)[0] for declaration in declarations)
-    _golden(f"mig-parted-{name}", f"# {keys or 'only the default'}\n{mig_parted_config(declarations)}")
+    _golden(f"mig-parted-{name}", f"# {keys or 'only the default'}\n{mig_parted_file(mig_parted_entries(declarations))}")
 
 
 def test_every_golden_file_belongs_to_a_test() -> None:
@@ -108,7 +108,7 @@ def test_the_device_plugin_would_read_every_key(name: str) -> None:
 
 def test_mig_parted_has_only_keys_of_its_spec() -> None:
     """mig-parted refuses unknown fields, and wants mig-devices only where MIG is on."""
-    document = yaml.safe_load(mig_parted_config((UNIFORM, MIXED, PER_GPU)))
+    document = yaml.safe_load(mig_parted_file(mig_parted_entries((UNIFORM, MIXED, PER_GPU))))
     assert set(document) == {"version", "mig-configs"}
     assert document["version"] == "v1"
     for groups in document["mig-configs"].values():
@@ -119,17 +119,17 @@ def test_mig_parted_has_only_keys_of_its_spec() -> None:
 
 
 def test_the_default_of_the_operator_is_always_there() -> None:
-    assert next(iter(yaml.safe_load(mig_parted_config(()))["mig-configs"])) == "all-disabled"
+    assert next(iter(yaml.safe_load(mig_parted_file(mig_parted_entries(())))["mig-configs"])) == "all-disabled"
 
 
 def test_time_slicing_of_instances_shares_the_partitions_of_the_plain_layout() -> None:
     """How instances are shared is the device plugin's business: MIG must not be redone for it."""
     assert mig_parted_entry(SLICED_UNIFORM)[0] == mig_parted_entry(UNIFORM)[0]
-    assert mig_parted_config((SLICED_UNIFORM, UNIFORM)) == mig_parted_config((UNIFORM,))
+    assert mig_parted_file(mig_parted_entries((SLICED_UNIFORM, UNIFORM))) == mig_parted_file(mig_parted_entries((UNIFORM,)))
 
 
 def test_the_order_of_declarations_does_not_change_the_file() -> None:
-    assert mig_parted_config((UNIFORM, MIXED)) == mig_parted_config((MIXED, UNIFORM))
+    assert mig_parted_file(mig_parted_entries((UNIFORM, MIXED))) == mig_parted_file(mig_parted_entries((MIXED, UNIFORM)))
 
 
 def test_digest_is_short_and_of_the_content() -> None:

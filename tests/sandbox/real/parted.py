@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpus.models import model
-from gpus.render import mig_parted_config, mig_parted_entry
+from gpus.render import mig_parted_entries, mig_parted_entry, mig_parted_file
 from sandbox.nvml import state
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Parted:
 
     def declare(self, declaration: Mig) -> str:
         """Write the plan's file for a declaration; its key."""
-        self._file.write_text(mig_parted_config([declaration]))
+        self._file.write_text(mig_parted_file(mig_parted_entries([declaration])))
         return mig_parted_entry(declaration)[0]
 
     def write(self, *entries: Mapping[str, Any]) -> str:

@@ -1,0 +1,98 @@
+"""The keys of the sharing configs, each a resource of its own, so that a key goes only when nobody needs it any more.
+
+Pulumi deletes what is no longer declared at the very end of an update, and only of one that went well: after the labels have
+moved, and after the verification has proven the nodes. So each config of the device plugin is a patch of a ConfigMap: the key
+of before stays while nodes may name it, also where the update fails or is interrupted, and whoever goes back finds it there.
+
+The mig-parted file is one text with all its named configs. So these are patches of a ConfigMap beside it, which is read back:
+the file has what is declared and what is still there. A config that has gone leaves the file with the next update.
+
+The ConfigMaps themselves hold nothing of this; what they were given by versions of before stays in them until they go.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+from pulumi_kubernetes.core.v1 import ConfigMap, ConfigMapPatch
+
+from components._options import child_options
+from gpus.node_expectation import OPERATOR_NAMESPACE
+from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, MIG_PARTED_ENTRIES_CONFIG_MAP, Plan
+from gpus.render import mig_parted_file
+
+
+def config_keys(
+    parent: pulumi.Resource,
+    name: str,
+    plan: Plan,
+    opts: pulumi.ResourceOptions | None,
+    before: Sequence[pulumi.Resource],
+) -> list[pulumi.Resource]:
+    """The two ConfigMaps that the operator's operands read, with all that is in them.
+
+    Args:
+        parent: the component.
+        name: of the component.
+        plan: what is declared.
+        opts: options of the component.
+        before: what must be there.
+    """
+    plugin = _base(parent, f"{name}-device-plugin", DEVICE_PLUGIN_CONFIG_MAP, opts, before)
+    configs = _patches(parent, f"{name}-config", plugin, DEVICE_PLUGIN_CONFIG_MAP, plan.device_plugin_configs, opts)
+    return [plugin, *configs, *_mig_parted(parent, name, plan, opts, before)]
+
+
+def _mig_parted(
+    parent: pulumi.Resource, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: Sequence[pulumi.Resource]
+) -> list[pulumi.Resource]:
+    kept = _base(parent, f"{name}-mig-layouts", MIG_PARTED_ENTRIES_CONFIG_MAP, opts, before)
+    declared = plan.mig_parted_entries
+    layouts = _patches(parent, f"{name}-layout", kept, MIG_PARTED_ENTRIES_CONFIG_MAP, declared, opts)
+    live = ConfigMap.get(f"{name}-mig-layouts-live", kept.id, child_options(parent, opts, depends_on=[kept, *layouts]))
+    text = _known(live.data).apply(lambda there: mig_parted_file({**there, **declared}))
+    file = ConfigMap(
+        f"{name}-mig-parted",
+        metadata={"name": MIG_PARTED_CONFIG_MAP, "namespace": OPERATOR_NAMESPACE},
+        data={"config.yaml": text},
+        opts=child_options(parent, opts, depends_on=[*before, live]),
+    )
+    return [kept, *layouts, file]
+
+
+def _known(data: pulumi.Output[Mapping[str, str]]) -> pulumi.Output[dict[str, str]]:
+    """The data, nothing where it is not known: so the preview of a cluster that is to be made shows the file, too."""
+
+    async def known() -> dict[str, str]:
+        return dict(await data.future() or {}) if await data.is_known() else {}
+
+    return pulumi.Output.from_input(known())
+
+
+def _base(
+    parent: pulumi.Resource, name: str, config_map: str, opts: pulumi.ResourceOptions | None, before: Sequence[pulumi.Resource]
+) -> ConfigMap:
+    return ConfigMap(
+        name,
+        metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE},
+        # Versions of before had the keys in here: they must not be ripped out under nodes that name them.
+        opts=child_options(parent, opts, depends_on=before, ignore_changes=["data"]),
+    )
+
+
+def _patches(
+    parent: pulumi.Resource,
+    name: str,
+    base: ConfigMap,
+    config_map: str,
+    data: Mapping[str, str],
+    opts: pulumi.ResourceOptions | None,
+) -> list[pulumi.Resource]:
+    return [
+        ConfigMapPatch(
+            f"{name}-{key}",
+            metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE},
+            data={key: text},
+            opts=child_options(parent, opts, depends_on=[base]),
+        )
+        for key, text in data.items()
+    ]
