@@ -182,7 +182,8 @@ class TestMagnum:
 
     def test_the_marker_is_selected_by_the_label_of_the_driver(self, deploy: Any) -> None:
         selectors = [
-            daemon_set.inputs["spec"]["template"]["spec"]["nodeSelector"] for daemon_set in deploy("magnum-dev").of("DaemonSet")
+            daemon_set.inputs["spec"]["template"]["spec"].get("nodeSelector")
+            for daemon_set in deploy("magnum-dev").of("DaemonSet")
         ]
         assert {"magnum.openstack.org/nodegroup": "gpu-mig"} in selectors
 
