@@ -192,7 +192,7 @@ class GpuPlatform(pulumi.ComponentResource):
         """Where nothing proves the nodes: at least no old key goes while a node's label still names it."""
         spec: Any = keys_left_spec(planned, planned.settings.nfd.marker_image or MARKER_IMAGE)
         metadata: Any = {"name": KEYS_LEFT, "namespace": OPERATOR_NAMESPACE}
-        DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=child_options(self, opts))
+        DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
 
     def _verification(
         self,

@@ -90,6 +90,19 @@ class TestEveryStack:
         assert [request.name for request in custom if not any(urn.endswith("::first") for urn in request.dependencies)] == []
 
     @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("verified", [True, False])
+    def test_what_is_in_the_cluster_is_made_by_its_provider_and_goes_with_it(
+        self, run: Run, deploy: Any, stack: str, *, verified: bool
+    ) -> None:
+        deploy(stack)  # for its surroundings
+        sections = {**settings(stack), **({} if verified else {"verification": {"enabled": False}})}
+        recorded = run(lambda: GpuPlatform("gpu", sections))
+        inside = [one for one in recorded.requests.values() if one.custom and one.type.startswith("kubernetes:")]
+        assert len(inside) > 5
+        assert [one.name for one in inside if "::gpu-kubernetes::" not in one.provider] == []
+        assert stack == "byo" or [one.name for one in inside if not one.deletedWith.endswith("::gpu-cluster")] == []
+
+    @pytest.mark.parametrize("stack", STACKS)
     def test_the_protection_of_the_platform_is_undone_nowhere(self, run: Run, deploy: Any, stack: str) -> None:
         deploy(stack)
         recorded = run(lambda: GpuPlatform("gpu", settings(stack), pulumi.ResourceOptions(protect=True)))
