@@ -163,6 +163,7 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
         (AKS, "nodeFeatureDiscovery.values", {"priorityClassName": "system-node-critical"}),
     ],
     ("operator", "driver"): [(AKS, "operator.driver", "preinstalled")],
+    ("operator", "kubeletSyncSeconds"): [(AKS, "operator.kubeletSyncSeconds", 30)],
     ("operator", "migStrategy"): [(AKS, "operator.migStrategy", "mixed")],
     ("operator", "markerImage"): [(EXISTING, "nodeFeatureDiscovery.markerImage", "example.com/sh:1")],
     ("operator", "install"): [(EXISTING, "operator", {"install": False}), (EXISTING, "nodeFeatureDiscovery", {"install": False})],
@@ -248,6 +249,9 @@ def rendered(
             raise refused[0]
         requests = {(request.type, request.name): request for request in recorded.requests.values()}
         for resource in recorded.resources:
+            if (resource.type, resource.name) not in requests:
+                # Only read.
+                continue
             request = requests[resource.type, resource.name]
             inputs = {key: value for key, value in resource.inputs.items() if key not in request.ignoreChanges}
             kept[f"{resource.type} {resource.name}"] = (inputs, request.protect)
