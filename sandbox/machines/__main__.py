@@ -27,6 +27,8 @@ def main() -> int:
     stop = threading.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda *_: stop.set())
+    # Under nohup it is ignored, and so it would be by all that starts here: config-manager tells operands by it what has changed.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         Daemon(folder.resolve()).run(stop)
     except SandboxError as error:
