@@ -156,12 +156,11 @@ def test_single_values_restart_what_they_are_in(values: dict[str, Any], restarts
     assert all(one.effect == "" for one in found)
 
 
-def test_another_layout_restarts_mig_manager_on_all_pools_that_have_it_and_another_strategy_more() -> None:
+def test_another_layout_restarts_nothing_by_itself_and_another_strategy_does() -> None:
     halves = {"slices": {"mig": {"layout": {"3g.40gb": 2}}}}
-    found = only(stack(), stack(sharing=halves))
-    assert (found.restarts, found.pools) == ((MIG,), ("notebooks", "slices", "train"))
+    assert upkeep(stack(), stack(sharing=halves)) == ()
     uneven = {"slices": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}}}
-    assert set(only(stack(), stack(sharing=uneven)).restarts) == {PLUGIN, GFD, MIG, VALIDATOR}
+    assert set(only(stack(), stack(sharing=uneven)).restarts) == {PLUGIN, GFD, VALIDATOR}
 
 
 def test_a_comment_says_it_where_no_pool_changes() -> None:

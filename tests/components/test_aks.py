@@ -183,10 +183,17 @@ class TestPool:
         labels = run(program).one("AgentPool").inputs["nodeLabels"]
         assert labels["nvidia.com/device-plugin.config"].startswith("time-slicing-8-")
 
-    def test_the_strategy_of_the_cluster_decides_the_config_key(self, run: Run) -> None:
-        alone = pool_of(run).inputs["nodeLabels"]["nvidia.com/device-plugin.config"]
-        mixed = pool_of(run, "mixed").inputs["nodeLabels"]["nvidia.com/device-plugin.config"]
-        assert alone != mixed
+    @pytest.mark.parametrize(
+        ("sharing", "same"), [({"timeSlicing": {"replicas": 4}}, True), ({"mig": {"layout": {"1g.10gb": 7}}}, False)]
+    )
+    def test_the_strategy_of_the_cluster_decides_the_config_key_of_mig_pools_alone(
+        self, run: Run, sharing: dict[str, Any], *, same: bool
+    ) -> None:
+        keys = {
+            pool_of(run, strategy, sharing=sharing).inputs["nodeLabels"]["nvidia.com/device-plugin.config"]
+            for strategy in (None, "mixed")
+        }
+        assert (len(keys) == 1) is same
 
     def test_a_pool_whose_config_the_operator_lacks_is_refused(self, run: Run) -> None:
         def program(*, strategy: str) -> None:
