@@ -75,6 +75,8 @@ class ConfigPod:
             stands_in,
             request.read is not None and (self._folder / "config" / "config.yaml").is_symlink(),
         )
+        #: What the program had read, where it starts anew with its daemon, which on a node it would not: shown until it is read.
+        self._held = {self._linked().removeprefix(f"{SOURCE}/"): request.read or ""} if self._resumed and not stands_in else {}
         self._sandbox: PodSandbox | None = None
         self._sidecar: subprocess.Popen[bytes] | None = None
         self._initialized, self._words = self._resumed, ""
@@ -137,6 +139,10 @@ class ConfigPod:
             self._start_sidecar()
 
         self._do(work)
+
+    def program_has_read(self) -> None:
+        """The program has read its configuration."""
+        self._held = {}
 
     def end(self) -> None:
         """End it; its emptyDir goes with it. By the machine's thread, or after that has ended."""
@@ -241,9 +247,10 @@ class ConfigPod:
 
     def _write(self) -> None:
         """The volumes, where they have changed."""
-        if self._request.files != self._files:
-            self._files = self._request.files
-            write_volume(self._folder / "volume", self._files)
+        held = {key: text for key, text in self._held.items() if key in self._request.files}
+        if (files := {**self._request.files, **held}) != self._files:
+            self._files = files
+            write_volume(self._folder / "volume", files)
         for name, content in self._request.account.items():
             path = self._folder / "account" / name
             if not path.exists() or path.read_bytes() != content:

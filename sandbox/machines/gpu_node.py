@@ -249,6 +249,8 @@ class GpuNode:
         # Before it runs, what is listed is its forerunner's.
         listed = self._manager.listed() if self._manager is not None and plugin.process is not None else {}
         plugin.seen = plugin.seen or bool(listed)
+        if plugin.seen and (pod := self._configs.get(_PLUGIN)) is not None:
+            pod.program_has_read()
         # The machine of a daemon that was ended had its plugin all the time.
         if not plugin.seen and self._found_registered and time.monotonic() - plugin.began < _RESUMED_SECONDS:
             return None

@@ -8,6 +8,7 @@ pressure never change.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sandbox import machine_groups
@@ -43,12 +44,17 @@ class Nodes:
     def __init__(self, api: Api, store: Store, folder: Path, programs: NodePrograms) -> None:
         """Load the machines that there were."""
         self._api, self._store, self._folder, self._programs = api, store, folder, programs
-        self._aks, self._guard = Api(folder / "kubeconfig", acting_as=AKS), PoolGuard(api)
+        self._guard = PoolGuard(api)
         self._files = MachineFiles(folder)
         self._groups: dict[str, MachineGroup] = {}
         self._read: tuple[int, ...] | None = None
         self._renewed = -_RENEW_SECONDS
         self.machines: dict[str, Machine] = {}
+
+    @cached_property
+    def _aks(self) -> Api:
+        """AKS' own access, which alone may change what it guards."""
+        return Api(self._folder / "kubeconfig", acting_as=AKS)
 
     def groups_changed(self) -> bool:
         """Read the record of groups where it was written since, and say whether it was."""

@@ -95,7 +95,7 @@ class Fleet:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         (self.folder,) = trial.clusters
-        self.api = trial.api()
+        self.api = trial.cloud_api()
         self.history: dict[str, list[Condition]] = {}
         self.look()
 

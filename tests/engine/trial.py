@@ -22,6 +22,7 @@ import yaml
 from sandbox import processes
 from sandbox.engine import Engine
 from sandbox.machines.api import Api, ApiError
+from sandbox.machines.pool_guard import AKS
 from sandbox.observe import observe
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
@@ -198,6 +199,11 @@ class Trial:
         """The API of the one cluster."""
         (folder,) = self.clusters
         return Api(folder / "kubeconfig")
+
+    def cloud_api(self) -> Api:
+        """The same, as the cloud itself: what AKS has put on its nodes it lets nobody else change."""
+        (folder,) = self.clusters
+        return Api(folder / "kubeconfig", acting_as=AKS)
 
     def get(self, path: str) -> Any:
         """One object; fails where there is none."""
