@@ -142,10 +142,10 @@ def _verify(options: argparse.Namespace, progress: Progress) -> int:
 
 
 def _tell_incidents(pools: Iterable[PoolPlan]) -> None:
-    from sandbox.incidents import REFERENCE, meanings  # noqa: PLC0415 as above
+    from gpus.incidents import explained  # noqa: PLC0415 as above
 
-    if told := meanings(pools):
-        print("\n- ".join([f"\nIncidents that the warnings name ({REFERENCE}):", *told]))
+    if told := explained(warning for pool in pools for warning in pool.warnings):
+        print("\n- ".join(["\nIncidents that the warnings name:", *told]))
 
 
 def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:

@@ -540,7 +540,7 @@ class TestObjects:
         left = api.get("v1", "ConfigMap", "default", "theirs")
         assert left is not None
         assert left["data"] == {"kept": "1"}
-        api.delete(left, "Foreground")
+        api.delete(left, "Background")
         driver.delete(patch, "mine", id_, made)
         made_again = api.get("v1", "ConfigMap", "default", "theirs")
         assert made_again is not None, "as by the real one, which applies an object without fields"
