@@ -226,7 +226,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "NVML hangs": Fault("sliced", 2, ("nvml-hang",), _gpus(_everywhere("nvmlInit*", hang_seconds=3600))),
     "config edited under the same key": Fault("eight", 0, ("config-edited",), _config_edited),
     "the configuration lost the node's key": Fault(
-        "eight", 0, ("config-key-missing", "operand-config", "nothing-offered"), _key_lost
+        "eight", 0, ("config-key-missing", "operand-config", "sharing-off"), _key_lost
     ),
     "the verifier has no driver library": Fault(
         "eight", 0, ("library-missing",), _gpus(_everywhere("nvmlInit*", error=_NO_LIBRARY)), "Unknown"
@@ -280,7 +280,7 @@ UNHEARD: Final[Mapping[str, Fault]] = {
 #: Those of the whole cluster, by what nodes are told to have; tests/engine/test_faults.py provokes each in a test of its own.
 OF_THE_CLUSTER: Final[Mapping[str, tuple[str, ...]]] = {
     "verifier without permission": ("api-permission",),
-    "default config lost": ("label-missing", "operand-config", "nothing-offered"),
+    "default config lost": ("label-missing", "sharing-off"),
     "ClusterPolicy without the sharing config": ("sharing-off", "gfd-other"),
     "ClusterPolicy ready with no GPU node": ("nfd-missing",),
     "NFD does not tolerate the taint": ("nfd-missing",),

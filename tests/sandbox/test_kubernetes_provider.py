@@ -639,13 +639,13 @@ class TestObjects:
         assert made[0][0] == "late/a"
 
     def test_what_an_interrupted_patch_has_set_is_given_up(self, driver: Driver, api: Api) -> None:
-        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": "default"}}
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "half-patched", "namespace": "default"}}
         api.create({**theirs, "data": {"kept": "1"}}, manager="helm")
         patch, inputs = "kubernetes:core/v1:ConfigMapPatch", {**theirs, "data": {"mine": "1"}}
         driver.create(patch, "killed", inputs)
         _, known = driver.create(patch, "known", {**theirs, "data": {"known": "1"}})
         recovery.give_fields_up(api, inputs, {known["__fieldManager"]})
-        left = api.get("v1", "ConfigMap", "default", "shared")
+        left = api.get("v1", "ConfigMap", "default", "half-patched")
         assert left is not None
         assert left["data"] == {"kept": "1", "known": "1"}
 
