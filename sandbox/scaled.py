@@ -11,8 +11,8 @@ from typing import Final
 
 import yaml
 
-#: The simulated kubelets' `syncFrequency`.
-SYNC_SECONDS: Final = 2
+from sandbox.machines.config_volumes import SYNC_SECONDS
+
 _SECTION: Final = "gpu-pools:operator"
 _SETTING: Final = "kubeletSyncSeconds"
 #: A section that Pulumi has encrypted.
@@ -29,10 +29,10 @@ def with_sync(text: str) -> str:
         return text
     section = _inside(config, _SECTION)
     if section is None:
-        return _added(text, config, f"{_SECTION}: {{{_SETTING}: {SYNC_SECONDS}}}")
+        return _added(text, config, f"{_SECTION}: {{{_SETTING}: {SYNC_SECONDS:g}}}")
     if not isinstance(section, yaml.MappingNode) or {_SETTING, _SECURE} & {key.value for key, _ in section.value}:
         return text
-    return _added(text, section, f"{_SETTING}: {SYNC_SECONDS}")
+    return _added(text, section, f"{_SETTING}: {SYNC_SECONDS:g}")
 
 
 def _inside(node: yaml.Node | None, name: str) -> yaml.Node | None:
