@@ -28,6 +28,7 @@ from changes.workloads import of_cluster, of_stack
 from gpus.errors import InvalidStackError, Problem, listed
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
+from gpus.terminal import guarded
 from policies.prices import read_prices
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ _BLOCKED, _INVALID = 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    with guarded():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         radius = _radius(options)

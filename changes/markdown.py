@@ -1,7 +1,8 @@
 """The blast radius as one comment of a pull request.
 
-What is worst comes first, what is long is folded away. Texts of others (names, messages of policies) are written so that they can
-neither break a table nor become markup or a mention. A hidden first line tells whoever updates the comment which one it is.
+What is worst comes first, what is long is folded away. Texts of others (names, messages of policies) can neither break a table
+nor become markup or a mention: gpus/markup.py sees to that, and no line is made otherwise. A hidden first line tells whoever
+updates the comment which one it is.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from gpus import harmless
 from gpus.incidents import explained
+from gpus.markup import Html, Markdown
 from gpus.mig_picture import Pen, draw, ruler, unit_width
 from gpus.plan import sharing_words
 from gpus.tables import resources_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from changes.acknowledged import Ending
     from changes.blast import BlastRadius, Sums
@@ -50,101 +53,138 @@ _HOW: Final = {
     "shrinks": "becomes less",
     "interrupted": "is back afterwards; pods there end",
 }
-_MEANT: Final = re.compile(r"([\\`*_{}\[\]<>|#~&])")
-_LIKE: Final = str.maketrans("`|\\", "'¦\N{SET MINUS}")
+_NO_STACK_NAME: Final = re.compile(r"[^\w./-]")
+_NOTHING: Final = Markdown()
+_FENCE: Final = Markdown("```")
 #: GitHub's longest comment has 65,536 characters.
 _LONGEST: Final = 60_000
 
 
 def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
     """The whole comment; it ends with a line that says so where it had to be cut."""
-    lines = [f"<!-- gpu-pools preview of {_plain(stack)} -->", f"## GPU pools of {_plain(stack)}: {_headline(radius)}", ""]
+    lines = [_marker(stack), Markdown.of("## GPU pools of {}: {}", stack, _headline(radius)), _NOTHING]
     for part in (_blocked, _pools, _renewed, _figures, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
     lines += [*_ids(lines), *_rests_on(seen)]
-    text = "\n".join(lines).rstrip() + "\n"
+    text = Markdown.all(lines, "\n").rstrip() + "\n"
     return (
         text if len(text) <= _LONGEST else text[:_LONGEST].rpartition("\n")[0] + "\n\n_Cut: the JSON document has all of it._\n"
     )
 
 
-def _headline(radius: BlastRadius) -> str:
+def _marker(stack: str) -> Markdown:
+    """A comment in HTML, in which nothing can be escaped."""
+    return Markdown(f"<!-- gpu-pools preview of {_NO_STACK_NAME.sub('-', stack)} -->")
+
+
+def _headline(radius: BlastRadius) -> Markdown:
     touched = [pool for pool in radius.pools if pool.touched]
     if radius.cluster_replaced:
-        what = "the cluster is replaced, with everything in it"
+        what = Markdown("the cluster is replaced, with everything in it")
     elif not touched and radius.renewed:
-        what = f"no pool changes; {'; '.join(map(_renewal, radius.renewed))} on its nodes"
+        what = Markdown.of("no pool changes; {} on its nodes", Markdown.all(map(_renewal, radius.renewed), "; "))
     elif not touched:
-        what = "no pool is touched"
+        what = Markdown("no pool is touched")
     else:
-        what = "; ".join(f"{_plain(pool.name)} {' and '.join(pool.effects)}" for pool in touched)
-    return what + (" (blocked)" if radius.blocked else "")
+        what = Markdown.all((Markdown.of("{} {}", pool.name, " and ".join(pool.effects)) for pool in touched), "; ")
+    return Markdown.of("{} (blocked)", what) if radius.blocked else what
 
 
 def _renewal(one: Upkeep) -> str:
     """In a few words."""
-    return _plain(
-        f"{one.what} {one.before} → {one.after}" if one.before or one.after else f"{len(one.restarts)} DaemonSets restart"
-    )
+    return f"{one.what} {one.before} → {one.after}" if one.before or one.after else f"{len(one.restarts)} DaemonSets restart"
 
 
-def _blocked(radius: BlastRadius) -> Iterator[str]:
+def _blocked(radius: BlastRadius) -> Iterator[Markdown]:
     if radius.blocked:
-        yield "**This change must not be deployed as it is:**"
-        yield from (f"- {_plain(reason)}" for reason in radius.blocked)
-        yield ""
+        yield Markdown("**This change must not be deployed as it is:**")
+        yield from (Markdown.of("- {}", reason) for reason in radius.blocked)
+        yield _NOTHING
     if not radius.complete:
-        yield "The engine stopped at what is protected, so it did not tell all that happens: everything in the cluster is taken"
-        yield "for replaced, and policies may not have judged all of it."
-        yield ""
+        yield Markdown(
+            "The engine stopped at what is protected, so it did not tell all that happens: everything in the cluster is taken"
+        )
+        yield Markdown("for replaced, and policies may not have judged all of it.")
+        yield _NOTHING
     for one in radius.endings:
         yield from _ending(one)
     for entry in radius.standing:
-        which = f"The acknowledgement {_code(entry.change)} of {_code(entry.resource)}"
-        yield f"{which} {'keeps its protection off' if entry.holds else 'is used up: take it out'}."
-        yield ""
+        means = "keeps its protection off" if entry.holds else "is used up: take it out"
+        which = Markdown.code(entry.change), Markdown.code(entry.resource)
+        yield Markdown.of("The acknowledgement {} of {} {}.", *which, means)
+        yield _NOTHING
 
 
-def _ending(one: Ending) -> Iterator[str]:
-    changed = "; ".join(f"`{key}`: {_code(old)} → {_code(new)}" for key, old, new in one.changes)
+def _ending(one: Ending) -> Iterator[Markdown]:
+    sides = ([Markdown.code(part) for part in change] for change in one.changes)
+    changed = Markdown.all((Markdown.of("{}: {} → {}", *parts) for parts in sides), "; ")
     replaced = one.how == "is replaced"
-    because = f" ({changed})" if changed else " (it follows what it lies in)" if replaced else ""
-    which = one.called(_code)
+    because = Markdown.of(" ({})", changed) if changed else Markdown(" (it follows what it lies in)" if replaced else "")
+    told = Markdown.of("The {} {}{}", _called(one), one.how, because)
     if one.first:
-        yield "What is deployed is protected, and the engine takes nothing protected away with something else. So first, without"
-        yield "this change, write into the stack file and deploy:"
+        yield Markdown(
+            "What is deployed is protected, and the engine takes nothing protected away with something else. So first, without"
+        )
+        yield Markdown("this change, write into the stack file and deploy:")
         yield from _entry(one.resource, one.first)
-        yield ""
+        yield _NOTHING
     if one.acknowledged is not None:
-        yield f"{which[0].upper()}{which[1:]} {one.how}{because}. Acknowledged: {_plain(one.acknowledged)}"
+        yield Markdown.of("{}. Acknowledged: {}", told, one.acknowledged)
     elif one.id:
         another = ", with another reason" if one.used else ""
-        yield f"{which[0].upper()}{which[1:]} {one.how}{because}. To do it all the same, write into the stack file{another}:"
+        yield Markdown.of("{}. To do it all the same, write into the stack file{}:", told, another)
         yield from _entry(one.resource, one.id)
-    yield ""
+    yield _NOTHING
 
 
-def _entry(resource: str, change: str) -> tuple[str, ...]:
-    named = (f"    - resource: {resource}", f"      change: {change}", "      reason: …")
-    return ("```yaml", "  gpu-pools:acknowledged:", *named, "```")
+def _called(one: Ending) -> Markdown:
+    return (
+        Markdown.of("{} {}", one.what, Markdown.code(one.resource)) if one.what != one.resource else Markdown.of("{}", one.what)
+    )
 
 
-def _pools(radius: BlastRadius) -> Iterator[str]:
-    yield from ("| pool | what happens | nodes | GPUs of a node | sharing | each node advertises |", "|---|---|---|---|---|---|")
+def _entry(resource: str, change: str) -> Iterator[Markdown]:
+    yield from _fenced(
+        "yaml", "  gpu-pools:acknowledged:", f"    - resource: {resource}", f"      change: {change}", "      reason: …"
+    )
+
+
+def _fenced(language: str, *lines: str) -> Iterator[Markdown]:
+    """Lines as they are; none of them ends the fence."""
+    yield Markdown(f"```{language}")
+    yield from (Markdown(harmless.line(line).replace("`", "'")) for line in lines)
+    yield _FENCE
+
+
+def _pools(radius: BlastRadius) -> Iterator[Markdown]:
+    yield from _table("pool", "what happens", "nodes", "GPUs of a node", "sharing", "each node advertises")
     for pool in radius.pools:
         sides = [side for side in (pool.before, pool.after) if side]
         cells = [_both([read(side) for side in sides]) for read in (_nodes, _hardware, _sharing, _advertised)]
-        happens = " and ".join(pool.effects) if pool.touched else "-"
-        yield f"| {_code(pool.name)} | {'**' + happens + '**' if pool.touched else happens} | {' | '.join(cells)} |"
-    yield ""
-    yield from (f"- {word}: {meaning}" for word, meaning in _WORDS.items() if any(word in pool.effects for pool in radius.pools))
+        happens = Markdown.of("**{}**", " and ".join(pool.effects)) if pool.touched else Markdown("-")
+        yield _row(Markdown.code(pool.name), happens, *cells)
+    yield _NOTHING
+    yield from (
+        Markdown(f"- {word}: {meaning}") for word, meaning in _WORDS.items() if any(word in pool.effects for pool in radius.pools)
+    )
     if len(set(radius.mig_strategy)) > 1:
-        before, after = radius.mig_strategy
-        yield f"- the MIG strategy of the cluster changes, {before} → {after}: every pool's device plugin starts anew"
+        strategies = Markdown.all(radius.mig_strategy, " → ")
+        yield Markdown.of("- the MIG strategy of the cluster changes, {}: every pool's device plugin starts anew", strategies)
     if radius.verified_within is not None and any(pool.touched and pool.after for pool in radius.pools):
         within = f"{radius.verified_within / 60:g} minutes"
-        yield f"- afterwards verifiers ask these pools' nodes: each has {within} to be as declared, or the deploy fails"
-    yield ""
+        yield Markdown.of(
+            "- afterwards verifiers ask these pools' nodes: each has {} to be as declared, or the deploy fails", within
+        )
+    yield _NOTHING
+
+
+def _table(*header: str) -> Iterator[Markdown]:
+    yield _row(*header)
+    yield Markdown("|" + "---|" * len(header))
+
+
+def _row(*cells: str) -> Markdown:
+    return Markdown.of("| {} |", Markdown.all(cells, " | "))
 
 
 def _both(texts: list[str]) -> str:
@@ -157,37 +197,41 @@ def _nodes(planned: PoolPlan) -> str:
 
 
 def _hardware(planned: PoolPlan) -> str:
-    return _plain(f"{planned.hardware.gpus}x {planned.hardware.model.key} ({planned.hardware.source})")
+    return f"{planned.hardware.gpus}x {planned.hardware.model.key} ({planned.hardware.source})"
 
 
 def _sharing(planned: PoolPlan) -> str:
-    return _plain(sharing_words(planned.sharing))
+    return sharing_words(planned.sharing)
 
 
 def _advertised(planned: PoolPlan) -> str:
-    return _plain(resources_text(planned.advertises))
+    return resources_text(planned.advertises)
 
 
-def _renewed(radius: BlastRadius) -> Iterator[str]:
+def _renewed(radius: BlastRadius) -> Iterator[Markdown]:
     if radius.renewed:
-        yield "### What starts anew on nodes that stay"
-        yield from ("| what | restarts | on the nodes of | what happens |", "|---|---|---|---|")
+        yield Markdown("### What starts anew on nodes that stay")
+        yield from _table("what", "restarts", "on the nodes of", "what happens")
         for one in radius.renewed:
-            versions = f" {_code(one.before)} → {_code(one.after)}" if one.before or one.after else ""
-            restarts = ", ".join(map(_code, one.restarts)) or "the nodes themselves"
-            yield f"| {_plain(one.what)}{versions} | {restarts} | {', '.join(map(_code, one.pools))} | {_plain(one.happens)} |"
-        yield ""
+            sides = Markdown.code(one.before), Markdown.code(one.after)
+            what = Markdown.of("{} {} → {}", one.what, *sides) if one.before or one.after else one.what
+            yield _row(what, _codes(one.restarts) or "the nodes themselves", _codes(one.pools), one.happens)
+        yield _NOTHING
 
 
-def _figures(radius: BlastRadius) -> Iterator[str]:
-    yield from ("| in the whole stack | before | after |", "|---|---|---|")
-    yield f"| GPUs | {' | '.join(map(_count, (radius.before, radius.after)))} |"
+def _codes(names: Iterable[str]) -> Markdown:
+    return Markdown.all(map(Markdown.code, names), ", ")
+
+
+def _figures(radius: BlastRadius) -> Iterator[Markdown]:
+    yield from _table("in the whole stack", "before", "after")
+    yield _row("GPUs", *map(_count, (radius.before, radius.after)))
     for name, before, after in radius.totals:
-        yield f"| {_code(name)} advertised | {' | '.join(map(_range, (before, after)))} |"
+        yield _row(Markdown.of("{} advertised", Markdown.code(name)), *map(_range, (before, after)))
     if radius.currency:
         costs = ("unknown" if sums.per_month is None else f"{sums.per_month:,.0f}" for sums in (radius.before, radius.after))
-        yield f"| GPU nodes, {_plain(radius.currency)} a month at most | {' | '.join(costs)} |"
-    yield ""
+        yield _row(f"GPU nodes, {radius.currency} a month at most", *costs)
+    yield _NOTHING
 
 
 def _count(sums: Sums) -> str:
@@ -199,51 +243,56 @@ def _range(bounds: tuple[int, int | None]) -> str:
     return str(least) if least == most else f"{least} to {'any number' if most is None else most}"
 
 
-def _away(radius: BlastRadius) -> Iterator[str]:
+def _away(radius: BlastRadius) -> Iterator[Markdown]:
     if radius.dips:
-        yield "### GPUs that are away"
+        yield Markdown("### GPUs that are away")
         for dip in radius.dips:
-            yield f"- {_code(dip.pool)}: {dip.text}"
-        yield ""
+            yield Markdown.of("- {}: {}", Markdown.code(dip.pool), dip.text)
+        yield _NOTHING
 
 
-def _affected(radius: BlastRadius) -> Iterator[str]:
+def _affected(radius: BlastRadius) -> Iterator[Markdown]:
     if radius.affected:
-        yield "### Who loses what they ask for"
-        yield from ("| who | asks for | what becomes of it | in pools |", "|---|---|---|---|")
+        yield Markdown("### Who loses what they ask for")
+        yield from _table("who", "asks for", "what becomes of it", "in pools")
         for one in radius.affected:
-            pools = ", ".join(map(_code, one.pools))
-            yield f"| {_plain(one.asking.who)} | {_code(one.asking.resource)} | {_HOW[one.how]} | {pools} |"
-        yield ""
+            yield _row(one.asking.who, Markdown.code(one.asking.resource), _HOW[one.how], _codes(one.pools))
+        yield _NOTHING
 
 
-def _advice(radius: BlastRadius) -> Iterator[str]:
+def _advice(radius: BlastRadius) -> Iterator[Markdown]:
     if radius.steps:
-        yield "### How to avoid it"
+        yield Markdown("### How to avoid it")
         for pool, steps in radius.steps:
-            yield from (f"For {_code(pool)}:", "")
-            yield from (f"- {step}" for step in steps)
-            yield ""
+            yield from (Markdown.of("For {}:", Markdown.code(pool)), _NOTHING)
+            yield from (Markdown.of("- {}", _sentence(step)) for step in steps)
+            yield _NOTHING
 
 
-def _layouts(radius: BlastRadius) -> Iterator[str]:
+def _sentence(text: str) -> Markdown:
+    """A text in which names stand between backticks."""
+    parts = text.split("`")
+    return Markdown.all(Markdown.code(part) if index % 2 else part for index, part in enumerate(parts))
+
+
+def _layouts(radius: BlastRadius) -> Iterator[Markdown]:
     changed = [pool for pool in radius.pools if pool.gpus]
     if not changed:
         return
     yield from _folded("MIG layouts before and after", [line for pool in changed for line in _pictures(pool)], shown=True)
 
 
-def _pictures(pool: PoolChange) -> Iterator[str]:
+def _pictures(pool: PoolChange) -> Iterator[Markdown]:
     if pool.after is None:
         return
     model = pool.after.hardware.model
     for one in pool.gpus:
         which = ", ".join(map(str, one.indices))
-        yield f"{_code(pool.name)}, on each node GPU {which} ({_plain(model.key)}):"
-        yield from ("```", *_picture(model, one), "```")
+        yield Markdown.of("{}, on each node GPU {} ({}):", Markdown.code(pool.name), which, model.key)
+        yield from _fenced("", *_picture(model, one))
         gone = sum(one.mig.before.values())
         if gone:
-            yield f"mig-manager destroys all {gone} instances of such a GPU before it makes new ones."
+            yield Markdown.of("mig-manager destroys all {} instances of such a GPU before it makes new ones.", gone)
 
 
 def _picture(model: GpuModel, one: GpuChange) -> Iterator[str]:
@@ -257,41 +306,33 @@ def _sorted(some: Arrangement, others: Arrangement) -> Arrangement:
     return tuple(sorted((*some, *others), key=lambda placed: placed.start))
 
 
-def _policies(radius: BlastRadius) -> Iterator[str]:
+def _policies(radius: BlastRadius) -> Iterator[Markdown]:
     for level, words in (("mandatory", "Policies that stop it"), ("advisory", "Policies that advise")):
         found = [one for one in radius.findings if one.level == level]
         if found:
             yield from _folded(f"{words}: {len(found)}", [line for one in found for line in _finding(one)])
 
 
-def _finding(one: Finding) -> Iterator[str]:
-    yield f"- {_code(one.rule)}"
-    yield from (f"  {_plain(line)}<br>" for line in one.message.strip().splitlines())
+def _finding(one: Finding) -> Iterator[Markdown]:
+    yield Markdown.of("- {}", Markdown.code(one.rule))
+    yield from (Markdown.of("  {}<br>", line) for line in one.message.strip().splitlines())
 
 
-def _ids(lines: list[str]) -> Iterator[str]:
+def _ids(lines: list[Markdown]) -> Iterator[Markdown]:
     """What the ids above stand for."""
     told = explained(lines)
     if told:
-        yield from _folded("What the ids stand for", [f"- {_plain(line)}" for line in told])
+        yield from _folded("What the ids stand for", [Markdown.of("- {}", line) for line in told])
 
 
-def _rests_on(seen: Seen) -> Iterator[str]:
-    previewed = f"Previewed against {_plain(seen.against)}. " if seen.against else ""
-    pods = f"not looked at: {_plain(seen.no_pods)}" if seen.no_pods else "looked at, besides the stack's own workloads"
-    yield f"_{previewed}Running pods were {pods}._"
+def _rests_on(seen: Seen) -> Iterator[Markdown]:
+    previewed = Markdown.of("Previewed against {}. ", seen.against) if seen.against else _NOTHING
+    pods = Markdown.of("not looked at: {}", seen.no_pods) if seen.no_pods else "looked at, besides the stack's own workloads"
+    yield Markdown.of("_{}Running pods were {}._", previewed, pods)
 
 
-def _folded(summary: str, lines: list[str], *, shown: bool = False) -> Iterator[str]:
-    begin = "<details open>" if shown else "<details>"
-    yield from (begin, f"<summary>{_plain(summary)}</summary>", "", *lines, "", "</details>", "")
-
-
-def _plain(text: str) -> str:
-    """A text that is only text: no markup, no cell of its own, no mention."""
-    return _MEANT.sub(r"\\\1", " ".join(text.split())).replace("@", "@\u2060")
-
-
-def _code(text: str) -> str:
-    """A text as code. A backtick would end it and a pipe its cell, and nothing can be escaped in there: so what is like them."""
-    return f"`{' '.join(text.split()).translate(_LIKE)}`"
+def _folded(summary: str, lines: list[Markdown], *, shown: bool = False) -> Iterator[Markdown]:
+    begin = Markdown("<details open>" if shown else "<details>")
+    # In there a forge reads HTML, not Markdown.
+    yield from (begin, Markdown(Html.of("<summary>{}</summary>", summary)), _NOTHING, *lines, _NOTHING)
+    yield from (Markdown("</details>"), _NOTHING)

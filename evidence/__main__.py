@@ -29,6 +29,7 @@ from evidence.showing import add_outputs, show
 from evidence.stack import kubeconfig_of, outputs_of, read_outputs
 from evidence.verdicts import judge
 from gpus.interrupts import raise_again
+from gpus.terminal import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +68,11 @@ def run() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    with guarded():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _options(arguments)
     try:
         evidence = _collect(options)

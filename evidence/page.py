@@ -1,18 +1,18 @@
 """The evidence as one HTML page: nothing to load, no script, what differs on top, each GPU drawn as it is.
 
-Everything that comes from a cluster is written out harmlessly and escaped; a policy in the page forbids scripts and foreign
-content all the same.
+Everything that comes from a cluster is text, and escaped by gpus/markup.py, through which each element is written; a policy in
+the page forbids scripts and foreign content all the same.
 """
 
 from __future__ import annotations
 
-import html
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from evidence.picture import picture
 from evidence.verdicts import Verdict, words_of
 from evidence.words import SIGNS, differences, omitted, plain, questions, set_by, summary, unproven, value
+from gpus.markup import Html
 from gpus.tables import resources_text
 
 if TYPE_CHECKING:
@@ -30,183 +30,186 @@ _CLASS: Final = {Verdict.PROVEN: "proven", Verdict.DIFFERS: "differs"}
 def evidence_page(evidence: Evidence) -> str:
     """The whole page."""
     sections = (section for pool in evidence.pools for section in _pool(evidence, pool))
-    style = resources.files("evidence").joinpath("page.css").read_text(encoding="utf-8")
-    title = f"GPU sharing of {_e(evidence.stack)}: {evidence.verdict.value}"
-    return "\n".join(
+    style = Html(resources.files("evidence").joinpath("page.css").read_text(encoding="utf-8"))
+    return Html.all(
         [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title}</title>",
-            f"<style>\n{style}</style>",
-            "</head>",
-            "<body>",
+            Html("<!DOCTYPE html>"),
+            Html('<html lang="en">'),
+            Html("<head>"),
+            Html('<meta charset="utf-8">'),
+            Html.of('<meta http-equiv="Content-Security-Policy" content="{}">', Html(_POLICY)),
+            Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+            Html.of("<title>GPU sharing of {}: {}</title>", plain(evidence.stack), evidence.verdict.value),
+            Html.of("<style>\n{}</style>", style),
+            Html("</head>"),
+            Html("<body>"),
             *_head(evidence),
-            "<main>",
+            Html("<main>"),
             *_findings("What differs", "finding", differences(evidence)),
             *_findings("What could not be told", "finding question", questions(evidence)),
             *_unproven(evidence),
             *sections,
-            "</main>",
-            "</body>",
-            "</html>\n",
-        ]
+            Html("</main>"),
+            Html("</body>"),
+            Html("</html>\n"),
+        ],
+        "\n",
     )
 
 
-def _head(evidence: Evidence) -> Iterator[str]:
-    yield "<header>"
-    yield f"<h1>GPU sharing of {_e(evidence.stack)}: {_verdict(evidence.verdict)}</h1>"
-    yield f"<p>{_e(summary(evidence))}</p>"
-    yield "<dl>"
-    yield f"<dt>Collected</dt><dd>{_time(evidence.collected)}</dd>"
-    yield f"<dt>Reports come every</dt><dd>{_e(words_of(evidence.declared.interval_seconds))}</dd>"
-    yield f"<dt>Verifier</dt><dd><code>{_e(evidence.declared.digest)}</code></dd>"
-    yield "</dl>"
-    yield "</header>"
+def _head(evidence: Evidence) -> Iterator[Html]:
+    yield Html("<header>")
+    yield Html.of("<h1>GPU sharing of {}: {}</h1>", plain(evidence.stack), _verdict(evidence.verdict))
+    yield Html.of("<p>{}</p>", plain(summary(evidence)))
+    yield Html("<dl>")
+    yield Html.of("<dt>Collected</dt><dd>{}</dd>", _time(evidence.collected))
+    yield Html.of("<dt>Reports come every</dt><dd>{}</dd>", words_of(evidence.declared.interval_seconds))
+    yield Html.of("<dt>Verifier</dt><dd><code>{}</code></dd>", plain(evidence.declared.digest))
+    yield Html("</dl>")
+    yield Html("</header>")
 
 
 # --- what is wrong ------------------------------------------------------------------------------------------
 
 
-def _findings(title: str, kind: str, groups: list[Group]) -> Iterator[str]:
+def _findings(title: str, kind: str, groups: list[Group]) -> Iterator[Html]:
     if not groups:
         return
-    yield f"<section><h2>{title}</h2>"
+    yield Html.of("<section><h2>{}</h2>", title)
     for group in groups:
-        incidents = f' <span class="soft">({_e(", ".join(group.cause.incidents))})</span>' if group.cause.incidents else ""
+        named = plain(", ".join(group.cause.incidents))
+        incidents = Html.of(' <span class="soft">({})</span>', named) if named else Html()
         count = f"{group.nodes} node{'' if group.nodes == 1 else 's'}"
-        yield f'<article class="{kind}"><h3>{_e(group.cause.likely_cause)}{incidents}</h3>'
-        yield f"<p><strong>Remedy:</strong> {_e(group.cause.remedy)}</p>"
+        yield Html.of('<article class="{}"><h3>{}{}</h3>', kind, plain(group.cause.likely_cause), incidents)
+        yield Html.of("<p><strong>Remedy:</strong> {}</p>", plain(group.cause.remedy))
         rows = (
             (
-                _e(pool.declared.name),
-                _e(node.name),
-                _e(finding.where),
-                _e(finding.field),
-                _e(value(finding.expected)),
-                _e(value(finding.observed)),
-                _e(finding.detail),
+                pool.declared.name,
+                node.name,
+                finding.where,
+                finding.field,
+                value(finding.expected),
+                value(finding.observed),
+                finding.detail,
             )
             for pool, node, finding in group.places
         )
         yield from _table(f"On {count}", ("Pool", "Node", "Where", "What", "Expected", "Observed", "More"), rows)
-        yield "</article>"
-    yield "</section>"
+        yield Html("</article>")
+    yield Html("</section>")
 
 
-def _unproven(evidence: Evidence) -> Iterator[str]:
+def _unproven(evidence: Evidence) -> Iterator[Html]:
     found = unproven(evidence)
     if not found:
         return
     rows = (
-        (
-            _e(pool.declared.name),
-            _e(node.name) if node else "all",
-            _verdict(node.verdict if node else pool.verdict),
-            _e(reason),
-        )
+        (pool.declared.name, node.name if node else "all", _verdict(node.verdict if node else pool.verdict), reason)
         for pool, node, reason in found
     )
-    yield "<section><h2>What is not proven</h2>"
+    yield Html("<section><h2>What is not proven</h2>")
     yield from _table("Neither a difference nor a proof", ("Pool", "Node", "Verdict", "Why"), rows)
-    yield "</section>"
+    yield Html("</section>")
 
 
 # --- pools --------------------------------------------------------------------------------------------------
 
 
-def _pool(evidence: Evidence, pool: PoolEvidence) -> Iterator[str]:
+def _pool(evidence: Evidence, pool: PoolEvidence) -> Iterator[Html]:
     declared = pool.declared
-    yield f"<section><h2>{_e(declared.name)}: {_verdict(pool.verdict)}</h2>"
-    yield "<dl>"
-    yield f"<dt>Declared</dt><dd>{_e(declared.declared)}</dd>"
+    yield Html.of("<section><h2>{}: {}</h2>", plain(declared.name), _verdict(pool.verdict))
+    yield Html("<dl>")
+    yield Html.of("<dt>Declared</dt><dd>{}</dd>", plain(declared.declared))
     if pool.expectation:
         expected = pool.expectation["node"].get("allocatable")
         advertised = resources_text(expected) if isinstance(expected, dict) else ""
-        yield f"<dt>Each node advertises</dt><dd>{_e(advertised)}</dd>"
-        yield f"<dt>GPUs</dt><dd>{_e(pool.expectation.get('count'))}x {_e(pool.expectation.get('gpuModel'))}</dd>"
-    yield f"<dt>Expectation</dt><dd><code>{_e(declared.sha256)}</code> in <code>{_e(declared.config_map)}</code></dd>"
-    yield f"<dt>Verifiers</dt><dd><code>{_e(declared.pod_selector)}</code> in <code>{_e(evidence.declared.namespace)}</code></dd>"
-    yield "</dl>"
+        yield Html.of("<dt>Each node advertises</dt><dd>{}</dd>", plain(advertised))
+        yield Html.of("<dt>GPUs</dt><dd>{}x {}</dd>", *(plain(pool.expectation.get(key)) for key in ("count", "gpuModel")))
+    yield Html.of(
+        "<dt>Expectation</dt><dd><code>{}</code> in <code>{}</code></dd>", plain(declared.sha256), plain(declared.config_map)
+    )
+    pods, namespace = plain(declared.pod_selector), plain(evidence.declared.namespace)
+    yield Html.of("<dt>Verifiers</dt><dd><code>{}</code> in <code>{}</code></dd>", pods, namespace)
+    yield Html("</dl>")
     if pool.nodes:
         model = str(pool.expectation.get("gpuModel")) if pool.expectation else ""
         header = ("Node", "Verdict", "GPUs as NVML shows them", "Allocatable", "Versions", "Reported")
-        yield from _table(f"Nodes of {_e(declared.name)}", header, (_node(evidence, node, model) for node in pool.nodes))
+        yield from _table(f"Nodes of {declared.name}", header, (_node(evidence, node, model) for node in pool.nodes))
     else:
-        yield f"<p>{_e(pool.reason)}</p>"
-    yield "</section>"
+        yield Html.of("<p>{}</p>", plain(pool.reason))
+    yield Html("</section>")
 
 
 def _node(evidence: Evidence, node: NodeEvidence, model: str) -> tuple[str, ...]:
-    state = "" if node.ready else '<br><strong class="open">NotReady</strong>'
-    why = f'<br><span class="soft">{_e(node.reason)}</span>' if node.reason else ""
-    rest = f'<br><span class="soft">no room for {_e(omitted(node))}</span>' if omitted(node) else ""
+    state = Html() if node.ready else Html('<br><strong class="open">NotReady</strong>')
+    why = _soft(node.reason) if node.reason else Html()
+    rest = _soft(f"no room for {omitted(node)}") if omitted(node) else Html()
     return (
-        f"{_e(node.name)}{state}",
-        f"{_verdict(node.verdict)}{why}{rest}",
+        Html.of("{}{}", plain(node.name), state),
+        Html.all((_verdict(node.verdict), why, rest)),
         _gpus(node, model),
-        _e(resources_text(node.allocatable)),
-        "<br>".join(f'<span class="keep">{one}</span>' for one in _versions(node)),
+        resources_text(node.allocatable),
+        Html.all((Html.of('<span class="keep">{}</span>', plain(one)) for one in _versions(node)), "<br>"),
         _reported(evidence, node),
     )
 
 
-def _gpus(node: NodeEvidence, model: str) -> str:
+def _soft(text: str) -> Html:
+    return Html.of('<br><span class="soft">{}</span>', plain(text))
+
+
+def _gpus(node: NodeEvidence, model: str) -> Html:
     if node.report is None:
-        return '<span class="soft">no report</span>'
+        return Html('<span class="soft">no report</span>')
     if not node.report.gpus:
-        return f'<span class="soft">{_e(node.report.versions.get("failure", "none told"))}</span>'
-    return f'<ul class="gpus">{"".join(_gpu(gpu, model) for gpu in node.report.gpus)}</ul>'
+        return Html.of('<span class="soft">{}</span>', plain(node.report.versions.get("failure", "none told")))
+    return Html.of('<ul class="gpus">{}</ul>', Html.all(_gpu(gpu, model) for gpu in node.report.gpus))
 
 
-def _gpu(gpu: Gpu, model: str) -> str:
-    words = f"{gpu.index} · {gpu.name} · MIG {gpu.mig} · {gpu.compute_mode}"
-    return f"<li>{_e(words)}<br><code>{_e(gpu.uuid)}</code>{picture(gpu, model)}</li>"
+def _gpu(gpu: Gpu, model: str) -> Html:
+    words = plain(f"{gpu.index} · {gpu.name} · MIG {gpu.mig} · {gpu.compute_mode}")
+    return Html.of("<li>{}<br><code>{}</code>{}</li>", words, plain(gpu.uuid), picture(gpu, model))
 
 
 def _versions(node: NodeEvidence) -> Iterator[str]:
     if node.report:
         told = {"driver": "driver", "cuda": "CUDA", "nvml": "NVML"}
-        yield from (f"{words} {_e(node.report.versions[key])}" for key, words in told.items() if key in node.report.versions)
-        yield from (_e(_MPS[key].format(text)) for key, text in node.report.mps.items() if key in _MPS)
-        yield from map(_e, set_by(node.report))
+        yield from (f"{words} {node.report.versions[key]}" for key, words in told.items() if key in node.report.versions)
+        yield from (_MPS[key].format(text) for key, text in node.report.mps.items() if key in _MPS)
+        yield from set_by(node.report)
     if "kubeletVersion" in node.versions:
-        yield f"kubelet {_e(node.versions['kubeletVersion'])}"
+        yield f"kubelet {node.versions['kubeletVersion']}"
 
 
-def _reported(evidence: Evidence, node: NodeEvidence) -> str:
+def _reported(evidence: Evidence, node: NodeEvidence) -> Html:
     if node.report is None:
-        return "never"
+        return Html("never")
     age = words_of(max(0.0, (evidence.time - node.report.time).total_seconds()))
-    notes = "".join(f'<br><span class="soft">{_e(note)}</span>' for note in node.report.notes)
-    return f"{_time(str(node.report.document['time']))}<br>{_e(age)} before{notes}"
+    notes = Html.all(map(_soft, node.report.notes))
+    return Html.of("{}<br>{} before{}", _time(str(node.report.document["time"])), age, notes)
 
 
 # --- parts --------------------------------------------------------------------------------------------------
 
 
-def _table(caption: str, header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """A table; its cells and its caption are HTML already."""
-    yield f'<div class="wide"><table><caption>{caption}</caption><thead><tr>'
-    yield "".join(f'<th scope="col">{name}</th>' for name in header)
-    yield "</tr></thead><tbody>"
+def _table(caption: str, header: Iterable[str], rows: Iterable[Iterable[object]]) -> Iterator[Html]:
+    """A table; a cell is HTML or text."""
+    yield Html.of('<div class="wide"><table><caption>{}</caption><thead><tr>', plain(caption))
+    yield Html.all(Html.of('<th scope="col">{}</th>', name) for name in header)
+    yield Html("</tr></thead><tbody>")
     for first, *rest in rows:
-        yield f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{cell}</td>" for cell in rest) + "</tr>"
-    yield "</tbody></table></div>"
+        cells = Html.all(Html.of("<td>{}</td>", _cell(cell)) for cell in rest)
+        yield Html.of('<tr><th scope="row">{}</th>{}</tr>', _cell(first), cells)
+    yield Html("</tbody></table></div>")
 
 
-def _verdict(verdict: Verdict) -> str:
-    return f'<span class="verdict {_CLASS.get(verdict, "open")}">{SIGNS[verdict]} {verdict.value}</span>'
+def _cell(of: object) -> Html:
+    return of if isinstance(of, Html) else Html.of("{}", plain(of))
 
 
-def _time(text: str) -> str:
-    return f'<time datetime="{_e(text)}">{_e(text)}</time>'
+def _verdict(verdict: Verdict) -> Html:
+    return Html.of('<span class="verdict {}">{} {}</span>', _CLASS.get(verdict, "open"), SIGNS[verdict], verdict.value)
 
 
-def _e(text: object) -> str:
-    """Harmless and escaped, in elements and in attributes."""
-    return html.escape(plain(text))
+def _time(text: str) -> Html:
+    return Html.of('<time datetime="{}">{}</time>', plain(text), plain(text))

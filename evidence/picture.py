@@ -6,12 +6,12 @@ dark; each shape has one of its own as well, for readers that draw SVG without t
 
 from __future__ import annotations
 
-import html
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from evidence.words import plain
+from gpus.markup import Html
 from gpus.models import model, model_keys
 
 if TYPE_CHECKING:
@@ -36,18 +36,17 @@ _FILLS: Final = {
 _ENABLED: Final = "enabled"
 
 
-def picture(gpu: Gpu, gpu_model: str) -> str:
+def picture(gpu: Gpu, gpu_model: str) -> Html:
     """The picture of a GPU.
 
     Args:
         gpu: as NVML shows it.
         gpu_model: this project's key of the model; says how many placement units there are.
     """
-    words = html.escape(_words(gpu))
+    words = _words(gpu)
     drawn = _drawn(gpu.instances, gpu_model, parted=gpu.mig.startswith(_ENABLED))
-    return (
-        f'<svg class="gpu" role="img" aria-label="{words}" viewBox="0 0 {_WIDTH} {_HEIGHT}"><title>{words}</title>{drawn}</svg>'
-    )
+    svg = '<svg class="gpu" role="img" aria-label="{}" viewBox="0 0 {} {}"><title>{}</title>{}</svg>'
+    return Html.of(svg, words, _WIDTH, _HEIGHT, words, drawn)
 
 
 def _words(gpu: Gpu) -> str:
@@ -59,15 +58,16 @@ def _words(gpu: Gpu) -> str:
 
 
 @lru_cache(maxsize=256)
-def _drawn(instances: tuple[Instance, ...], gpu_model: str, *, parted: bool) -> str:
+def _drawn(instances: tuple[Instance, ...], gpu_model: str, *, parted: bool) -> Html:
     """What is in the picture; a fleet has thousands of GPUs and few layouts."""
     if not instances and not parted:
         return _cell("whole", 0, 1, 1, "whole GPU")
     units = max([_units(gpu_model), *(one.start + one.size for one in instances)])
     ticks = "".join(f"M{_at(unit, units)} 1v{_HEIGHT - 2}" for unit in range(1, units))
-    lines = f'<path class="free" d="{ticks}" fill="none" stroke="#8c959f" stroke-dasharray="3 3"/>' if ticks else ""
+    path = '<path class="free" d="{}" fill="none" stroke="#8c959f" stroke-dasharray="3 3"/>'
+    lines = Html.of(path, ticks) if ticks else Html()
     cells = (_cell(_class(one.profile), one.start, one.size, units, one.profile) for one in instances)
-    return _cell("free", 0, 1, 1, "") + lines + "".join(cells)
+    return Html.all((_cell("free", 0, 1, 1, ""), lines, *cells))
 
 
 def _units(gpu_model: str) -> int:
@@ -85,14 +85,14 @@ def _at(unit: int, units: int) -> str:
     return f"{_WIDTH * unit / units:.4g}"
 
 
-def _cell(kind: str, start: int, size: int, units: int, text: str) -> str:
-    place = f'x="{_at(start, units)}" y="1" width="{_at(size, units)}" height="{_HEIGHT - 2}" rx="3"'
-    rectangle = f'<rect class="{kind}" {place} fill="{_FILLS[kind]}" stroke="#8c959f"/>'
+def _cell(kind: str, start: int, size: int, units: int, text: str) -> Html:
+    place = _at(start, units), _at(size, units), _HEIGHT - 2
+    rectangle = Html.of(
+        '<rect class="{}" x="{}" y="1" width="{}" height="{}" rx="3" fill="{}" stroke="#8c959f"/>', kind, *place, _FILLS[kind]
+    )
     if not text:
         return rectangle
     shown = plain(text, _NAME_CHARACTERS)
     height = max(_SMALLEST, min(_LARGEST, _SLIMNESS * _WIDTH * size / units / len(shown)))
-    place = (
-        f'x="{_at(2 * start + size, 2 * units)}" y="17" text-anchor="middle" font-size="{height:.3g}" font-family="sans-serif"'
-    )
-    return f"{rectangle}<text {place}>{html.escape(shown)}</text>"
+    words = '{}<text x="{}" y="17" text-anchor="middle" font-size="{}" font-family="sans-serif">{}</text>'
+    return Html.of(words, rectangle, _at(2 * start + size, 2 * units), f"{height:.3g}", shown)

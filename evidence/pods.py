@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evidence.cluster import Kubectl
 from evidence.errors import EvidenceError
 from evidence.stack import kubeconfig_of, outputs_of
+from gpus.terminal import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,11 @@ _CANNOT_TELL: Final = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    with guarded():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.pods", description="List the pods of a stack's cluster.")
     parser.add_argument("stack", help="the stack, whose outputs `pulumi stack output` tells")
     options = parser.parse_args(arguments)

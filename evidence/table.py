@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from evidence.verdicts import Verdict, words_of
 from evidence.words import differences, omitted, plain, questions, summary, unproven, value
 from gpus.tables import resources_text, table
+from gpus.terminal import coloured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from evidence.words import Group
 
 _HEADER: Final = ("POOL", "NODE", "DECLARED", "OBSERVED", "REPORTED", "VERDICT")
-_GREEN, _RED, _YELLOW, _PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
+_RED, _GREEN, _YELLOW = 31, 32, 33
 _NAME_CHARACTERS: Final = 63
 #: Of one cause; the JSON file and the page have all.
 _MOST_PLACES: Final = 10
@@ -27,7 +28,7 @@ def evidence_table(evidence: Evidence, *, colour: bool) -> str:
 
     Args:
         evidence: what to show.
-        colour: whether to colour the verdicts.
+        colour: whether to colour the verdicts, for a `gpus.terminal.Terminal`.
     """
     rows = [row for pool in evidence.pools for row in _rows(evidence, pool)]
     head, rule, *lines = table(_HEADER, [cells for cells, _ in rows]).split("\n")
@@ -66,7 +67,7 @@ def _painted(line: str, verdict: Verdict, *, colour: bool) -> str:
     if not colour:
         return line
     paint = {Verdict.PROVEN: _GREEN, Verdict.DIFFERS: _RED}.get(verdict, _YELLOW)
-    return f"{line.removesuffix(verdict.value)}{paint}{verdict.value}{_PLAIN}"
+    return f"{line.removesuffix(verdict.value)}{coloured(verdict.value, paint)}"
 
 
 def _groups(word: str, groups: list[Group]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Words that table and page share; text of others made harmless to show."""
+"""Words that table and page share; text of others cut to what can be shown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from evidence.verdicts import Verdict
+from gpus import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +29,8 @@ _MISSING: Final = "missing"
 
 
 def plain(text: object, most: int = _MOST_CHARACTERS) -> str:
-    """Text that only shows: control characters, escapes of terminals and turns of direction are written out, and it is short."""
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text)[: most + 1])
+    """A text as one short line, with nothing in it that a terminal would act on."""
+    shown = harmless.line(str(text)[: most + 1])
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 

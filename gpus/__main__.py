@@ -32,6 +32,7 @@ from gpus.node_expectation import node_expectation
 from gpus.plan import plan_config, problems_json
 from gpus.stack_file import read_stack_file
 from gpus.tables import plan_table
+from gpus.terminal import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,13 @@ _UNWRITABLE = 74
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    with guarded():
+        options = _parser().parse_args(arguments)
+        code: int = options.run(options)
+        return code
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m gpus", description="Plan GPU sharing without any cloud.")
     commands = parser.add_subparsers(dest="command", required=True)
     plan = commands.add_parser("plan", help="show what every node of a stack will advertise")
@@ -61,9 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hardware_commands.add_commands(commands)
     mig_commands.add_commands(commands)
     existing_commands.add_commands(commands)
-    options = parser.parse_args(arguments)
-    code: int = options.run(options)
-    return code
+    return parser
 
 
 def _planned(options: argparse.Namespace) -> Plan | None:

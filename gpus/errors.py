@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpus.harmless import line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -35,8 +37,9 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        """Three lines for people."""
-        return f"{self.path}: {self.message}\n    allowed: {self.allowed}\n    remedy:  {self.remedy}"
+        """Three lines for people, whatever the file holds."""
+        path, message, allowed, remedy = map(line, (self.path, self.message, self.allowed, self.remedy))
+        return f"{path}: {message}\n    allowed: {allowed}\n    remedy:  {remedy}"
 
 
 class InvalidStackError(Exception):

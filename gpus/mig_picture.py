@@ -10,6 +10,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
+from gpus.terminal import coloured
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from gpus.models import GpuModel
 
 #: Colours by compute slices (SGR codes), so that equal sizes look alike.
-_COLOURS: Final = {1: "32", 2: "36", 3: "34", 4: "35", 7: "33"}
-_RESET: Final = "\x1b[0m"
+_COLOURS: Final = {1: 32, 2: 36, 3: 34, 4: 35, 7: 33}
+_OTHER: Final = 37
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ def draw(gpu: GpuModel, placements: Arrangement, width: int, pen: Pen) -> str:
     for placed in placements:
         text += _free(placed.start - unit, width, pen)
         cell = placed.profile.ljust(placed.size * width - 1)
-        colour = _COLOURS.get(profiles[placed.profile].compute_slices, "37")
-        text += pen.wall + (f"\x1b[{colour}m{cell}{_RESET}" if pen.colour else cell)
+        colour = _COLOURS.get(profiles[placed.profile].compute_slices, _OTHER)
+        text += pen.wall + (coloured(cell, colour) if pen.colour else cell)
         unit = placed.end
     return text + _free((gpu.placement_units or 0) - unit, width, pen) + pen.wall
 

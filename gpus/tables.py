@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpus import harmless
 from gpus.incidents import explained
 from gpus.plan import sharing_words
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with a rule below its header."""
-    cells = [list(header), *(list(row) for row in rows)]
+    """A table with a rule below its header; whatever a cell holds, a row is one line."""
+    cells = [[harmless.line(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
@@ -33,7 +34,7 @@ def plan_table(plan: Plan) -> str:
     ]
     lines += ["", table(("POOL", "A POD ASKS FOR", "AT MOST", "QUOTA COUNTS"), list(_pod_rows(plan)))]
     warnings = [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
-    lines += ["", *warnings, "", *explained(warnings)]
+    lines += ["", *map(harmless.line, warnings), "", *explained(warnings)]
     return "\n".join(lines).rstrip()
 
 

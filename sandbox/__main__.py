@@ -24,6 +24,7 @@ from evidence.errors import EvidenceError
 from evidence.showing import add_outputs, show
 from gpus.errors import InvalidStackError
 from gpus.interrupts import end_at_once, raise_again
+from gpus.terminal import guarded
 from sandbox.errors import SandboxError
 from sandbox.openstack.disturbances import Disturbances
 from sandbox.progress import Progress
@@ -48,6 +49,11 @@ _RULES = "Rules stand in for NVIDIA's programs on the nodes, and no verifier run
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    with guarded():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options, Progress())

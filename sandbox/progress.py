@@ -12,11 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from gpus.terminal import coloured, harmless_to
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _HEARTBEAT_SECONDS = 10.0
-_BLUE, _GREEN, _RED, _DIM, _PLAIN = "\033[34m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"
+_DIM, _RED, _GREEN, _BLUE = 2, 31, 32, 34
 
 
 class Progress:
@@ -29,7 +31,7 @@ class Progress:
             stream: where to print; standard error when None.
             heartbeat: seconds between two signs of life of a running step.
         """
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = harmless_to(sys.stderr if stream is None else stream)
         self._heartbeat = heartbeat
         self._colour = self._stream.isatty() and "NO_COLOR" not in os.environ
         self._lock = threading.Lock()
@@ -102,8 +104,8 @@ class Progress:
             self._write("\n")
             self._open_line = None
 
-    def _paint(self, text: str, colour: str) -> str:
-        return f"{colour}{text}{_PLAIN}" if self._colour else text
+    def _paint(self, text: str, colour: int) -> str:
+        return coloured(text, colour) if self._colour else text
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings
 
 from changes.__main__ import main
 from changes.blast import blast_radius
@@ -19,6 +18,7 @@ from changes.seen import Seen
 from changes.steps import Finding, Preview
 from changes.workloads import Asking
 from gpus.plan import plan_config
+from tests.hostile import LIVE, forge, harmful, texts
 
 from .stacks import BEFORE, after
 from .test_pools import SEVEN, SLICED, plan
@@ -34,11 +34,6 @@ def _radius(*findings: Finding, asking: tuple[Asking, ...] = ()) -> BlastRadius:
     return blast_radius(Preview((), findings), TWO, ONE, asking=asking)
 
 
-def _bare(character: str, text: str) -> int:
-    """How often it stands there unescaped: behind an even number of backslashes."""
-    return len(re.findall(rf"(?<!\\)(?:\\\\)*{re.escape(character)}", text))
-
-
 def _with(text: str) -> str:
     asking = (Asking(text, "nvidia.com/gpu"),)
     return comment(
@@ -49,16 +44,30 @@ def _with(text: str) -> str:
 
 
 @settings(deadline=None)
-@given(st.text(st.characters(codec="utf-8") | st.sampled_from("\\|<>`*@#[]~ \n"), max_size=40))
+@given(texts())
 def test_texts_of_others_stay_texts(text: str) -> None:
-    shown, plain = _with(f"x{text}"), _with("x")
-    tables = [[_bare("|", line) for line in one.split("\n") if line.startswith("|")] for one in (shown, plain)]
-    assert tables[0] == tables[1]
-    without_code = [re.sub(r"(?<!\\)`[^`\n]*`", "", one) for one in (shown, plain)]
-    markup = [_bare("<", one) - one.count("<br>") for one in without_code]
-    assert markup[0] == markup[1]
-    assert _bare("`", shown) == _bare("`", plain)
-    assert not re.search(r"@\w", without_code[0])
+    """Whatever a policy, a pod or who previews says: the comment has the parts that it has with calm words, and nothing lives."""
+    lines = len(text.strip().splitlines())
+    assume(lines)
+    shown, calm = (forge().parse(one) for one in (_with(f"x{text}"), _with("\n".join(["x"] * lines))))
+    assert [one.type for one in shown] == [one.type for one in calm]
+    assert not harmful(_with(text))
+    assert [one.content for one in shown if one.type == "html_block"] == [one.content for one in calm if one.type == "html_block"]
+    for one in shown:
+        for inside in one.children or ():
+            assert inside.type in {
+                "text",
+                "code_inline",
+                "softbreak",
+                "text_special",
+                "html_inline",
+                "strong_open",
+                "strong_close",
+                "em_open",
+                "em_close",
+            }
+            assert inside.type != "html_inline" or inside.content == "<br>"
+            assert inside.type == "code_inline" or not LIVE.search(inside.content)
 
 
 def test_findings_stand_by_level_and_mandatory_ones_block() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from evidence.page import evidence_page
 from evidence.table import evidence_table
 from evidence.verdicts import Verdict
 from evidence.words import plain
+from gpus.terminal import Terminal
 from gpus.verifier_rights import ANNOTATION
 from tests.evidence.fleets import broken, fleet, put_report, reported, unanswered
 from verifier.causes import cause
@@ -191,7 +193,9 @@ def test_the_table_has_a_line_per_node_and_the_reasons_below() -> None:
 
 def test_colour_is_for_verdicts_and_only_where_asked_for() -> None:
     judged = spoiled().judged()
-    coloured = evidence_table(judged, colour=True)
+    out = io.StringIO()
+    Terminal(out).write(evidence_table(judged, colour=True))
+    coloured = out.getvalue()
     assert "\x1b[32mproven\x1b[0m" in coloured
     assert "\x1b[31mdiffers\x1b[0m" in coloured
     for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"):
