@@ -163,7 +163,7 @@ def test_what_is_wrong_in_a_yaml_program_is_told_by_its_place(yaml_program: Path
     file.write_text(file.read_text().replace("replicas: 4", "replicas: 1"))
     code, text = _run(_PREVIEW, yaml_program, surroundings)
     assert code != 0, text
-    assert "gpu-pools:sharing.chosen.timeSlicing.replicas" in text
+    assert "property sharing.chosen.timeSlicing.replicas " in text
     assert "at least 2" in text
     assert "Traceback" not in text
     assert "components/platform.py" not in text
@@ -193,9 +193,9 @@ def test_a_typescript_program_uses_the_components(
     assert ended == code, text
     if code == 0:
         assert "nvidia.com/gpu: 7" in text
-        assert '{"create":17}' in text
+        assert '{"create":23}' in text
     else:
-        assert "gpu-pools:sharing.chosen.mig.layout" in text
+        assert "property sharing.chosen.mig.layout " in text
         assert "components/platform.py" not in text
 
 

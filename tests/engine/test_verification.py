@@ -120,11 +120,20 @@ def _interrupted_while_it_waits(trial: Trial, change: Callable[[dict[str, Any]],
     trial.edit(change)
     process = trial.start("up", trial.stack)
     trial.wait_until(lambda: len(_expectations(trial)) == 2, "the other expectation", 120)
-    trial.wait_until(lambda: trial.get(VERIFIERS)["metadata"]["generation"] > 1, "the wait for the verifiers", 120)
+    trial.wait_until(lambda: _reported(trial), "the report on the other expectation", 120)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode != 0
     return f"{out}\n{err}"
+
+
+def _reported(trial: Trial) -> bool:
+    """Whether the node's verifier has reported on what the DaemonSet now mounts."""
+    verifiers = trial.get(VERIFIERS)
+    volumes = {volume["name"]: volume for volume in verifiers["spec"]["template"]["spec"]["volumes"]}
+    digest = volumes["expectation"]["configMap"]["name"].rpartition("-")[2]
+    (node,) = trial.nodes("ts")
+    return verifiers["metadata"]["generation"] > 1 and digest in node["metadata"]["annotations"]["gpu-pools/verification"]
 
 
 def _state(trial: Trial) -> dict[str, Any]:

@@ -47,6 +47,8 @@ LONGEST = 1.5 * SYNC_SECONDS
 EXPECTED = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 8}}, count=2)).expected
 assert EXPECTED.node is not None
 EXPECTED = replace(EXPECTED, node=replace(EXPECTED.node, device_plugin_config=ConfigMapExpectation("sharing", "by8", "")))
+#: How often a race may go the other way.
+TRIES = 5
 UNREAD = Unreadable("not looked at")
 STUCK = "error creating symlink: symlink /available-configs/exclusive /config/config.yaml: file exists"
 
@@ -126,9 +128,17 @@ def shared_by_four(node: Node) -> None:
 
 
 def test_the_old_key_goes_as_the_label_moves_and_the_node_is_stuck(node: Node) -> None:
-    node.hold(NEW)
-    node.share("by8")
-    node.until(node.stuck)
+    """On the real node 8 of 11 were stuck; the others were healed by a race, when the volume came as the sidecar started."""
+    for _ in range(TRIES):
+        node.hold(NEW)
+        node.share("by8")
+        node.until(lambda: node.stuck() or node.offered() == {"gpu": "16"})
+        if node.stuck():
+            break
+        node.hold(OLD)
+        node.share("by4")
+        node.renew()
+        node.until(lambda: node.offered() == {"gpu": "8"})
     time.sleep(LONGEST)
     assert node.stuck()
     assert node.offered() == {"gpu": "8"}, "what the plugin serves stays as it was, while it lives"

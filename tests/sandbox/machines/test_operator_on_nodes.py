@@ -101,37 +101,48 @@ def settled(site: Site) -> None:
     site.until(lambda: all(site.offered(node) == {"gpu": "1"} for node in NODES) and state(site) == "ready")
 
 
-def change(site: Site, **spec: Any) -> None:
+def change(site: Site, **spec: Any) -> str:
+    """Change the policy; returns the version of everything before that, for a watch."""
+    version: str = site.api.list("/api/v1/nodes")["metadata"]["resourceVersion"]
     site.api.patch(f"{POLICY}/cluster-policy", {"spec": spec})
+    return version
 
 
 def drivers(site: Site) -> dict[str, str]:
     return {node: pod["metadata"]["uid"] for node in NODES for pod in site.pods(DRIVER, node)}
 
 
-def watched(site: Site) -> tuple[set[str], int, set[str]]:
-    """(upgrade states, most nodes cordoned at once, states of the policy) until every node is through."""
+def watched(site: Site, begin: str) -> tuple[set[str], int, set[str]]:
+    """(upgrade states, most nodes cordoned at once, states of the policy) from a change until every node is through it.
+
+    All come from watches, so that nothing that was there for a moment only is missed.
+    """
     seen: set[str] = set()
-    states: set[str] = set()
+    nodes: dict[str, dict[str, Any]] = {}
     most = 0
-
-    def through() -> bool:
-        nonlocal most
-        nodes = [site.node(node) for node in NODES]
-        now = [node["metadata"]["labels"].get(STATE, "") for node in nodes]
+    for event in site.api.watch("/api/v1/nodes", begin):
+        node = event["object"]
+        if event["type"] == "BOOKMARK" or node["metadata"]["name"] not in NODES:
+            continue
+        nodes[node["metadata"]["name"]] = node
+        now = [one["metadata"]["labels"].get(STATE, "") for one in nodes.values()]
         seen.update(now)
-        states.add(state(site))
-        most = max(most, sum(bool(node["spec"].get("unschedulable")) for node in nodes))
-        return len(seen) > 1 and set(now) == {"upgrade-done"}
-
-    site.until(through, 90)
+        most = max(most, sum(bool(one["spec"].get("unschedulable")) for one in nodes.values()))
+        if len(nodes) == len(NODES) and len(seen) > 1 and set(now) == {"upgrade-done"}:
+            break
+    states: set[str] = set()
+    for event in site.api.watch(POLICY, begin):
+        told = event["object"].get("status", {}).get("state", "")
+        states.add(told)
+        if len(states) > 1 and told == "ready":
+            break
     return seen, most, states
 
 
 def test_a_changed_driver_version_goes_node_by_node(site: Site) -> None:
     before = drivers(site)
-    change(site, driver={"version": "580.105.08"})
-    seen, most, states = watched(site)
+    begin = change(site, driver={"version": "580.105.08"})
+    seen, most, states = watched(site, begin)
     assert {"upgrade-required", "pod-restart-required", "validation-required"} <= seen
     assert most == 1
     assert "notReady" in states
@@ -143,8 +154,8 @@ def test_a_changed_driver_version_goes_node_by_node(site: Site) -> None:
 
 def test_a_new_toleration_restarts_every_driver_with_a_cordon_and_leaves_its_version(site: Site) -> None:
     before = drivers(site)
-    change(site, daemonsets={"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]})
-    seen, most, _ = watched(site)
+    begin = change(site, daemonsets={"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]})
+    seen, most, _ = watched(site, begin)
     assert (most, "pod-restart-required" in seen, "cordon-required" in seen) == (1, True, False)
     assert not set(drivers(site).values()) & set(before.values())
     assert site.labels()["nvidia.com/cuda.driver-version.full"] == "595.91.07"
@@ -153,11 +164,14 @@ def test_a_new_toleration_restarts_every_driver_with_a_cordon_and_leaves_its_ver
 def test_a_node_that_was_cordoned_before_stays_so(site: Site) -> None:
     """It counts as unavailable all the while: with 25% of two nodes the other one would wait for ever."""
     site.api.patch("/api/v1/nodes/gpu1", {"spec": {"unschedulable": True}})
-    change(site, daemonsets={"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]})
-    site.until(
-        lambda: "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable" in site.node("gpu1")["metadata"]["annotations"]
-    )
-    site.until(lambda: site.labels("gpu1")[STATE] == "upgrade-done")
+    begin = change(site, daemonsets={"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]})
+    noted = False
+    for event in site.api.watch("/api/v1/nodes", begin):
+        about = event["object"]["metadata"]
+        if about.get("name") == "gpu1":
+            noted = noted or "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable" in about["annotations"]
+            if noted and about["labels"][STATE] == "upgrade-done":
+                break
     assert site.labels("gpu0")[STATE] == "upgrade-required"
     change(site, driver={"upgradePolicy": {"maxUnavailable": "100%"}})
     site.until(lambda: site.labels("gpu0")[STATE] == "upgrade-done")
