@@ -222,6 +222,11 @@ def test_w41_a_cluster_that_exists_may_have_the_runtime_class() -> None:
     assert not any("(W41)" in warning for warning in pool_of(aks(sharing=TIME_SLICED)).warnings)
 
 
+def test_an_mps_daemon_that_may_not_hear_of_its_configuration_is_told_of() -> None:
+    assert any("(W49)" in warning for warning in pool_of(aks(sharing=MPS)).warnings)
+    assert not any("(W49)" in warning for warning in pool_of(aks(sharing=TIME_SLICED)).warnings)
+
+
 @pytest.mark.parametrize("other", [{"cdi": {"nriPluginEnabled": True, "enabled": False}}], ids=str)
 def test_w42_nri_goes_with_cdi_and_the_toolkit(other: dict[str, Any]) -> None:
     assert _refused(_operator(other)) == {f"{VALUES}.cdi.nriPluginEnabled"}
