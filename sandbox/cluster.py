@@ -318,6 +318,8 @@ def _api_server(pki: Pki, tools: Tools, ports: Mapping[str, int]) -> list[str]:
         f"--service-account-signing-key-file={pki['sa.key']}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--authorization-mode=Node,RBAC",
+        # Not even its version to who has no certificate or token: any user of this machine can connect.
+        "--anonymous-auth=false",
         f"--service-cluster-ip-range={_SERVICE_RANGE}",
         "--allow-privileged=true",
         "--profiling=false",

@@ -5,7 +5,8 @@ themselves (programs), others run; a Job's pod succeeds after a moment, or after
 that end are started again, each after a back-off of its own (backoff), and pods see their ConfigMaps as of their last sync
 (config_volumes): both as with a kubelet, but faster. A deleted pod is gone at once, without its grace period. There are no
 images to pull, no logs, no exec, and no network: a pod's address is made up. Of known programs, the verifier's containers
-really run (containers.py), and only they are probed; config-manager does, too (config_pod.py).
+really run (containers.py), and only they are probed; config-manager does, too (config_pod.py). A pod that is labelled like one
+of a known program, and was not made as those are, never starts (makers).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sandbox.machines import objects
 from sandbox.machines.api import ApiError
 from sandbox.machines.backoff import Backoff
 from sandbox.machines.config_volumes import ConfigVolumes
+from sandbox.machines.makers import Makers
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, pod_status
 from sandbox.machines.programs import Context, Program
 from sandbox.machines.world import LOG
@@ -79,6 +81,7 @@ class Kubelet:
         """Know the programs, in the order in which they depend on each other."""
         self._programs = programs
         self._lives: dict[str, _Life] = {}
+        self._makers = Makers()
 
     def step(self, world: World) -> None:
         """Look at every pod of every machine once."""
@@ -122,7 +125,8 @@ class Kubelet:
         context = Context(
             world, machine, world.nodes[machine.node], pod, life.volumes.mounted, life.restarts, frozenset(life.waits)
         )
-        outcome = self._outcome(context, program, life)
+        objection = self._makers.objection(world, pod) if program is not None else ""
+        outcome = _not_run(context, objection) if objection else self._outcome(context, program, life)
         self._report(world, pod, outcome, life)
 
     def _outcome(self, context: Context, program: Program | None, life: _Life) -> Outcome:
@@ -155,6 +159,12 @@ class Kubelet:
             return
         path = f"/api/v1/namespaces/{objects.namespace(pod)}/pods/{objects.name(pod)}/status"
         world.store.wrote("pods", world.api.patch(path, {"metadata": {"uid": objects.uid(pod)}, "status": changed}))
+
+
+def _not_run(context: Context, objection: str) -> Outcome:
+    """What becomes of a pod that claims to be of a known program; its owner may only not be seen yet."""
+    context.world.again_in(_RETRY_SECONDS)
+    return Creating("CreateContainerError", "Failed", f"Error: its programs are not run: {objection}")
 
 
 def _remembered(pod: Json) -> _Life:

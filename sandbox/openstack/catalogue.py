@@ -1,7 +1,8 @@
 """Stand-in for Glance, Nova and Neutron: the few answers that Magnum and its clients ask of them, and nothing else.
 
 Images, flavors, key pairs and networks come from the seed file, which is read anew for each answer. What is not in it does not
-exist. There is no token check: the server is on 127.0.0.1 and knows nothing that the seed file does not say.
+exist. There is no token check: the server answers its own user only (sandbox.peers), and knows nothing that the seed file does
+not say.
 
 Sources of the fields: the API references of Image v2, Compute v2.1 and Networking v2.0, as far as openstacksdk 4.22 reads them.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from sandbox import peers
 from sandbox.openstack.seed import read_seed
 
 if TYPE_CHECKING:
@@ -150,6 +152,11 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, seed: Path, port: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.seed = seed
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401 as the base class has them
+        """Whether a connection is of this server's own user."""
+        del client_address
+        return peers.is_own(request)
 
 
 def main(seed: str, port: str) -> None:

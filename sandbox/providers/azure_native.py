@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sandbox.clouds import azure, azure_rules
-from sandbox.providers.base import Diff, Failure, ServiceError, StandIn
+from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
 from sandbox.providers.differences import compare
 from sandbox.providers.values import UNKNOWN, Secret, Value, known
 
@@ -159,11 +159,12 @@ class AzureNativeStandIn(StandIn):
         """Stand before a cloud."""
         super().__init__()
         self._cloud = cloud
-        self._location = ""
+        self._locations: Configurations[str] = Configurations()
 
     def configure(self, variables: dict[str, str], args: dict[str, Value]) -> None:
         """Remember the default location; credentials are not needed for a cloud that is none."""
-        self._location = str(variables.get("azure-native:config:location") or args.get("location") or "")
+        location = str(variables.get("azure-native:config:location") or args.get("location") or "")
+        self._locations.put(self.current.connection, location)
 
     # ---------------------------------------------------------------- before anything happens
 
@@ -192,8 +193,9 @@ class AzureNativeStandIn(StandIn):
 
     def _default_location(self, olds: Mapping[str, Value], inputs: Mapping[str, Value]) -> Value:
         """The location of before, else the configured one, else the resource group's."""
-        if olds.get("location") or self._location:
-            return olds.get("location") or self._location
+        configured = self._locations.of(self.current.connection)
+        if olds.get("location") or configured:
+            return olds.get("location") or configured
         group = inputs.get("resourceGroupName")
         if group is UNKNOWN or not isinstance(group, str):
             return group
@@ -311,6 +313,8 @@ class AzureNativeStandIn(StandIn):
         failures = [(key, _missing(key)) for key in _CREDENTIAL_ARGS if args.get(key) is None]
         if failures:
             return {}, failures
+        # Who has not logged in gets no kubeconfig.
+        self._locations.of(self.current.connection)
         admin = match[1] == "Admin"
         value = self._cloud.credentials(*(args[key] for key in _CREDENTIAL_ARGS), admin=admin)
         return {"kubeconfigs": [{"name": f"cluster{match[1]}", "value": Secret(value)}]}, []

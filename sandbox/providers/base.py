@@ -2,12 +2,13 @@
 
 `StandIn` is what azure-native, openstack and kubernetes implement: plain Python values in, plain values
 out (see sandbox.providers.values). `serve` puts one behind a loopback port to which the real engine
-attaches (PULUMI_DEBUG_PROVIDERS). What this module sees to, for all of them:
+attaches (PULUMI_DEBUG_PROVIDERS), and which nobody but its own user can use (door). What this module sees to, for all of them:
 
 - Secrets: an input that was secret comes back secret, in inputs and in outputs.
 - Handshake and Parameterize answer "unimplemented", Attach and GetMapping(s) answer with nothing: what
   the engine takes for a plugin of the older sort, instead of for a broken one.
 - A refusal of the service is passed on with the service's own words and nothing around them.
+- Each of the engine's provider instances has the configuration that it gave, and no other one's (Configurations).
 
 It deliberately has no Construct, Call or List: no package that stands here has components or methods. Nor does it undo what
 was made for an engine that was killed before it heard of it: the next run does (sandbox.recovery).
@@ -22,7 +23,7 @@ import threading
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar
 
 import grpc
 from google.protobuf import any_pb2, empty_pb2  # type: ignore[import-untyped]
@@ -30,12 +31,13 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 
 from sandbox.clouds.refusal import Refusal
 from sandbox.providers.differences import Diff
+from sandbox.providers.door import Door
 from sandbox.providers.values import Value, keep_secrets, read_map, reveal, write_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["Diff", "Failure", "PartialFailure", "Request", "ServiceError", "StandIn", "serve"]
+__all__ = ["Configurations", "Diff", "Failure", "PartialFailure", "Request", "ServiceError", "StandIn", "serve"]
 
 Failure = tuple[str, str]
 """(property path, reason)"""
@@ -51,8 +53,11 @@ _KINDS = {
     "update": provider_pb2.PropertyDiff.UPDATE,
     "update-replace": provider_pb2.PropertyDiff.UPDATE_REPLACE,
 }
+#: Of how many of the engine's provider instances the configuration is kept.
+_MOST_CONNECTIONS: Final = 64
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 class ServiceError(Refusal):
@@ -102,6 +107,34 @@ class Request:
     random_seed: bytes = b""
     connection: str = ""
     timeout: float = 0.0
+
+
+class Configurations(Generic[_T]):
+    """What each of the engine's provider instances has configured; who has configured nothing gets nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, _T] = {}
+
+    def put(self, connection: str, configuration: _T) -> None:
+        """Remember what an instance wants; of the oldest ones it is forgotten."""
+        with self._lock:
+            self._known.pop(connection, None)
+            self._known[connection] = configuration
+            while len(self._known) > _MOST_CONNECTIONS:
+                del self._known[next(iter(self._known))]
+
+    def of(self, connection: str) -> _T:
+        """What an instance has configured.
+
+        Raises:
+            ServiceError: it has configured nothing.
+        """
+        with self._lock:
+            if connection not in self._known:
+                message = "this connection has not configured the provider, and another one's configuration is not taken for it"
+                raise ServiceError(f"{message}: run the command again")
+            return self._known[connection]
 
 
 class StandIn:
@@ -448,25 +481,40 @@ def _diff_response(diff: Diff) -> provider_pb2.DiffResponse:
     )
 
 
-def serve(stand_in: StandIn, port: int = 0) -> tuple[grpc.Server, int]:
-    """Serve a stand-in on a loopback port.
+@dataclass(frozen=True)
+class Served:
+    """A stand-in that answers."""
+
+    server: grpc.Server
+    door: Door
+
+    def stop(self, grace: float | None) -> threading.Event:
+        """Let nobody in any more and end what is being answered after that many seconds; the event tells that it has ended."""
+        ended: threading.Event = self.server.stop(grace)
+        self.door.close()
+        return ended
+
+
+def serve(stand_in: StandIn, port: int = 0) -> tuple[Served, int]:
+    """Serve a stand-in on a loopback port, to its own user.
 
     Args:
         stand_in: what answers.
         port: the port, or 0 for a free one.
 
     Returns:
-        The running server (call its stop()) and the port.
+        What runs (call its stop()) and the port.
     """
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix=stand_in.package),
         options=[
             ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-            ("grpc.so_reuseport", 0),
         ],
     )
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(_Servicer(stand_in), server)
-    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    door = Door(port)
+    server.add_insecure_port(door.target)
     server.start()
-    return server, bound
+    door.open()
+    return Served(server, door), door.port

@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import secrets
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from sandbox.providers import helm, kube_rules
 from sandbox.providers.await_ready import AwaitError, Waiter, is_deleted_unseen, judge, timeout_of, wait_conditions
-from sandbox.providers.base import PartialFailure, ServiceError, StandIn
+from sandbox.providers.base import Configurations, PartialFailure, ServiceError, StandIn
 from sandbox.providers.claims import Claims
 from sandbox.providers.differences import Diff, compare
 from sandbox.providers.kube_api import (
@@ -44,6 +43,7 @@ from sandbox.providers.kube_api import (
 from sandbox.providers.values import UNKNOWN, Secret, Value, has_unknown
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator, Mapping
 
     from sandbox.providers.base import Failure
@@ -75,7 +75,6 @@ _CONFLICT: Final = (
     "server-side apply field conflict detected, see https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/"
     "managing-resources-with-server-side-apply/#handle-field-conflicts-on-existing-resources for troubleshooting help"
 )
-_MOST_CONNECTIONS: Final = 64
 # A CRD or a namespace may be on its way, from another resource of the same run.
 _RETRY_SECONDS = (1, 2, 4, 8, 16)
 # Of a dry run, what is made up by the server and will be something else for real.
@@ -191,8 +190,7 @@ class KubernetesStandIn(StandIn):
         self._releases = releases(self.cancelled) if releases else helm.Releases(self.cancelled, _notify)
         self._pool = ApiPool()
         self._claims = Claims()
-        self._lock = threading.Lock()
-        self._settings: dict[str, Settings] = {}
+        self._settings: Configurations[Settings] = Configurations()
 
     # ---------------------------------------------------------------- configuration
 
@@ -210,17 +208,15 @@ class KubernetesStandIn(StandIn):
         """Take the configuration; the cluster is contacted when it is needed."""
         prefix = "kubernetes:config:"
         given = {key.removeprefix(prefix): value for key, value in variables.items()} | args
-        with self._lock:
-            self._settings.pop(self.current.connection, None)
-            self._settings[self.current.connection] = settings_of(given)
-            while len(self._settings) > _MOST_CONNECTIONS:
-                del self._settings[next(iter(self._settings))]
+        self._settings.put(self.current.connection, settings_of(given))
 
     def _configured(self) -> Settings:
-        """The calling provider's configuration; after a reconnection, the one that was given last."""
-        with self._lock:
-            known = self._settings.get(self.current.connection)
-            return known or (list(self._settings.values())[-1] if self._settings else settings_of({}))
+        """The calling provider's configuration.
+
+        Raises:
+            ServiceError: it has none; whose cluster would it be?
+        """
+        return self._settings.of(self.current.connection)
 
     # ---------------------------------------------------------------- the cluster
 

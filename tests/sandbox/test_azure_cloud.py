@@ -545,7 +545,9 @@ PLACE = {"resourceGroupName": "dev", "resourceName": "gpu"}
 
 @pytest.fixture
 def plugin(cloud: AzureCloud) -> AzureNativeStandIn:
-    return AzureNativeStandIn(cloud)
+    stand_in = AzureNativeStandIn(cloud)
+    stand_in.configure({}, {})
+    return stand_in
 
 
 class TestPlugin:

@@ -403,16 +403,16 @@ class TestWithoutCluster:
     )
     def test_what_it_cannot_do_is_refused(self, type_: str, kind: str, why: str) -> None:
         with pytest.raises(ServiceError, match=why):
-            KubernetesStandIn().check(type_, {}, {"kind": kind})
+            Driver(kubeconfig=UNKNOWN).stand_in.check(type_, {}, {"kind": kind})
 
     def test_a_generated_name_is_refused(self) -> None:
         inputs = {"kind": "ConfigMap", "metadata": {"generateName": "a-"}}
         with pytest.raises(ServiceError, match="not supported in Server-Side Apply mode"):
-            KubernetesStandIn().check(CONFIG_MAP, {}, inputs)
+            Driver(kubeconfig=UNKNOWN).stand_in.check(CONFIG_MAP, {}, inputs)
 
     def test_a_bad_wait_for_is_refused_by_the_check(self) -> None:
         inputs = {"metadata": {"name": "a", "annotations": {"pulumi.com/waitFor": "soon"}}}
-        _, failures = KubernetesStandIn().check(CONFIG_MAP, {}, inputs)
+        _, failures = Driver(kubeconfig=UNKNOWN).stand_in.check(CONFIG_MAP, {}, inputs)
         assert failures[0][0] == 'metadata.annotations["pulumi.com/waitFor"]'
 
 

@@ -1,4 +1,4 @@
-"""Serves Keystone's own WSGI application. Arguments: the configuration file, the port on 127.0.0.1."""
+"""Serves Keystone's own WSGI application to its own user. Arguments: the configuration file, the port on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import sys
 import waitress
 from keystone.server.flask import core
 
+from sandbox import peers
+
 
 def main(config_file: str, port: str) -> None:
     """Serve until killed; fails at once when the port is taken."""
     # Keystone reads the command line, too.
     del sys.argv[1:]
     application = core.initialize_application(name="public", config_files=[config_file])
-    waitress.serve(application, host="127.0.0.1", port=int(port), threads=8, ident=None)
+    waitress.serve(application, sockets=[peers.listening(int(port))], threads=8, ident=None)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ decides. What differs from magnum-api and magnum-conductor, and why:
 - The tables are made from the models: Magnum's migrations cannot run on sqlite.
 - Whoever writes to sqlite says so when he begins: two transactions that both begin by reading could never both go on.
 
+- Other users of this machine are not served, whatever token they have (sandbox.peers).
+
 Arguments: the configuration file, the port on 127.0.0.1.
 """
 
@@ -47,6 +49,8 @@ from oslo_db.sqlalchemy import enginefacade
 from oslo_log import log
 from oslo_service import loopingcall
 
+from sandbox import peers
+
 Context = Any
 """Magnum's request context."""
 Row = Any
@@ -64,7 +68,7 @@ def main(config_file: str, port: str) -> None:
     _start_conductor()
     rpc_service.API._cast = _cast  # noqa: SLF001 there is no setting for it
     threading.Thread(target=_watch, name="status", daemon=True).start()
-    waitress.serve(api.load_app(), host="127.0.0.1", port=int(port), threads=8, ident=None)
+    waitress.serve(api.load_app(), sockets=[peers.listening(int(port))], threads=8, ident=None)
 
 
 def _prepare_database() -> None:

@@ -10,7 +10,7 @@ import pytest
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
 from gpus.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_daemon_set_spec
+from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, VERIFIER_APP, expectation_file, verifier_daemon_set_spec
 from gpus.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
 from sandbox import cluster, node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
@@ -103,7 +103,7 @@ def _install_verifier(site: Site) -> None:
 
 
 def daemon_set(planned: PoolPlan) -> dict[str, Any]:
-    return {"metadata": {"name": planned.name}, "spec": verifier_daemon_set_spec(PLAN, planned, "program")}
+    return {"metadata": {"name": f"{VERIFIER_APP}-{planned.name}"}, "spec": verifier_daemon_set_spec(PLAN, planned, "program")}
 
 
 def pods(site: Site, pool: str) -> list[dict[str, Any]]:

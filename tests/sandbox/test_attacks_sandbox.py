@@ -1,0 +1,162 @@
+"""Attacks of another user of this machine, and of whoever may make pods, on what the sandbox runs."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import pytest
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
+
+from sandbox import peers
+from sandbox.clouds.azure import AzureCloud
+from sandbox.providers.azure_native import AzureNativeStandIn
+from sandbox.providers.base import Request, ServiceError, serve
+from sandbox.providers.kubernetes import KubernetesStandIn
+from sandbox.providers.values import write_map
+from tests.sandbox.strangers import as_stranger, needs_root
+from tests.sandbox.test_provider_base import URN, Things
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: Connects, sends the beginning of HTTP/2 and prints how many bytes come back until the other end closes.
+KNOCK = r"""
+import json, socket, sys
+heard = b""
+try:
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=3) as link:
+        link.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+        while len(heard) < 9 and (data := link.recv(64)):
+            heard += data
+except ConnectionError:
+    pass
+print(json.dumps(len(heard)))
+"""
+#: Sends something and is gone before anybody can look who it was.
+SEND_AND_RUN = r"""
+import json, socket, sys
+for how in ("close", "half", "reset"):
+    for _ in range(int(sys.argv[2])):
+        link = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=3)
+        if how == "reset":
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        try:
+            link.sendall(b"order")
+            if how == "half":
+                link.shutdown(socket.SHUT_WR)
+        except ConnectionError:
+            pass
+        if how != "half":
+            link.close()
+print(json.dumps("gone"))
+"""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    server, number = serve(Things())
+    yield number
+    server.stop(None)
+
+
+class TestTheDoorOfAStandIn:
+    @needs_root
+    def test_a_stranger_dials_a_stand_in(self, port: int) -> None:
+        """Review 1: another user speaks gRPC to a provider stand-in."""
+        assert as_stranger(KNOCK, str(port)) == 0
+
+    def test_its_own_user_is_answered(self, port: int) -> None:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            client = provider_pb2_grpc.ResourceProviderStub(channel)
+            assert client.Create(provider_pb2.CreateRequest(urn=URN, properties=write_map({"a": 1}))).id == "id-one"
+
+    def test_its_own_user_is_answered_over_ipv6_too(self) -> None:
+        """A client's socket for IPv6 stands in another table of the kernel."""
+        with peers.listening(0) as listener, socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as client:
+            client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
+            accepted, _ = listener.accept()
+            accepted.close()
+
+    @needs_root
+    def test_a_stranger_looks_for_the_socket_behind_the_door(self) -> None:
+        """Another user goes around the door: to the server's own socket."""
+        server, _ = serve(Things())
+        program = """
+import json, socket, sys
+try:
+    socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+except OSError as error:
+    print(json.dumps(error.errno))
+else:
+    print(json.dumps(0))
+"""
+        assert as_stranger(program, server.door.target.removeprefix("unix:")) == 13
+        server.stop(None)
+
+    @needs_root
+    def test_a_stranger_sends_and_is_gone(self) -> None:
+        """Whose a closed socket was the kernel no longer says; it then names root."""
+        heard: list[bytes] = []
+        with peers.listening(0) as listener:
+            listener.settimeout(2)
+
+            def serve_all() -> None:
+                while True:
+                    time.sleep(0.001)
+                    try:
+                        link, _ = listener.accept()
+                    except BlockingIOError:
+                        continue
+                    except OSError:
+                        return
+                    heard.append(link.recv(16))
+
+            thread = threading.Thread(target=serve_all)
+            thread.start()
+            as_stranger(SEND_AND_RUN, str(listener.getsockname()[1]), "50")
+            thread.join()
+        assert heard == []
+
+    @needs_root
+    def test_a_stranger_takes_the_place_of_a_connection_that_was_looked_at(self, port: int) -> None:
+        """Each connection is looked at, not each address: one that was ours is not ours for ever."""
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=10)
+            assert as_stranger(KNOCK, str(port)) == 0
+
+
+class TestWhoseConfiguration:
+    def test_a_stranger_borrows_the_last_kubeconfig(self) -> None:
+        """Review 1: a connection that has configured nothing works on the cluster of the last one that has."""
+        stand_in = KubernetesStandIn()
+        with stand_in.answering(Request(connection="the engine")):
+            stand_in.configure({}, {"kubeconfig": "apiVersion: v1"})
+        with stand_in.answering(Request(connection="another")), pytest.raises(ServiceError, match="has not configured"):
+            stand_in.check("kubernetes:core/v1:ConfigMap", {}, {"metadata": {"name": "a"}})
+
+    def test_a_stranger_asks_for_a_kubeconfig_of_azure(self, tmp_path: Path) -> None:
+        """Review 1: a connection that has not logged in asks the stand-in of Azure for a cluster's credentials."""
+        stand_in = AzureNativeStandIn(AzureCloud(tmp_path, cast("Any", _NoHost())))
+        names = {"resourceGroupName": "group", "resourceName": "cluster"}
+        token = "azure-native:containerservice:listManagedClusterAdminCredentials"  # noqa: S105
+        with stand_in.answering(Request(connection="another")), pytest.raises(ServiceError, match="has not configured"):
+            stand_in.invoke(token, names)
+
+    def test_many_connections_do_not_push_one_out_for_another_ones_configuration(self) -> None:
+        """Whose configuration was forgotten gets an error, never the one that pushed it out."""
+        stand_in = KubernetesStandIn()
+        for number in range(70):
+            with stand_in.answering(Request(connection=str(number))):
+                stand_in.configure({}, {"kubeconfig": "apiVersion: v1"})
+        with stand_in.answering(Request(connection="0")), pytest.raises(ServiceError, match="has not configured"):
+            stand_in.check("kubernetes:core/v1:ConfigMap", {}, {"metadata": {"name": "a"}})
+
+
+class _NoHost:
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
