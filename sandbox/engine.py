@@ -1,6 +1,7 @@
 """Runs the real Pulumi engine on the unchanged program, against the stand-ins and this sandbox's own state.
 
-Nothing of the user's own Pulumi set-up is read or changed: backend, home and passphrase are the sandbox's.
+Nothing of the user's own Pulumi set-up is read or changed: backend, home and passphrase are the sandbox's. The engine and the
+program talk over ports that want no credentials, so they get a network of their own (private_network).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from sandbox import private_network
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, read_json, write_atomic
 from sandbox.screen import shown_without
@@ -184,8 +186,13 @@ class Engine:
         command = [str(self.tools.pulumi), *arguments, "--stack", self.sandbox.stack, "--non-interactive"]
         if self.run_program and arguments[0] in {"refresh", "destroy"}:
             command.append("--run-program")
-        takes_config = arguments[0] in {"up", "preview", "destroy", "refresh"}
-        return [*command, "--config-file", str(self.sandbox.config_file)] if takes_config else command
+        if arguments[0] not in {"up", "preview", "destroy", "refresh"}:
+            return command
+        command += ["--config-file", str(self.sandbox.config_file)]
+        # A real plugin may need the internet: for charts, or for whatever else it does.
+        if self.tools.kubernetes_plugin or self.tools.openstack_plugin:
+            return command
+        return private_network.command(self.sandbox.folder, self.attached.ports.values(), command)
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,8 @@
 """A pod whose containers really run on a simulated machine: processes in its namespaces, with the files that its volumes hold.
 
 Each container has a mount namespace of its own inside the machine's, where its volumes lie at their paths; the programs are the
-machine's own (the image is not looked at), the network is shared by all. A thread per pod starts the init containers one after
+machine's own (the image is not looked at). The network is each container's own, too: it reaches the API server and nothing else,
+and only the kubelet reaches it. A thread per pod starts the init containers one after
 the other, then the others, and asks for their readiness. What has ended stays so until the kubelet asks for another attempt.
 
 As a kubelet: the files of volumes follow their source; the last words of a container are what it leaves at its path for them.
@@ -19,9 +20,10 @@ import time
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Final
 
-from sandbox import processes
+from sandbox import private_network, processes
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder
+from sandbox.gpu_host import children
 from sandbox.machines.outcomes import InitCrash, InitWaiting, Outcome, Up
 from sandbox.machines.world import LOG
 from sandbox.nvml.library import CONTAINED
@@ -154,7 +156,7 @@ class PodRun:
                 if code is not None:
                     stopped[container.name] = (_exit_code(code), self._last_words(container))
                 elif container.probe and time.monotonic() >= due[container.name]:
-                    holds = _asked(self._request.address, container.probe)
+                    holds = _asked(self._processes[container.name].pid, self._request.address, container.probe)
                     presumed = self._request.initialized and time.monotonic() - began < _RESUMED_SECONDS
                     ready[container.name] = holds or (presumed and ready[container.name])
                     due[container.name] = time.monotonic() + (container.probe.period_seconds if holds else _HURRIED_SECONDS)
@@ -182,14 +184,16 @@ class PodRun:
         covered = {"/".join(path.split("/")[:3]) for path in (container.message_path, *(m.path for m in container.mounts))}
         pairs = [(message, container.message_path)]
         pairs += [(self._source(mount.volume, mount.node_path), mount.path) for mount in container.mounts]
-        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _CONTAINER, container.name]
+        argv: list[str] = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _CONTAINER, container.name]
         argv += [str(word) for pair in pairs for word in pair] + ["--", *container.command]
         environment = {**container.environment, "COVERED": " ".join(sorted(covered)), **processes.own_mark(), **CONTAINED}
         log = place / "log"
         log.unlink(missing_ok=True)
         try:
+            api = int(container.environment["KUBERNETES_SERVICE_PORT"])
+            argv = private_network.command(place, [api], argv)
             self._processes[container.name] = self._host().start(argv, log, environment=environment)
-        except (SandboxError, OSError, CancelledError, RuntimeError) as error:
+        except (SandboxError, OSError, CancelledError, RuntimeError, ValueError) as error:
             # The machine is going away, or cannot be made: the kubelet tries again, if it is still there.
             LOG.warning("container %s: %s", container.name, error)
             message.write_text(str(error))
@@ -257,9 +261,12 @@ def _tried_again(outcome: Outcome) -> Outcome:
     return Up(unready=outcome.unready | frozenset(outcome.crashed)) if isinstance(outcome, Up) else outcome
 
 
-def _asked(address: str, probe: Probe) -> bool:
+def _asked(process: int, address: str, probe: Probe) -> bool:
+    """Ask a container, in whose network what runs below that process is."""
     connection = http.client.HTTPConnection(address, probe.port, timeout=probe.timeout_seconds)
     try:
+        with private_network.entered(next(iter(children(process)), process)):
+            connection.connect()
         connection.request("GET", probe.path)
         return connection.getresponse().status in _OK
     except (OSError, http.client.HTTPException):

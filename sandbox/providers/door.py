@@ -15,11 +15,9 @@ import socket
 import tempfile
 import threading
 from pathlib import Path
-from typing import Final
 
 from sandbox import peers
-
-_CHUNK: Final = 1 << 16
+from sandbox.private_network import carry
 
 
 class Door:
@@ -89,20 +87,5 @@ class Door:
 
 
 def _carry(outer: socket.socket, inner: socket.socket) -> None:
-    """Pass on what comes from either side until both have ended."""
-    back = threading.Thread(target=_copy, args=(inner, outer), daemon=True)
-    back.start()
-    _copy(outer, inner)
-    back.join()
-    outer.close()
-    inner.close()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    """Pass on what comes from one side until it ends; the end is passed on, too."""
-    with contextlib.suppress(OSError):
-        while data := source.recv(_CHUNK):
-            target.sendall(data)
-    for end, direction in ((source, socket.SHUT_RD), (target, socket.SHUT_WR)):
-        with contextlib.suppress(OSError):
-            end.shutdown(direction)
+    with outer, inner:
+        carry(outer, inner)

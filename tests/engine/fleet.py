@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpus.verifier_pods import PORT
 from gpus.verifier_rights import CONDITION
 from sandbox import cluster as clusters
-from sandbox import gpu_host, processes
+from sandbox import gpu_host, private_network, processes
 from sandbox.files import read_json
 from sandbox.node_tools import find_platform_tools
 from sandbox.nvml import state
@@ -139,7 +140,11 @@ class Fleet:
     def report(self, address: str) -> Any:
         """What a verifier tells over HTTP; None where it does not answer."""
         try:
-            with _DIRECTLY.open(f"http://{address}:{PORT}/report", timeout=10) as answer:
+            # Its network is its own: only from inside it is there an answer.
+            with (
+                private_network.entered(_listener(address)),
+                _DIRECTLY.open(f"http://{address}:{PORT}/report", timeout=10) as answer,
+            ):
                 return json.load(answer)
         except OSError:
             return None
@@ -214,6 +219,19 @@ class Fleet:
     def boot(self) -> None:
         """Start again what has died."""
         clusters.boot(self.folder, read_json(self.folder / "cluster.json")["name"], find_platform_tools(Progress()))
+
+
+def _listener(address: str) -> int:
+    """The process that listens at a pod's address.
+
+    Raises:
+        OSError: there is none.
+    """
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if f"{address}:{PORT}".encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                return int(entry.name)
+    raise ProcessLookupError(address)
 
 
 def _causes(report: Any) -> tuple[str, ...]:
