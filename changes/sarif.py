@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
+
+from gpus import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +44,9 @@ def sarif(file: str, text: str, radius: BlastRadius) -> dict[str, Any]:
                 "tool": {
                     "driver": {
                         "name": "gpu-pools",
-                        "rules": [{"id": rule, "shortDescription": {"text": _OWN.get(rule, rule)}} for rule in rules],
+                        "rules": [
+                            {"id": rule, "shortDescription": {"text": harmless.sarif(_OWN.get(rule, rule))}} for rule in rules
+                        ],
                     }
                 },
                 "results": results,
@@ -95,8 +100,8 @@ def _result(file: str, text: str, rule: str, level: str, pool: str, message: str
     return {
         "ruleId": rule,
         "level": level,
-        "message": {"text": message},
-        "locations": [{"physicalLocation": {"artifactLocation": {"uri": file}, "region": region}}],
+        "message": {"text": harmless.sarif(message)},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": urllib.parse.quote(file)}, "region": region}}],
         "partialFingerprints": {"gpuPools/v1": fingerprint},
     }
 

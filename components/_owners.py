@@ -6,6 +6,7 @@ Only clusters that may have an operator of their own are watched: those that exi
 
 import pulumi
 
+from components import _log
 from gpus.adoption import REMEDY
 from gpus.clusters import ClusterSettings, ExistingSettings, MagnumSettings
 
@@ -32,5 +33,5 @@ def tells_of_another_owner(name: str, cluster: ClusterSettings) -> pulumi.Resour
 def _tell(failed: pulumi.ErrorHookArgs) -> bool:
     """Log the remedy; never try again."""
     if any(refusal in error for error in failed.errors for refusal in _REFUSALS):
-        pulumi.log.error(f"{failed.name}: {REMEDY}")
+        _log.error(f"{failed.name}: {REMEDY}")
     return False

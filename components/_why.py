@@ -19,6 +19,7 @@ import pulumi
 import yaml
 
 # Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
+from components import _log
 from evidence.declared import declared
 from evidence.table import findings
 from evidence.verdicts import Snapshot, judge
@@ -59,7 +60,7 @@ def tells_why(name: str, told: Told) -> pulumi.ResourceHookBinding:
     async def tell(failed: pulumi.ErrorHookArgs) -> bool:
         """Log why; never try again."""
         if failed.failed_operation in _OPERATIONS and not pulumi.runtime.is_dry_run():
-            pulumi.log.error(await asyncio.to_thread(why, told, known[-1] if known else None))
+            _log.error(await asyncio.to_thread(why, told, known[-1] if known else None))
         return False
 
     return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-why", tell)])

@@ -16,6 +16,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import containerservice, resources
 
+from components import _log
 from components._config_keys import once_agreed
 from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
@@ -253,7 +254,7 @@ def _judge_change(change: pulumi.ResourceHookArgs) -> None:
     if problems := list(refused_cluster_changes(old, new, running)):
         raise InvalidStackError(problems)
     if warning := system_pool_left_behind(old, new):
-        pulumi.log.warn(warning)
+        _log.warn(warning)
 
 
 def _cluster_inputs(settings: AksSettings) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
+from components import _log
 from components._openstack_session import NotThereError, Session, UnreadError, log_in
 from gpus.clusters import MagnumSettings
 from gpus.errors import InvalidStackError
@@ -71,9 +72,9 @@ def check_cloud(cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.R
         cloud = Cloud(why, why, why, why, why, why)
     judgement = judge(cluster, pools, cloud)
     if judgement.unchecked:
-        pulumi.log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
+        _log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
     for note in judgement.notes:
-        pulumi.log.info(note, parent)
+        _log.info(note, parent)
     if judgement.problems:
         raise InvalidStackError(judgement.problems)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
+from components import _log
 from components._options import child_options
 from components._words import located_in, sections_in, stack_config
 from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
@@ -292,6 +293,6 @@ def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pu
 def _warn(planned: Plan, resource: pulumi.Resource) -> None:
     for pool in planned.pools:
         for warning in pool.warnings:
-            pulumi.log.warn(f"pool {pool.name}: {warning}", resource)
+            _log.warn(f"pool {pool.name}: {warning}", resource)
     for line in explained(warning for pool in planned.pools for warning in pool.warnings):
-        pulumi.log.info(line, resource)
+        _log.info(line, resource)

@@ -26,6 +26,7 @@ from components.sharing import Exclusive, Mig, Mps, TimeSlicing
 from components.smoke_test import SharingSmokeTest
 from components.startup_taint import StartupTaint
 from components.verification import Verification, Verifier
+from gpus import harmless
 from gpus.errors import InvalidStackError
 from gpus.settings import NAMESPACE
 
@@ -58,8 +59,8 @@ class GpuPoolsProvider(ComponentProvider):
                 raise
             told: Any = [
                 {
-                    "property_path": one.path.partition(").")[2] or one.path,
-                    "reason": f"{one.message}; allowed: {one.allowed}; {one.remedy}",
+                    "property_path": harmless.line(one.path.partition(").")[2] or one.path),
+                    "reason": harmless.line(f"{one.message}; allowed: {one.allowed}; {one.remedy}"),
                 }
                 for one in error.inner.problems
             ]

@@ -10,6 +10,7 @@ import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import Namespace
 
+from components import _log
 from components._options import child_options, once_named
 from components._words import plan_of, pool_of
 from gpus.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, smoke_tests, why_not
@@ -65,7 +66,7 @@ class SharingSmokeTest(pulumi.ComponentResource):
             options = child_options(self, opts, custom_timeouts=timeouts, **once_named(f"{name}-{test.short_resource}"))
             Job(f"{name}-{test.name}", metadata=metadata, spec=spec, opts=options)
         if not tests:
-            pulumi.log.info(why_not(planned), self)
+            _log.info(why_not(planned), self)
         self.jobs = pulumi.Output.from_input({test.resource: test.name for test in tests})
         self.pods = pulumi.Output.from_input({test.resource: int(test.spec["completions"]) for test in tests})
         self.skipped = pulumi.Output.from_input(why_not(planned))

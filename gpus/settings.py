@@ -16,6 +16,7 @@ from gpus.adoption import check_who_installs
 from gpus.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpus.clusters import ClusterSettings, Platform, parse_cluster
 from gpus.errors import InvalidStackError, Problems, show
+from gpus.plain_text import check_text
 from gpus.pools import Flavor, Pool, PoolContext, parse_flavor, parse_pool
 from gpus.section import Section
 from gpus.sharing import Sharing, parse_sharing
@@ -92,6 +93,7 @@ def try_parse_settings(config: Mapping[str, object], *, complete: bool = True) -
 
 def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) -> Settings | None:
     _check_keys(config, problems)
+    check_text({key: value for key, value in config.items() if key.startswith(f"{NAMESPACE}:")}, problems)
     cluster = _parse_cluster(config, problems, complete=complete)
     sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
     flavors = _parse_named(config, "flavors", parse_flavor, problems)

@@ -21,13 +21,20 @@ if TYPE_CHECKING:
 
 #: Of this process alone.
 _MARK: Final = f"\x1b<{os.urandom(16).hex()}>"
-_COLOUR: Final = re.compile(rf"({_MARK}\[\d+m)")
+_COLOUR: Final = re.compile(rf"({_MARK}\[[\d;]+m)")
+#: What programs colour their output with: bold, underlined, and letters that are neither black nor hidden.
+_PLAIN_COLOUR: Final = re.compile(r"\x1b(\[(?:[014]|3[1-7]|9[1-7]|38;5;(?:[1-9]|1[0-5]))m)")
 _RESET: Final = 0
 
 
 def coloured(text: str, colour: int) -> str:
     """A text in a colour (its SGR code), for a `Terminal` to write; whether colour is wanted is for the caller to know."""
     return f"{_MARK}[{colour}m{text}{_MARK}[{_RESET}m"
+
+
+def as_coloured(output: str) -> str:
+    """What a program has printed that we started, for a `Terminal` to write: its colours stay. Others may have written some."""
+    return _PLAIN_COLOUR.sub(rf"{_MARK}\1", output)
 
 
 class Terminal(io.TextIOBase):

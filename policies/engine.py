@@ -41,6 +41,7 @@ from pulumi_policy.deserialize import SPECIAL_SECRET_SIG, SPECIAL_SIG_KEY, deser
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError, unknown_checking_proxy
 from pulumi_policy.secret import Secret as EngineSecret
 
+from gpus import harmless
 from gpus.settings import config_value
 from policies.acknowledged import acknowledged_by
 from policies.configuration import schema_of, unknown_rules
@@ -68,7 +69,7 @@ class CannotTellError(UnknownValueError):
 
     def __init__(self, undecided: Iterable[Undecided]) -> None:
         super().__init__(UNKNOWN_STRING_VALUE, [])
-        self.message = "; ".join(one.text for one in undecided)
+        self.message = harmless.text("; ".join(one.text for one in undecided))
 
 
 def serve(rules: Iterable[Rule]) -> None:
@@ -197,10 +198,10 @@ def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:
     def resource(args: Any, report: Report) -> None:  # noqa: ANN401 - the SDK is untyped here
         _SHOWN.remember(args)
         if plain_type(args.resource_type) in rule.types:
-            _run(rule, Stack((describe(args),), _ACKNOWLEDGED), args.get_config(), report)
+            _run(rule, Stack((describe(args),), _ACKNOWLEDGED), args.get_config(), _harmless(report))
 
     def stack(args: Any, report: Report) -> None:  # noqa: ANN401
-        _run(rule, _SHOWN.whole(args.resources), args.get_config(), report)
+        _run(rule, _SHOWN.whole(args.resources), args.get_config(), _harmless(report))
 
     return (StackValidationPolicy if rule.whole else ResourceValidationPolicy)(
         name=rule.name,
@@ -209,6 +210,11 @@ def as_policy(rule: Rule) -> ResourceValidationPolicy | StackValidationPolicy:
         enforcement_level=_LEVELS[rule.level],
         config_schema=PolicyConfigSchema(properties=schema_of(rule)),
     )
+
+
+def _harmless(report: Report) -> Report:
+    """The engine prints what it is told, and names and values of others are in most messages."""
+    return lambda text, urn: report(harmless.text(text), urn)
 
 
 def describe(given: Any, inputs: Mapping[str, object] | None = None) -> Resource:  # noqa: ANN401 - the SDK's two kinds of them

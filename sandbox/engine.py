@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from sandbox import private_network
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, read_json, write_atomic
-from sandbox.screen import shown_without
+from sandbox.screen import shown
 from sandbox.state import PROJECT, adopt_salt
 
 if TYPE_CHECKING:
@@ -79,21 +79,20 @@ class Engine:
         return [str(folder) for folder in folders]
 
     def run(self, *arguments: str, watch: Callable[[], None] = lambda: None) -> int:
-        """Run one command of the engine on the terminal; an interrupt lets it end in good order first.
+        """Run one command of the engine, shown on the terminal; an interrupt lets it end in good order first.
 
         Args:
             arguments: of the engine.
             watch: called every other second; may raise a SandboxError to end the engine.
         """
-        command = self._command(arguments)
-        if arguments[0] != "destroy":
-            return self._run(command, None, watch)
-        colour = ["--color=always"] if sys.stdout.isatty() and "NO_COLOR" not in os.environ else []
-        with shown_without(_STACK_IS_KEPT, self.sandbox.folder / "logs" / "destroy.log") as screen:
-            return self._run([*command, *colour], screen, watch)
+        name, colour = arguments[0], "always" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else "never"
+        command, logs = [*self._command(arguments), f"--color={colour}"], self.sandbox.folder / "logs"
+        without = _STACK_IS_KEPT if name == "destroy" else ()
+        with shown(logs / f"{name}.log", sys.stdout, without) as out, shown(logs / f"{name}.errors.log", sys.stderr) as errors:
+            return self._run(command, out, errors, watch)
 
-    def _run(self, command: list[str], screen: IO[str] | None, watch: Callable[[], None]) -> int:
-        with subprocess.Popen(command, cwd=PROJECT, env=self.environment(), stdout=screen) as process:
+    def _run(self, command: list[str], out: IO[str], errors: IO[str], watch: Callable[[], None]) -> int:
+        with subprocess.Popen(command, cwd=PROJECT, env=self.environment(), stdout=out, stderr=errors) as process:
             try:
                 while True:
                     with contextlib.suppress(subprocess.TimeoutExpired):

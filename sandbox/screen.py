@@ -1,4 +1,4 @@
-"""Shows what a program prints, without the lines that would mislead here.
+"""Shows what a program prints: harmless but for its colours, without the lines that would mislead here.
 
 By way of a file, not of a pipe: an engine whose command was killed goes on to its end, and would die of a pipe that nobody reads.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
+import re
 import threading
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TextIO
 
+from gpus.terminal import as_coloured, harmless_to
 from sandbox.files import explained, make_folder
 
 if TYPE_CHECKING:
@@ -18,22 +19,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _POLL_SECONDS: Final = 0.1
+_BEGUN: Final = re.compile(r"\x1b(\[[\d;]*)?$")
 
 
 @contextlib.contextmanager
-def shown_without(beginnings: Sequence[str], file: Path) -> Iterator[IO[str]]:
-    """A file for a program's output, which appears on the standard output, too.
+def shown(file: Path, stream: TextIO, without: Sequence[str] = ()) -> Iterator[IO[str]]:
+    """A file for a program's output, which appears on a stream, too.
 
     Args:
-        beginnings: of lines that are left out.
         file: where the output is kept.
+        stream: where it appears.
+        without: beginnings of lines that are left out.
     """
     make_folder(file.parent)
     with explained(file, "write"):
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     over = threading.Event()
     with os.fdopen(descriptor, "w") as writing, file.open(encoding="utf-8", errors="replace", newline="") as reading:
-        copying = threading.Thread(target=_copy, args=(reading, over, beginnings))
+        copying = threading.Thread(target=_copy, args=(reading, over, _Screen(stream), without))
         copying.start()
         try:
             yield writing
@@ -42,7 +45,22 @@ def shown_without(beginnings: Sequence[str], file: Path) -> Iterator[IO[str]]:
             copying.join()
 
 
-def _copy(reading: IO[str], over: threading.Event, beginnings: Sequence[str]) -> None:
+class _Screen:
+    """Writes to a stream; holds back the beginning of a colour until the rest of it is there."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = harmless_to(stream)
+        self._held = ""
+
+    def write(self, text: str, *, last: bool = False) -> None:
+        text = self._held + text
+        begun = None if last else _BEGUN.search(text)
+        self._held = begun[0] if begun else ""
+        self._stream.write(as_coloured(text.removesuffix(self._held)))
+        self._stream.flush()
+
+
+def _copy(reading: IO[str], over: threading.Event, screen: _Screen, beginnings: Sequence[str]) -> None:
     line = ""
     while True:
         last = over.wait(_POLL_SECONDS)
@@ -50,13 +68,13 @@ def _copy(reading: IO[str], over: threading.Event, beginnings: Sequence[str]) ->
             held = _may_be_left_out(line, beginnings)
             line += part
             if not _may_be_left_out(line, beginnings):
-                sys.stdout.write(line if held else part)
+                screen.write(line if held else part)
             if line.endswith("\n"):
                 line = ""
         if last and _may_be_left_out(line, beginnings) and not line.startswith(tuple(beginnings)):
-            sys.stdout.write(line)
-        sys.stdout.flush()
+            screen.write(line)
         if last:
+            screen.write("", last=True)
             return
 
 

@@ -149,6 +149,9 @@ def disturb(folder: Path, wanted: Disturbances) -> None:
 def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> int:
     """Run the real `openstack` command as the user that stacks log in as; returns its exit status.
 
+    On a terminal what it prints is shown harmless: names in a cloud are of whoever has a login there. Without arguments it is a
+    dialogue, which needs the terminal for itself.
+
     Args:
         folder: the folder of an OpenStack that runs.
         arguments: those of the command.
@@ -158,7 +161,12 @@ def run_client(folder: Path, arguments: Sequence[str], progress: Progress) -> in
         SandboxError: when the folder holds none, or the client cannot be installed.
     """
     command, env = client(folder, arguments, progress)
-    return subprocess.run(command, env=env, check=False).returncode
+    if not arguments or not sys.stdout.isatty():
+        return subprocess.run(command, env=env, check=False).returncode
+    done = subprocess.run(command, env=env, check=False, capture_output=True, encoding="utf-8", errors="replace")
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.returncode
 
 
 def client(folder: Path, arguments: Sequence[str], progress: Progress) -> tuple[list[str], dict[str, str]]:

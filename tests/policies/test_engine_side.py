@@ -17,6 +17,7 @@ from gpus.plan import plan_config
 from policies import kinds
 from policies.engine import _remembering
 from policies.prices import Prices
+from tests.hostile import WORST, harmful
 
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program, acknowledging
 
@@ -248,3 +249,13 @@ def test_a_conversion_is_remembered_for_the_very_object_only() -> None:
     # Of objects that are gone, too, another one may have the id.
     assert len({once({"number": number}) for number in range(100)}) == 100
     assert [once(first, "marked"), once(first, "marked")] == [103, 104]
+
+
+def test_attack_by_names_and_values_in_what_policies_say(pack: Any) -> None:
+    """Tries escapes and turns of direction: the engine prints messages of policies as they are."""
+    for text in WORST:
+        sent = text.replace("\ud800", "\x1b")  # gRPC carries no half letters
+        data = {sent: SLICED.replace("replicas: 4", f"replicas: 1, rename: {json.dumps(sent)}")}
+        found = analyzed(pack, kinds.CONFIG_MAP, "sharing", {"metadata": {"name": sent}, "data": data})
+        assert found
+        assert not harmful("".join(one.message for one in found))

@@ -1,0 +1,50 @@
+"""Attacks by text on what components say in a deploy: the engine hands it on to the user's terminal as it is."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pulumi import InputPropertiesError
+
+from components import _log
+from components.provider import GpuPoolsProvider
+from gpus.errors import InvalidStackError
+from gpus.plan import plan_config
+from tests.hostile import WORST, harmful
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize("say", [_log.info, _log.warn, _log.error])
+def test_messages_of_components_carry_no_escape(say: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries escapes and turns of direction by an answer of a cloud, or the report of a node."""
+    said: list[str] = []
+    monkeypatch.setattr(importlib.import_module("pulumi.log"), say.__name__, lambda message, *_: said.append(message))
+    for text in WORST:
+        say(f"the node says: {text}\nremedy: none")
+    assert not harmful("".join(said))
+    assert all(message.endswith("\nremedy: none") for message in said)
+
+
+def test_problems_that_another_language_is_told_carry_no_escape() -> None:
+    """Tries them by names and keys of a program."""
+    for text in WORST:
+        inputs: Any = {"cluster": {"platform": "aks", text: text}, "sharing": {text: {text: 1}}, "pools": [{"name": text}]}
+        with pytest.raises(InputPropertiesError) as raised:
+            GpuPoolsProvider().construct("gpu", "gpu-pools:index:GpuPlatform", inputs)
+        told = [one[key] for one in raised.value.errors or [] for key in ("property_path", "reason")]
+        assert told
+        assert not harmful("".join(told))
+        assert "\n" not in "".join(told)
+
+
+def test_problems_that_a_program_ends_with_carry_no_escape() -> None:
+    """The text of a RunError, which the engine prints as it is."""
+    for text in WORST:
+        with pytest.raises(InvalidStackError) as raised:
+            plan_config({"gpu-pools:cluster": {"platform": text, text: 1}, f"gpu-pools:{text}": 1})
+        assert not harmful(str(raised.value))
+        assert all(line.startswith(("- ", "    allowed: ", "    remedy:  ")) for line in str(raised.value).splitlines()[1:])
