@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from verifier.plain import Plain
 from verifier.process import Process
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def run(child: Process | None = None) -> int:
     """`main` as a program of its own: it ends when it is told to; returns the exit code."""
     # The first process of a container gets no signal that it does not handle.
     signal.signal(signal.SIGTERM, _end)
+    streams: Any = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream and Plain(stream) for stream in streams)
     try:
         return main(child=child)
     except Exception:  # noqa: BLE001 - Python would end with 1, which says that the node differs

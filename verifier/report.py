@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from verifier.findings import Verdict, ordered
+from verifier.plain import line
 
 if TYPE_CHECKING:
     from verifier.expectation import Expectation
@@ -45,7 +46,7 @@ def text(expected: Expectation, assertion: Assertion) -> str:
         lines += ["", *_paragraph(finding)]
     if findings.notes:
         lines += ["", *(f"note: {note}" for note in findings.notes)]
-    return "\n".join(lines)
+    return "\n".join(map(line, lines))
 
 
 def _headline(assertion: Assertion) -> str:
@@ -76,23 +77,23 @@ def termination_message(expected: Expectation, assertion: Assertion, most_bytes:
         most_bytes: how long the line may be.
     """
     findings, node = assertion.findings, assertion.observation.node
-    line = f"pool {expected.pool}{f', node {node.name}' if node else ''}: {_headline(assertion)}"
+    said = line(f"pool {expected.pool}{f', node {node.name}' if node else ''}: {_headline(assertion)}")
     if findings.verdict is Verdict.HOLDS:
-        return line
-    look = f" | Look at: kubectl describe node {node.name}" if node else ""
+        return said
+    look = line(f" | Look at: kubectl describe node {node.name}") if node else ""
     parts = [_sentence(finding) for finding in ordered(findings.differences or findings.unknown)]
     for index, part in enumerate(parts):
         more = f" [+{len(parts) - index} more]"
-        if len(f"{line} | {part}{more}{look}".encode()) > most_bytes:
-            return line + more + look
-        line = f"{line} | {part}"
-    return line + look
+        if len(f"{said} | {part}{more}{look}".encode()) > most_bytes:
+            return said + more + look
+        said = f"{said} | {part}"
+    return said + look
 
 
 def _sentence(finding: Finding) -> str:
     detail = f" ({finding.detail})" if finding.detail else ""
     what = f"{finding.where}: {finding.field} is {shown(finding.observed)}, expected {shown(finding.expected)}"
-    return " ".join(f"Remedy: {finding.cause.remedy} Likely cause: {finding.cause.text}; seen: {what}{detail}".split())
+    return line(" ".join(f"Remedy: {finding.cause.remedy} Likely cause: {finding.cause.text}; seen: {what}{detail}".split()))
 
 
 def report(expected: Expectation, assertion: Assertion, *, at: str) -> dict[str, Any]:
