@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import io
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 #: What a terminal acts on: controls but for the line break, and turns of direction.
 ACTED_ON: Final = frozenset(
@@ -54,3 +60,43 @@ def harmful(shown: str) -> list[str]:
 def forge() -> MarkdownIt:
     """Markdown as forges read it: CommonMark with HTML, tables, strikethrough."""
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, document: Any, *, typed: bool = False) -> Any:
+    """A document with some of what is in it, keys among it, replaced by hostile texts, or lengthened by them.
+
+    `typed`: texts only, where somebody sees to it that all else is what it should be, as the API server does.
+    """
+    copied = copy.deepcopy(document)
+    places = [*_places(copied)]
+    chosen = draw(st.lists(st.integers(0, len(places) - 1), min_size=1, max_size=4, unique=True))
+    # The innermost first: what is in something that was replaced can be reached no more.
+    for holder, key in (places[index] for index in sorted(chosen, reverse=True)):
+        evil = draw(st.sampled_from(WORST) | texts())
+        if isinstance(holder, dict) and draw(st.integers(0, 4)) == 0:
+            holder[f"{key}{evil}"] = holder.pop(key)
+        elif isinstance(holder[key], str):
+            holder[key] = evil if draw(st.booleans()) else f"{holder[key]}{evil}"
+        elif not typed:
+            holder[key] = evil
+    return copied
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(mapping or list, key or index) of everything in a document."""
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield value, key
+            yield from _places(inner)
+
+
+def told(program: Callable[[Sequence[str]], int], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command line."""
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            code = program(arguments)
+        except SystemExit as ended:  # argparse
+            code = int(ended.code or 0)
+    return code, out.getvalue(), error.getvalue()

@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from hypothesis import strategies as st
+
 from evidence.declared import declared
 from evidence.verdicts import Evidence, Snapshot, judge
 from gpus.plan import plan_config
@@ -15,6 +17,7 @@ from gpus.stack_file import load_yaml
 from gpus.verifier_pods import EXPECTATION_FILE, expectation_file
 from gpus.verifier_reports import reports
 from gpus.verifier_rights import ANNOTATION, CONDITION
+from tests.hostile import spoiled
 from tests.verifier import nodes as healthy_nodes
 from verifier import evidence as written
 from verifier.findings import Findings, Verdict, Where
@@ -145,3 +148,17 @@ def aged(node: dict[str, Any], seconds: float) -> None:
     condition["lastHeartbeatTime"] = at
     document = json.loads(node["metadata"]["annotations"][ANNOTATION])
     node["metadata"]["annotations"][ANNOTATION] = json.dumps({**document, "time": at})
+
+
+@st.composite
+def spoil(draw: st.DrawFn) -> Fleet:
+    """One of which some texts are hostile, those within the reports among them."""
+    seen = fleet(2)
+    put_report(seen.node("mig"), *broken("mig", "mig-0"))
+    put_report(seen.node("mps"), *unanswered("mps", "mps-0"))
+    for node in draw(st.lists(st.sampled_from([node for node in seen.nodes if "annotations" in node["metadata"]]), max_size=2)):
+        annotations = node["metadata"]["annotations"]
+        annotations[ANNOTATION] = json.dumps(draw(spoiled(json.loads(annotations[ANNOTATION]))))
+    outputs = draw(spoiled(seen.outputs)) if draw(st.booleans()) else seen.outputs
+    whole = draw(spoiled({"outputs": outputs, "nodes": seen.nodes, "maps": seen.config_maps}, typed=True))
+    return Fleet(whole.get("outputs", {}), whole.get("nodes", []), whole.get("maps", {}))
