@@ -108,7 +108,7 @@ class AksCluster(pulumi.ComponentResource):
         self.cluster_id = self.resource.id
         self.cluster_name = self.resource.name
         self.resource_group_name = group.name
-        self.kubeconfig = self._kubeconfig()
+        self.kubeconfig = self._kubeconfig(settings.resource_group)
         #: For everything that is put into this cluster.
         self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id, given=opts)
         self.register_outputs(
@@ -120,13 +120,16 @@ class AksCluster(pulumi.ComponentResource):
             }
         )
 
-    def _kubeconfig(self) -> pulumi.Output[str]:
+    def _kubeconfig(self, group: str) -> pulumi.Output[str]:
+        # An engine that is held to the plan of a preview takes no dependency that the preview had not: of a call that waits for what is
+        # yet to be made the SDK knows none then. So the group goes in as text, and the cluster is named beside the answer.
         answer = containerservice.list_managed_cluster_user_credentials_output(
-            resource_group_name=self.resource_group_name,
+            resource_group_name=group,
             resource_name=self.cluster_name,
             opts=pulumi.InvokeOutputOptions(parent=self, depends_on=[self.resource]),
         )
-        return pulumi.Output.secret(answer.apply(lambda found: base64.b64decode(found.kubeconfigs[0].value).decode()))
+        both = pulumi.Output.all(self.resource.id, answer)
+        return pulumi.Output.secret(both.apply(lambda known: base64.b64decode(known[1].kubeconfigs[0].value).decode()))
 
 
 class SpotArgs(TypedDict):

@@ -1,0 +1,217 @@
+"""What comments and jobs need of a forge, and how it is asked: answers bounded in size, a token for its own host only.
+
+Neither GitHub nor GitLab is known here; github.py and gitlab.py know one each.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import urllib.error
+import urllib.request
+import zipfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+#: Of an answer in JSON, and of a stack file.
+MOST_ANSWER: Final = 4 << 20
+#: Of the events of a preview, and of the running pods: the recorded ones have a few hundred KiB.
+MOST_DATA: Final = 16 << 20
+#: Entries of a list that is read page by page.
+PAGE: Final = 100
+_MOST_PAGES: Final = 30
+_SECONDS: Final = 60
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_NOT_THERE: Final = 404
+
+
+class ForgeError(Exception):
+    """The forge did not answer as it should, or what it has is not what may be taken."""
+
+
+class NotThereError(ForgeError):
+    """The forge has no such thing."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A comment of a pull request; `own`: this very identity wrote it."""
+
+    id: int
+    own: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """A pull request, or a merge request, whose previews have run.
+
+    Attributes:
+        number: of the request.
+        head: the commit that was previewed; the newest of the request.
+        previews: what its jobs left, by what they say is the stack; each is read, bounded, when it is called.
+    """
+
+    number: int
+    head: str
+    previews: Mapping[str, Callable[[], bytes]]
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What the last deploy of a stack left: its commit, and the pods that ran then (None: it told none)."""
+
+    commit: str
+    pods: bytes | None
+
+
+class Forge(Protocol):
+    """What is needed of one."""
+
+    def requests(self) -> Iterator[Request]:
+        """Those to comment on."""
+
+    def file(self, path: str, commit: str) -> bytes:
+        """A file of the repository, or of a fork with an open request.
+
+        Raises:
+            NotThereError: if there is none.
+        """
+
+    def notes(self, number: int) -> list[Note]:
+        """The comments of a request, oldest first."""
+
+    def write(self, number: int, note: int | None, text: str) -> None:
+        """Replace a comment; None: add one."""
+
+    def deployed(self, stack: str) -> Deployed | None:
+        """What the base branch's own deploy left; None: nothing was deployed yet."""
+
+    def unprotected(self, environment: str, *, reviewed: bool) -> str:
+        """Why others than the base branch may get at an environment, or nobody reviews it; ``""``: it is protected."""
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows nothing by itself: it would take the token along."""
+
+    def redirect_request(self, *_: object) -> None:
+        """No other request."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """Asks one host.
+
+    Attributes:
+        base: the address of its API.
+        headers: with the token; sent to that host alone.
+    """
+
+    base: str
+    headers: Mapping[str, str] = field(repr=False)
+
+    def get(self, path: str, *, most: int = MOST_ANSWER, accept: str = "application/json") -> bytes:
+        """The answer.
+
+        Raises:
+            ForgeError: if there is none, or a longer one.
+        """
+        try:
+            return self._bounded(urllib.request.Request(self._address(path), headers={**self.headers, "Accept": accept}), most)
+        except urllib.error.HTTPError as error:
+            if error.code in _REDIRECTS:
+                # To a store of its own, which is given a signed address and wants no token.
+                return self._elsewhere(str(error.headers.get("Location")), most)
+            raise _refused(path, error) from None
+
+    def json(self, path: str) -> Any:  # noqa: ANN401 - JSON
+        """The answer, parsed."""
+        return _parsed(path, self.get(path))
+
+    def pages(self, path: str) -> Iterator[Any]:
+        """The entries of a list; it ends after the first pages of an endless one."""
+        joint = "&" if "?" in path else "?"
+        for number in range(1, _MOST_PAGES + 1):
+            entries = self.json(f"{path}{joint}per_page={PAGE}&page={number}")
+            if not isinstance(entries, list):
+                message = f"{path}: no list"
+                raise ForgeError(message)
+            yield from entries
+            if len(entries) < PAGE:
+                return
+
+    def send(self, method: str, path: str, document: Mapping[str, Any]) -> None:
+        """Write something."""
+        headers = {**self.headers, "Content-Type": "application/json", "Accept": "application/json"}
+        request = urllib.request.Request(self._address(path), json.dumps(document).encode(), headers, method=method)
+        try:
+            self._bounded(request, MOST_ANSWER)
+        except urllib.error.HTTPError as error:
+            raise _refused(path, error) from None
+
+    def _address(self, path: str) -> str:
+        return f"{self.base.rstrip('/')}/{path}"
+
+    def _elsewhere(self, address: str, most: int) -> bytes:
+        if not address.startswith(("https://", f"{self.base.rstrip('/')}/")):
+            message = "a redirection to no address of https"
+            raise ForgeError(message)
+        try:
+            return self._bounded(urllib.request.Request(address), most)  # noqa: S310 - https, or the forge itself
+        except urllib.error.HTTPError as error:
+            raise _refused("a redirection", error) from None
+
+    @staticmethod
+    def _bounded(request: urllib.request.Request, most: int) -> bytes:
+        try:
+            with urllib.request.build_opener(_Stay).open(request, timeout=_SECONDS) as answer:
+                found: bytes = answer.read(most + 1)
+        except urllib.error.HTTPError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            message = f"the forge does not answer: {error}"
+            raise ForgeError(message) from None
+        if len(found) > most:
+            message = f"an answer of more than {most} bytes"
+            raise ForgeError(message)
+        return found
+
+
+def _refused(path: str, error: urllib.error.HTTPError) -> ForgeError:
+    kind = NotThereError if error.code == _NOT_THERE else ForgeError
+    return kind(f"{path}: the forge answers {error.code}")
+
+
+def _parsed(path: str, text: bytes) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        message = f"{path}: no JSON"
+        raise ForgeError(message) from None
+
+
+def unpacked(archive: bytes, name: str, most: int) -> bytes:
+    """One file of a zip that anybody may have made: by its exact name, and no more of it than may be.
+
+    Raises:
+        NotThereError: if it has none of that name.
+        ForgeError: if it is no zip, or the file is larger.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as packed, packed.open(name) as file:
+            # What the zip says of its size is not believed.
+            found = file.read(most + 1)
+    except KeyError:
+        message = f"the artifact has no {name}"
+        raise NotThereError(message) from None
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError):
+        message = "the artifact is no zip"
+        raise ForgeError(message) from None
+    if len(found) > most:
+        message = f"{name} in the artifact has more than {most} bytes"
+        raise ForgeError(message)
+    return found

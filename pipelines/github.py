@@ -1,0 +1,133 @@
+"""GitHub, as a workflow's own token sees it: the pull request of one run, the artifacts of runs, comments, environments."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from pipelines.forge import MOST_DATA, Client, Deployed, Note, NotThereError, Request, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Who comments with a workflow's own token.
+_AUTHOR: Final = ("github-actions[bot]", "Bot")
+_PREVIEW: Final = "preview-"
+_RUNS: Final = 20
+_DEPLOYS: Final = "deploy.yml"
+
+
+@dataclass(frozen=True)
+class GitHub:
+    """One repository.
+
+    Attributes:
+        client: of the API.
+        repository: its owner and name.
+        branch: the default branch: what is reviewed.
+        event: what started the workflow.
+    """
+
+    client: Client
+    repository: str
+    branch: str
+    event: Mapping[str, Any]
+
+    @classmethod
+    def here(cls) -> GitHub:
+        """The repository whose workflow this is."""
+        event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+        headers = {"Authorization": f"Bearer {os.environ['GH_TOKEN']}", "X-GitHub-Api-Version": "2022-11-28"}
+        client = Client(os.environ.get("GITHUB_API_URL", "https://api.github.com"), headers)
+        return cls(client, os.environ["GITHUB_REPOSITORY"], event["repository"]["default_branch"], event)
+
+    def requests(self) -> Iterator[Request]:
+        """The one whose newest commit the run previewed; none where it has moved on, or was closed."""
+        run = self.event["workflow_run"]
+        head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
+        # The event names no pull request of a fork, so it is looked up; its number is never taken from an artifact.
+        found = self.client.json(self._of(f"pulls?state=open&per_page=100&head={quote(head, safe='')}"))
+        for pull in found:
+            if pull["head"]["sha"] == run["head_sha"]:
+                yield Request(int(pull["number"]), str(run["head_sha"]), self._previews(int(run["id"])))
+                return
+
+    def _previews(self, run: int) -> dict[str, Any]:
+        made = self.client.json(self._of(f"actions/runs/{run}/artifacts?per_page=100"))["artifacts"]
+        named = {str(one["name"]): int(one["id"]) for one in made if str(one["name"]).startswith(_PREVIEW)}
+        return {name.removeprefix(_PREVIEW): self._reader(artifact, "events.jsonl") for name, artifact in sorted(named.items())}
+
+    def _reader(self, artifact: int, name: str) -> Any:  # noqa: ANN401 - a function
+        return lambda: unpacked(self._artifact(artifact), name, MOST_DATA)
+
+    def _artifact(self, artifact: int) -> bytes:
+        return self.client.get(self._of(f"actions/artifacts/{artifact}/zip"), most=MOST_DATA)
+
+    def file(self, path: str, commit: str) -> bytes:
+        """Also of a fork's commit: one with an open request is in the repository's own store."""
+        return self.client.get(self._of(f"contents/{quote(path)}?ref={commit}"), accept="application/vnd.github.raw+json")
+
+    def notes(self, number: int) -> list[Note]:
+        """Its comments."""
+        return [
+            Note(int(one["id"]), (one["user"]["login"], one["user"]["type"]) == _AUTHOR, str(one["body"] or ""))
+            for one in self.client.pages(self._of(f"issues/{number}/comments"))
+            if one.get("user")
+        ]
+
+    def write(self, number: int, note: int | None, text: str) -> None:
+        """Replace a comment, or add one."""
+        if note is None:
+            self.client.send("POST", self._of(f"issues/{number}/comments"), {"body": text})
+        else:
+            self.client.send("PATCH", self._of(f"issues/comments/{note}"), {"body": text})
+
+    def deployed(self, stack: str) -> Deployed | None:
+        """From a run of deploy.yml by a push to the default branch: whoever opens a pull request starts none of these."""
+        wanted = f"deployed-{stack}"
+        deploys = f"actions/workflows/{_DEPLOYS}/runs?event=push&branch={quote(self.branch, safe='')}&per_page={_RUNS}"
+        try:
+            runs = self.client.json(self._of(deploys))["workflow_runs"]
+        except NotThereError:
+            return None
+        for run in runs:
+            made = self.client.json(self._of(f"actions/runs/{int(run['id'])}/artifacts?name={wanted}"))["artifacts"]
+            for one in made:
+                if one["name"] == wanted and not one["expired"]:
+                    return _left(self._artifact(int(one["id"])))
+        return None
+
+    def unprotected(self, environment: str, *, reviewed: bool) -> str:
+        """From the environment's settings."""
+        place = self._of(f"environments/{quote(environment, safe='')}")
+        try:
+            found = self.client.json(place)
+        except NotThereError:
+            return "there is no such environment: GitHub would make it, open to every branch"
+        policy = found.get("deployment_branch_policy")
+        if not policy:
+            return f"every branch may use it: allow {self.branch} only, under its deployment branches"
+        if policy.get("custom_branch_policies"):
+            listed = self.client.json(f"{place}/deployment-branch-policies?per_page=100")["branch_policies"]
+            others = [str(one["name"]) for one in listed if one["name"] != self.branch or one.get("type", "branch") != "branch"]
+            if others or not listed:
+                return f"{', '.join(others) or 'nobody'} may use it: allow {self.branch} only, under its deployment branches"
+        rules = {str(one.get("type")) for one in found.get("protection_rules") or ()}
+        if reviewed and "required_reviewers" not in rules:
+            return "nobody reviews what is deployed with it: name its reviewers"
+        return ""
+
+    def _of(self, path: str) -> str:
+        return f"repos/{self.repository}/{path}"
+
+
+def _left(archive: bytes) -> Deployed:
+    commit = unpacked(archive, "commit", 64).decode("ascii", errors="replace").strip()
+    try:
+        return Deployed(commit, unpacked(archive, "pods.json", MOST_DATA))
+    except NotThereError:
+        return Deployed(commit, None)
