@@ -17,11 +17,11 @@ help: ## show this list
 
 venv: $(VENV)/.installed ## make the Python environment
 
-$(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt
+$(VENV)/.installed: hashes.txt
 	@echo "• Installing the Python packages (about a minute the first time)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.11." if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r hashes.txt
 	@touch $@
 
 tools: venv ## find, download or build the programs

@@ -100,7 +100,7 @@ def read_preview(name: str, text: str) -> Preview:
             return _digest(name, documents[0])
         steps = tuple(_merged(_of_event(one["resourcePreEvent"]["metadata"]) for one in documents if "resourcePreEvent" in one))
         findings = tuple(_finding(one["policyEvent"]) for one in documents if "policyEvent" in one)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _refusal(name, f"it is no preview of the engine: {type(error).__name__}") from error
     if not any("summaryEvent" in one for one in documents):
         raise _refusal(name, "the engine did not come to its end")

@@ -1,8 +1,8 @@
 """``python -m pipelines``: what jobs of a forge call; which forge it is, the environment says.
 
 - ``comment [--sarif FOLDER]`` writes the comments on previews that unreviewed code has made.
-- ``deployed STACK FOLDER`` writes what the last deploy left: ``commit``, and ``pods.json`` where there is one; nothing before the first.
-- ``protected ENVIRONMENT [--reviewed]`` refuses to go on where others than the base branch may use an environment's identity.
+- ``deployed STACK FOLDER`` writes what the last deploy left: ``commit``, and ``pods.json`` where there is one; nothing before it.
+- ``protected ENVIRONMENT [--reviewed]`` ends with 1 where others than the base branch may use an environment's identity.
 
 Exit codes: 0 done; 1 the forge refused, or an environment is not protected; 2 the command line is wrong.
 """

@@ -1,8 +1,8 @@
 """The comment on a change, from what unreviewed code left: judged by this code, posted under this name, and nothing else of it.
 
-Of a pull request's own jobs one thing is taken: the events of the engine's preview. The stack files before and after come from the
-repository itself, texts and numbers from `changes` as the base branch has it. So hostile code can lie about what the engine would do,
-which the comment says, and about nothing else: not whose comment it is, not which stack file, not which comment is replaced.
+Of a pull request's own jobs one thing is taken: the events of the engine's preview. The stack files before and after come from
+the repository itself, texts and numbers from `changes` as the base branch has it. So hostile code can lie about what the engine
+would do, which the comment says, and about nothing else: not whose comment it is, nor which stack file, nor what it replaces.
 
 Judging is a process of its own, with a limit of time and without the token: what it reads may be made to break it.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipelines.forge import ForgeError, NotThereError
+from pipelines.forge import COMMIT, ForgeError, NotThereError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pipelines.forge import Deployed, Forge, Note, Request
 
 _STACK: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 #: Stacks of one request that get a comment: names come from the branch's own jobs.
 MOST_STACKS: Final = 12
 #: Below GitHub's longest comment, 65,536 characters, and GitLab's.
@@ -66,7 +65,7 @@ class Checkout:
 
 def comment_on(forge: Forge, request: Request, base: Checkout, sarif: Path | None = None) -> list[str]:
     """Write a comment for each stack; returns what was not taken, and why, in lines."""
-    if not _COMMIT.fullmatch(request.head):
+    if not COMMIT.fullmatch(request.head):
         return [f"request {request.number}: its head is no commit"]
     left_out = [f"{_shown(name)}: no stack is called so" for name in request.previews if not _STACK.fullmatch(name)]
     named = [name for name in request.previews if _STACK.fullmatch(name)]
@@ -103,9 +102,6 @@ def _judged(forge: Forge, request: Request, base: Checkout, stack: str, sarif: P
         raise ForgeError(message) from None
     events = request.previews[stack]()
     deployed = forge.deployed(stack)
-    if deployed is not None and not _COMMIT.fullmatch(deployed.commit):
-        message = "what the last deploy left names no commit"
-        raise ForgeError(message)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "events.jsonl").write_bytes(events)
@@ -122,7 +118,8 @@ def _run(base: Checkout, folder: Path, stack: str, deployed: Deployed | None) ->
     """Whether the change could be judged."""
     since = f"deployed last, of {deployed.commit[:12]}" if deployed else f"in the base branch, {base.commit[:12]}"
     command = [sys.executable, "-m", "changes", str(folder / "events.jsonl"), "--stack", stack]
-    command += ["--after", str(folder / f"Pulumi.{stack}.yaml"), "--against", f"the sandbox, where the stack is as it was {since}"]
+    command += ["--after", str(folder / f"Pulumi.{stack}.yaml")]
+    command += ["--against", f"the sandbox, where the stack is as it was {since}"]
     command += ["--markdown", str(folder / "comment.md"), "--sarif", str(folder / "change.sarif")]
     if (folder / "before.yaml").exists():
         command += ["--before", str(folder / "before.yaml")]
@@ -137,7 +134,7 @@ def _run(base: Checkout, folder: Path, stack: str, deployed: Deployed | None) ->
         done = subprocess.run(command, cwd=base.folder, env=around, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         return False
-    return done.returncode in _JUDGED
+    return done.returncode in _JUDGED and (folder / "comment.md").exists()
 
 
 def _limits(around: Mapping[str, str]) -> list[str]:
@@ -149,13 +146,13 @@ def _text(stack: str, head: str, base: str, judged: str) -> str:
     """The whole comment: the stack's line first, then whose code says what."""
     first, _, rest = judged.partition("\n")
     whose = (
-        f"_Judged and written by the code of the base branch ({base[:12]}). What the engine would do was previewed by the code of this "
-        f"change itself ({head[:12]}), in a sandbox and without any identity: until somebody has reviewed that code, it is its word._"
+        f"_Judged and written by the code of the base branch ({base[:12]}). What the engine would do was previewed by the code "
+        f"of this change itself ({head[:12]}), in a sandbox, without any identity: until that is reviewed, it is its word._"
     )
     if not judged:
         rest = (
-            f"## GPU pools of {stack}: not judged\n\nThe code of the base branch cannot read the preview, or the stack file, of this "
-            "change; the job's log says why. Nothing is known of what it does."
+            f"## GPU pools of {stack}: not judged\n\nThe code of the base branch cannot read the preview, or the stack file, of "
+            "this change; the job's log says why. Nothing is known of what it does.\n"
         )
     elif first != _marker(stack):
         message = "the comment begins with another line than it should"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import re
 import urllib.error
 import urllib.request
 import zipfile
@@ -25,6 +26,7 @@ MOST_DATA: Final = 16 << 20
 PAGE: Final = 100
 _MOST_PAGES: Final = 30
 _SECONDS: Final = 60
+COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _NOT_THERE: Final = 404
 
@@ -67,6 +69,12 @@ class Deployed:
 
     commit: str
     pods: bytes | None
+
+    def __post_init__(self) -> None:
+        """It is an artifact, and ends in commands and addresses."""
+        if not COMMIT.fullmatch(self.commit):
+            message = "what the last deploy left names no commit"
+            raise ForgeError(message)
 
 
 class Forge(Protocol):
@@ -121,7 +129,7 @@ class Client:
             ForgeError: if there is none, or a longer one.
         """
         try:
-            return self._bounded(urllib.request.Request(self._address(path), headers={**self.headers, "Accept": accept}), most)
+            return self._bounded(self._request("GET", path, {"Accept": accept}), most)
         except urllib.error.HTTPError as error:
             if error.code in _REDIRECTS:
                 # To a store of its own, which is given a signed address and wants no token.
@@ -146,15 +154,16 @@ class Client:
 
     def send(self, method: str, path: str, document: Mapping[str, Any]) -> None:
         """Write something."""
-        headers = {**self.headers, "Content-Type": "application/json", "Accept": "application/json"}
-        request = urllib.request.Request(self._address(path), json.dumps(document).encode(), headers, method=method)
+        written = {"Content-Type": "application/json", "Accept": "application/json"}
+        request = self._request(method, path, written, json.dumps(document).encode())
         try:
             self._bounded(request, MOST_ANSWER)
         except urllib.error.HTTPError as error:
             raise _refused(path, error) from None
 
-    def _address(self, path: str) -> str:
-        return f"{self.base.rstrip('/')}/{path}"
+    def _request(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> urllib.request.Request:
+        address = f"{self.base.rstrip('/')}/{path}"
+        return urllib.request.Request(address, data, {**self.headers, **headers}, method=method)  # noqa: S310 - the forge's own
 
     def _elsewhere(self, address: str, most: int) -> bytes:
         if not address.startswith(("https://", f"{self.base.rstrip('/')}/")):

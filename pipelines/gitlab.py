@@ -1,7 +1,7 @@
 """GitLab, as a scheduled job of the default branch sees it: all open merge requests, what their own jobs left, notes.
 
-A job of a merge request runs by that branch's own .gitlab-ci.yml, so it can be trusted with nothing. That is why notes are written by
-a schedule of the default branch, which looks for previews that have ended; only there is NOTE_TOKEN, a protected variable.
+A job of a merge request runs by that branch's own .gitlab-ci.yml, so it can be trusted with nothing. That is why notes are
+written by a schedule of the default branch, which looks for previews that have ended; only it has NOTE_TOKEN, which is protected.
 """
 
 from __future__ import annotations

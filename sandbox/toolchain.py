@@ -1,9 +1,9 @@
-"""The real programs of the sandbox: found on this machine, else downloaded (pulumi), else built.
+"""The real programs of the sandbox: found on this machine, else built.
 
-Each program that can be built has a Go module of its own in programs/; its go.mod is the only place that says
-which version. What is built or downloaded is kept in a cache that all checkouts of a user share, in a folder
-named by program, version and a hash of everything that decides the result; it appears there whole or not at
-all.
+No program is downloaded: what is built comes from Go modules, whose sums are in the go.sum beside each go.mod, so that neither a
+registry nor an archive's own host can give another one. Each program that can be built has a Go module of its own in programs/;
+its go.mod is the only place that says which version. What is built is kept in a cache that all checkouts of a user share, in a
+folder named by program, version and a hash of everything that decides the result; it appears there whole or not at all.
 
 A program found on the machine is taken only in a version that fits the others: a controller-manager, for
 example, must be of the API server's minor version. Nothing is ever installed outside the cache.
@@ -13,9 +13,8 @@ example, must be of the API server's minor version. Nothing is ever installed ou
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import hashlib
-import http.client
 import json
 import os
 import platform
@@ -23,10 +22,7 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
-import threading
-import urllib.request
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,14 +32,11 @@ from sandbox.files import explained, locked
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     Version = tuple[int, int, int]
 
 _PROGRAMS = Path(__file__).parent / "programs"
-_DOWNLOADS = "https://get.pulumi.com/releases/sdk"
-_REACHABLE_SECONDS = 3.0
-_DOWNLOAD_SECONDS = 60.0
 _VERSION_SECONDS = 30.0
 _OUTPUT_LINES = 15
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
@@ -124,7 +117,7 @@ class Tools:
         kubernetes_plugin: the real Kubernetes provider when this machine has it.
         openstack_plugin: the real OpenStack provider when this machine has it.
         nvml: the simulated libnvidia-ml.so.1; None where the nodes are not to run the programs of GPU nodes.
-        origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "download", "built" or "cache".
+        origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "built" or "cache".
     """
 
     pulumi: Path = Path("pulumi")
@@ -301,10 +294,10 @@ PLATFORM_TOOLS: frozenset[str] = frozenset(TOOLS) - GPU_TOOLS
 
 
 def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> Tools:
-    """Find every program that the sandbox runs; download or build what is missing.
+    """Find every program that the sandbox runs; build what is missing.
 
     Args:
-        progress: told about each download and build.
+        progress: told about each build.
         only: names out of TOOLS; None for all.
 
     Raises:
@@ -367,7 +360,7 @@ def pinned_version(program: Program) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloaded and built programs."""
+    """Return the folder of built programs."""
     own = os.environ.get("GPU_POOLS_CACHE")
     if own:
         return Path(own)
@@ -378,15 +371,11 @@ def cache_folder() -> Path:
 
 
 def _find(search: _Search, progress: Progress) -> _Found:
-    """Find one tool: on the machine, in the cache, by download, by building it."""
+    """Find one tool: on the machine, in the cache, by building it."""
     program = _program(search.built_by)
     here = _on_this_machine(search, program, progress)
     if here is not None:
         return here
-    if search.tool == "pulumi":
-        downloaded = _downloaded_pulumi(program, progress)
-        if downloaded is not None:
-            return downloaded
     folder, origin = _built(program, progress)
     return _Found(folder / search.program, origin)
 
@@ -503,7 +492,7 @@ def _beside_its_language_host(pulumi: Path, progress: Progress) -> Path:
 
 
 def _is_built(folder: str, path: Path) -> bool:
-    """Say whether a program was built here, not found or downloaded."""
+    """Say whether a program was built here, not found."""
     return path.parent == cache_folder() / _cache_name(_program(folder))
 
 
@@ -596,81 +585,8 @@ def _duration(minutes: float) -> str:
     return f"{minutes:g} min" if minutes >= 1 else f"{minutes * 60:.0f} s"
 
 
-# --- pulumi's own release ---------------------------------------------------------------------------------
-
-
-def _downloaded_pulumi(program: Program, progress: Progress) -> _Found | None:
-    """Download pulumi's release with its language hosts; None when there is no way out or it was built."""
-    version = pinned_version(program)
-    archive = f"pulumi-{version}-{_platform()}.tar.gz"
-    target = cache_folder() / f"pulumi-{version}-release-{_platform()}"
-    path = target / "pulumi"
-    if target.is_dir():
-        return _Found(path, "cache")
-    if (cache_folder() / _cache_name(program)).is_dir():
-        return None
-    checksum = _release_checksum(version, archive)
-    if checksum is None:
-        progress.note(f"{_DOWNLOADS} does not answer: pulumi is built from its sources")
-        return None
-    url = f"{_DOWNLOADS}/{archive}"
-    text = f"Downloading {url}"
-    return _Found(path, make_once(target, text, lambda to: _unpack(url, checksum, to), progress, "download"))
-
-
-def _release_checksum(version: str, archive: str) -> str | None:
-    """Fetch the SHA-256 of a release archive; None when it cannot be had within three seconds."""
-    url = f"{_DOWNLOADS}/pulumi-{version.removeprefix('v')}-checksums.txt"
-    answer: list[str] = []
-
-    def ask() -> None:
-        quiet = contextlib.suppress(OSError, http.client.HTTPException)
-        with quiet, _open(url, _REACHABLE_SECONDS) as response:
-            answer.append(response.read().decode("ascii", errors="replace"))
-
-    # In a thread, since looking up a name knows no timeout.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(_REACHABLE_SECONDS)
-    lines = (line.split() for text in list(answer) for line in text.splitlines())
-    sums = {fields[1].lstrip("*"): fields[0].lower() for fields in lines if len(fields) == 2}  # noqa: PLR2004
-    return sums.get(archive)
-
-
-def _unpack(url: str, checksum: str, folder: Path) -> None:
-    """Download an archive, check it, and unpack its programs into a folder."""
-    archive = folder / "archive.tar.gz"
-    digest = hashlib.sha256()
-    remedy = "Try again, or install pulumi yourself: https://www.pulumi.com/docs/iac/download-install/"
-    try:
-        with _open(url, _DOWNLOAD_SECONDS) as response, archive.open("wb") as output:
-            while block := response.read(1 << 20):
-                digest.update(block)
-                output.write(block)
-    except (OSError, http.client.HTTPException) as error:
-        message = f"{url}: the download broke off: {error}."
-        raise SandboxError(message, remedy) from error
-    if digest.hexdigest() != checksum:
-        message = f"{url}: has SHA-256 {digest.hexdigest()}, its release says {checksum}."
-        raise SandboxError(message, remedy)
-    with explained(folder, "unpack into"), tarfile.open(archive) as content:
-        for member in content.getmembers():
-            if member.isfile():
-                member.name = Path(member.name).name
-                content.extract(member, folder, filter="data")
-    archive.unlink()
-
-
-def _open(url: str, seconds: float) -> http.client.HTTPResponse:
-    response = urllib.request.urlopen(url, timeout=seconds)  # noqa: S310 the address is ours
-    if not isinstance(response, http.client.HTTPResponse):
-        message = f"{url}: not an HTTP address"
-        raise TypeError(message)
-    return response
-
-
 def _platform() -> str:
-    """Return the platform as pulumi's releases name it, such as "linux-x64"."""
+    """Return the platform, such as "linux-x64"."""
     machines = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}
     machine = platform.machine().lower()
     return f"{sys.platform}-{machines.get(machine, machine)}"
@@ -689,9 +605,30 @@ def table(tools: Tools, only: Collection[str] = TOOLS) -> str:
     return "\n".join(f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows)
 
 
-def main() -> int:
+def put_engine(folder: Path, progress: Progress) -> None:
+    """Put pulumi and its language host into a folder, in exactly the version that is pinned, whatever is on this machine.
+
+    Args:
+        folder: where to; made if need be.
+        progress: told about a build.
+
+    Raises:
+        SandboxError: when they cannot be built.
+    """
+    built = _beside_its_language_host(find_built("pulumi", progress) / "pulumi", progress)
+    with explained(folder, "copy into"):
+        shutil.copytree(built.parent, folder, dirs_exist_ok=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Find or build all tools and print where they are; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.toolchain", description="Find or build the programs.")
+    parser.add_argument("--engine", type=Path, metavar="FOLDER", help="only build the pinned pulumi, and put it there")
+    engine: Path | None = parser.parse_args(arguments).engine
     try:
+        if engine is not None:
+            put_engine(engine, Progress())
+            return 0
         tools = find_tools(Progress())
     except SandboxError as error:
         sys.stderr.write(f"error: {error.message}\n{error.remedy}\n")

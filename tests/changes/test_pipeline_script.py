@@ -20,6 +20,7 @@ OUTPUTS = json.dumps({"kubeconfig": f"clusters: []\nusers: [{{name: a, user: {{t
 PULUMI = """\
 #!/bin/sh
 here=$(dirname "$0")
+echo "$@" >>"$here/asked"
 case "$1" in preview) cat "$here/preview.jsonl"; exit 1 ;; *) cat "$here/outputs.json" ;; esac
 """
 #: The pods, where there are any; writes down who may read the kubeconfig, and where it is.
@@ -106,6 +107,13 @@ def test_a_cluster_that_does_not_answer_is_told_and_stops_nothing_by_itself(chec
     assert [one.split(",")[0] for one in told["blocked"]] == ["the pool train is replaced"]
     assert "Running pods were not looked at: the cluster cannot be asked" in done.stdout
     assert "no route to host" in done.stderr
+
+
+def test_the_plan_that_is_kept_is_of_the_preview_that_is_judged(checkout: Checkout) -> None:
+    checkout.change(PLAN="plan.json")
+    previews = [line for line in (checkout.programs / "asked").read_text().splitlines() if line.startswith("preview ")]
+    assert len(previews) == 1
+    assert previews[0].endswith("--save-plan plan.json")
 
 
 def test_a_stack_without_a_kubeconfig_is_told_too(checkout: Checkout) -> None:
