@@ -122,7 +122,7 @@ class AksCluster(pulumi.ComponentResource):
 
     def _kubeconfig(self, group: str) -> pulumi.Output[str]:
         # An engine that is held to the plan of a preview takes no dependency that the preview had not, and of a call that waits
-        # for what is yet to be made the SDK knows none then. So the group goes in as text, and the cluster stands beside the answer.
+        # for what is yet to be made the SDK knows none then. So the group goes in as text, with the cluster beside the answer.
         answer = containerservice.list_managed_cluster_user_credentials_output(
             resource_group_name=group,
             resource_name=self.cluster_name,
