@@ -13,6 +13,7 @@ one that finds another source beside it, passes it over and takes the source.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import marshal
 import re
@@ -54,6 +55,8 @@ end(run())
 #: The earliest that a zip can say.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 _READABLE: Final = 0o644 << 16
+#: Of pynvml.py in the release that requirements.txt pins: another one would go to every node.
+_PYNVML: Final = ("nvidia-ml-py==13.615.71", "2828e66b483bec218f461314f6da96c1e56330ed4b297a20b3444b4c43cdd14e")
 #: PEP 552: the bytecode belongs to a source of this hash, which is to be compared.
 _CHECKED: Final = (0b11).to_bytes(4, "little")
 #: Without references to equal objects, which depend on what else the process holds.
@@ -66,7 +69,7 @@ def archive() -> bytes:
 
     Raises:
         ModuleNotFoundError: when pynvml (nvidia-ml-py) is not installed here.
-        ValueError: when it became too large for a ConfigMap.
+        ValueError: when it became too large for a ConfigMap, or pynvml is another one than is pinned.
     """
     packed = io.BytesIO()
     packed.write(_SHEBANG)
@@ -88,6 +91,7 @@ def digest() -> str:
 
     Raises:
         ModuleNotFoundError: as `archive`.
+        ValueError: where pynvml is another one than is pinned.
     """
     return digest_of(_entries())
 
@@ -118,8 +122,13 @@ def _pynvml() -> str:
     if found is None or found.origin is None:
         message = "pynvml is not installed; requirements.txt pins it as nvidia-ml-py"
         raise ModuleNotFoundError(message)
+    pinned, expected = _PYNVML
+    content = Path(found.origin).read_bytes()
+    if hashlib.sha256(content).hexdigest() != expected:
+        message = f"{found.origin} is not the pynvml that is reviewed for the nodes: pip install --force-reinstall {pinned}"
+        raise ValueError(message)
     used = set(_USED.findall((_SOURCES / "nvml.py").read_text(encoding="utf-8")))
-    return part_of(Path(found.origin).read_text(encoding="utf-8"), lambda name: name in used or name.startswith(_ERRORS))
+    return part_of(content.decode("utf-8"), lambda name: name in used or name.startswith(_ERRORS))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -279,7 +279,7 @@ class TestIdentities:
         """Whoever may push a branch runs a workflow by hand on it: what has an identity starts by push to main or schedule."""
         having = {path for path in (ROOT / ".github" / "workflows").glob("*.yml") if "id-token: write" in path.read_text()}
         starts = {path.stem: set(yaml.safe_load(path.read_text())[True]) for path in having}
-        assert starts == {"deploy": {"push"}, "deploy-stack": {"workflow_call"}, "drift": {"schedule"}}
+        assert starts == {"deploy": {"push"}, "deploy-stack": {"workflow_call"}, "drift": {"schedule"}, "release": {"push"}}
         assert yaml.safe_load((ROOT / ".github" / "workflows" / "deploy.yml").read_text())[True]["push"]["branches"] == ["main"]
 
     def test_stacks_share_an_identity(self) -> None:

@@ -44,8 +44,9 @@ class TestGitHub:
         assert workflow["permissions"] == {}
         for name, job in workflow["jobs"].items():
             assert job["permissions"], name
+            rights = {"id-token", "attestations"} if path.stem == "release" else {"id-token"}
             writes = {right for right, how in job["permissions"].items() if how == "write"}
-            assert writes <= ({"pull-requests", "security-events"} if path.stem == "comment" else {"id-token"}), name
+            assert writes <= ({"pull-requests", "security-events"} if path.stem == "comment" else rights), name
 
     def test_jobs_end(self, path: Path) -> None:
         for name, job in _read(path)["jobs"].items():
