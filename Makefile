@@ -3,6 +3,8 @@ STACK  ?= aks-dev
 BASE   ?= main
 LEVELS ?= policies/levels/$(if $(findstring prod,$(STACK)),prod,dev).json
 PYTHON ?= python3
+# Files of tests that run at once; each may have a cluster, which wants a core and 2 GiB.
+JOBS   ?= 2
 VENV   := venv
 # Python would answer a Ctrl-C in its own first 40 ms with a traceback: it is held back until the program answers it.
 HOLD   := $(shell env --block-signal=INT true 2>/dev/null && echo env --block-signal=INT)
@@ -82,7 +84,7 @@ unit: venv ## the fast tests
 	@$(VENV)/bin/pytest tests/unit
 
 test: lint tools ## everything: style, types, borders, and all tests
-	@$(VENV)/bin/pytest
+	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile
 
 bench: venv ## the ratios of benchmarks/
 	@$(VENV)/bin/python benchmarks/run.py

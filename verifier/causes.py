@@ -490,7 +490,7 @@ _TABLE: Final = (
         "mps-mode-default",
         "MPS is declared, but the GPU is open to everybody: the MPS control daemon never started on it",
         "Look at the pod nvidia-device-plugin-mps-control-daemon; it starts only where the label nvidia.com/mps.capable is true.",
-        "I11 D09",
+        "I11 D09 W49",
     ),
     _Row(
         "mode-left-over",
@@ -520,7 +520,7 @@ _TABLE: Final = (
         "mps-split",
         "the MPS daemon serves another split: it was started for another configuration",
         "Restart the MPS control daemon, then the device plugin.",
-        "R05 R12",
+        "R05 R12 W49",
     ),
     _Row(
         "mps-unasked",

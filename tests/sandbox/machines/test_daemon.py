@@ -138,8 +138,6 @@ def test_an_edit_under_the_same_key_changes_nothing(site: Site) -> None:
     site.share("ts4")
     site.until(lambda: site.offered() == {"gpu": "16"})
     site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"]}})
-    # The next test would read what the volume still has, and nobody would tell its plugin of the new text.
-    time.sleep(1.5 * SYNC_SECONDS)
 
 
 def test_mig_layouts(site: Site) -> None:
@@ -311,6 +309,9 @@ def test_a_restarted_daemon_goes_on_where_it_was(site: Site) -> None:
     assert site.offered() == {"gpu": "8"}
     assert [(pod["metadata"]["uid"], pod["status"]) for pod in site.pods("nvidia-device-plugin-daemonset")] == before
     site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"]}})
+    # The next test's plugin would read what the volume still has, and nobody would tell it of the new text.
+    volumes = site.folder.glob("machines/gpu0/pods/*/volume/ts4")
+    site.until(lambda paths=list(volumes): {path.read_text() for path in paths} <= {CONFIGS["ts4"]})
 
 
 @REAL
