@@ -1,7 +1,8 @@
 """The Python environment of Keystone and Magnum: made once in the cache of programs, shared by all checkouts.
 
 Apart from the project's own, since these programs bring 130 packages that the project has no use for. The versions stand in
-requirements.txt, and the folder is named after it: other versions are another folder.
+requirements.txt, and the folder is named after it: other versions are another folder. Installed by hash (hashes.txt, made by
+.ci/hashes), so that no index can give other files of these versions.
 
 `python -m sandbox.openstack.environment` makes it and prints where it is.
 """
@@ -20,6 +21,7 @@ from sandbox.progress import Progress
 from sandbox.toolchain import cache_folder, make_once
 
 REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
+_HASHES: Final = REQUIREMENTS.with_name("hashes.txt")
 _OUTPUT_LINES: Final = 15
 
 
@@ -51,11 +53,12 @@ def _make(folder: Path) -> None:
         "--quiet",
         "--disable-pip-version-check",
         "--no-deps",
+        "--require-hashes",
     ]
-    done = subprocess.run([*command, "-r", str(REQUIREMENTS)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "-r", str(_HASHES)], capture_output=True, text=True, check=False)
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_OUTPUT_LINES:])
-        message = f"{REQUIREMENTS}: pip could not install it (exit status {done.returncode}):\n{tail}"
+        message = f"{_HASHES}: pip could not install it (exit status {done.returncode}):\n{tail}"
         raise SandboxError(message, "Check the network and pip's settings (PIP_INDEX_URL), then try again.")
 
 

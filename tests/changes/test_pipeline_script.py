@@ -154,3 +154,25 @@ def test_a_revision_that_there_is_not_is_an_error_and_nothing_is_judged(checkout
     assert done.returncode == 2
     assert f'there is no revision "{revision}" here' in done.stderr
     assert not (checkout.folder / "change.json").exists()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_a_deploy_leaves_for_previews_holds_no_secret(checkout: Checkout, wanted: bool) -> None:  # noqa: FBT001
+    """Whoever may read the artifact looks for a kubeconfig, or a pod's environment; a public repository's holds no pod."""
+    listed = json.loads(pods())
+    listed["items"][0]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": SECRET}]
+    (checkout.programs / "pods.json").write_text(json.dumps(listed))
+    around = {
+        **os.environ,
+        "PATH": f"{checkout.programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "RUNNER_TEMP": str(checkout.scratch),
+        "STACK": "shop",
+        "LEAVE_PODS": str(wanted).lower(),
+    }
+    subprocess.run([ROOT / ".ci" / "left", "left"], cwd=checkout.folder, env=around, check=True, timeout=60)
+    left = {path.name: path.read_text() for path in (checkout.folder / "left").iterdir()}
+    assert set(left) == ({"commit", "pods.json"} if wanted else {"commit"})
+    assert len(left["commit"].strip()) == 40
+    assert not any(SECRET in text or "clusters:" in text for text in left.values())
+    assert list(checkout.scratch.iterdir()) == []

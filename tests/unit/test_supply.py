@@ -28,10 +28,11 @@ def _entries(name: str) -> list[str]:
 def test_hashes_are_of_exactly_what_is_pinned() -> None:
     """In neither file is a package, or a version, that the other has not: run .ci/hashes."""
     assert _pins("hashes.txt") == _pins("constraints.txt", "requirements.txt", "requirements-dev.txt")
+    assert _pins("sandbox/openstack/hashes.txt") == _pins("sandbox/openstack/requirements.txt")
 
 
 def test_every_package_has_the_hash_of_each_of_its_files() -> None:
-    for name in ("hashes.txt", ".ci/hashes.requirements.txt"):
+    for name in ("hashes.txt", "sandbox/openstack/hashes.txt", ".ci/hashes.requirements.txt"):
         entries = _entries(name)
         assert entries
         for entry in entries:
@@ -50,6 +51,7 @@ def test_the_environment_is_made_by_hash_and_by_nothing_else() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     installs = [line for line in text.splitlines() if "pip install" in line]
     assert len(installs) == 1
+    assert '"--require-hashes"' in (ROOT / "sandbox" / "openstack" / "environment.py").read_text(encoding="utf-8")
     assert installs[0].endswith("--require-hashes -r hashes.txt")
 
 
