@@ -60,7 +60,12 @@ def _comment(forge: Forge, options: argparse.Namespace) -> list[str]:
     base = Checkout.here()
     problems: list[str] = []
     for request in forge.requests():
-        problems += (f"request {request.number}: {one}" for one in comment_on(forge, request, base, options.sarif))
+        try:
+            left_out = comment_on(forge, request, base, options.sarif)
+        except ForgeError as error:
+            # One request must not keep the others from their comments.
+            left_out = [str(error)]
+        problems += (f"request {request.number}: {one}" for one in left_out)
         _tell("number", str(request.number))
     return problems
 

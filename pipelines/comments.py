@@ -73,7 +73,15 @@ def comment_on(forge: Forge, request: Request, base: Checkout, sarif: Path | Non
     notes = forge.notes(request.number)
     for stack in named[:MOST_STACKS]:
         try:
-            text = _judged(forge, request, base, stack, sarif)
+            events = request.previews[stack]()
+        except NotThereError:
+            # The preview ended before the engine said anything, or what it left has expired: its job tells.
+            continue
+        except ForgeError as error:
+            left_out.append(f"{stack}: {error}")
+            continue
+        try:
+            text = _judged(forge, request, base, stack, events, sarif)
         except ForgeError as error:
             left_out.append(f"{stack}: {error}")
             continue
@@ -93,14 +101,13 @@ def _marker(stack: str) -> str:
     return f"<!-- gpu-pools preview of {stack} -->"
 
 
-def _judged(forge: Forge, request: Request, base: Checkout, stack: str, sarif: Path | None) -> str:
+def _judged(forge: Forge, request: Request, base: Checkout, stack: str, events: bytes, sarif: Path | None) -> str:
     file = f"stacks/Pulumi.{stack}.yaml"
     try:
         after = forge.file(file, request.head)
     except NotThereError:
         message = f"{request.head} has no {file}"
         raise ForgeError(message) from None
-    events = request.previews[stack]()
     deployed = forge.deployed(stack)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

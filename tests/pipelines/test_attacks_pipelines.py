@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from pipelines.comments import LONGEST, MOST_STACKS, comment_on
+from pipelines.__main__ import main
+from pipelines.comments import LONGEST, MOST_STACKS, Checkout, comment_on
 from pipelines.forge import MOST_DATA, ForgeError
+from pipelines.github import GitHub
 from tests.changes.stacks import BEFORE, after
 from tests.pipelines.conftest import BOT, EVENTS, HEAD, REPOSITORY, gitlab
 from tests.pipelines.forges import TOKEN, packed
@@ -170,6 +173,24 @@ class TestComments:
         change.comment()
         assert len(change.posted()) <= LONGEST
         assert change.posted().startswith(MARKER)
+
+    def test_one_request_keeps_the_others_from_their_comments(
+        self, change: Change, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """What one branch left is nothing at all, what another one left breaks the forge's answer: the third gets its comment."""
+        change.artifacts = {"preview-gone": packed({"other": b""}), "preview-shop": packed({"events.jsonl": EVENTS})}
+        change._offer()
+        (request,) = change.github().requests()
+        forge = change.github()
+        unknown = replace(request, number=8)
+        monkeypatch.setattr(GitHub, "here", classmethod(lambda _: forge))
+        monkeypatch.setattr(GitHub, "requests", lambda _: iter([unknown, request]))
+        monkeypatch.setattr(Checkout, "here", classmethod(lambda _: change.base))
+        monkeypatch.delenv("GITLAB_CI", raising=False)
+        assert main(["comment"]) == 1
+        assert [path for _, path, _ in change.server.written] == [f"{REPOSITORY}/issues/7/comments"]
+        told = capsys.readouterr().err.splitlines()
+        assert [line.partition(":")[2].split(":")[0] for line in told if line.startswith("error: ")] == [" request 8"]
 
     def test_an_older_commit_is_previewed(self, change: Change) -> None:
         """A run for a commit that is not the newest any more, so that its comment would stand under another one."""
