@@ -1,6 +1,7 @@
 """``python -m changes PREVIEW --after STACKFILE [--before STACKFILE]``: what a change does, for a pull request.
 
-Exit codes: 0 nothing stands against the change; 1 it must not be deployed as it is; 2 a document is wrong, nothing was judged.
+Exit codes: 0 nothing stands against the change; 1 it must not be deployed as it is; 2 a document is wrong, nothing was
+judged; or the report cannot be written.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from changes.seen import Seen
 from changes.steps import read_preview
 from changes.workloads import of_cluster, of_stack
 from gpus.errors import InvalidStackError, Problem, listed
+from gpus.files import read_text, write_whole
 from gpus.plan import plan_config
 from gpus.stack_file import read_stack_file
 from gpus.terminal import guarded
@@ -54,7 +56,12 @@ def _main(arguments: Sequence[str] | None) -> int:
     except InvalidStackError as error:
         print(listed(error.problems, "what was given", "judged"), file=sys.stderr)
         return _INVALID
-    _write(options, radius)
+    try:
+        _write(options, radius)
+    except OSError as error:
+        # Python would end with 1, which says that the change is blocked.
+        print(f"the report cannot be written: {error}", file=sys.stderr)
+        return _INVALID
     return _BLOCKED if radius.blocked else 0
 
 
@@ -135,7 +142,7 @@ def _prices(path: str) -> Prices:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidStackError(
             [Problem(path, f"it cannot be read: {error}", "a text file", "Name a file that is there.")]
@@ -147,14 +154,14 @@ def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
     seen = Seen(options.against, "" if options.pods else options.no_pods)
     text = comment(stack, radius, seen)
     if options.markdown:
-        Path(options.markdown).write_text(text, encoding="utf-8")
+        write_whole(Path(options.markdown), text)
     else:
         print(text, end="")
     if options.json:
-        Path(options.json).write_text(json.dumps(document(stack, radius, seen), indent=2) + "\n", encoding="utf-8")
+        write_whole(Path(options.json), json.dumps(document(stack, radius, seen), indent=2) + "\n")
     if options.sarif:
         log = sarif(options.after, _text(options.after), radius)
-        Path(options.sarif).write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")
+        write_whole(Path(options.sarif), json.dumps(log, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def of_cluster(name: str, text: str) -> tuple[Asking, ...]:
     try:
         items = json.loads(text)["items"]
         pods = [(one["metadata"], one["spec"], _at(one, "status", "phase")) for one in items]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         allowed = "the output of `kubectl get pods --all-namespaces --output json`"
         raise InvalidStackError([Problem(name, "it is no list of pods", allowed, "Write that into the file.")]) from error
     found = {

@@ -11,6 +11,7 @@ from evidence.document import evidence_text
 from evidence.errors import EvidenceError
 from evidence.page import evidence_page
 from evidence.table import evidence_table
+from gpus.files import write_whole
 
 if TYPE_CHECKING:
     import argparse
@@ -47,11 +48,8 @@ def show(evidence: Evidence, json_file: str | None, html_file: Path | None) -> N
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all: half a file could be taken for evidence."""
-    rest = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        rest.write_text(text, encoding="utf-8")
-        rest.replace(path)
+        write_whole(path, text)
     except OSError as error:
-        rest.unlink(missing_ok=True)
         message = f"{path} cannot be written: {error.strerror}"
         raise EvidenceError(message, "Name a file in a folder that you may write to.") from None

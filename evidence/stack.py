@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evidence.errors import EvidenceError
 from evidence.words import plain
+from gpus.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def read_outputs(path: str) -> Mapping[str, Any]:
         EvidenceError: where it cannot be read.
     """
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        text = sys.stdin.read() if path == "-" else read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         message = f"{plain(path)} cannot be read: {error}"
         raise EvidenceError(message, "Give a file with what `pulumi stack output --json` prints.") from None

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SHOWN_VALUE_LENGTH = 80
+#: Names of others are in most messages, and may be of any length.
+_LONGEST_PART = 2000
 #: How the path of a problem in a program begins, e.g. ``AksGpuNodePool(notebooks).vmSize``.
 _COMPONENT: Final = re.compile(r"[A-Z]\w*\([^)]*\)")
 
@@ -38,8 +40,13 @@ class Problem:
 
     def __str__(self) -> str:
         """Three lines for people, whatever the file holds."""
-        path, message, allowed, remedy = map(line, (self.path, self.message, self.allowed, self.remedy))
+        path, message, allowed, remedy = map(_short, (self.path, self.message, self.allowed, self.remedy))
         return f"{path}: {message}\n    allowed: {allowed}\n    remedy:  {remedy}"
+
+
+def _short(part: str) -> str:
+    shown = line(part[: _LONGEST_PART + 1])
+    return shown if len(shown) <= _LONGEST_PART else f"{shown[:_LONGEST_PART]}…"
 
 
 class InvalidStackError(Exception):

@@ -63,7 +63,7 @@ def config_value(text: object) -> object:
         return text
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # a number too long to be printed, brackets without end
         return text
 
 

@@ -10,21 +10,25 @@ from __future__ import annotations
 import re
 import sys
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from gpus.errors import InvalidStackError, Problem, show
+from gpus.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _SHAPE = "a YAML file with `config:` and under it `gpu-pools:cluster`, `gpu-pools:sharing` and `gpu-pools:pools`"
 #: Stands for the standard input where a file is named.
 STANDARD_INPUT: Final = "-"
 #: PyYAML's C parser ends the whole process on some tens of thousands of levels.
 _DEEPEST: Final = 1000
+#: Larger files are no stack files, and longer numbers mean nothing.
+_LARGEST: Final = 16 << 20
+_LONGEST_NUMBER: Final = 64
 _STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -52,6 +56,17 @@ class _StrictLoader(_Loader):  # type: ignore[misc,valid-type]
             if isinstance(key, str) and key in seen:
                 raise DuplicateKeyError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
             seen.add(str(key))
+
+
+def _whole_number(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
+    """Python reads a number of any length in hexadecimal, and then refuses to print it."""
+    if len(node.value) > _LONGEST_NUMBER:
+        raise yaml.constructor.ConstructorError(None, None, f"a number of {len(node.value)} digits", node.start_mark)
+    number: int = loader.construct_yaml_int(node)
+    return number
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def load_yaml(text: str) -> Any:  # noqa: ANN401 - YAML is whatever its author wrote
@@ -98,7 +113,9 @@ def read_stack_file(path: Path | str) -> Mapping[str, object]:
 
 def _read(name: str) -> str:
     try:
-        return (sys.stdin.buffer.read() if name == STANDARD_INPUT and sys.stdin else Path(name).read_bytes()).decode("utf-8-sig")
+        if name == STANDARD_INPUT and sys.stdin:
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        return read_text(name, _LARGEST)
     except FileNotFoundError:
         raise _refusal(name, "there is no such file", "Name an existing stack file, e.g. stacks/Pulumi.aks-dev.yaml.") from None
     except (OSError, UnicodeDecodeError) as error:

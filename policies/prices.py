@@ -8,10 +8,12 @@ spotPerHour: {Standard_NC24ads_A100_v4: 1.20}
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import yaml
+
+from gpus.files import read_text
+from gpus.stack_file import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +48,8 @@ def read_prices(path: object) -> Prices:
         ValueError: if it cannot be read, or is not of that shape.
     """
     try:
-        document = yaml.safe_load(Path(str(path)).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        document = load_yaml(read_text(str(path)))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f'the prices "{path}" cannot be read: {type(error).__name__}') from error
     if not isinstance(document, dict) or not isinstance(document.get("currency"), str) or not document.get("perHour"):
         raise ValueError(f'the prices "{path}" must have `currency` and `perHour`')

@@ -110,7 +110,8 @@ def find_sandbox(stack: str) -> Sandbox:
         SandboxError: if there is no stack file of that name.
     """
     stack_file = stacks() / f"Pulumi.{stack}.yaml"
-    if not stack_file.is_file():
+    # A name with a slash would be a path out of here, of what is read and of what is removed.
+    if "/" in stack or not stack_file.is_file():
         known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in stacks().glob("Pulumi.*.yaml"))
         message = f"{stack_file}: there is no such stack; there are {', '.join(known) or 'none'}."
         raise SandboxError(message, "Choose one with STACK=<name>, or write that file.")

@@ -23,6 +23,8 @@ Path = tuple[str | int, ...]
 #: Far more than any real file has; an alias bomb has more.
 _MOST_NODES: Final = 50_000
 _DEEPEST: Final = 60
+#: Python prints no longer ones.
+_LONGEST_NUMBER: Final = 64
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _PREFIX: Final = "tag:yaml.org,2002:"
 #: What is no number, truth value or null stays a text, as JSON has it.
@@ -168,6 +170,8 @@ def _scalar(node: yaml.Node) -> object:
 
 def _whole(text: str) -> int:
     octal = re.fullmatch(r"([-+]?)0([0-7]+)", text)
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} digits")
     return int(octal[1] + octal[2], 8) if octal else int(text, 0)
 
 
