@@ -100,11 +100,11 @@ def read_preview(name: str, text: str) -> Preview:
             return _digest(name, documents[0])
         steps = tuple(_merged(_of_event(one["resourcePreEvent"]["metadata"]) for one in documents if "resourcePreEvent" in one))
         findings = tuple(_finding(one["policyEvent"]) for one in documents if "policyEvent" in one)
+        if not any("summaryEvent" in one for one in documents):
+            raise _refusal(name, "the engine did not come to its end")
+        return _judged(name, steps, findings, [said for one in documents if (said := one.get("diagnosticEvent"))])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _refusal(name, f"it is no preview of the engine: {type(error).__name__}") from error
-    if not any("summaryEvent" in one for one in documents):
-        raise _refusal(name, "the engine did not come to its end")
-    return _judged(name, steps, findings, [said for one in documents if (said := one.get("diagnosticEvent"))])
 
 
 def _digest(name: str, document: Mapping[str, Any]) -> Preview:
@@ -113,7 +113,7 @@ def _digest(name: str, document: Mapping[str, Any]) -> Preview:
 
 
 def _judged(name: str, steps: tuple[Step, ...], findings: tuple[Finding, ...], said: list[Mapping[str, Any]]) -> Preview:
-    errors = [str(one["message"]).strip() for one in said if one.get("severity") == "error"]
+    errors = [str(one.get("message")).strip() for one in said if one.get("severity") == "error"]
     kept = [found for error in errors if (found := _KEPT.search(error))]
     protected = tuple(dict.fromkeys(found["replaced"] or found["deleted"] for found in kept))
     stopped = [type_of(found["replaced"]) for found in kept if found["cause"]]
@@ -162,10 +162,21 @@ def _of_event(metadata: Mapping[str, Any]) -> Step:
 
 def _step(op: str, urn: str, kind: str, old: Mapping[str, Any], new: Mapping[str, Any], because: Any) -> Step:  # noqa: ANN401 - JSON
     said = "replace" if op in _REPLACES else "same" if op in _NOTHING else op
-    was, becomes = old.get("inputs") or {}, new.get("inputs") or {}
+    was, becomes = _mapping(old.get("inputs")), _mapping(new.get("inputs"))
     # What is not known yet belongs to something else that is replaced.
     own = tuple(path for path in because or () if _UNKNOWN not in json.dumps(becomes.get(top(path))))
     return Step(said, urn, kind, was, becomes, own, creates_first=op == "create-replacement")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """Inputs, or none; whoever writes a preview by hand may write anything.
+
+    Raises:
+        TypeError: if they are no mapping.
+    """
+    if value is not None and not isinstance(value, dict):
+        raise TypeError("inputs are a mapping")
+    return value or {}
 
 
 def top(path: str) -> str:

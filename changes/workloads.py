@@ -68,15 +68,15 @@ def of_cluster(name: str, text: str) -> tuple[Asking, ...]:
     try:
         items = json.loads(text)["items"]
         pods = [(one["metadata"], one["spec"], _at(one, "status", "phase")) for one in items]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        found = {
+            Asking(f"pod {metadata.get('namespace', 'default')}/{metadata.get('name')}", resource, _selector(spec))
+            for metadata, spec, phase in pods
+            if phase not in _ENDED
+            for resource in _resources(spec)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         allowed = "the output of `kubectl get pods --all-namespaces --output json`"
         raise InvalidStackError([Problem(name, "it is no list of pods", allowed, "Write that into the file.")]) from error
-    found = {
-        Asking(f"pod {metadata.get('namespace', 'default')}/{metadata.get('name')}", resource, _selector(spec))
-        for metadata, spec, phase in pods
-        if phase not in _ENDED
-        for resource in _resources(spec)
-    }
     return tuple(sorted(found))
 
 
