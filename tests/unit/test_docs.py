@@ -66,3 +66,13 @@ def test_every_command_has_an_example() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for command in ("plan", "expect", "models", "sizes", "layouts", "change", "check", "import"):
         assert f"{PROMPT}{command} " in text
+
+
+def test_each_test_that_the_security_page_names_is_there() -> None:
+    """It claims nothing without one."""
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    files = {name for name in re.findall(r"`(tests/[\w/]+\.py)", page) if not (ROOT / name).is_file()}
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"\b(?:test_\w+|Test\w+)\b(?!\.py)", page)
+    assert named
+    assert (files, [name for name in named if f"def {name}(" not in text and f"class {name}:" not in text]) == (set(), [])
