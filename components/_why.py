@@ -20,6 +20,7 @@ import yaml
 
 # Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
 from components import _log
+from evidence.cluster import config_maps_of
 from evidence.declared import declared
 from evidence.table import findings
 from evidence.verdicts import Snapshot, judge
@@ -42,37 +43,40 @@ class Told:
 
     pool: str
     reports: Mapping[str, Any]
-    kubeconfig: pulumi.Input[str] | None
+    kubeconfig: str | None
 
 
-def tells_why(name: str, told: Told) -> pulumi.ResourceHookBinding:
+def tells_why(
+    name: str, pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None
+) -> pulumi.ResourceHookBinding:
     """Hooks for the DaemonSet that verifies a pool.
 
     Args:
         name: unique among the hooks of the program.
-        told: what is needed.
+        pool: its name.
+        reports: of this pool alone, as gpus.verifier_reports has them.
+        kubeconfig: how to reach the cluster; None where nobody said so.
     """
-    known: list[str] = []
-    if told.kubeconfig is not None:
-        # Known long before the DaemonSet fails: the provider has made it with that.
-        pulumi.Output.from_input(told.kubeconfig).apply(known.append)
+    known: list[Told] = []
+    # Known long before the DaemonSet fails: the provider has made it with that.
+    pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: known.append(Told(pool, both[0], both[1] or None)))
 
     async def tell(failed: pulumi.ErrorHookArgs) -> bool:
         """Log why; never try again."""
         if failed.failed_operation in _OPERATIONS and not pulumi.runtime.is_dry_run():
-            _log.error(await asyncio.to_thread(why, told, known[-1] if known else None))
+            _log.error(await asyncio.to_thread(why, known[-1]))
         return False
 
     return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-why", tell)])
 
 
-def why(told: Told, kubeconfig: str | None) -> str:
+def why(told: Told) -> str:
     """The whole text."""
     (pool,) = told.reports["pools"].values()
     namespace = told.reports["namespace"]
     lines = [f"pool {told.pool} is not verified."]
-    if kubeconfig:
-        lines += _seen(told.reports, pool, kubeconfig)
+    if told.kubeconfig:
+        lines += _seen(told.reports, pool, told.kubeconfig)
     stack = pulumi.get_stack()
     lines += [
         "Where to look:",
@@ -87,7 +91,7 @@ def _seen(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) 
     namespace, labels = reports["namespace"], ",".join(f"{key}={value}" for key, value in pool["nodeSelector"].items())
     try:
         cluster = _Cluster(kubeconfig, reports["context"])
-        maps = {one["metadata"]["name"]: one.get("data") or {} for one in cluster.items("config_map", namespace)}
+        maps = config_maps_of(cluster.items("config_map", namespace))
         seen = Snapshot(dt.datetime.now(dt.UTC), cluster.items("node", selector=labels), maps)
         evidence = judge("", declared({"verification": reports}), seen)
         pods = waiting(cluster.items("pod", namespace, pool["podSelector"]))

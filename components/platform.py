@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from components.aks import AksCluster, AksGpuNodePoolArgs
     from components.existing import ExistingCluster
     from components.magnum import MagnumCluster
+    from components.verification import VerifierArgs
 
 
 class GpuPlatformArgs(TypedDict):
@@ -204,16 +205,19 @@ class GpuPlatform(pulumi.ComponentResource):
         kubeconfig: pulumi.Output[str],
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
-        from components.verification import Verification, Verifier  # noqa: PLC0415
+        from components.verification import Verification, Verifier, deployed_program  # noqa: PLC0415
 
-        verifier = Verifier(f"{name}-verifier", {}, opts)
+        reached: VerifierArgs = {"kubeconfig": kubeconfig}
+        if context := getattr(planned.settings.cluster, "context", None):
+            reached["context"] = context
+        verifier = Verifier(f"{name}-verifier", reached, opts)
         proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():
             args: Any = {"pool": pool, "planned": planned, "program": verifier.program, "kubeconfig": kubeconfig}
             proven[pool] = Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
         if planned.settings.verification.smoke_test:
             self._smoke_tests(name, planned, opts, proven)
-        return verifier.digest.apply(lambda digest: reports(planned, digest))
+        return verifier.program.apply(lambda program: reports(planned, deployed_program(program)))
 
     def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
         from components.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415

@@ -9,6 +9,8 @@ The program is the file of verifier/archive.py: this is the one place where comp
 """
 
 import base64
+import hashlib
+from functools import lru_cache
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -18,7 +20,8 @@ from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from components._options import child_options, once_named
-from components._why import Told, tells_why
+from components._program_there import program_there
+from components._why import tells_why
 from components._words import plan_of, pool_of
 from components.node_features import privileged_namespace
 from gpus.verifier_pods import (
@@ -26,6 +29,7 @@ from gpus.verifier_pods import (
     PROGRAM_FILE,
     SERVICE_ACCOUNT,
     VERIFIER_APP,
+    Program,
     expectation_file,
     program_name,
     verifier_daemon_set_spec,
@@ -48,8 +52,23 @@ _RBAC = "rbac.authorization.k8s.io"
 _LEAST_SLACK_SECONDS = 60
 
 
+@lru_cache(maxsize=1)
+def program_file() -> bytes:
+    """The program's file: packed once, since that takes most of a second."""
+    return archive()
+
+
+def _sha256() -> str:
+    return hashlib.sha256(program_file()).hexdigest()
+
+
 class VerifierArgs(TypedDict):
-    """Nothing can be chosen; the namespaces where operands are looked for must be there."""
+    """The namespaces where operands are looked for must be there."""
+
+    kubeconfig: NotRequired[pulumi.Input[str]]
+    """How to reach the cluster. With it a program that somebody has replaced there is put right by the next deploy."""
+    context: NotRequired[str]
+    """Of the kubeconfig; its current one by default."""
 
 
 class Verifier(pulumi.ComponentResource):
@@ -64,7 +83,6 @@ class Verifier(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: VerifierArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make namespace, program, account, rights and policy."""
-        del args
         super().__init__("gpu-pools:index:Verifier", name, None, opts)
         self.namespace = pulumi.Output.from_input(VERIFIER_NAMESPACE)
         namespace = privileged_namespace(f"{name}-namespace", VERIFIER_NAMESPACE, child_options(self, opts))
@@ -86,10 +104,9 @@ class Verifier(pulumi.ComponentResource):
         )
         self._rights(name, child_options(self, opts, depends_on=[account, bound]))
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
-        told = digest()
-        self.program = pulumi.Output.from_input(program_name(told))
-        self.digest = pulumi.Output.from_input(told)
-        self._program(name, told, child_options(self, opts, depends_on=[namespace]))
+        self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))
+        self.digest = pulumi.Output.from_input(digest())
+        self._program(name, child_options(self, opts, depends_on=[namespace]))
         self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
 
     def _rights(self, name: str, opts: pulumi.ResourceOptions) -> None:
@@ -107,15 +124,20 @@ class Verifier(pulumi.ComponentResource):
                 f"{name}-role-binding-{namespace}", metadata=metadata, role_ref=_reference("Role"), subjects=subjects, opts=opts
             )
 
-    def _program(self, name: str, told: str, opts: pulumi.ResourceOptions) -> None:
-        # Its bytes depend on this machine's zlib and Python: no change. Other sources are another resource.
+    def _program(self, name: str, opts: pulumi.ResourceOptions) -> None:
+        # Another program is another resource: the old one stays until the pods have left it.
         ConfigMap(
-            f"{name}-{program_name(told)}",
-            metadata={"name": program_name(told), "namespace": VERIFIER_NAMESPACE},
-            binary_data={PROGRAM_FILE: base64.b64encode(archive()).decode("ascii")},
+            f"{name}-{program_name(_sha256())}",
+            metadata={"name": self.program, "namespace": VERIFIER_NAMESPACE},
+            binary_data={PROGRAM_FILE: base64.b64encode(program_file()).decode("ascii")},
             immutable=True,
-            opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(ignore_changes=["binaryData"])),
+            opts=opts,
         )
+
+
+def deployed_program(config_map: str) -> Program:
+    """The program of this package in that ConfigMap."""
+    return Program(config_map, digest(), _sha256())
 
 
 class VerificationArgs(TypedDict):
@@ -164,7 +186,10 @@ class Verification(pulumi.ComponentResource):
         seconds = plan.settings.verification.deadline_seconds
         limit = f"{seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)}s"
         spec: Any = pulumi.Output.from_input(args["program"]).apply(
-            lambda program: verifier_daemon_set_spec(plan, planned, program)
+            lambda program: verifier_daemon_set_spec(plan, planned, program, _sha256())
+        )
+        told = pulumi.Output.from_input(args["program"]).apply(
+            lambda program: reports(plan, deployed_program(program), planned.name)
         )
         DaemonSet(
             f"{name}-verifier",
@@ -175,7 +200,7 @@ class Verification(pulumi.ComponentResource):
                 opts,
                 depends_on=[document],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
-                hooks=tells_why(name, Told(planned.name, reports(plan, digest(), planned.name), args.get("kubeconfig"))),
+                hooks=tells_why(name, planned.name, told, args.get("kubeconfig")),
             ),
         )
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}

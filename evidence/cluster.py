@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _REQUEST_SECONDS: Final = 60
 #: Of one list with all its pages, an exec plugin's log-in included.
 _LIST_SECONDS: Final = 600
+#: Of a few objects that a deploy waits for.
+_SHORT_SECONDS: Final = 20
 _REMEDY: Final = "Install kubectl (https://kubernetes.io/docs/tasks/tools), or put it on PATH."
 
 
@@ -73,19 +75,32 @@ class Kubectl:
             message = f"the pods cannot be read: {error}"
             raise EvidenceError(message, "Try it with the stack's kubeconfig: kubectl get pods --all-namespaces") from None
 
-    def _list(self, *what: str) -> list[Mapping[str, Any]]:
-        command = ["kubectl", "get", *what, "--output", "json", f"--request-timeout={_REQUEST_SECONDS}s"]
+    def verifiers(self, namespace: str) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+        """(ConfigMaps, DaemonSets) of a namespace.
+
+        Raises:
+            EvidenceError: where they cannot be read soon.
+        """
+        try:
+            found = self._list("configmaps,daemonsets.apps", "--namespace", namespace, seconds=_SHORT_SECONDS)
+        except _UnlistedError as error:
+            raise EvidenceError(str(error), _REMEDY) from None
+        of_kind = {kind: [one for one in found if one.get("kind") == kind] for kind in ("ConfigMap", "DaemonSet")}
+        return of_kind["ConfigMap"], of_kind["DaemonSet"]
+
+    def _list(self, *what: str, seconds: int = _LIST_SECONDS) -> list[Mapping[str, Any]]:
+        command = ["kubectl", "get", *what, "--output", "json", f"--request-timeout={min(_REQUEST_SECONDS, seconds)}s"]
         command += [f"--kubeconfig={self.kubeconfig}"] if self.kubeconfig else []
         command += [f"--context={self.context}"] if self.context else []
         try:
-            done = subprocess.run(command, capture_output=True, check=False, timeout=_LIST_SECONDS, stdin=subprocess.DEVNULL)
+            done = subprocess.run(command, capture_output=True, check=False, timeout=seconds, stdin=subprocess.DEVNULL)
         except FileNotFoundError:
             raise EvidenceError("There is no kubectl on PATH.", _REMEDY) from None
         except OSError as error:
             message = f"kubectl cannot be run: {error}"
             raise EvidenceError(message, _REMEDY) from None
         except subprocess.TimeoutExpired:
-            message = f"kubectl was not done after {_LIST_SECONDS} s"
+            message = f"kubectl was not done after {seconds} s"
             raise _UnlistedError(message) from None
         if done.returncode != 0:
             raise _UnlistedError(_last_line(done.stderr) or f"kubectl ended with {done.returncode}")
@@ -105,8 +120,8 @@ def items_of(text: bytes) -> list[Mapping[str, Any]]:
 
 
 def config_maps_of(items: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, str]]:
-    """Name -> data."""
-    named = ((item.get("metadata"), item.get("data") or {}) for item in items)
+    """Name -> data, with what is binary in base64."""
+    named = ((item.get("metadata"), {**(item.get("data") or {}), **(item.get("binaryData") or {})}) for item in items)
     return {str(metadata.get("name")): data for metadata, data in named if isinstance(metadata, Mapping)}
 
 

@@ -50,6 +50,9 @@ class Declared:
         key: of these ConfigMaps.
         context: of the kubeconfig; None for its current one.
         digest: of the program that reports.
+        program: the ConfigMap that holds it.
+        program_key: the key there.
+        program_sha256: of the file there.
         interval_seconds: between two reports.
         pools: by name.
     """
@@ -60,6 +63,9 @@ class Declared:
     key: str
     context: str | None
     digest: str
+    program: str
+    program_key: str
+    program_sha256: str
     interval_seconds: float
     pools: tuple[Pool, ...]
 
@@ -92,14 +98,17 @@ def declared(outputs: object) -> Declared:
 
 
 def _declared(section: _Section) -> Declared:
-    pools = section.part("pools")
+    pools, program = section.part("pools"), section.part("program")
     return Declared(
         condition=section.text("condition"),
         annotation=section.text("annotation"),
         namespace=section.text("namespace"),
         key=section.text("expectationKey"),
         context=section.text("context") if section.value.get("context") is not None else None,
-        digest=section.part("program").text("digest"),
+        digest=program.text("digest"),
+        program=program.text("configMap"),
+        program_key=program.text("key"),
+        program_sha256=program.text("sha256"),
         interval_seconds=section.number("intervalSeconds"),
         pools=tuple(_pool(name, pools.part(name)) for name in sorted(pools.value)),
     )

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from evidence.verdicts import Verdict
+from evidence.words import REPLACED, TRUST
 
 if TYPE_CHECKING:
     from evidence.verdicts import Evidence, NodeEvidence, PoolEvidence
@@ -35,7 +36,14 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         "verdict": evidence.verdict.value,
         "exitCode": evidence.verdict.exit_code,
         "nodes": {verdict.value: counts[verdict] for verdict in Verdict if verdict is not Verdict.NOT_YET_PROVEN},
+        "trust": TRUST,
         "program": evidence.declared.digest,
+        "programFile": {
+            "configMap": evidence.declared.program,
+            "sha256": evidence.declared.program_sha256,
+            "incidents": [REPLACED[0]] if evidence.replaced else [],
+            "replaced": evidence.replaced,
+        },
         "intervalSeconds": evidence.declared.interval_seconds,
         "pools": [_pool(pool) for pool in evidence.pools],
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from evidence.picture import picture
 from evidence.verdicts import Verdict, words_of
-from evidence.words import SIGNS, differences, omitted, plain, questions, set_by, summary, unproven, value
+from evidence.words import REPLACED, SIGNS, TRUST, differences, omitted, plain, questions, set_by, summary, unproven, value
 from gpus.markup import Html
 from gpus.tables import resources_text
 
@@ -45,6 +45,7 @@ def evidence_page(evidence: Evidence) -> str:
             Html("<body>"),
             *_head(evidence),
             Html("<main>"),
+            *_replaced(evidence),
             *_findings("What differs", "finding", differences(evidence)),
             *_findings("What could not be told", "finding question", questions(evidence)),
             *_unproven(evidence),
@@ -61,6 +62,7 @@ def _head(evidence: Evidence) -> Iterator[Html]:
     yield Html("<header>")
     yield Html.of("<h1>GPU sharing of {}: {}</h1>", plain(evidence.stack), _verdict(evidence.verdict))
     yield Html.of("<p>{}</p>", plain(summary(evidence)))
+    yield Html.of('<p class="soft">{}</p>', TRUST)
     yield Html("<dl>")
     yield Html.of("<dt>Collected</dt><dd>{}</dd>", _time(evidence.collected))
     yield Html.of("<dt>Reports come every</dt><dd>{}</dd>", words_of(evidence.declared.interval_seconds))
@@ -70,6 +72,16 @@ def _head(evidence: Evidence) -> Iterator[Html]:
 
 
 # --- what is wrong ------------------------------------------------------------------------------------------
+
+
+def _replaced(evidence: Evidence) -> Iterator[Html]:
+    if not evidence.replaced:
+        return
+    incident, cause, remedy = REPLACED
+    yield Html("<section><h2>The program</h2>")
+    yield Html.of('<article class="finding"><h3>{} <span class="soft">({})</span></h3>', cause, incident)
+    yield Html.of("<p><strong>Remedy:</strong> {}</p>", remedy)
+    yield Html.of("<p>{}: {}</p></article></section>", plain(evidence.declared.namespace), plain(evidence.replaced))
 
 
 def _findings(title: str, kind: str, groups: list[Group]) -> Iterator[Html]:

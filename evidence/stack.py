@@ -99,6 +99,13 @@ def kubeconfig_of(outputs: Mapping[str, Any]) -> Iterator[Path]:
         why = "is masked" if masked else "is no kubeconfig"
         message = f"The kubeconfig in the outputs {why}."
         raise EvidenceError(message, "Print them with --show-secrets, or give --kubeconfig FILE or --context NAME.")
+    with kubeconfig_in(text) as path:
+        yield path
+
+
+@contextlib.contextmanager
+def kubeconfig_in(text: str) -> Iterator[Path]:
+    """A file with that kubeconfig; it is gone afterwards, whatever happens."""
     descriptor, name = tempfile.mkstemp(prefix="gpu-pools-kubeconfig-")
     path = Path(name)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from evidence.verdicts import Verdict, words_of
-from evidence.words import differences, omitted, plain, questions, summary, unproven, value
+from evidence.words import REPLACED, TRUST, differences, omitted, plain, questions, summary, unproven, value
 from gpus.tables import resources_text, table
 from gpus.terminal import coloured
 
@@ -33,12 +33,22 @@ def evidence_table(evidence: Evidence, *, colour: bool) -> str:
     rows = [row for pool in evidence.pools for row in _rows(evidence, pool)]
     head, rule, *lines = table(_HEADER, [cells for cells, _ in rows]).split("\n")
     painted = [_painted(line, verdict, colour=colour) for line, (_, verdict) in zip(lines, rows, strict=True)]
-    return "\n".join([head, rule, *painted, *findings(evidence), "", summary(evidence)])
+    return "\n".join([head, rule, *painted, *findings(evidence), "", TRUST, summary(evidence)])
 
 
 def findings(evidence: Evidence) -> list[str]:
     """The lines below the table: what differs, what cannot be told, what is not proven, with causes and remedies."""
-    return [*_groups("differs", differences(evidence)), *_groups("cannot tell", questions(evidence)), *_unproven(evidence)]
+    groups = [*_groups("differs", differences(evidence)), *_groups("cannot tell", questions(evidence))]
+    return [*_replaced(evidence), *groups, *_unproven(evidence)]
+
+
+def _replaced(evidence: Evidence) -> Iterator[str]:
+    if evidence.replaced:
+        incident, cause, remedy = REPLACED
+        yield ""
+        yield f"differs: {cause} ({incident})"
+        yield f"    remedy: {remedy}"
+        yield f"    {plain(evidence.declared.namespace)}: {plain(evidence.replaced)}"
 
 
 def _rows(evidence: Evidence, pool: PoolEvidence) -> Iterator[tuple[tuple[str, ...], Verdict]]:

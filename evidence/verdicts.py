@@ -7,6 +7,7 @@ a node that is not ready; a pool without nodes. None of these is ever counted as
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -64,7 +65,7 @@ class Snapshot:
     Attributes:
         time: when it was asked.
         nodes: Node objects; text: why there are none.
-        config_maps: name -> its data; text: why there are none.
+        config_maps: name -> its data, what is binary in base64; text: why there are none.
     """
 
     time: dt.datetime
@@ -124,11 +125,13 @@ class Evidence:
     declared: Declared
     time: dt.datetime
     pools: tuple[PoolEvidence, ...]
+    #: How the program in the cluster is another than the deployed one; empty where it is not.
+    replaced: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """The worst."""
-        return worst(pool.verdict for pool in self.pools)
+        return worst([*(pool.verdict for pool in self.pools), *([Verdict.DIFFERS] if self.replaced else [])])
 
     @property
     def collected(self) -> str:
@@ -143,8 +146,30 @@ def judge(stack: str, declared: Declared, seen: Snapshot) -> Evidence:
         missing = tuple(PoolEvidence(pool, Verdict.CANNOT_TELL, nodes, None, ()) for pool in declared.pools)
         return Evidence(stack, declared, seen.time, missing)
     chosen = _chosen(declared.pools, nodes)
-    pools = tuple(_judge_pool(declared, pool, chosen[pool.name], seen) for pool in declared.pools)
-    return Evidence(stack, declared, seen.time, pools)
+    missing, replaced = _program(declared, seen.config_maps)
+    # Who could exchange the program could have had it report anything, before pods were held to its digest.
+    pools = tuple(_judge_pool(declared, pool, chosen[pool.name], seen, missing or replaced) for pool in declared.pools)
+    return Evidence(stack, declared, seen.time, pools, replaced)
+
+
+def _program(declared: Declared, config_maps: Mapping[str, Mapping[str, str]] | str) -> tuple[str, str]:
+    """(why the program in the cluster cannot be looked at, how it is another than the deployed one); empty where neither is."""
+    if isinstance(config_maps, str):
+        return config_maps, ""
+    text = config_maps.get(declared.program, {}).get(declared.program_key)
+    if text is None:
+        return f"the ConfigMap {declared.program} with the verifiers' program is not there: run pulumi up (W90)", ""
+    try:
+        found = hashlib.sha256(base64.b64decode(text, validate=True)).hexdigest()
+    except ValueError:
+        found = "nothing that can be decoded"
+    if found == declared.program_sha256:
+        return "", ""
+    wanted = declared.program_sha256
+    return (
+        "",
+        f"the ConfigMap {declared.program} holds another program than the deployed one: its SHA-256 is {found}, not {wanted}",
+    )
 
 
 def _chosen(pools: Sequence[Pool], nodes: Sequence[Mapping[str, Any]]) -> Mapping[str, list[Mapping[str, Any]]]:
@@ -165,8 +190,9 @@ def _chosen(pools: Sequence[Pool], nodes: Sequence[Mapping[str, Any]]) -> Mappin
 # --- pools --------------------------------------------------------------------------------------------------
 
 
-def _judge_pool(declared: Declared, pool: Pool, nodes: Iterable[Mapping[str, Any]], seen: Snapshot) -> PoolEvidence:
+def _judge_pool(declared: Declared, pool: Pool, nodes: Iterable[Mapping[str, Any]], seen: Snapshot, program: str) -> PoolEvidence:
     expectation, trouble = _expectation(declared, pool, seen.config_maps)
+    trouble = trouble or program
     judged = [_judge_node(node, declared, pool, expectation, trouble, seen.time) for node in nodes]
     judged.sort(key=lambda node: node.name)
     verdict = worst(node.verdict for node in judged)
@@ -309,7 +335,7 @@ def _confirmed(
     *, ready: bool, allocatable: Mapping[str, int], expectation: Mapping[str, Any] | None, trouble: str
 ) -> tuple[Verdict, str]:
     """(verdict, reason) about a node whose report holds, by what else is seen of it now."""
-    if expectation is None:
+    if expectation is None or trouble:
         return Verdict.CANNOT_TELL, trouble
     if not ready:
         return Verdict.CANNOT_TELL, "the node is not ready"

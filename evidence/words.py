@@ -25,6 +25,14 @@ SIGNS: Final = {
     Verdict.NOT_YET_PROVEN: "…",
 }
 _MOST_CHARACTERS: Final = 400
+#: Shown with every verdict: it is no better than what it rests on.
+TRUST: Final = "Reports stand on the nodes: who may write a node's status, or is root on the node, can forge its report."
+#: Incident, likely cause, remedy.
+REPLACED: Final = (
+    "W90",
+    "somebody has replaced the verifiers' program in the cluster",
+    "Run `pulumi up`, which deploys it anew; then look in the API server's audit log for who may write ConfigMaps there.",
+)
 _MISSING: Final = "missing"
 
 

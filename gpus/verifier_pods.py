@@ -6,12 +6,16 @@ is ready as long as the node holds. Both write each verdict as a condition of th
 
 NVML without an advertised GPU: the pod asks for none, so nothing of the node's resources is used up. It takes the operator's own
 runtime class, which is there on nodes with the toolkit, with CDI and with a driver of the image alike, since the device plugin
-itself depends on it. NVIDIA_VISIBLE_DEVICES=all names the GPUs; a container must have SYS_ADMIN for that to count where the
-toolkit does not listen to unprivileged ones, and for NVIDIA_MIG_MONITOR_DEVICES, without which the instances of MIG are hidden.
+itself depends on it. NVIDIA_VISIBLE_DEVICES=all names the GPUs.
+
+A pod that has root and all GPUs is as good as root on its node where nothing else confines it, so it gets no more than it needs.
+SYS_ADMIN goes to pools that declare MIG, whose instances the toolkit shows to nobody else (nvidia-container-toolkit d34b3046,
+container_config.go: it ends a container that has NVIDIA_MIG_MONITOR_DEVICES without it), and to all pools where
+`operator.values` tells the toolkit not to listen to containers without it. It cannot be dropped once NVML is open: the driver
+asks at each call (open-gpu-kernel-modules df1c9a3d, escape.c, privLevel). The root file system is read-only: the runtime's hooks
+renew the loader's cache in it before it becomes so (nvidia-container-toolkit, internal/discover/hooks.go: createContainer).
 The node's list of processes is mounted, to be read only: an MPS control daemon shows nowhere else. With `hostPID` the pod could
-send signals to them, too.
-The root file system stays writable: the runtime's hooks renew the loader's cache in it. Rights are not here but in
-gpus/verifier_rights.py.
+send signals to them, too. Rights are not here but in gpus/verifier_rights.py.
 """
 
 from __future__ import annotations
@@ -24,7 +28,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gpus.kubernetes_names import POOL_LABEL
 from gpus.node_expectation import node_expectation
 from gpus.placing import pool_selector
-from gpus.sharing import Mps
+from gpus.pools import AksPlacement
+from gpus.sharing import Mig, Mps
+from gpus.verifier_start import start_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +52,9 @@ _MPS_ROOT: Final = "/run/nvidia/mps"
 _EVERY_SECONDS: Final = 5
 _DIGITS: Final = 10
 _READ_ONLY: Final = 0o444
+#: Of the toolkit's container.
+_UNPRIVILEGED: Final = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
+_WITHOUT_APP_ARMOR: Final = "AzureLinux"
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,29 @@ def expectation_file(plan: Plan, planned: PoolPlan) -> ExpectationFile:
     return ExpectationFile(f"expectation-{planned.name}-{digest[:_DIGITS]}", text, digest)
 
 
-def program_name(digest: str) -> str:
-    """The ConfigMap that holds the verifier of that digest."""
-    return f"verifier-{digest[:_DIGITS]}"
+@dataclass(frozen=True)
+class Program:
+    """The verifier as a cluster has it.
+
+    Attributes:
+        config_map: holds its file.
+        digest: of its sources; its reports name it.
+        sha256: of the file's bytes; the pods that run it are held to it.
+    """
+
+    config_map: str
+    digest: str
+    sha256: str
+
+
+def program_name(sha256: str, turn: int = 0) -> str:
+    """The ConfigMap that holds the verifier of those bytes.
+
+    Args:
+        sha256: of the file.
+        turn: how many of that name were found to hold something else (gpus/program_place.py).
+    """
+    return f"verifier-{sha256[:_DIGITS]}" + (f"-{turn}" if turn else "")
 
 
 def verifier_labels(planned: PoolPlan) -> dict[str, str]:
@@ -85,13 +114,14 @@ def verifier_selector(planned: PoolPlan) -> str:
     return ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
 
 
-def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
+def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that verifies the pool's nodes.
 
     Args:
         plan: the whole plan.
         planned: the pool.
-        program: the ConfigMap of the verifier.
+        config_map: holds the verifier.
+        sha256: of its file, without which nothing there is run.
 
     Raises:
         ValueError: for a Magnum section without driver.
@@ -100,29 +130,26 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, program: str) -> dic
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
-        "template": {"metadata": {"labels": labels}, "spec": _pod_spec(plan, planned, program)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod_spec(plan, planned, config_map, sha256)},
     }
 
 
-def _pod_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
-    settings = plan.settings.verification
+def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> dict[str, Any]:
+    settings, expectation = plan.settings.verification, expectation_file(plan, planned)
     wait = ["--wait", str(settings.deadline_seconds), "--every", str(_EVERY_SECONDS), "--termination-log", _TERMINATION_LOG]
     watch = ["--interval", str(settings.interval_seconds), "--listen", f"$(POD_IP):{PORT}"]
-    mounts, volumes = _volumes(program, expectation_file(plan, planned).name, mps=isinstance(planned.sharing, Mps))
+    mounts, volumes = _volumes(config_map, expectation.name, mps=isinstance(planned.sharing, Mps))
     common = {
         "image": settings.image,
-        # Nothing of the image's environment or of what is installed there decides what is imported.
-        "command": ["python3", "-I", "-S", f"{_PROGRAM}/{PROGRAM_FILE}"],
+        "command": start_command(f"{_PROGRAM}/{PROGRAM_FILE}", sha256, _TERMINATION_LOG),
         "env": _environment(planned),
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-        "securityContext": {
-            "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _confinement(plan, planned),
         "terminationMessagePath": _TERMINATION_LOG,
         "volumeMounts": mounts,
     }
-    expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--processes", _PROCESSES, "--mark"]
+    expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--expect-sha256", expectation.sha256]
+    expect += ["--processes", _PROCESSES, "--mark"]
     if planned.startup_taint:
         expect += ["--untaint", planned.startup_taint.key]
     return {
@@ -138,6 +165,35 @@ def _pod_spec(plan: Plan, planned: PoolPlan, program: str) -> dict[str, Any]:
     }
 
 
+def _confinement(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
+    admin = ["SYS_ADMIN"] if isinstance(planned.sharing, Mig) or _toolkit_wants_admin(plan) else []
+    context: dict[str, Any] = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], **({"add": admin} if admin else {})},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if _has_app_armor(planned):
+        context["appArmorProfile"] = {"type": "RuntimeDefault"}
+    return context
+
+
+def _toolkit_wants_admin(plan: Plan) -> bool:
+    """Whether the toolkit is told to give GPUs by NVIDIA_VISIBLE_DEVICES to containers with SYS_ADMIN alone."""
+    env = plan.operator_values.get("toolkit", {}).get("env") or []
+    return any(one.get("name") == _UNPRIVILEGED and str(one.get("value")).lower() == "false" for one in env)
+
+
+def _has_app_armor(planned: PoolPlan) -> bool:
+    """Whether the pool's nodes are known to have AppArmor.
+
+    A kubelet refuses a pod that names a profile where the host has none (kubernetes.io, tutorials/security/apparmor.md). Where
+    AppArmor is, a container that names none gets the runtime's own all the same.
+    """
+    placement = planned.pool.placement
+    return isinstance(placement, AksPlacement) and placement.os_sku != _WITHOUT_APP_ARMOR
+
+
 def _served() -> dict[str, Any]:
     ready = {"httpGet": {"path": "/readyz", "port": PORT}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 1}
     alive = {"httpGet": {"path": "/healthz", "port": PORT}, "periodSeconds": 60, "timeoutSeconds": 5, "failureThreshold": 3}
@@ -151,7 +207,7 @@ def _served() -> dict[str, Any]:
 def _environment(planned: PoolPlan) -> list[dict[str, Any]]:
     mps = isinstance(planned.sharing, Mps)
     fixed = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility" if mps else "utility"}
-    if planned.hardware.model.mig_capable:
+    if isinstance(planned.sharing, Mig):
         fixed["NVIDIA_MIG_MONITOR_DEVICES"] = "all"
     if mps:
         (resource,) = planned.advertises
@@ -163,9 +219,9 @@ def _environment(planned: PoolPlan) -> list[dict[str, Any]]:
     ]
 
 
-def _volumes(program: str, expectation: str, *, mps: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _volumes(config_map: str, expectation: str, *, mps: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(mounts, volumes)."""
-    files: Mapping[str, tuple[str, str]] = {"program": (_PROGRAM, program), "expectation": (_EXPECTATION, expectation)}
+    files: Mapping[str, tuple[str, str]] = {"program": (_PROGRAM, config_map), "expectation": (_EXPECTATION, expectation)}
     mounts: list[dict[str, Any]] = [{"name": name, "mountPath": path, "readOnly": True} for name, (path, _) in files.items()]
     volumes: list[dict[str, Any]] = [
         {"name": name, "configMap": {"name": config_map, "defaultMode": _READ_ONLY}} for name, (_, config_map) in files.items()

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from gpus.clusters import ExistingSettings
 from gpus.placing import pool_selector
 from gpus.plan import sharing_words
-from gpus.verifier_pods import EXPECTATION_FILE, expectation_file, program_name, verifier_selector
+from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_selector
 from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 
 if TYPE_CHECKING:
     from gpus.plan import Plan, PoolPlan
+    from gpus.verifier_pods import Program
 
 
 def no_reports() -> dict[str, Any]:
@@ -23,12 +24,12 @@ def no_reports() -> dict[str, Any]:
     return {"enabled": False, "why": "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"}
 
 
-def reports(plan: Plan, digest: str, pool: str | None = None) -> dict[str, Any]:
+def reports(plan: Plan, program: Program, pool: str | None = None) -> dict[str, Any]:
     """The output.
 
     Args:
         plan: the whole plan.
-        digest: of the verifier's program.
+        program: the verifier as it is deployed.
         pool: the only pool to tell of; None for all.
 
     Raises:
@@ -43,7 +44,12 @@ def reports(plan: Plan, digest: str, pool: str | None = None) -> dict[str, Any]:
         "expectationKey": EXPECTATION_FILE,
         # The kubeconfig of a cluster that exists may have more than one.
         "context": cluster.context if isinstance(cluster, ExistingSettings) else None,
-        "program": {"configMap": program_name(digest), "digest": digest},
+        "program": {
+            "configMap": program.config_map,
+            "key": PROGRAM_FILE,
+            "sha256": program.sha256,
+            "digest": program.digest,
+        },
         "intervalSeconds": plan.settings.verification.interval_seconds,
         "pools": {planned.name: _pool(plan, planned) for planned in plan.pools if pool in {None, planned.name}},
     }

@@ -76,7 +76,8 @@ def look(sandbox: Sandbox, plan: Plan) -> Look:
             missing = [f"evidence: {error.message}"]
         else:
             said = dict(_said(evidence))
-            missing = [
+            missing = [f"evidence: {evidence.replaced} (W90)"] if evidence.replaced else []
+            missing += [
                 f"evidence of pool {pool.declared.name}: {pool.reason}" for pool in evidence.pools if pool.expectation is None
             ]
     pools = observe(plan, seen.nodes, verifiers_run=run, said=said)

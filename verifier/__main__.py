@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_expectation(command: argparse.ArgumentParser) -> None:
     command.add_argument("--expect", type=Path, required=True, metavar="FILE", help="the expectation: python -m gpus expect")
+    command.add_argument("--expect-sha256", metavar="HEX", help="the SHA-256 of that file; another one is not asserted")
     command.add_argument("--untaint", metavar="KEY", help="remove the node's taint of that key once an assertion held")
     command.add_argument("--mark", action="store_true", help="write each verdict to the node: condition and annotation")
 

@@ -6,6 +6,7 @@ compared. Nothing here is compared with anything.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
@@ -137,19 +138,28 @@ class Expectation:
     node: NodeExpectation | None
 
 
-def read_expectation(path: Path) -> Expectation:
-    """Read the document of a file.
+def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation, str]:
+    """(the document of a file, its SHA-256); the file is read once, so that the one belongs to the other.
+
+    Args:
+        path: the file.
+        sha256: what it must have; None where nobody said so.
 
     Raises:
-        DocumentError: when it cannot be read, or is no expectation.
+        DocumentError: when it cannot be read, is another one, or is no expectation.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except OSError as error:
         raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
+    found = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and found != sha256:
+        raise DocumentError([f"W90: {path}: is not the one that was deployed: its SHA-256 is {found}, not {sha256}"])
+    try:
+        document = json.loads(content)
     except ValueError as error:
         raise DocumentError([f"{path}: is no JSON: {error}"]) from error
-    return parse_expectation(document)
+    return parse_expectation(document), found
 
 
 def parse_expectation(document: object) -> Expectation:

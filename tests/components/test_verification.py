@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from components.platform import GpuPlatform
-from components.verification import Verification, Verifier
+from components.verification import Verification, Verifier, program_file
 from gpus.errors import InvalidStackError
 from verifier import evidence, mark
 from verifier.archive import digest
@@ -149,7 +149,8 @@ def test_the_output_says_where_the_reports_are_and_what_counts(run: Run, tmp_pat
     deployed = run(program)
     (output,) = told
     (config_map,) = [one.inputs["metadata"]["name"] for one in deployed.of("ConfigMap") if "binaryData" in one.inputs]
-    assert output["program"] == {"configMap": config_map, "digest": digest()}
+    sha256 = hashlib.sha256(program_file()).hexdigest()
+    assert output["program"] == {"configMap": config_map, "key": "verifier.pyz", "sha256": sha256, "digest": digest()}
     assert (output["enabled"], output["intervalSeconds"], output["context"]) == (True, 300, "byo")
     assert (output["condition"], output["annotation"]) == (mark.CONDITION, evidence.ANNOTATION)
     assert set(output["pools"]) == {"a", "b"}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import shutil
 import signal
+import zipfile
 from dataclasses import replace
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -37,6 +42,8 @@ OTHER: Final = {"sliced": {"timeSlicing": {"replicas": 8}}}
 PROHIBITED, DEFAULT = 2, 0
 #: Until the verifier is there, its deadline, the engine's 60 seconds beyond.
 LONGEST_SECONDS: Final = 60 + 20 + 60
+CONFIG_MAPS: Final = "/api/v1/namespaces/gpu-pools-verifier/configmaps"
+PODS: Final = "/api/v1/namespaces/gpu-pools-verifier/pods"
 EXPECTATION: Final = "gpu-ts-verification-expectation"
 VERIFIERS: Final = "/apis/apps/v1/namespaces/gpu-pools-verifier/daemonsets/gpu-pools-verifier-ts"
 
@@ -46,7 +53,7 @@ def _set_compute_mode(path: Path, mode: int) -> None:
     state.change(path, lambda seen: replace(seen, gpus=tuple(replace(gpu, compute_mode=mode) for gpu in seen.gpus)))
 
 
-def test_up_says_why_it_fails_and_going_back_goes_through(sandbox: Callable[..., Trial]) -> None:
+def test_up_says_why_it_fails_and_going_back_goes_through(sandbox: Callable[..., Trial], tmp_path: Path) -> None:
     trial = sandbox(STACK)
     trial.preview().ok()
     (folder,) = trial.clusters
@@ -105,13 +112,53 @@ def test_up_says_why_it_fails_and_going_back_goes_through(sandbox: Callable[...,
     assert _state(trial)[EXPECTATION]["urn"].rpartition("::")[2] != EXPECTATION
     assert [one["metadata"]["uid"] for one in _expectations(trial)] == [uid]
 
+    if shutil.which("kubectl"):
+        _attack_another_program_under_the_same_name(trial, tmp_path)
+
+
+def _attack_another_program_under_the_same_name(trial: Trial, tmp_path: Path) -> None:
+    """Delete the program's ConfigMap and make it anew with a program of one's own, then have a pod start with it."""
+    (program,) = _programs(trial)
+    evil, owned = BytesIO(), tmp_path / "owned"
+    with zipfile.ZipFile(evil, "w") as target:
+        target.writestr("__main__.py", f"open({str(owned)!r}, 'w')")
+    forged = {"verifier.pyz": base64.b64encode(evil.getvalue()).decode()}
+    api, path = trial.api(), f"{CONFIG_MAPS}/{_name(program)}"
+    api.delete(path)
+    api.create(CONFIG_MAPS, {"metadata": {"name": _name(program)}, "immutable": True, "binaryData": forged})
+    (pod,) = _pods(trial)
+    api.delete(f"{PODS}/{_name(pod)}")
+    trial.wait_until(lambda: "W90" in json.dumps(_pods(trial)), "the new pod has refused the program", 120)
+    assert not owned.exists()
+
+    verified = trial.run("verify", trial.stack)
+    assert verified.code == 1, verified.text
+    assert "(W90)" in verified.out
+    assert trial.status().code != 0
+
+    trial.up().ok()
+    (repaired,) = _programs(trial)
+    assert repaired["binaryData"] == program["binaryData"]
+    assert _name(repaired) == f"{_name(program)}-1"
+    assert trial.run("verify", trial.stack).ok().out.splitlines()[-1] == "1 node: 1 proven"
+    trial.engine("preview", "--expect-no-changes").ok()
+    assert not owned.exists()
+
+
+def _programs(trial: Trial) -> list[dict[str, Any]]:
+    return [one for one in trial.api().list(CONFIG_MAPS)["items"] if "binaryData" in one]
+
+
+def _pods(trial: Trial) -> list[dict[str, Any]]:
+    return [one for one in trial.api().list(PODS)["items"] if "deletionTimestamp" not in one["metadata"]]
+
 
 def _name(node: dict[str, Any]) -> str:
     return str(node["metadata"]["name"])
 
 
 def _expectations(trial: Trial) -> list[dict[str, Any]]:
-    found = trial.api().list("/api/v1/namespaces/gpu-pools-verifier/configmaps")["items"]
+    found = trial.api().list(CONFIG_MAPS)["items"]
     return [one for one in found if _name(one).startswith("expectation-")]
 
 

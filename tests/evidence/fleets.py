@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import datetime as dt
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +16,7 @@ from evidence.declared import declared
 from evidence.verdicts import Evidence, Snapshot, judge
 from gpus.plan import plan_config
 from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, expectation_file
+from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, Program, expectation_file
 from gpus.verifier_reports import reports
 from gpus.verifier_rights import ANNOTATION, CONDITION
 from tests.hostile import spoiled
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 NOW: Final = dt.datetime(2026, 3, 4, 12, 0, 0, tzinfo=dt.UTC)
 DIGEST: Final = "d" * 64
+PROGRAM_BYTES: Final = b"the program"
+PROGRAM: Final = Program("verifier-1", DIGEST, hashlib.sha256(PROGRAM_BYTES).hexdigest())
 INTERVAL: Final = 300
 STACK: Final = """
 config:
@@ -74,7 +78,8 @@ def fleet(count: int = 1) -> Fleet:
     nodes = [_node(planned.name, index) for planned in PLAN.pools for index in range(count)]
     nodes.append({"metadata": {"name": "system", "labels": {"pool": "none"}}, "status": {"conditions": []}})
     maps = {file.name: {EXPECTATION_FILE: file.text} for file in (expectation_file(PLAN, planned) for planned in PLAN.pools)}
-    return Fleet({"clusterName": "byo", "verification": copy.deepcopy(reports(PLAN, DIGEST))}, nodes, maps)
+    maps[PROGRAM.config_map] = {PROGRAM_FILE: base64.b64encode(PROGRAM_BYTES).decode()}
+    return Fleet({"clusterName": "byo", "verification": copy.deepcopy(reports(PLAN, PROGRAM))}, nodes, maps)
 
 
 def text_of(moment: dt.datetime) -> str:

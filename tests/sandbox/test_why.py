@@ -10,7 +10,7 @@ import pytest
 
 from components._why import Told, why
 from gpus.plan import plan_config
-from gpus.verifier_pods import expectation_file
+from gpus.verifier_pods import Program, expectation_file
 from gpus.verifier_reports import reports
 from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 from sandbox import cluster, toolchain
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 DIGEST = "d" * 64
+PROGRAM = Program("verifier-1", DIGEST, "5" * 64)
 PLAN = plan_config(
     {
         "gpu-pools:cluster": {"platform": "existing", "context": "why"},
@@ -95,7 +96,7 @@ def _status(api: Api, obj: dict[str, Any], status: dict[str, Any]) -> None:
 
 def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pulumi.get_stack", lambda: "byo")
-    told = why(Told("ts", reports(PLAN, DIGEST, "ts"), None), kubeconfig)
+    told = why(Told("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig))
     assert "pool ts is not verified." in told
     assert "2 nodes: " in told
     assert "differs: somebody set it" in told
@@ -110,7 +111,7 @@ def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypat
 @pytest.mark.parametrize("kubeconfig", ["", "clusters: []", "apiVersion: v1", "[", "not-a-mapping"])
 def test_what_cannot_be_read_hides_nothing(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pulumi.get_stack", lambda: "byo")
-    told = why(Told("ts", reports(PLAN, DIGEST, "ts"), None), kubeconfig)
+    told = why(Told("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig))
     assert "pool ts is not verified." in told
     assert ("The cluster cannot be asked why: " in told) == bool(kubeconfig)
     assert "Where to look:" in told

@@ -12,9 +12,11 @@ from gpus.errors import Problems
 from gpus.node_expectation import node_expectation
 from gpus.verification import DEFAULT_IMAGE, VerificationSettings, parse_verification
 from gpus.verifier_pods import expectation_file, verifier_daemon_set_spec
+from gpus.verifier_start import start_command
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 PATH = "gpu-pools:verification"
+SHA256 = "5" * 64
 TAINTED = {"taints": ["example.com/team=a:NoExecute"]}
 
 
@@ -27,7 +29,7 @@ def parsed(value: object) -> VerificationSettings:
 
 def pod_of(stack: str) -> Any:
     plan = plan_of(stack)
-    return verifier_daemon_set_spec(plan, plan.pools[0], "program-1")["template"]["spec"]
+    return verifier_daemon_set_spec(plan, plan.pools[0], "program-1", SHA256)["template"]["spec"]
 
 
 class TestSettings:
@@ -105,16 +107,49 @@ class TestPod:
             resources = container["resources"]
             assert set(resources["requests"]) | set(resources["limits"]) == {"cpu", "memory"}
             environment = {entry["name"]: entry.get("value") for entry in container["env"]}
-            assert environment["NVIDIA_VISIBLE_DEVICES"] == environment["NVIDIA_MIG_MONITOR_DEVICES"] == "all"
+            assert environment["NVIDIA_VISIBLE_DEVICES"] == "all"
 
-    def test_it_is_not_privileged(self) -> None:
-        for container in (*pod_of(aks())["initContainers"], *pod_of(aks())["containers"]):
+    @pytest.mark.parametrize("sharing", [{"exclusive": {}}, {"timeSlicing": {"replicas": 2}}, {"mps": {"replicas": 4}}])
+    def test_without_mig_it_has_no_capability_and_sees_no_instances(self, sharing: Any) -> None:
+        pod = pod_of(aks(sharing={"declared": sharing}))
+        for container in (*pod["initContainers"], *pod["containers"]):
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            # The toolkit ends a container that has the one without the other.
+            assert "NVIDIA_MIG_MONITOR_DEVICES" not in {entry["name"] for entry in container["env"]}
+
+    def test_with_mig_it_has_the_one_capability_that_shows_instances(self) -> None:
+        pod = pod_of(aks(sharing={"declared": {"mig": {"layout": {"1g.10gb": 7}}}}))
+        for container in (*pod["initContainers"], *pod["containers"]):
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
-            assert "privileged" not in container["securityContext"]
+            assert {"name": "NVIDIA_MIG_MONITOR_DEVICES", "value": "all"} in container["env"]
 
-    def test_gpus_without_mig_have_no_instances_to_look_at(self) -> None:
-        pod = pod_of(existing({"gpuModel": "NVIDIA L40S"}))
-        assert "NVIDIA_MIG_MONITOR_DEVICES" not in {entry["name"] for entry in pod["containers"][0]["env"]}
+    def test_where_the_toolkit_gives_gpus_to_nobody_else_it_has_that_capability_too(self) -> None:
+        env = [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}]
+        pod = pod_of(aks(operator={"values": {"toolkit": {"env": env}}}))
+        assert pod["containers"][0]["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN"]
+
+    def test_it_is_confined(self) -> None:
+        for container in (*pod_of(aks())["initContainers"], *pod_of(aks())["containers"]):
+            context = container["securityContext"]
+            assert "privileged" not in context
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+    @pytest.mark.parametrize(
+        ("stack", "named"),
+        [
+            (aks(), True),
+            (aks({"osSku": "Ubuntu2404"}), True),
+            (aks({"osSku": "AzureLinux"}), False),
+            (magnum(), False),
+            (existing(), False),
+        ],
+    )
+    def test_app_armor_is_named_where_the_nodes_are_known_to_have_it(self, stack: str, named: bool) -> None:  # noqa: FBT001
+        """A kubelet without it would refuse the pod; one with it gives the same profile to whoever names none."""
+        context = pod_of(stack)["containers"][0]["securityContext"]
+        assert context.get("appArmorProfile") == ({"type": "RuntimeDefault"} if named else None)
 
     @pytest.mark.parametrize(("renamed", "resource"), [(False, "nvidia.com/gpu"), (True, "nvidia.com/gpu.shared")])
     def test_it_can_ask_the_mps_daemon(self, renamed: bool, resource: str) -> None:  # noqa: FBT001
@@ -152,7 +187,10 @@ class TestPod:
         (container,) = pod_of(aks())["containers"]
         paths = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
         sources = {one["name"]: one["configMap"]["name"] for one in pod_of(aks())["volumes"] if "configMap" in one}
-        assert container["command"] == ["python3", "-I", "-S", f"{paths['program']}/verifier.pyz"]
-        assert container["args"][:3] == ["watch", "--expect", f"{paths['expectation']}/expectation.json"]
+        started = start_command(f"{paths['program']}/verifier.pyz", SHA256, container["terminationMessagePath"])
+        assert container["command"] == started
+        document = ["--expect", f"{paths['expectation']}/expectation.json"]
+        document += ["--expect-sha256", expectation_file(plan, plan.pools[0]).sha256]
+        assert container["args"][:5] == ["watch", *document]
         assert "--mark" in container["args"]
         assert sources == {"program": "program-1", "expectation": expectation_file(plan, plan.pools[0]).name}

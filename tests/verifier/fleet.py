@@ -7,7 +7,9 @@ and what NVML says. MPS is left out: its daemon is asked on the node, which cost
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import json
 import re
 import subprocess
@@ -24,7 +26,7 @@ from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
 from gpus.placing import pool_selector
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, plan_config
 from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, SERVICE_ACCOUNT, VERIFIER_APP, expectation_file
+from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, VERIFIER_APP, Program, expectation_file
 from gpus.verifier_reports import reports
 from gpus.verifier_rights import VERIFIER_NAMESPACE
 from sandbox import cluster, processes
@@ -32,7 +34,7 @@ from sandbox.machines.api import Api as Admin
 from tests.granted import grant
 from tests.verifier import nodes
 from verifier.api import Api, ApiError
-from verifier.archive import digest
+from verifier.archive import archive, digest
 from verifier.evidence import Origin
 from verifier.mark import mark
 from verifier.node import NodeReader
@@ -167,7 +169,8 @@ class Fleet:
         _OVER.clear()
         self.cluster = cluster.boot(folder / "cluster", "fleet", tools, machines=False)
         self.admin = Admin(self.cluster.kubeconfig)
-        self.program = digest()
+        self.program, self.file = digest(), archive()
+        self.deployed = Program("program", self.program, hashlib.sha256(self.file).hexdigest())
         self._prepare()
         pools = PLAN.pools
         self.verifiers: Sequence[Verifier] = self.each(
@@ -198,7 +201,7 @@ class Fleet:
             page: whether it writes the HTML page too.
         """
         outputs, evidence = self.folder / "outputs.json", self.folder / "evidence.json"
-        outputs.write_text(json.dumps({"clusterName": "fleet", "verification": reports(PLAN, self.program)}))
+        outputs.write_text(json.dumps({"clusterName": "fleet", "verification": reports(PLAN, self.deployed)}))
         evidence.unlink(missing_ok=True)
         command = [sys.executable, "-m", "evidence", "--outputs", str(outputs), "--kubeconfig", str(self.cluster.kubeconfig)]
         command += ["--json", str(evidence), *(["--html", str(self.folder / "evidence.html")] if page else [])]
@@ -258,6 +261,9 @@ class Fleet:
             file = expectation_file(PLAN, planned)
             expectation = {"metadata": {"name": file.name}, "data": {EXPECTATION_FILE: file.text}}
             self.admin.create(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps", expectation)
+        program = {PROGRAM_FILE: base64.b64encode(self.file).decode()}
+        body = {"metadata": {"name": self.deployed.config_map}, "binaryData": program}
+        self.admin.create(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps", body)
 
     def _is_enforced(self) -> bool:
         """Whether what a verifier may not do is refused; the API server takes a new policy up a moment later."""

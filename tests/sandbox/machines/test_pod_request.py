@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from gpus.verifier_pods import verifier_daemon_set_spec
+from gpus.verifier_start import start_command
 from sandbox.errors import SandboxError
 from sandbox.machines.pod_request import Mount, PodRequest, Probe, config_map_files, pod_request
 from tests.unit.stacks import aks, plan_of
 
+SHA256 = "5" * 64
 SERVICE = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
 
 
@@ -87,10 +89,11 @@ def test_files_of_a_config_map() -> None:
 @pytest.mark.parametrize("sharing", [{"exclusive": {}}, {"mps": {"replicas": 4}}, {"mig": {"layout": {"1g.10gb": 7}}}])
 def test_the_verifiers_pods_are_understood(sharing: dict[str, Any]) -> None:
     plan = plan_of(aks(sharing={"declared": sharing}))
-    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program")["template"]["spec"]
+    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", SHA256)["template"]["spec"]
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {}}, "spec": {**spec, "nodeName": "node-1"}}
     made = pod_request(pod, 0, {}, SERVICE)
     (init,), (main,) = made.inits, made.mains
-    assert init.command[:5] == ("python3", "-I", "-S", "/run/gpu-pools/program/verifier.pyz", "assert")
+    started = (*start_command("/run/gpu-pools/program/verifier.pyz", SHA256, init.message_path), "assert")
+    assert init.command[: len(started)] == started
     assert main.command[-1] == f"{made.address}:9409"
     assert main.environment["NODE_NAME"] == "node-1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,6 +46,8 @@ config:
     - {name: mig, nodeSelector: {pool: mig}, gpuModel: NVIDIA A100-SXM4-80GB, gpusPerNode: 2, sharing: parted}
 """
 PLAN = plan_config(load_yaml(STACK)["config"])
+PROGRAM = archive.archive()
+PROGRAM_SHA256 = hashlib.sha256(PROGRAM).hexdigest()
 POOLS = {planned.name: planned for planned in PLAN.pools}
 #: (resource, pool) -> what a node of it advertises.
 PLAN_SHARES = {(name, planned.name): count for planned in PLAN.pools for name, count in planned.advertises.items()}
@@ -94,7 +97,7 @@ def _install_verifier(site: Site) -> None:
     """What components/verification.py puts into a cluster."""
     grant(site.api)
     api = site.api
-    program = base64.b64encode(archive.archive()).decode()
+    program = base64.b64encode(PROGRAM).decode()
     api.create(CONFIG_MAPS, {"metadata": {"name": "program"}, "binaryData": {PROGRAM_FILE: program}})
     for planned in POOLS.values():
         file = expectation_file(PLAN, planned)
@@ -103,7 +106,8 @@ def _install_verifier(site: Site) -> None:
 
 
 def daemon_set(planned: PoolPlan) -> dict[str, Any]:
-    return {"metadata": {"name": f"{VERIFIER_APP}-{planned.name}"}, "spec": verifier_daemon_set_spec(PLAN, planned, "program")}
+    spec = verifier_daemon_set_spec(PLAN, planned, "program", PROGRAM_SHA256)
+    return {"metadata": {"name": f"{VERIFIER_APP}-{planned.name}"}, "spec": spec}
 
 
 def pods(site: Site, pool: str) -> list[dict[str, Any]]:
