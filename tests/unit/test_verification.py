@@ -159,7 +159,8 @@ class TestPod:
             environment = {entry["name"]: entry.get("value") for entry in container["env"]}
             assert environment["CUDA_MPS_PIPE_DIRECTORY"] == f"/run/nvidia/mps/{resource}/pipe"
             assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
-            assert volume["name"] in {mount["name"] for mount in container["volumeMounts"]}
+            (mount,) = [one for one in container["volumeMounts"] if one["name"] == volume["name"]]
+            assert mount["readOnly"]
 
     def test_of_the_node_only_the_list_of_processes_is_mounted_to_be_read(self) -> None:
         pod = pod_of(aks())
