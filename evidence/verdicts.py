@@ -146,9 +146,9 @@ def judge(stack: str, declared: Declared, seen: Snapshot) -> Evidence:
         missing = tuple(PoolEvidence(pool, Verdict.CANNOT_TELL, nodes, None, ()) for pool in declared.pools)
         return Evidence(stack, declared, seen.time, missing)
     chosen = _chosen(declared.pools, nodes)
-    missing, replaced = _program(declared, seen.config_maps)
+    unseen, replaced = _program(declared, seen.config_maps)
     # Who could exchange the program could have had it report anything, before pods were held to its digest.
-    pools = tuple(_judge_pool(declared, pool, chosen[pool.name], seen, missing or replaced) for pool in declared.pools)
+    pools = tuple(_judge_pool(declared, pool, chosen[pool.name], seen, unseen or replaced) for pool in declared.pools)
     return Evidence(stack, declared, seen.time, pools, replaced)
 
 

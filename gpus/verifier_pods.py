@@ -229,7 +229,7 @@ def _volumes(config_map: str, expectation: str, *, mps: bool) -> tuple[list[dict
     mounts.append({"name": "processes", "mountPath": _PROCESSES, "readOnly": True})
     volumes.append({"name": "processes", "hostPath": {"path": "/proc", "type": "Directory"}})
     if mps:
-        # Whoever asks the daemon connects to a socket there, and writes nothing (tried on an H200, driver 580, without capabilities).
+        # Who asks the daemon connects to a socket there, and writes nothing (tried on an H200, driver 580, without capabilities).
         mounts.append({"name": "mps", "mountPath": _MPS_ROOT, "readOnly": True})
         volumes.append({"name": "mps", "hostPath": {"path": _MPS_ROOT, "type": "DirectoryOrCreate"}})
     return mounts, volumes
