@@ -37,20 +37,20 @@ def test_whatever_makes_a_node_ready_tolerates_it(platform: str) -> None:
     assert TOLERATION in plan.tolerations
     assert {"operator": "Exists", "effect": TOLERATION["effect"]} in plan.operator_values["daemonsets"]["tolerations"]
     assert TOLERATION in plan.nfd_values["worker"]["tolerations"]
-    assert TOLERATION in verifier_daemon_set_spec(plan, plan.pools[0], "p")["template"]["spec"]["tolerations"]
+    assert TOLERATION in verifier_daemon_set_spec(plan, plan.pools[0], "p", "5" * 64)["template"]["spec"]["tolerations"]
 
 
 @pytest.mark.parametrize("platform", GATED)
 def test_both_containers_of_the_verifier_take_it_away(platform: str) -> None:
     plan = plan_of(GATED[platform])
-    pod = verifier_daemon_set_spec(plan, plan.pools[0], "p")["template"]["spec"]
+    pod = verifier_daemon_set_spec(plan, plan.pools[0], "p", "5" * 64)["template"]["spec"]
     for container in (*pod["initContainers"], *pod["containers"]):
         assert container["args"][container["args"].index("--untaint") + 1] == STARTUP_TAINT.key
 
 
 def test_without_it_no_taint_is_taken_away() -> None:
     plan = plan_of(aks(verification={}))
-    pod = verifier_daemon_set_spec(plan, plan.pools[0], "p")["template"]["spec"]
+    pod = verifier_daemon_set_spec(plan, plan.pools[0], "p", "5" * 64)["template"]["spec"]
     assert not [one for one in (*pod["initContainers"], *pod["containers"]) if "--untaint" in one["args"]]
 
 
