@@ -17,6 +17,7 @@ import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
+from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from components._options import child_options, once_named
@@ -31,6 +32,7 @@ from gpus.verifier_pods import (
     VERIFIER_APP,
     Program,
     expectation_file,
+    network_policy_spec,
     program_name,
     verifier_daemon_set_spec,
     verifier_selector,
@@ -102,6 +104,8 @@ class Verifier(pulumi.ComponentResource):
             spec=binding,
             opts=child_options(self, opts, depends_on=[written]),
         )
+        closed: Any = network_policy_spec()
+        NetworkPolicy(f"{name}-network", metadata={"name": POLICY, "namespace": VERIFIER_NAMESPACE}, spec=closed, opts=inside)
         self._rights(name, child_options(self, opts, depends_on=[account, bound]))
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
         self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))

@@ -120,6 +120,17 @@ class Section:
         allowed = f"an image with a tag or digest, e.g. registry.example.com/{example}"
         return self.text(key, pattern=r"[^\s@]+[:@]\S+", allowed=allowed)
 
+    def pinned_image(self, key: str, *, example: str) -> str | None:
+        """The name of a container image with its digest: what a tag names may change between two pulls.
+
+        Args:
+            key: the field.
+            example: an image without its digest, for the message.
+        """
+        allowed = f"an image by digest, e.g. registry.example.com/{example}@sha256:… with 64 hexadecimal digits"
+        remedy = "Ask the registry for the digest: docker buildx imagetools inspect IMAGE, or skopeo inspect docker://IMAGE."
+        return self.text(key, pattern=r"[^\s@]+@sha256:[0-9a-f]{64}", allowed=allowed, remedy=remedy)
+
     def integer(
         self, key: str, *, minimum: int, maximum: int | None = None, required: bool = False, remedy: str = ""
     ) -> int | None:

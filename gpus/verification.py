@@ -37,7 +37,7 @@ class VerificationSettings:
         enabled: whether they are.
         deadline_seconds: how long a node may take to become what was declared, from the start of its verifier on.
         interval_seconds: between two assertions afterwards.
-        image: Python 3.11 or newer with nothing else in it.
+        image: Python 3.11 or newer with nothing else in it, by digest.
         startup_taint: whether nodes are born with a taint that goes once they have passed.
         smoke_test: whether pods use each pool after its nodes were verified.
         smoke_test_image: a shell, and a CUDA program /cuda-samples/sample.
@@ -61,7 +61,8 @@ def parse_verification(value: object, path: str, problems: Problems) -> Verifica
     deadline = section.integer("deadlineSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
     interval = section.integer("intervalSeconds", minimum=_LEAST_SECONDS, maximum=_DAY_SECONDS)
     startup_taint = section.flag("startupTaint")
-    image = section.image("image", example="python:3.12-slim")
+    # Who can exchange it is root on the nodes.
+    image = section.pinned_image("image", example="python:3.12-slim")
     smoke_test = section.flag("smokeTest")
     smoke_test_image = section.image("smokeTestImage", example="cuda-sample:vectoradd")
     section.finish()

@@ -42,6 +42,8 @@ SERVICE_ACCOUNT: Final = "verifier"
 PROGRAM_FILE: Final = "verifier.pyz"
 EXPECTATION_FILE: Final = "expectation.json"
 PORT: Final = 9409
+#: Of the namespaces that may scrape the verifiers.
+METRICS_LABEL: Final = ("gpu-pools/metrics", "true")
 _FOLDER: Final = "/run/gpu-pools"
 _PROGRAM: Final = f"{_FOLDER}/program"
 _EXPECTATION: Final = f"{_FOLDER}/expectation"
@@ -77,6 +79,19 @@ def expectation_file(plan: Plan, planned: PoolPlan) -> ExpectationFile:
     text = json.dumps(node_expectation(plan, planned), indent=1, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return ExpectationFile(f"expectation-{planned.name}-{digest[:_DIGITS]}", text, digest)
+
+
+def network_policy_spec() -> dict[str, Any]:
+    """The ``spec`` of the NetworkPolicy of the verifiers' namespace: who scrapes, and nobody else.
+
+    A kubelet reaches the pods of its own node in any case (kubernetes.io, concepts/services-networking/network-policies).
+    """
+    peers = [{"namespaceSelector": {"matchLabels": dict([METRICS_LABEL])}}]
+    return {
+        "podSelector": {},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": peers, "ports": [{"protocol": "TCP", "port": PORT}]}],
+    }
 
 
 @dataclass(frozen=True)

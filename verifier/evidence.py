@@ -2,7 +2,7 @@
 
 It says what was found and what was seen, and by what: which expectation and which program, so that a report about something
 else than what is deployed can be told apart. A node object is read by many and often, so the document is bounded: what is most
-important goes in first, long texts are cut, and what did not fit is counted. The whole report is at /report of the pod.
+important goes in first, long texts are cut, and what did not fit is counted. The whole report is `assert --json`.
 """
 
 from __future__ import annotations

@@ -2,19 +2,21 @@
 
 An assertion is due when the interval is over, and as soon as the node object changes. Nothing is kept open between two
 assertions but the API's watch: NVML events would need the driver kept open, which blocks the resets that MIG changes need.
-HTTP runs in threads of its own and only shows what is there, so a driver that hangs cannot block it.
+HTTP runs in threads of its own and only shows what is there, so a driver that hangs cannot block it. Whoever reaches the port may
+ask: it tells no more than a verdict and its causes, and there are few threads, fewer still for one address. What was read and
+found in words stands on the node, for those who may read that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.server
-import json
 import logging
 import random
 import socket
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +38,10 @@ _WATCH_SECONDS: Final = 300
 _RETRY_SECONDS: Final = 30.0
 #: So that the nodes of a pool do not all ask at once.
 _JITTER: Final = 0.1
+#: Connections at the same time, of all and of one address: a kubelet and a Prometheus need one each.
+_MOST_CONNECTIONS, _MOST_OF_ONE = 32, 4
+#: A connection may be silent so long.
+_SILENT_SECONDS: Final = 5
 #: What one assertion may take beside NVML: the API's time limits, and those of the MPS daemon.
 _SLACK_SECONDS: Final = 300.0
 
@@ -171,14 +177,14 @@ def server(watcher: Watcher, address: tuple[str, int]) -> http.server.ThreadingH
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        """GET only; four paths."""
+        """GET only; three paths."""
 
-        timeout = 30
+        timeout = _SILENT_SECONDS
         server_version = "gpu-pools-verifier"
         sys_version = ""
 
         def do_GET(self) -> None:
-            """Answer one of the four paths."""
+            """Answer one of the three paths."""
             status, kind, text = answer(watcher, self.path.partition("?")[0])
             content = text.encode()
             self.send_response(status)
@@ -203,6 +209,29 @@ def _bound(address: tuple[str, int], handler: type[http.server.BaseHTTPRequestHa
         daemon_threads = True
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
+        def __init__(self) -> None:
+            self._open: Counter[str] = Counter()
+            self._counting = threading.Lock()
+            super().__init__(address, handler)
+
+        def verify_request(self, request: object, client_address: Any) -> bool:  # noqa: ANN401 - of either family
+            """Whether there is a thread for it; else the connection is closed at once."""
+            del request
+            with self._counting:
+                if self._open.total() >= _MOST_CONNECTIONS or self._open[client_address[0]] >= _MOST_OF_ONE:
+                    return False
+                self._open[client_address[0]] += 1
+                return True
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+            """Serve it, and give its place back."""
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                with self._counting:
+                    self._open[client_address[0]] -= 1
+                    self._open += Counter()
+
     class BothServer(Server):
         """For both."""
 
@@ -216,8 +245,8 @@ def _bound(address: tuple[str, int], handler: type[http.server.BaseHTTPRequestHa
     if not host and socket.has_dualstack_ipv6():
         # Where IPv6 is switched off, its socket can be made but not bound.
         with contextlib.suppress(OSError):
-            return BothServer(address, handler)
-    return Server(address, handler)
+            return BothServer()
+    return Server()
 
 
 def answer(watcher: Watcher, path: str) -> tuple[int, str, str]:
@@ -228,15 +257,12 @@ def answer(watcher: Watcher, path: str) -> tuple[int, str, str]:
         return (200, plain, "ok\n") if watcher.alive else (503, plain, "no assertion has ended for too long\n")
     if path == "/readyz":
         return (200, plain, "ok\n") if watcher.ready else (503, plain, _why_not_ready(watcher))
-    if path not in {"/metrics", "/report"}:
-        return 404, plain, "known are /healthz, /readyz, /metrics and /report\n"
+    if path != "/metrics":
+        return 404, plain, "known are /healthz, /readyz and /metrics\n"
     if result is None:
         return 503, plain, "no assertion has ended yet\n"
-    if path == "/metrics":
-        text = report.metrics(watcher.expected, result.assertion, finished=result.ended, runs=result.runs)
-        return 200, "text/plain; version=0.0.4; charset=utf-8", text
-    at = report.moment(result.ended)
-    return 200, "application/json", json.dumps(report.report(watcher.expected, result.assertion, at=at), indent=2) + "\n"
+    text = report.metrics(watcher.expected, result.assertion, finished=result.ended, runs=result.runs)
+    return 200, "text/plain; version=0.0.4; charset=utf-8", text
 
 
 def _why_not_ready(watcher: Watcher) -> str:
@@ -244,4 +270,4 @@ def _why_not_ready(watcher: Watcher) -> str:
         return "no assertion has ended yet\n"
     if not watcher.alive:
         return "the last assertion is too old\n"
-    return report.termination_message(watcher.expected, watcher.result.assertion) + "\n"
+    return "the last assertion did not hold: the node's condition GpuSharingVerified says why\n"

@@ -171,7 +171,7 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("verification", "deadlineSeconds"): [(AKS, "verification.deadlineSeconds", 600)],
     ("verification", "intervalSeconds"): [(AKS, "verification.intervalSeconds", 60)],
     ("verification", "startupTaint"): [(AKS, "verification.startupTaint", True)],
-    ("verification", "image"): [(AKS, "verification.image", "example.com/python:3.11")],
+    ("verification", "image"): [(AKS, "verification.image", f"example.com/python@sha256:{'a' * 64}")],
     ("verification", "smokeTest"): [(AKS, "verification.smokeTest", False)],
     ("verification", "smokeTestImage"): [(AKS, "verification.smokeTestImage", "example.com/cuda:1")],
     ("flavors", "gpuModel"): [(MAGNUM, "flavors.g.gpuModel", "h100-80gb")],

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpus.verifier_pods import PORT
-from gpus.verifier_rights import CONDITION
+from gpus.verifier_rights import ANNOTATION, CONDITION
 from sandbox import cluster as clusters
 from sandbox import gpu_host, private_network, processes
 from sandbox.files import read_json
@@ -137,21 +137,23 @@ class Fleet:
             pod["spec"]["nodeName"]: pod["status"].get("podIP", "") for pod in pods if "deletionTimestamp" not in pod["metadata"]
         }
 
-    def report(self, address: str) -> Any:
-        """What a verifier tells over HTTP; None where it does not answer."""
+    def verdict(self, address: str) -> str | None:
+        """The verdict that a verifier tells over HTTP; None where it does not answer."""
         try:
             # Its network is its own: only from inside it is there an answer.
             with (
                 private_network.entered(_listener(address)),
-                _DIRECTLY.open(f"http://{address}:{PORT}/report", timeout=10) as answer,
+                _DIRECTLY.open(f"http://{address}:{PORT}/metrics", timeout=10) as answer,
             ):
-                return json.load(answer)
+                found = re.search(r'^gpu_pools_verdict\{.*verdict="([^"]+)"\} 1$', answer.read().decode(), re.MULTILINE)
         except OSError:
             return None
+        return found[1] if found else None
 
     def causes(self, node: str) -> tuple[str, ...]:
         """The causes in the report of a node's verifier, in its order, each once."""
-        return _causes(self.report(self.addresses().get(node, "")))
+        annotations = self.trial.get(f"/api/v1/nodes/{node}")["metadata"].get("annotations") or {}
+        return _causes(json.loads(annotations.get(ANNOTATION, "null")))
 
     # ------------------------------------------------------------------ changing
 

@@ -203,6 +203,6 @@ def _told_until(fleet: Fleet, addresses: Mapping[str, str], verdict: str) -> set
     while not all(verdict in verdicts for verdicts in told.values()):
         assert time.monotonic() < end, told
         for node, address in addresses.items():
-            told[node].update(report["verdict"] for report in [fleet.report(address)] if report)
+            told[node].update(filter(None, [fleet.verdict(address)]))
         time.sleep(POLL_SECONDS)
     return set().union(*told.values())

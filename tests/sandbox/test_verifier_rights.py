@@ -21,6 +21,9 @@ from gpus.startup_taint import admission_binding_spec, admission_policy_spec
 from gpus.verifier_rights import (
     ANNOTATION,
     CONDITION,
+    FIELD_MANAGER,
+    MOST_ANNOTATION,
+    MOST_MESSAGE,
     POLICY,
     ROLE,
     STARTUP_TAINT,
@@ -81,6 +84,9 @@ class User:
     token: str = ""
 
     def __call__(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Answer:
+        if self.token and method == "PATCH" and "fieldManager" not in path:
+            # As the verifier calls itself.
+            path += f"{'&' if '?' in path else '?'}fieldManager={FIELD_MANAGER}"
         context = ssl.create_default_context(cadata=self.at.ca_pem)
         headers = {"Content-Type": kind, "Accept": "application/json"}
         if self.token:
@@ -207,7 +213,9 @@ def test_it_writes_its_condition_beside_the_others_and_changes_it(admin: User, v
 
 
 def test_it_writes_its_annotation(admin: User, verifier: User, node: Any) -> None:
-    verifier.ok("PATCH", f"{NODES}/{NODE}", {"metadata": {"annotations": {ANNOTATION: "{}"}}}, MERGE)
+    body = {"metadata": {"annotations": {ANNOTATION: "x" * MOST_ANNOTATION}}}
+    verifier.ok("PATCH", f"{NODES}/{NODE}/status", body, MERGE)
+    verifier.ok("PATCH", f"{NODES}/{NODE}/status", {"metadata": {"annotations": {ANNOTATION: "{}"}}}, MERGE)
     assert admin.ok("GET", f"{NODES}/{NODE}")["metadata"]["annotations"] == {**node["metadata"]["annotations"], ANNOTATION: "{}"}
 
 
@@ -409,7 +417,7 @@ def test_nothing_else_of_its_own_node(admin: User, verifier: User, what: str) ->
 
 
 ALLOWED_AT_HOME: Mapping[str, tuple[str, object, str]] = {
-    "annotation": ("", {"metadata": {"annotations": {ANNOTATION: "{}"}}}, MERGE),
+    "annotation": ("/status", {"metadata": {"annotations": {ANNOTATION: "{}"}}}, MERGE),
     "condition": ("/status", {"status": {"conditions": [VERIFIED]}}, STRATEGIC),
     "taint": ("", {"spec": {"taints": [SKU]}}, MERGE),
 }
@@ -463,3 +471,121 @@ def test_no_other_request_is_granted(verifier: User, method: str, path: str) -> 
 def test_others_are_none_of_the_policys_business(admin: User, node: Any) -> None:
     admin.ok("PATCH", f"{NODES}/{NODE}", _LABEL, MERGE)
     assert "nvidia.com/gpu.deploy.device-plugin" not in node["metadata"]["labels"]
+
+
+# --- attacks with a verifier's own token, on its own node ---------------------------------------------------
+
+_BIG: Mapping[str, tuple[str, object, str]] = {
+    "an annotation of 200 KiB": ("/status", {"metadata": {"annotations": {ANNOTATION: "x" * 200 * 1024}}}, "16384 characters"),
+    "an annotation of one character too many": (
+        "/status",
+        {"metadata": {"annotations": {ANNOTATION: "x" * (MOST_ANNOTATION + 1)}}},
+        "16384 characters",
+    ),
+    "a report past the status": ("", {"metadata": {"annotations": {ANNOTATION: "{}"}}}, "is written with the status"),
+    "a message of 1.2 MiB": ("/status", {"status": {"conditions": [READY, {**VERIFIED, "message": "m" * 1200 * 1024}]}}, "1024"),
+    "a message of one character too many": (
+        "/status",
+        {"status": {"conditions": [READY, {**VERIFIED, "message": "ä" * (MOST_MESSAGE + 1)}]}},
+        "1024 characters",
+    ),
+    "a reason as long as a message": (
+        "/status",
+        {"status": {"conditions": [READY, {**VERIFIED, "reason": "R" * 1000}]}},
+        "one condition",
+    ),
+    "a status that is none": ("/status", {"status": {"conditions": [READY, {**VERIFIED, "status": "Maybe"}]}}, "one condition"),
+    "five conditions of its type": ("/status", {"status": {"conditions": [READY, *[VERIFIED] * 5]}}, "has one condition"),
+}
+
+
+@pytest.mark.parametrize("what", _BIG)
+def test_attack_growing_the_node_object(admin: User, verifier: User, what: str) -> None:
+    """Write more of what a verifier may write than a verifier does: everybody who watches nodes would get it."""
+    part, body, words = _BIG[what]
+    before = admin.ok("GET", f"{NODES}/{NODE}")
+    admin.ok("PATCH", f"{NODES}/{NODE}{part}?dryRun=All", body, MERGE)
+    answer = verifier("PATCH", f"{NODES}/{NODE}{part}", body, MERGE)
+    assert (answer.status, words in answer.words) == (REFUSED, True), answer
+    assert admin.ok("GET", f"{NODES}/{NODE}") == before
+
+
+_FORGED: Mapping[str, Any] = {
+    "manager": "nfd-master",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "time": "2026-01-01T00:00:00Z",
+    "fieldsType": "FieldsV1",
+}
+_LABELS: Mapping[str, Any] = {"f:metadata": {"f:labels": {"f:pool": {}}}}
+
+
+def _writers(node: Any) -> Mapping[str, list[dict[str, Any]]]:
+    """Name -> managedFields that claim to be what others have written."""
+    own = node["metadata"]["managedFields"]
+    return {
+        "none": [{}],
+        "another writer of a label": [*own, {**_FORGED, "fieldsV1": _LABELS}],
+        "itself as writer of a label": [*own, {**_FORGED, "manager": FIELD_MANAGER, "fieldsV1": _LABELS}],
+        "the oldest as writer of a label": [*own, {**_FORGED, "manager": "ancient-changes", "fieldsV1": _LABELS}],
+        "another time": [{**one, "time": "2026-01-01T00:00:00Z"} for one in own],
+        "another name": [{**one, "manager": f"{one['manager']}-x"} for one in own],
+        "a megabyte of its own": [
+            *own,
+            {**_FORGED, "manager": FIELD_MANAGER, "fieldsV1": {"f:status": {f"f:{number}": {} for number in range(50_000)}}},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "none",
+        "another writer of a label",
+        "itself as writer of a label",
+        "the oldest as writer of a label",
+        "another time",
+        "another name",
+        "a megabyte of its own",
+    ],
+)
+@pytest.mark.parametrize("taint", [False, True])
+def test_attack_forging_who_wrote_a_label(admin: User, verifier: User, node: Any, what: str, taint: bool) -> None:  # noqa: FBT001
+    """Set managedFields, also together with the removal that is allowed: `setBy` of the reports comes from there."""
+    admin.ok("PATCH", f"{NODES}/{NODE}?fieldManager=kubelet", {"metadata": {"labels": {"pool": "b"}}}, MERGE)
+    before = admin.ok("GET", f"{NODES}/{NODE}")
+    body: dict[str, Any] = {"metadata": {"managedFields": _writers(before)[what]}}
+    if taint:
+        body["spec"] = {"taints": [SKU]}
+    answer = verifier("PATCH", f"{NODES}/{NODE}", body, MERGE)
+    after = admin.ok("GET", f"{NODES}/{NODE}")
+    assert answer.status == REFUSED, answer
+    assert after["metadata"]["managedFields"] == before["metadata"]["managedFields"]
+    assert node["metadata"]["name"] == NODE
+
+
+@pytest.mark.parametrize("name", ["", "kubelet", "nfd-master", "gpu-pools-verifier2"])
+@pytest.mark.parametrize("part", ["", "/status"])
+def test_attack_writing_under_another_name(admin: User, verifier: User, name: str, part: str) -> None:
+    """Name another field manager, or none, so that the User-Agent counts: the node would tell that it was somebody else."""
+    body: dict[str, Any] = {"status": {"conditions": [VERIFIED]}} if part else {"spec": {"taints": [SKU]}}
+    before = admin.ok("GET", f"{NODES}/{NODE}")
+    answer = verifier("PATCH", f"{NODES}/{NODE}{part}?fieldManager={name}", body, STRATEGIC)
+    assert (answer.status, "as the field manager" in answer.words) == (REFUSED, True), answer
+    assert admin.ok("GET", f"{NODES}/{NODE}") == before
+
+
+def test_where_many_have_written_to_the_node_a_verifier_still_can(admin: User, verifier: User, node: Any) -> None:
+    """The API server keeps ten writers apart and throws the oldest together; that is no forgery."""
+    for number in range(12):
+        label = {"metadata": {"labels": {f"a{number}": "b"}}}
+        admin.ok("PATCH", f"{NODES}/{NODE}?fieldManager=somebody-{number}", label, MERGE)
+    verifier.ok("PATCH", f"{NODES}/{NODE}/status", {"status": {"conditions": [VERIFIED]}}, STRATEGIC)
+    verifier.ok("PATCH", f"{NODES}/{NODE}", {"spec": {"taints": [SKU]}}, MERGE)
+    found = admin.ok("GET", f"{NODES}/{NODE}")
+    assert found["spec"]["taints"] == [SKU]
+    assert "ancient-changes" in {one["manager"] for one in found["metadata"]["managedFields"]}
+    forged = [*found["metadata"]["managedFields"], {**_FORGED, "manager": "kubelet", "fieldsV1": _LABELS}]
+    answer = verifier("PATCH", f"{NODES}/{NODE}", {"metadata": {"managedFields": forged}}, MERGE)
+    assert answer.status == REFUSED, answer
+    assert node["spec"]["taints"] == [STARTUP, SKU]

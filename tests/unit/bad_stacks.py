@@ -1640,11 +1640,11 @@ _OPERATOR_CASES = (
         "is not a whole number",
     ),
     Case(
-        "verification-image-without-tag",
-        aks(verification={"image": "python"}),
+        "verification-image-without-digest",
+        aks(verification={"image": "python:3.12-slim"}),
         "gpu-pools:verification.image",
         "does not fit",
-        "an image with a tag or digest",
+        "an image by digest",
     ),
     Case(
         "driver-owners-mixed",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpus.errors import Problems
+from gpus.errors import InvalidStackError, Problems
 from gpus.node_expectation import node_expectation
 from gpus.verification import DEFAULT_IMAGE, VerificationSettings, parse_verification
 from gpus.verifier_pods import expectation_file, verifier_daemon_set_spec
@@ -17,6 +17,7 @@ from tests.unit.stacks import aks, existing, magnum, plan_of
 
 PATH = "gpu-pools:verification"
 SHA256 = "5" * 64
+IMAGE = f"registry.example.com:5000/python:3.12@sha256:{SHA256}"
 TAINTED = {"taints": ["example.com/team=a:NoExecute"]}
 
 
@@ -41,17 +42,29 @@ class TestSettings:
 
     def test_everything_can_be_said(self) -> None:
         given = {
-            "enabled": True, "deadlineSeconds": 60, "intervalSeconds": 30, "image": "registry.example.com/python@sha256:ab",
+            "enabled": True, "deadlineSeconds": 60, "intervalSeconds": 30, "image": IMAGE,
             "startupTaint": True,
         }  # fmt: skip
         wanted = VerificationSettings(
             enabled=True,
             deadline_seconds=60,
             interval_seconds=30,
-            image="registry.example.com/python@sha256:ab",
+            image=IMAGE,
             startup_taint=True,
         )
         assert parsed(given) == wanted
+
+    @pytest.mark.parametrize(
+        "image",
+        ["python", "python:3.12", "python@sha256:ab", f"python@sha512:{SHA256}", f"py thon@sha256:{SHA256}", f"@sha256:{SHA256}"],
+    )
+    def test_attack_an_image_whose_bytes_may_change_is_refused(self, image: str) -> None:
+        """Push another image under the same tag: it would run as root on every GPU node."""
+        with pytest.raises(InvalidStackError, match=r"(?s)gpu-pools:verification\.image.*by digest.*imagetools inspect"):
+            parsed({"image": image})
+
+    def test_the_default_images_are_pinned(self) -> None:
+        assert parsed({"image": DEFAULT_IMAGE}).image == DEFAULT_IMAGE
 
 
 class TestExpectationFile:
@@ -173,9 +186,9 @@ class TestPod:
         assert "hostPID" not in pod
 
     def test_the_settings_reach_the_program(self) -> None:
-        pod = pod_of(aks(verification={"deadlineSeconds": 77, "intervalSeconds": 33, "image": "registry.example.com/py:3"}))
+        pod = pod_of(aks(verification={"deadlineSeconds": 77, "intervalSeconds": 33, "image": IMAGE}))
         (first,), (main,) = pod["initContainers"], pod["containers"]
-        assert first["image"] == main["image"] == "registry.example.com/py:3"
+        assert first["image"] == main["image"] == IMAGE
         assert first["args"][first["args"].index("--wait") + 1] == "77"
         assert main["args"][main["args"].index("--interval") + 1] == "33"
 

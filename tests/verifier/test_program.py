@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -504,12 +504,14 @@ def until(port: int, path: str, status: int) -> str:
 def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Bench, expect: Path) -> None:
     bench.put(broken(healthy().machine))
     with watching(pyz, expect) as (port, watch):
-        until(port, "/report", 200)
-        assert "MIG instances" in until(port, "/readyz", 503)
+        assert 'gpu_pools_differences{pool="gpu",cause="mig' in until(port, "/metrics", 200)
+        # To whoever reaches the port nothing is said of the node.
+        assert "MIG instances" not in until(port, "/readyz", 503)
+        assert get(port, "/report")[0] == 404
         assert get(port, "/healthz") == (200, "ok\n")
         bench.put(healthy().machine)
         assert until(port, "/readyz", 200) == "ok\n"
-        assert json.loads(get(port, "/report?x=1")[1])["verdict"] == "holds"
+        assert 'gpu_pools_verdict{pool="gpu",verdict="holds"} 1' in get(port, "/metrics?x=1")[1]
         assert 'gpu_pools_verified{pool="gpu"} 1' in get(port, "/metrics")[1]
         assert get(port, "/other")[0] == 404
         watch.terminate()
@@ -523,8 +525,28 @@ def test_a_hung_driver_blocks_no_probe_and_is_told(pyz: Path, bench: Bench, expe
     bench.put(replace(healthy().machine, faults=(state.Fault("nvmlDeviceGetName", hang_seconds=3600),)))
     with watching(pyz, expect, "--nvml-seconds", "2") as (port, _):
         assert until(port, "/healthz", 200) == "ok\n"
-        assert '"cause": "nvml-hang"' in until(port, "/report", 200)
+        assert 'cause="nvml-hang"' in until(port, "/metrics", 200)
         assert get(port, "/readyz")[0] == 503
+
+
+@programs
+def test_attack_holding_connections_open_keeps_no_probe_out(pyz: Path, bench: Bench, expect: Path) -> None:
+    """Open many connections and say nothing: one address gets a few threads, and another one is still answered."""
+    bench.put(healthy().machine)
+    with watching(pyz, expect, "--listen", ":0") as (port, watch), ExitStack() as held:
+        until(port, "/readyz", 200)
+        for _ in range(200):
+            one = socket.create_connection(("127.0.0.2", port), timeout=LONGEST_WAIT, source_address=("127.0.0.3", 0))
+            held.enter_context(one)
+        threads = len(list(Path(f"/proc/{watch.pid}/task").iterdir()))
+        assert threads < 16
+        assert get(port, "/readyz")[0] == 200
+        # And the places of those that say nothing come back.
+        time.sleep(6)
+        connection = http.client.HTTPConnection("127.0.0.2", port, timeout=LONGEST_WAIT, source_address=("127.0.0.3", 0))
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        connection.close()
 
 
 @programs
