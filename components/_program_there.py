@@ -9,6 +9,7 @@ import asyncio
 
 import pulumi
 
+from components import _log
 from evidence.cluster import Kubectl
 from evidence.errors import EvidenceError
 from evidence.stack import kubeconfig_in
@@ -39,7 +40,7 @@ async def _looked_up(sha256: str, kubeconfig: pulumi.Output[str], context: str |
         return await asyncio.to_thread(_place, sha256, text, context)
     except EvidenceError as error:
         if not pulumi.runtime.is_dry_run():
-            pulumi.log.warn(f"Whether somebody has replaced the verifier's program was not looked at: {error.message}")
+            _log.warn(f"Whether somebody has replaced the verifier's program was not looked at: {error.message}")
         return program_name(sha256)
 
 
