@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpus.terminal import guarded
 from pipelines.comments import Checkout, comment_on
 from pipelines.forge import ForgeError
 from pipelines.github import GitHub
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    with guarded():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _options(arguments)
     try:
         forge: Forge = GitLab.here() if "GITLAB_CI" in os.environ else GitHub.here()

@@ -12,6 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
+from gpus.terminal import guarded
 from sandbox.errors import SandboxError
 from sandbox.machines.daemon import Daemon
 
@@ -38,4 +39,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Its log is read on terminals, and holds what others have named.
+    with guarded():
+        sys.exit(main())

@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpus.terminal import guarded
 from sandbox import files
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.host import simulated_host
@@ -89,4 +90,6 @@ def _run(state: Path, packages: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Its log is read on terminals, and holds what others have named.
+    with guarded():
+        sys.exit(main())

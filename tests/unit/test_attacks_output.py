@@ -6,7 +6,8 @@ import html.parser
 import io
 import sys
 import unicodedata
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -17,6 +18,8 @@ from gpus.markup import Html, Markdown
 from gpus.tables import table
 from gpus.terminal import Terminal, coloured, guarded
 from tests.hostile import ACTED_ON, LIVE, forge, harmful, texts
+
+ROOT: Final = Path(__file__).parents[2]
 
 
 @settings(deadline=None)
@@ -175,3 +178,30 @@ def test_the_list_of_what_terminals_act_on_is_whole() -> None:
         if unicodedata.category(one) == "Cc" or unicodedata.bidirectional(one) in turns:
             assert one == "\n" or one in ACTED_ON
             assert harmless.line(one) != one
+
+
+#: What prints no text of others: where programs lie, and what is handed to another program of ours.
+_OWN_WORDS = {
+    "gpus/cleanup_program.py",
+    "pipelines/release.py",
+    "sandbox/nvml/library.py",
+    "sandbox/nvml/reset.py",
+    "sandbox/openstack/catalogue.py",
+    "sandbox/openstack/environment.py",
+    "sandbox/openstack/host.py",
+    "sandbox/private_network.py",
+    "sandbox/toolchain.py",
+    "verifier/archive.py",
+}
+
+
+def test_no_command_is_forgotten() -> None:
+    """Each program writes through the one writer, or is known to print no text of others."""
+    packages = ("changes", "evidence", "gpus", "pipelines", "policies", "sandbox", "verifier")
+    programs = {str(path.relative_to(ROOT)): path.read_text() for name in packages for path in (ROOT / name).rglob("*.py")}
+    open_ones = {
+        name
+        for name, text in programs.items()
+        if '__name__ == "__main__"' in text and "guarded()" not in text and "Plain(stream)" not in text
+    }
+    assert {name for name in open_ones if "/inside/" not in name} == _OWN_WORDS
