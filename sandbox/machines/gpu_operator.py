@@ -132,6 +132,11 @@ class Operator:
         if known is None:
             world.store.wrote("daemonsets", world.api.create(path, wanted))
             return False
+        if known["spec"]["selector"] != wanted["spec"]["selector"]:
+            # An earlier version of this stand-in made it. The real operator's selectors stay: nobody can change one.
+            world.api.delete(f"{path}/{operand.name}")
+            world.store.removed("daemonsets", known)
+            return False
         if objects.notes(known).get(HASH) != objects.notes(wanted)[HASH]:
             wanted["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"]
             world.store.wrote("daemonsets", world.api.replace(f"{path}/{operand.name}", wanted))

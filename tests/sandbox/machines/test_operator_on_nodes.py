@@ -11,10 +11,11 @@ import pytest
 from gpus.node_cleanup import NAME, cleanup_objects
 from sandbox import cluster
 from sandbox.machine_groups import Hardware, MachineGroup, put
+from sandbox.machines.api import ApiError
 from sandbox.machines.operands import DRIVER
 from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
-from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install
+from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, workload
 from tests.unit.stacks import existing, plan_of
 
 if TYPE_CHECKING:
@@ -197,6 +198,22 @@ def test_what_cannot_be_a_daemon_set_is_told_with_its_cause(site: Site, spec: di
     assert words in conditions(site)["Error"][2]
     assert conditions(site)["Ready"][:2] == ("False", "Error")
     assert drivers(site) == before
+
+
+def test_what_an_earlier_sandbox_made_with_another_selector_is_made_anew(site: Site) -> None:
+    path, other = f"{SETS}/nvidia-operator-validator", workload("DaemonSet", "nvidia-operator-validator", OPERATOR, "sh")
+
+    def is_made() -> bool:
+        site.api.delete(path)
+        try:
+            site.api.create(SETS, other | {"metadata": {**other["metadata"], "labels": {"app": "old"}}})
+        except ApiError:
+            return False
+        return True
+
+    site.until(is_made)
+    site.until(lambda: (site.api.get(path) or other)["spec"]["selector"] != other["spec"]["selector"])
+    site.until(lambda: state(site) == "ready")
 
 
 def test_a_runtime_class_that_is_there_is_taken_over_or_ends_it_all(site: Site) -> None:
