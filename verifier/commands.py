@@ -67,31 +67,33 @@ def _node_reader(options: argparse.Namespace) -> NodeReader | None:
     return NodeReader(api, options.node)
 
 
-def _expectation(options: argparse.Namespace) -> tuple[Expectation, str]:
-    """(the expectation, the SHA-256 of its document)."""
+def _expectation(options: argparse.Namespace) -> tuple[Expectation, bytes]:
+    """(the expectation, its document as it was read)."""
     try:
-        expected, sha256 = read_expectation(options.expect, options.expect_sha256)
+        expected, document = read_expectation(options.expect, options.expect_sha256)
     except DocumentError as error:
         message = f"the expectation cannot be used: {error}"
         raise _UsageError(message) from None
     if expected.node is None and not options.only:
         message = "the expectation says nothing of the node object; --only nvml leaves Kubernetes out."
         raise _UsageError(message)
-    return expected, sha256
+    return expected, document
 
 
 def _marker(
-    options: argparse.Namespace, node: NodeReader | None, sha256: str
+    options: argparse.Namespace, node: NodeReader | None, document: bytes
 ) -> Callable[[Expectation, Assertion], str | None] | None:
     """Writes each verdict to the node; None where it is not to be written."""
     if not options.mark or node is None:
         return None
+    import hashlib  # noqa: PLC0415
+
     from verifier.evidence import Origin  # noqa: PLC0415
     from verifier.mark import mark  # noqa: PLC0415
     from verifier.program import own_digest  # noqa: PLC0415
 
     try:
-        origin = Origin(sha256, own_digest(), getattr(options, "interval", None))
+        origin = Origin(hashlib.sha256(document).hexdigest(), own_digest(), getattr(options, "interval", None))
     except OSError as error:
         message = f"the program cannot be read: {error}"
         raise _UsageError(message) from None
@@ -118,8 +120,8 @@ def _export(options: argparse.Namespace, reader: Reader) -> int:
 
 
 def _assert(options: argparse.Namespace, reader: Reader) -> int:
-    expected, sha256 = _expectation(options)
-    assertion = _hold(options, reader, expected, sha256)
+    expected, document = _expectation(options)
+    assertion = _hold(options, reader, expected, document)
     if options.json:
         print(json.dumps(report.report(expected, assertion, at=report.moment()), indent=2))
     else:
@@ -127,11 +129,11 @@ def _assert(options: argparse.Namespace, reader: Reader) -> int:
     return _finish(options, expected, assertion)
 
 
-def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation, sha256: str) -> Assertion:
+def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation, document: bytes) -> Assertion:
     """Assert once, or again and again until it holds or --wait is over; each new reason to go on is told meanwhile."""
     node = _node_reader(options)
     observer = Observer(reader, node, options.pause, options.processes)
-    write, untaint = _marker(options, node, sha256), _untainter(options, node)
+    write, untaint = _marker(options, node, document), _untainter(options, node)
     deadline = time.monotonic() + options.wait
     told, since, marked = "", time.monotonic(), 0.0
     while True:
@@ -169,9 +171,9 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
     from verifier.watch import LOG, Watcher, follow, server  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    (expected, sha256), node = _expectation(options), _node_reader(options)
+    (expected, document), node = _expectation(options), _node_reader(options)
     watcher = Watcher(expected, Observer(reader, node, options.pause, options.processes), options.interval, options.nvml_seconds)
-    if write := _marker(options, node, sha256):
+    if write := _marker(options, node, document):
         watcher.tell = write
     if untaint := _untainter(options, node):
         watcher.untaint = untaint

@@ -6,7 +6,6 @@ compared. Nothing here is compared with anything.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifier.documents
@@ -138,8 +137,8 @@ class Expectation:
     node: NodeExpectation | None
 
 
-def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation, str]:
-    """(the document of a file, its SHA-256); the file is read once, so that the one belongs to the other.
+def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation, bytes]:
+    """(the document of a file, its content); the file is read once, so that the one belongs to the other.
 
     Args:
         path: the file.
@@ -152,14 +151,17 @@ def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation
         content = path.read_bytes()
     except OSError as error:
         raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
-    found = hashlib.sha256(content).hexdigest()
-    if sha256 is not None and found != sha256:
-        raise DocumentError([f"W90: {path}: is not the one that was deployed: its SHA-256 is {found}, not {sha256}"])
+    if sha256 is not None:
+        import hashlib  # noqa: PLC0415 - it takes time to load
+
+        found = hashlib.sha256(content).hexdigest()
+        if found != sha256:
+            raise DocumentError([f"W90: {path}: is not the one that was deployed: its SHA-256 is {found}, not {sha256}"])
     try:
         document = json.loads(content)
     except ValueError as error:
         raise DocumentError([f"{path}: is no JSON: {error}"]) from error
-    return parse_expectation(document), found
+    return parse_expectation(document), content
 
 
 def parse_expectation(document: object) -> Expectation:

@@ -174,7 +174,7 @@ def test_a_verdict_that_stays_is_written_again_so_that_nobody_takes_it_for_one_o
     expect = tmp_path / "e.json"
     expect.write_text("{}")
     options = argparse.Namespace(mark=True, untaint=None, expect=expect, pause=0, processes=tmp_path, wait=waits, every=every)
-    assert commands._hold(options, Reader(), HEALTHY.expected, "0" * 64) is found
+    assert commands._hold(options, Reader(), HEALTHY.expected, b"{}") is found
     assert len(written) == writes
 
 

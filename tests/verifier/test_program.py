@@ -557,3 +557,13 @@ def test_watch_says_when_it_cannot_listen(pyz: Path, bench: Bench, expect: Path)
         done = run(pyz, "watch", "--only", "nvml", "--expect", expect, "--listen", address)
     assert done.returncode == 2
     assert address in done.stderr
+
+
+def test_attack_another_expectation_under_the_same_name_is_not_asserted(pyz: Path, tmp_path: Path) -> None:
+    """Replace the document that is mounted by a weaker one: the pod's own spec says which one is meant."""
+    weaker = tmp_path / "expectation.json"
+    weaker.write_text("{}")
+    done = run(pyz, "assert", "--only", "nvml", "--expect", weaker, "--expect-sha256", "0" * 64)
+    assert done.returncode == 2
+    assert "W90" in done.stderr
+    assert "not the one that was deployed" in done.stderr
