@@ -87,6 +87,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m evidence", description="Collect the reports of a stack's verifiers.")
     parser.add_argument("stack", nargs="?", help="the stack, whose outputs `pulumi stack output` tells")
     parser.add_argument("--outputs", metavar="FILE", help="its outputs as JSON instead; - for the standard input")
+    trust = "let the kubeconfig in that file run programs and read files of this machine, as logging in with Entra ID does"
+    parser.add_argument("--trust-outputs", action="store_true", help=trust)
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of the one in the outputs")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
     add_outputs(parser)
@@ -107,7 +109,7 @@ def _collect(options: argparse.Namespace) -> Evidence:
     if own:
         seen = Kubectl(options.kubeconfig, options.context).look(wanted.namespace)
     else:
-        with kubeconfig_of(outputs) as path:
+        with kubeconfig_of(outputs, trusted=options.trust_outputs or not options.outputs) as path:
             seen = Kubectl(path, wanted.context).look(wanted.namespace)
     return judge(options.stack or str(outputs.get("clusterName", "")), wanted, seen)
 

@@ -1,6 +1,8 @@
 """What a deploy left behind: the stack's outputs, from a file or from the engine, and the kubeconfig among them.
 
 The kubeconfig is a secret: it is never printed, and lies in a file that only its owner may read, for as long as kubectl needs it.
+One from a file that somebody has sent may also name programs to run and files to read (a log-in by `exec`, `tokenFile`): such a
+one is used only where the user says that he trusts it. That of a stack's own outputs is the stack's.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import yaml
+
 from evidence.errors import EvidenceError
 from evidence.words import plain
 from gpus.files import read_text
+from gpus.stack_file import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +32,11 @@ _KUBECONFIG: Final = "kubeconfig"
 _MASKED: Final = "[secret]"
 _LEAST_KUBECONFIG: Final = "clusters:"
 _SECONDS: Final = 300
+#: What of a kubeconfig's users and clusters makes kubectl run nothing and read no other file.
+_PLAIN: Final = {
+    "user": {"token", "client-certificate-data", "client-key-data", "username", "password"},
+    "cluster": {"server", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name", "proxy-url"},
+}
 
 
 def read_outputs(path: str) -> Mapping[str, Any]:
@@ -87,11 +97,15 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
 
 
 @contextlib.contextmanager
-def kubeconfig_of(outputs: Mapping[str, Any]) -> Iterator[Path]:
+def kubeconfig_of(outputs: Mapping[str, Any], *, trusted: bool = True) -> Iterator[Path]:
     """A file with the kubeconfig of the outputs; it is gone afterwards, whatever happens.
 
+    Args:
+        outputs: of a stack.
+        trusted: whether it may have kubectl run programs and read files.
+
     Raises:
-        EvidenceError: where the outputs have none.
+        EvidenceError: where the outputs have none, or one that is not trusted would.
     """
     text = outputs.get(_KUBECONFIG)
     if not isinstance(text, str) or _LEAST_KUBECONFIG not in text:
@@ -99,7 +113,7 @@ def kubeconfig_of(outputs: Mapping[str, Any]) -> Iterator[Path]:
         why = "is masked" if masked else "is no kubeconfig"
         message = f"The kubeconfig in the outputs {why}."
         raise EvidenceError(message, "Print them with --show-secrets, or give --kubeconfig FILE or --context NAME.")
-    with kubeconfig_in(text) as path:
+    with kubeconfig_in(text if trusted else _harmless(text)) as path:
         yield path
 
 
@@ -115,3 +129,26 @@ def kubeconfig_in(text: str) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def _harmless(text: str) -> str:
+    """A kubeconfig that runs nothing and reads nothing, written anew, so that kubectl reads what was looked at.
+
+    Raises:
+        EvidenceError: where it does, or cannot be read.
+    """
+    remedy = "If you trust where the file comes from, say --trust-outputs; else give --kubeconfig FILE or --context NAME."
+    try:
+        config = load_yaml(text)
+        entries = [
+            (kind, key, value)
+            for kind in _PLAIN
+            for entry in config.get(f"{kind}s") or []
+            for key, value in (entry.get(kind) or {}).items()
+        ]
+    except (yaml.YAMLError, AttributeError, TypeError):
+        raise EvidenceError("The kubeconfig in the outputs is not understood.", remedy) from None
+    if wrong := sorted({f"{kind}.{key}" for kind, key, value in entries if key not in _PLAIN[kind] and value}):
+        message = f"The kubeconfig in the outputs would have kubectl run programs or read files: {plain(', '.join(wrong))}."
+        raise EvidenceError(message, remedy)
+    return json.dumps(config)

@@ -16,6 +16,7 @@ if __name__ == "__main__":
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from evidence.showing import add_outputs, show
 from gpus.errors import InvalidStackError
 from gpus.interrupts import end_at_once, raise_again
 from gpus.terminal import guarded
+from sandbox import trust
 from sandbox.errors import SandboxError
 from sandbox.openstack.disturbances import Disturbances
 from sandbox.progress import Progress
@@ -112,6 +114,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     from sandbox import commands  # noqa: PLC0415
 
     raise_again()
+    _clean_path(progress)
     if options.command == "up":
         seen = commands.up(options.stack, progress)
         return _report(seen, commands.rules_because(options.stack), as_json=options.json)
@@ -135,6 +138,13 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     else:
         commands.clean(progress)
     return 0
+
+
+def _clean_path(progress: Progress) -> None:
+    """Leave out of PATH what others could put programs into, for all that is started from here on."""
+    os.environ["PATH"], left_out = trust.without_strange_folders(os.environ.get("PATH", os.defpath))
+    for reason in left_out:
+        progress.note(f"left out of PATH: {reason}")
 
 
 def _verify(options: argparse.Namespace, progress: Progress) -> int:

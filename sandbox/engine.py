@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Variables of the user's own Pulumi and cloud log-ins: a sandbox must not reach out with them.
 _FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "OS_", "KUBE")
+#: Its state is for its own user.
+_UMASK: Final = 0o077
 _INTERRUPT_SECONDS: Final = 120
 _WATCH_SECONDS: Final = 2
 #: What the engine says after each destroy. Here the stack goes with the sandbox; `destroy --remove` would say less, and take the
@@ -92,7 +94,7 @@ class Engine:
             return self._run(command, out, errors, watch)
 
     def _run(self, command: list[str], out: IO[str], errors: IO[str], watch: Callable[[], None]) -> int:
-        with subprocess.Popen(command, cwd=PROJECT, env=self.environment(), stdout=out, stderr=errors) as process:
+        with subprocess.Popen(command, cwd=PROJECT, env=self.environment(), stdout=out, stderr=errors, umask=_UMASK) as process:
             try:
                 while True:
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,7 +116,7 @@ class Engine:
             SandboxError: if it fails and `check` is set.
         """
         done = subprocess.run(
-            self._command(arguments), cwd=cwd, env=self.environment(), capture_output=True, text=True, check=False
+            self._command(arguments), cwd=cwd, env=self.environment(), capture_output=True, text=True, check=False, umask=_UMASK
         )
         if check and done.returncode != 0:
             message = f"pulumi {' '.join(arguments)} failed:\n{done.stderr.strip() or done.stdout.strip()}"

@@ -40,6 +40,8 @@ _RECORD = "processes.json"
 _PORTS = range(20000, 32000)
 _PORT_TRIES = 200
 _KILL_SECONDS = 10.0
+# What it writes is for its own user.
+_UMASK = 0o077
 _MARK = "GPU_POOLS_PROCESS"
 
 
@@ -229,6 +231,7 @@ def _start(log: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path | N
             env=dict(env),
             cwd=cwd,
             start_new_session=True,
+            umask=_UMASK,
         )
     except OSError as error:
         message = f"{argv[0]}: cannot start it: {error.strerror}."

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sandbox import trust
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, write_atomic
 from sandbox.scaled import with_sync
@@ -94,8 +95,13 @@ class Sandbox:
 
 
 def root() -> Path:
-    """The folder of all sandboxes."""
-    return Path(os.environ.get("GPU_POOLS_SANDBOX_DIR") or PROJECT / ".sandbox").resolve()
+    """The folder of all sandboxes.
+
+    Raises:
+        SandboxError: if others could change what is in it.
+    """
+    folder = Path(os.environ.get("GPU_POOLS_SANDBOX_DIR") or PROJECT / ".sandbox").resolve()
+    return trust.require(folder, "the state of sandboxes")
 
 
 def stacks() -> Path:
@@ -107,7 +113,7 @@ def find_sandbox(stack: str) -> Sandbox:
     """The sandbox of a stack, whether it was started or not.
 
     Raises:
-        SandboxError: if there is no stack file of that name.
+        SandboxError: if there is no stack file of that name, or others could change what the sandbox runs.
     """
     stack_file = stacks() / f"Pulumi.{stack}.yaml"
     # A name with a slash would be a path out of here, of what is read and of what is removed.
@@ -115,14 +121,14 @@ def find_sandbox(stack: str) -> Sandbox:
         known = sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in stacks().glob("Pulumi.*.yaml"))
         message = f"{stack_file}: there is no such stack; there are {', '.join(known) or 'none'}."
         raise SandboxError(message, "Choose one with STACK=<name>, or write that file.")
-    return Sandbox(stack, root() / stack, stack_file)
+    return Sandbox(stack, trust.require(root() / stack, "the state of a sandbox"), stack_file)
 
 
 def all_sandboxes() -> list[Sandbox]:
     """The sandboxes that have a folder."""
     if not root().is_dir():
         return []
-    folders = sorted(folder for folder in root().iterdir() if folder.is_dir())
+    folders = [trust.require(folder, "the state of a sandbox") for folder in sorted(root().iterdir()) if folder.is_dir()]
     return [Sandbox(folder.name, folder, stacks() / f"Pulumi.{folder.name}.yaml") for folder in folders]
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox import trust
 from sandbox.errors import SandboxError
 from sandbox.files import explained, locked
 from sandbox.progress import Progress
@@ -360,11 +361,14 @@ def pinned_version(program: Program) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder of built programs."""
+    """Return the folder of built programs.
+
+    Raises:
+        SandboxError: when others could put programs into it.
+    """
     own = os.environ.get("GPU_POOLS_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-pools"
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpu-pools"
+    return trust.require(Path(own) if own else usual, "the cache of programs")
 
 
 # --- one tool ---------------------------------------------------------------------------------------------
@@ -383,6 +387,9 @@ def _find(search: _Search, progress: Progress) -> _Found:
 def _on_this_machine(search: _Search, program: Program, progress: Progress) -> _Found | None:
     """Look where this machine keeps programs; pass over a version that does not fit."""
     for path, origin in _candidates(search):
+        if why := trust.trouble(path):
+            progress.note(f"{path} ({origin}) is not used: {why}")
+            continue
         version = _version_of(path, search.version_arguments)
         pinned = _parse(pinned_version(program))
         if version is not None and pinned is not None and search.accepts(pinned, version):

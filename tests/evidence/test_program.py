@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from evidence.__main__ import main
 from gpus.verifier_reports import no_reports
@@ -145,7 +146,7 @@ def test_a_proven_fleet_is_shown_written_and_ends_with_0(site: Site) -> None:
     # Two lists for a fleet of any size, with the credentials of the outputs and the context that was declared.
     assert (nodes[:2], maps[:2]) == (["get", "nodes"], ["get", "configmaps"])
     assert {"--context=byo", "--output"} <= {*nodes} & {*maps}
-    assert {(call["mode"], call["text"]) for call in site.calls} == {(0o600, KUBECONFIG)}
+    assert [(call["mode"], yaml.safe_load(call["text"])) for call in site.calls] == [(0o600, yaml.safe_load(KUBECONFIG))] * 2
 
 
 def test_json_goes_to_the_output_alone_where_it_is_asked_for_there(site: Site) -> None:

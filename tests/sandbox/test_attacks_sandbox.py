@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from sandbox import peers
+from sandbox import peers, processes, state, toolchain, trust
 from sandbox.clouds.azure import AzureCloud
+from sandbox.errors import SandboxError
+from sandbox.progress import Progress
 from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import Request, ServiceError, serve
 from sandbox.providers.kubernetes import KubernetesStandIn
 from sandbox.providers.values import write_map
-from tests.sandbox.strangers import as_stranger, needs_root
+from tests.sandbox.strangers import NOBODY, as_stranger, needs_root
 from tests.sandbox.test_provider_base import URN, Things
 
 if TYPE_CHECKING:
@@ -160,3 +164,77 @@ class TestWhoseConfiguration:
 class _NoHost:
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(name)
+
+
+@needs_root
+class TestWhatOthersCanChange:
+    def test_a_stranger_owns_the_state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another user makes the folder first: its records name the programs that are started."""
+        monkeypatch.setenv("GPU_POOLS_SANDBOX_DIR", str(tmp_path / "state"))
+        planted = tmp_path / "state" / "aks-dev"
+        planted.mkdir(parents=True)
+        os.chown(planted, NOBODY, NOBODY)
+        for command in (lambda: state.find_sandbox("aks-dev"), state.all_sandboxes):
+            with pytest.raises(SandboxError, match=f"{planted} belongs to nobody"):
+                command()
+
+    def test_a_stranger_may_write_to_the_folder_of_all_sandboxes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who may write to a folder exchanges what is in it."""
+        monkeypatch.setenv("GPU_POOLS_SANDBOX_DIR", str(tmp_path))
+        tmp_path.chmod(0o777)
+        with pytest.raises(SandboxError, match="everybody may write"):
+            state.find_sandbox("aks-dev")
+
+    def test_a_stranger_leads_the_state_elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A link that another user has made, to a folder of his."""
+        (tmp_path / "his").mkdir()
+        os.chown(tmp_path / "his", NOBODY, NOBODY)
+        (tmp_path / "state").symlink_to(tmp_path / "his")
+        monkeypatch.setenv("GPU_POOLS_SANDBOX_DIR", str(tmp_path / "state"))
+        with pytest.raises(SandboxError, match="belongs to nobody"):
+            state.root()
+
+    def test_a_stranger_puts_programs_into_the_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is in the cache is run without a further look."""
+        monkeypatch.setenv("GPU_POOLS_CACHE", str(tmp_path / "cache"))
+        (tmp_path / "cache").mkdir()
+        (tmp_path / "cache").chmod(0o777)
+        with pytest.raises(SandboxError, match=r"everybody may write to .*cache") as error:
+            toolchain.cache_folder()
+        assert "chmod go-w" in error.value.remedy
+        assert "GPU_POOLS_CACHE" in error.value.remedy
+
+    def test_a_stranger_puts_a_program_on_the_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A folder of another user comes first on PATH, with an etcd that fits."""
+        program = tmp_path / "bin" / "etcd"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\necho etcd Version: 3.6.8\n", encoding="utf-8")
+        program.chmod(0o755)
+        os.chown(program, NOBODY, NOBODY)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        found = toolchain.find_tools(Progress(), only={"etcd"})
+        assert found.etcd != program
+        assert not (tmp_path / "ran").exists()
+
+    def test_folders_that_others_write_to_are_left_out_of_the_path(self, tmp_path: Path) -> None:
+        """Whatever is started by its name is looked for there."""
+        for name, mode in (("good", 0o755), ("bad", 0o777)):
+            (tmp_path / name).mkdir()
+            (tmp_path / name).chmod(mode)
+        kept, left_out = trust.without_strange_folders(f"{tmp_path / 'bad'}:.:{tmp_path / 'good'}:{gettempdir()}:/usr/bin")
+        assert kept == f"{tmp_path / 'good'}:/usr/bin"
+        assert [reason.partition(":")[0] for reason in left_out] == [str(tmp_path / "bad"), ".", gettempdir()]
+
+    def test_a_private_group_is_nobody_else(self, tmp_path: Path) -> None:
+        """Where umask 002 is usual, homes are writable for a group of one."""
+        tmp_path.chmod(0o775)
+        os.chown(tmp_path, 0, 0)
+        assert trust.trouble(tmp_path) == ""
+        os.chown(tmp_path, 0, NOBODY)
+        assert "the group" in trust.trouble(tmp_path)
+
+    def test_what_background_programs_write_is_for_their_own_user(self, tmp_path: Path) -> None:
+        """Logs and data of everything that is started, wherever it lies."""
+        processes.spawn(tmp_path, "writer", ["touch", str(tmp_path / "written")])
+        processes.wait_until((tmp_path / "written").exists, timeout=10, what="it has written")
+        assert (tmp_path / "written").stat().st_mode & 0o077 == 0
