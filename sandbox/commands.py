@@ -319,7 +319,12 @@ def _engine(
                 clusters.boot(folder, read_json(folder / "cluster.json")["name"], tools)
     with progress.step("Attaching the stand-ins of the clouds"):
         attached = stand_ins.start(sandbox, tools, login)
-    return Engine(sandbox, tools, attached)
+    engine = Engine(sandbox, tools, attached)
+    if not engine.alone:
+        progress.note(
+            "a real plugin may need the internet: Pulumi's own ports are open to all users of this machine while it works"
+        )
+    return engine
 
 
 @contextlib.contextmanager

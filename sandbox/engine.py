@@ -75,6 +75,11 @@ class Engine:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
+    @property
+    def alone(self) -> bool:
+        """Whether it works in a network of its own: not where a real plugin may need the internet, for charts or else."""
+        return not (self.tools.kubernetes_plugin or self.tools.openstack_plugin)
+
     def _programs(self) -> list[str]:
         plugins = (self.tools.kubernetes_plugin, self.tools.openstack_plugin)
         folders = [Path(sys.prefix) / "bin", self.tools.pulumi.parent, *(plugin.parent for plugin in plugins if plugin)]
@@ -190,10 +195,7 @@ class Engine:
         if arguments[0] not in {"up", "preview", "destroy", "refresh"}:
             return command
         command += ["--config-file", str(self.sandbox.config_file)]
-        # A real plugin may need the internet: for charts, or for whatever else it does.
-        if self.tools.kubernetes_plugin or self.tools.openstack_plugin:
-            return command
-        return private_network.command(self.sandbox.folder, self.attached.ports.values(), command)
+        return private_network.command(self.sandbox.folder, self.attached.ports.values(), command) if self.alone else command
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:

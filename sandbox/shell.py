@@ -42,6 +42,8 @@ def environment(engine: Engine) -> dict[str, str]:
         "GPU_POOLS_STACK": sandbox.stack,
         "GPU_POOLS_CONFIG_FILE": str(sandbox.config_file),
         "GPU_POOLS_PULUMI": str(engine.tools.pulumi),
+        "GPU_POOLS_PYTHON": sys.executable,
+        "GPU_POOLS_ALONE": str(sandbox.folder) if engine.alone else "",
     }
 
 

@@ -26,10 +26,14 @@ from sandbox.stand_ins import Attached
 from sandbox.toolchain import find_tools
 from tests.engine.secrets_search import contents, found, keepers, needles
 from tests.engine.trial import PROJECT, Run, Trial
+from tests.sandbox.strangers import needs_root, opened
+from tests.sandbox.used_ports import KNOWN, ports_of, tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.sandbox.used_ports import Port
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
@@ -47,6 +51,7 @@ class Deployed:
     before: set[str]
     nodes_before: dict[str, Any]
     commands: set[str] = field(default_factory=set)
+    ports: set[Port] = field(default_factory=set)
 
 
 @pytest.fixture(scope="module", params=["aks-dev", "magnum-dev", "byo"])
@@ -62,9 +67,9 @@ def deployed(request: pytest.FixtureRequest, shared_sandbox: Callable[..., Trial
         before = inventory(trial.clusters[0] / "kubeconfig")
         nodes_before = {node["metadata"]["name"]: node for node in trial.nodes()}
     file = _digest(trial.file)
-    with _commands_seen(trial) as commands:
+    with _seen(trial) as (commands, ports):
         first = trial.up()
-    return Deployed(trial, first, file, before, nodes_before, commands)
+    return Deployed(trial, first, file, before, nodes_before, commands, ports)
 
 
 def test_up_ends_with_every_node_as_declared(deployed: Deployed) -> None:
@@ -160,6 +165,25 @@ def test_a_user_looks_around_in_a_shell_and_runs_a_program_of_his_own(deployed: 
     )
     trial.run("shell", trial.stack, "sh", "-ec", f"cd {tmp_path}; {steps}").ok()
     assert trial.run("shell", trial.stack, "no-such-program").code == 1
+
+
+@needs_root
+def test_another_user_of_the_machine_gets_nothing_at_any_port(deployed: Deployed) -> None:
+    """Attack: every port that is there while the stack is deployed, and after; one without a row in the table is a finding."""
+    expected = {"etcd", "kube-apiserver", "sandbox.providers"}
+    if deployed.trial.stack == "magnum-dev":
+        expected |= {"keystone_serve", "magnum_serve", "sandbox.openstack.catalogue"}
+    assert {port.program for port in deployed.ports} - KNOWN.keys() == set()
+    assert expected <= {port.program for port in deployed.ports}
+    assert tried(ports_of(deployed.trial.sandbox.folder)) == {}
+
+
+@needs_root
+def test_another_user_of_the_machine_opens_no_file(deployed: Deployed) -> None:
+    """Attack: every file and folder of the state; databases, keys, kubeconfigs, the engine's state and logs among them."""
+    number, readable = opened(deployed.trial.sandbox.folder)
+    assert number > 100
+    assert readable == []
 
 
 def test_pods_have_used_every_share_and_one_waited(deployed: Deployed) -> None:
@@ -307,19 +331,21 @@ def test_a_preview_needs_no_cloud_and_starts_no_cluster(stack: str, shared_sandb
 
 
 @contextlib.contextmanager
-def _commands_seen(trial: Trial) -> Iterator[set[str]]:
-    """The arguments of every process of a trial that lives long enough to be seen by others."""
+def _seen(trial: Trial) -> Iterator[tuple[set[str], set[Port]]]:
+    """The arguments of every process of a trial that lives long enough to be seen by others, and the ports of all of them."""
     seen: set[str] = set()
+    ports: set[Port] = set()
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.25):
             seen.update(trial.processes().values())
+            ports.update(ports_of(trial.sandbox.folder))
 
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        yield seen
+        yield seen, ports
     finally:
         over.set()
         watcher.join()
