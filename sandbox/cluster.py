@@ -1,8 +1,8 @@
 """A simulated cluster is a folder: a real Kubernetes control plane with its keys, data and logs.
 
 etcd, API server, controller-manager and scheduler are the real programs; the nodes are `sandbox.machines`.
-Nothing listens outside 127.0.0.1, and every port wants a certificate of this cluster. There is no network, no
-DNS, no kube-proxy and no kubelet here: what a node would do is the machines' matter.
+Nothing listens outside 127.0.0.1, and every port wants a certificate of this cluster (the API server takes a token, too). There
+is no network, no DNS, no kube-proxy and no kubelet here: what a node would do is the machines' matter.
 
 `boot` may be called at any time and by several at once: what runs is kept, what died is started again.
 """
