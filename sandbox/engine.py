@@ -192,9 +192,8 @@ class Engine:
         command = [str(self.tools.pulumi), *arguments, "--stack", self.sandbox.stack, "--non-interactive"]
         if self.run_program and arguments[0] in {"refresh", "destroy"}:
             command.append("--run-program")
-        if arguments[0] not in {"up", "preview", "destroy", "refresh"}:
-            return command
-        command += ["--config-file", str(self.sandbox.config_file)]
+        if arguments[0] in {"up", "preview", "destroy", "refresh"}:
+            command += ["--config-file", str(self.sandbox.config_file)]
         return private_network.command(self.sandbox.folder, self.attached.ports.values(), command) if self.alone else command
 
     @staticmethod

@@ -19,7 +19,8 @@ KNOWN: Final = {
     "magnum_serve": "closes connections of other users (sandbox.peers)",
     "sandbox.openstack.catalogue": "closes connections of other users (sandbox.peers)",
 }
-_LISTENS: Final = "0A"
+#: Table of the kernel -> the state of a socket to which anybody could send something: it listens, or is connected with nobody.
+_OPEN: Final = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
 _MARK: Final = "GPU_POOLS_PROCESS="
 #: What is tried at each port: plain HTTP, HTTP/2 as gRPC speaks it, HTTP over TLS without a certificate. Prints what was said.
 _TRY: Final = r"""
@@ -72,11 +73,7 @@ class Port:
 
 def ports_of(folder: Path) -> set[Port]:
     """The ports of all processes that belong to a folder or to one inside it."""
-    tables = {
-        inode: place
-        for table in ("tcp", "tcp6", "udp", "udp6")
-        for inode, place in _listening(Path("/proc/net") / table, any_state=table.startswith("udp"))
-    }
+    tables = {inode: place for table, state in _OPEN.items() for inode, place in _open_to_all(Path("/proc/net") / table, state)}
     found = set()
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -116,12 +113,12 @@ def _program(process: Path) -> str:
     )
 
 
-def _listening(table: Path, *, any_state: bool) -> list[tuple[str, tuple[str, int]]]:
+def _open_to_all(table: Path, wanted: str) -> list[tuple[str, tuple[str, int]]]:
     """Inode -> address of the sockets of a table that anybody could send something to."""
     found = []
     for line in table.read_text(encoding="ascii").splitlines()[1:]:
         _, local, _, state, _, _, _, _, _, inode, *_ = line.split()
-        if any_state or state == _LISTENS:
+        if state == wanted:
             host, _, port = local.partition(":")
             four = bytes.fromhex(host)[-4:][::-1]
             found.append((inode, (".".join(map(str, four)) if any(four) else "127.0.0.1", int(port, 16))))
