@@ -190,8 +190,8 @@ class PodRun:
         log = place / "log"
         log.unlink(missing_ok=True)
         try:
-            api = int(container.environment["KUBERNETES_SERVICE_PORT"])
-            argv = private_network.command(place, [api], argv)
+            api = container.environment.get("KUBERNETES_SERVICE_PORT")
+            argv = private_network.command(place, [int(api)] if api else [], argv)
             self._processes[container.name] = self._host().start(argv, log, environment=environment)
         except (SandboxError, OSError, CancelledError, RuntimeError, ValueError) as error:
             # The machine is going away, or cannot be made: the kubelet tries again, if it is still there.
