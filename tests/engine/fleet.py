@@ -231,7 +231,9 @@ def _listener(address: str) -> int:
     """
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if f"{address}:{PORT}".encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            # Those that have started it carry its arguments, too, and are in another network.
+            if f"{address}:{PORT}".encode() in command and not {b"unshare", b"nsenter"} & set(command):
                 return int(entry.name)
     raise ProcessLookupError(address)
 
