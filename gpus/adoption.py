@@ -39,7 +39,8 @@ NFD: Final = "gpu-pools:nodeFeatureDiscovery.install"
 REMEDY: Final = (
     "This cluster has it already, and a second one would break both. To use the ones that are there, write "
     "`gpu-pools:nodeFeatureDiscovery: {install: false}` and `gpu-pools:operator: {install: false}`, whichever the cluster has; "
-    "or have their owner take them away."
+    "or have their owner take them away. Where a deploy of this stack broke off while it installed them (`helm list --all "
+    "--all-namespaces` shows them as pending-install or failed), `helm uninstall` them and run it again."
 )
 _ADD_ONS: Final = {OPERATOR: "NVIDIA's GPU operator", NFD: "Node Feature Discovery"}
 #: The drivers whose pools get their taints from NFD.
