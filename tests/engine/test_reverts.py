@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +30,6 @@ from sandbox.stand_ins import Attached
 from sandbox.state import PROJECT, Sandbox, prepare
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
@@ -71,6 +71,7 @@ class Faulty(KubernetesStandIn):
 
     def __init__(self) -> None:
         super().__init__()
+        self._counts = threading.Lock()
         self.arm("", 0)
 
     def arm(self, fault: str, at: int, kill: Any = None) -> None:
@@ -78,7 +79,7 @@ class Faulty(KubernetesStandIn):
         self.fault, self.left, self.kill = fault, at, kill
 
     def _goes_wrong(self) -> bool:
-        with self._lock:
+        with self._counts:
             self.left -= 1
             return self.left == 0
 
