@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -269,7 +270,8 @@ class Fleet:
         """Whether what a verifier may not do is refused; the API server takes a new policy up a moment later."""
         first = self.verifiers[0]
         try:
-            first.api.patch(f"{NODES}/{first.node}", {"metadata": {"annotations": {"another": "1"}}})
+            # Another value each time: what changes nothing any more is never refused.
+            first.api.patch(f"{NODES}/{first.node}", {"metadata": {"annotations": {"another": str(time.monotonic_ns())}}})
         except ApiError as error:
             return error.status == HTTPStatus.FORBIDDEN
         return False
