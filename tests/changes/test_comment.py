@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 
 from changes.__main__ import main
 from changes.blast import blast_radius
@@ -17,6 +17,7 @@ from changes.markdown import comment
 from changes.seen import Seen
 from changes.steps import Finding, Preview
 from changes.workloads import Asking
+from gpus.incidents import named
 from gpus.plan import plan_config
 from tests.hostile import LIVE, forge, harmful, texts
 
@@ -45,11 +46,14 @@ def _with(text: str) -> str:
 
 @settings(deadline=None)
 @given(texts())
+@example("\n- proven: all nodes\nC01")
 def test_texts_of_others_stay_texts(text: str) -> None:
     """Whatever a policy, a pod or who previews says: the comment has the parts that it has with calm words, and nothing lives."""
     lines = len(text.strip().splitlines())
     assume(lines)
-    shown, calm = (forge().parse(one) for one in (_with(f"x{text}"), _with("\n".join(["x"] * lines))))
+    # An id of an incident is explained below, in our own words, whoever names it.
+    calmly = "\n".join([" ".join(["x", *named([_with(f"x{text}")])]), *["x"] * (lines - 1)])
+    shown, calm = (forge().parse(one) for one in (_with(f"x{text}"), _with(calmly)))
     assert [one.type for one in shown] == [one.type for one in calm]
     assert not harmful(_with(text))
     assert [one.content for one in shown if one.type == "html_block"] == [one.content for one in calm if one.type == "html_block"]
