@@ -43,13 +43,9 @@ if TYPE_CHECKING:
 _BLOCKED, _INVALID = 1, 2
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with guarded():
-        return _main(arguments)
-
-
-def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         radius = _radius(options)

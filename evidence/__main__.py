@@ -66,13 +66,9 @@ def run() -> int:
     return code
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with guarded():
-        return _main(arguments)
-
-
-def _main(arguments: Sequence[str] | None) -> int:
     options = _options(arguments)
     try:
         evidence = _collect(options)

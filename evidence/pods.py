@@ -25,13 +25,9 @@ if TYPE_CHECKING:
 _CANNOT_TELL: Final = 2
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with guarded():
-        return _main(arguments)
-
-
-def _main(arguments: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence.pods", description="List the pods of a stack's cluster.")
     parser.add_argument("stack", help="the stack, whose outputs `pulumi stack output` tells")
     options = parser.parse_args(arguments)

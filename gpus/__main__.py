@@ -46,12 +46,12 @@ _READER_GONE = 141
 _UNWRITABLE = 74
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with guarded():
-        options = _parser().parse_args(arguments)
-        code: int = options.run(options)
-        return code
+    options = _parser().parse_args(arguments)
+    code: int = options.run(options)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

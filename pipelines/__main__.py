@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from pipelines.forge import Forge
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with guarded():
-        return _main(arguments)
-
-
-def _main(arguments: Sequence[str] | None) -> int:
     options = _options(arguments)
     try:
         forge: Forge = GitLab.here() if "GITLAB_CI" in os.environ else GitHub.here()

@@ -24,6 +24,8 @@ MOST_ANSWER: Final = 4 << 20
 MOST_DATA: Final = 16 << 20
 #: Entries of a list that is read page by page.
 PAGE: Final = 100
+#: How what a preview leaves begins to be called, before its stack; as the workflows name it.
+PREVIEW: Final = "preview-"
 _MOST_PAGES: Final = 30
 _SECONDS: Final = 60
 COMMIT: Final = re.compile(r"[0-9a-f]{40}")

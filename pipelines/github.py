@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pipelines.forge import MOST_DATA, Client, Deployed, Note, NotThereError, Request, unpacked
+from pipelines.forge import MOST_DATA, PREVIEW, Client, Deployed, Note, NotThereError, Request, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 #: Who comments with a workflow's own token.
 _AUTHOR: Final = ("github-actions[bot]", "Bot")
-_PREVIEW: Final = "preview-"
 _RUNS: Final = 20
 _DEPLOYS: Final = "deploy.yml"
 
@@ -58,8 +57,8 @@ class GitHub:
 
     def _previews(self, run: int) -> dict[str, Any]:
         made = self.client.json(self._of(f"actions/runs/{run}/artifacts?per_page=100"))["artifacts"]
-        named = {str(one["name"]): int(one["id"]) for one in made if str(one["name"]).startswith(_PREVIEW)}
-        return {name.removeprefix(_PREVIEW): self._reader(artifact, "events.jsonl") for name, artifact in sorted(named.items())}
+        named = {str(one["name"]): int(one["id"]) for one in made if str(one["name"]).startswith(PREVIEW)}
+        return {name.removeprefix(PREVIEW): self._reader(artifact, "events.jsonl") for name, artifact in sorted(named.items())}
 
     def _reader(self, artifact: int, name: str) -> Any:  # noqa: ANN401 - a function
         return lambda: unpacked(self._artifact(artifact), name, MOST_DATA)

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pipelines.forge import MOST_DATA, Client, Deployed, ForgeError, Note, NotThereError, Request
+from pipelines.forge import MOST_DATA, PREVIEW, Client, Deployed, ForgeError, Note, NotThereError, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_PREVIEW: Final = "preview-"
 _PARTS: Final = 3
 
 
@@ -58,7 +57,7 @@ class GitLab:
     def _previews(self, pipeline: int) -> dict[str, Any]:
         jobs = self.client.pages(self._of(f"pipelines/{pipeline}/jobs"))
         ended = {str(job["name"]): int(job["id"]) for job in jobs if job.get("artifacts_file")}
-        stacks = {name.removeprefix(_PREVIEW): job for name, job in sorted(ended.items()) if name.startswith(_PREVIEW)}
+        stacks = {name.removeprefix(PREVIEW): job for name, job in sorted(ended.items()) if name.startswith(PREVIEW)}
         return {stack: self._reader(stack, job) for stack, job in stacks.items()}
 
     def _reader(self, stack: str, job: int) -> Any:  # noqa: ANN401 - a function

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     documents = {
         "release.json": {"commit": options.commit, "files": files, "verifier": options.verifier},
         "sbom.cdx.json": sbom(files, {name: sums[name] for name in wanted}, options.commit),
-        "provenance.json": provenance(files, {name: sums[name] for name in sums}, options.commit),
+        "provenance.json": provenance(files, sums, options.commit),
     }
     for name, document in documents.items():
         (options.folder / name).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")

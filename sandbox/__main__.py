@@ -49,13 +49,9 @@ _NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"
 _RULES = "Rules stand in for NVIDIA's programs on the nodes, and no verifier runs there: {}"
 
 
+@guarded()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with guarded():
-        return _main(arguments)
-
-
-def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options, Progress())

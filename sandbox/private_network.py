@@ -189,16 +189,16 @@ def _carry(inner: socket.socket, port: int) -> None:
             outer = socket.create_connection(("127.0.0.1", port))
         except OSError:
             return
-        with outer:
-            carry(inner, outer)
+        carry(inner, outer)
 
 
 def carry(first: socket.socket, second: socket.socket) -> None:
-    """Pass on what comes from either of two connections to the other one until both have ended."""
-    back = threading.Thread(target=_copy, args=(second, first), daemon=True)
-    back.start()
-    _copy(first, second)
-    back.join()
+    """Pass on what comes from either of two connections to the other one until both have ended; then close them."""
+    with first, second:
+        back = threading.Thread(target=_copy, args=(second, first), daemon=True)
+        back.start()
+        _copy(first, second)
+        back.join()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -83,9 +83,4 @@ class Door:
             return
         finally:
             name.unlink(missing_ok=True)
-        threading.Thread(target=_carry, args=(outer, inner), daemon=True).start()
-
-
-def _carry(outer: socket.socket, inner: socket.socket) -> None:
-    with outer, inner:
-        carry(outer, inner)
+        threading.Thread(target=carry, args=(outer, inner), daemon=True).start()
