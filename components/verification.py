@@ -60,6 +60,11 @@ def program_file() -> bytes:
     return archive()
 
 
+@lru_cache(maxsize=1)
+def _digest() -> str:
+    return digest()
+
+
 def _sha256() -> str:
     return hashlib.sha256(program_file()).hexdigest()
 
@@ -109,7 +114,7 @@ class Verifier(pulumi.ComponentResource):
         self._rights(name, child_options(self, opts, depends_on=[account, bound]))
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
         self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))
-        self.digest = pulumi.Output.from_input(digest())
+        self.digest = pulumi.Output.from_input(_digest())
         self._program(name, child_options(self, opts, depends_on=[namespace]))
         self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
 
@@ -141,7 +146,7 @@ class Verifier(pulumi.ComponentResource):
 
 def deployed_program(config_map: str) -> Program:
     """The program of this package in that ConfigMap."""
-    return Program(config_map, digest(), _sha256())
+    return Program(config_map, _digest(), _sha256())
 
 
 class VerificationArgs(TypedDict):

@@ -51,7 +51,7 @@ _TERMINATION_LOG: Final = f"{_FOLDER}/termination-log"
 _PROCESSES: Final = f"{_FOLDER}/processes"
 #: Where the device plugin's MPS daemon keeps the pipes of each resource (k8s-device-plugin v0.17, cmd/mps-control-daemon/mps).
 _MPS_ROOT: Final = "/run/nvidia/mps"
-_EVERY_SECONDS: Final = 5
+_EVERY_SECONDS: Final = 2
 _DIGITS: Final = 10
 _READ_ONLY: Final = 0o444
 #: Of the toolkit's container.

@@ -49,6 +49,8 @@ _SERVICE_ADDRESS = "10.96.0.1"
 _READY_SECONDS = 60.0
 _REQUEST_SECONDS = 5.0
 _GRACE_SECONDS = 5.0
+#: A control plane that starts spends a fifth of its processor time on garbage otherwise.
+_SELDOM_COLLECTED = {"GOGC": "400"}
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -365,7 +367,7 @@ def _start(
     env: Mapping[str, str] | None = None,
 ) -> None:
     if name not in alive:
-        processes.spawn(folder, name, argv, env=env)
+        processes.spawn(folder, name, argv, env={**(os.environ if env is None else env), **_SELDOM_COLLECTED})
 
 
 def _stop_all(folder: Path, grace: float) -> None:

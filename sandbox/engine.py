@@ -72,7 +72,6 @@ class Engine:
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_DEBUG_PROVIDERS": ports,
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
 
     @property

@@ -73,8 +73,9 @@ def archive() -> bytes:
     """
     packed = io.BytesIO()
     packed.write(_SHEBANG)
+    entries = _entries()
     with zipfile.ZipFile(packed, "w") as target:
-        for name, content in sorted([*_entries(), *_bytecode()]):
+        for name, content in sorted([*entries, *_bytecode(entries)]):
             entry = zipfile.ZipInfo(name, _TIME)
             entry.external_attr = _READABLE
             entry.create_system = 3  # Unix, wherever it is built
@@ -96,10 +97,10 @@ def digest() -> str:
     return digest_of(_entries())
 
 
-def _bytecode() -> list[tuple[str, bytes]]:
+def _bytecode(entries: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     return [
         (f"{name}c", MAGIC_NUMBER + _CHECKED + source_hash(content) + marshal.dumps(_code(name, content), _MARSHAL_VERSION))
-        for name, content in _entries()
+        for name, content in entries
     ]
 
 

@@ -33,7 +33,7 @@ _SKIP, _WAIT_FOR, _TIMEOUT = "pulumi.com/skipAwait", "pulumi.com/waitFor", "pulu
 _SKIPPED_WHEN_DELETED: Final = frozenset(
     {"Namespace", "Pod", "ReplicationController", "DaemonSet", "Deployment", "StatefulSet", "Job"}
 )
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 0.25
 _PATH = re.compile(r"\{((?:\.[A-Za-z0-9_-]+|\[\d+\])+)\}")
 _PATH_PART = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+)\]")
 #: Kinds that have words of their own for a wait that came to nothing; of the others the general ones are said.
@@ -319,7 +319,7 @@ def _pods_of(api: Api, obj: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Waiter:
-    """Waits at an API server, by asking: few objects at a time, and the pauses grow to a second.
+    """Waits at an API server, by asking several times a second; the real provider watches.
 
     Attributes:
         api: the server.
