@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox import node_tools, processes
 from sandbox.errors import SandboxError
 from sandbox.files import explained, locked, make_folder, read_json, write_atomic, write_json
+from sandbox.own_code import own_code
 from sandbox.pki import Pki, make_pki
 
 if TYPE_CHECKING:
@@ -201,13 +202,14 @@ def _prepare(folder: Path, name: str, tools: Tools) -> dict[str, Any]:
         # For sandbox.machines, which stands in for nodes and for what runs on them.
         "tools": {"helm": str(tools.helm), "nfd_master": str(tools.nfd_master), "etcd": str(tools.etcd)},
         node_tools.RECORD: node_tools.as_json(tools),
+        "code": own_code(),
     }
     if not _ports_usable(folder, record["ports"]):
         _stop_all(folder, _GRACE_SECONDS)
         record["ports"] = dict(zip(_PORT_NAMES, processes.free_ports(len(_PORT_NAMES)), strict=True))
     if record != before:
-        if record[node_tools.RECORD] != before.get(node_tools.RECORD):
-            # The nodes read it when they start.
+        if any(record[name] != before.get(name) for name in (node_tools.RECORD, "code")):
+            # The nodes read both when they start.
             processes.stop(folder, [_MACHINES])
         write_json(folder / _RECORD, record)
     return record

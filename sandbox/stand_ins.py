@@ -1,7 +1,7 @@
 """Starts and stops what the engine talks to: the provider stand-ins, one background process, and for Magnum a real OpenStack.
 
 Stand-ins are left out where they are not needed: those of Kubernetes and OpenStack where the real plugin is on this machine, that
-of OpenStack where the stack is not on Magnum. What runs is kept, unless it was started for something else.
+of OpenStack where the stack is not on Magnum. What runs is kept, unless it was started for something else or by other code.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sandbox.errors import SandboxError
 from sandbox.files import read_json
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
+from sandbox.own_code import own_code
 from sandbox.state import PROJECT
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -
     alive = processes.running(sandbox.folder).get(NAME)
     record = read_json(sandbox.providers_record)
     keystone = None if tools.openstack_plugin else login.get("OS_AUTH_URL")
-    if alive and record.get("pid") == alive.pid and record.get("openstack") == keystone:
+    if alive and (record.get("pid"), record.get("openstack"), record.get("code")) == (alive.pid, keystone, own_code()):
         return dict(record["ports"])
     processes.stop(sandbox.folder, [NAME])
     sandbox.providers_record.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from sandbox.clouds.host import simulated_host
 from sandbox.errors import SandboxError
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
+from sandbox.own_code import own_code
 from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import StandIn, serve
 from sandbox.providers.openstack import OpenStackStandIn
@@ -78,7 +79,7 @@ def _run(state: Path, packages: Sequence[str]) -> int:
         server, ports[stand_in.package] = serve(stand_in)
         servers.append(server)
     keystone = service.load(state / "openstack").keystone_url if "openstack" in packages else None
-    files.write_json(record, {"pid": os.getpid(), "ports": ports, "openstack": keystone})
+    files.write_json(record, {"pid": os.getpid(), "ports": ports, "openstack": keystone, "code": own_code()})
     stopping.wait()
     record.unlink(missing_ok=True)
     # Whatever still waits for a cluster gives up now, and takes its helm process with it.

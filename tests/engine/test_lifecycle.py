@@ -17,9 +17,9 @@ import pytest
 
 from gpus.smoke_test import SMOKE_TEST_NAMESPACE
 from gpus.verifier_rights import CONDITION
-from sandbox import node_tools
+from sandbox import node_tools, processes
 from sandbox.engine import Engine
-from sandbox.files import read_json
+from sandbox.files import read_json, write_json
 from sandbox.inventory import KEPT_BY_HELM, inventory
 from sandbox.progress import Progress
 from sandbox.stand_ins import Attached
@@ -232,6 +232,20 @@ def test_a_second_up_changes_nothing(deployed: Deployed) -> None:
     assert not any(word in second.out for word in ("created", "updated", "replaced", "deleted"))
     assert [node["metadata"]["uid"] for node in trial.nodes()] == uids
     assert _digest(trial.file) == deployed.file
+
+
+def test_what_older_code_has_started_is_started_anew(deployed: Deployed) -> None:
+    trial = deployed.trial
+    if trial.stack != "aks-dev":
+        pytest.skip("once is enough")
+    places = {trial.sandbox.folder: {"providers"}, trial.clusters[0]: {"machines", "nfd-master"}}
+    for record in (trial.sandbox.providers_record, trial.clusters[0] / "cluster.json"):
+        write_json(record, {**read_json(record), "code": "an older one"})
+    before = {folder: processes.running(folder) for folder in places}
+    assert "unchanged" in trial.up().ok().out
+    for folder, renewed in places.items():
+        after = processes.running(folder)
+        assert {one for one in after if after[one] != before[folder].get(one)} == renewed
 
 
 def test_what_is_not_rolled_out_is_named_and_no_status_is_green_meanwhile(deployed: Deployed) -> None:
