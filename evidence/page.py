@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from evidence.picture import picture
 from evidence.verdicts import Verdict, words_of
 from evidence.words import REPLACED, SIGNS, TRUST, differences, omitted, plain, questions, set_by, summary, unproven, value
+from gpus.incidents import explained
 from gpus.markup import Html
 from gpus.tables import resources_text
 
@@ -81,6 +82,7 @@ def _replaced(evidence: Evidence) -> Iterator[Html]:
     yield Html("<section><h2>The program</h2>")
     yield Html.of('<article class="finding"><h3>{} <span class="soft">({})</span></h3>', cause, incident)
     yield Html.of("<p><strong>Remedy:</strong> {}</p>", remedy)
+    yield from _explained([incident])
     yield Html.of("<p>{}: {}</p></article></section>", plain(evidence.declared.namespace), plain(evidence.replaced))
 
 
@@ -94,6 +96,7 @@ def _findings(title: str, kind: str, groups: list[Group]) -> Iterator[Html]:
         count = f"{group.nodes} node{'' if group.nodes == 1 else 's'}"
         yield Html.of('<article class="{}"><h3>{}{}</h3>', kind, plain(group.cause.likely_cause), incidents)
         yield Html.of("<p><strong>Remedy:</strong> {}</p>", plain(group.cause.remedy))
+        yield from _explained(group.cause.incidents)
         rows = (
             (
                 pool.declared.name,
@@ -109,6 +112,11 @@ def _findings(title: str, kind: str, groups: list[Group]) -> Iterator[Html]:
         yield from _table(f"On {count}", ("Pool", "Node", "Where", "What", "Expected", "Observed", "More"), rows)
         yield Html("</article>")
     yield Html("</section>")
+
+
+def _explained(incidents: Iterable[str]) -> Iterator[Html]:
+    """What the ids stand for; those that a report made up stand for nothing."""
+    yield from (Html.of('<p class="soft">{}</p>', line) for line in explained(incidents))
 
 
 def _unproven(evidence: Evidence) -> Iterator[Html]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from evidence.verdicts import Verdict, words_of
 from evidence.words import REPLACED, TRUST, differences, omitted, plain, questions, summary, unproven, value
+from gpus.incidents import explained
 from gpus.tables import resources_text, table
 from gpus.terminal import coloured
 
@@ -48,6 +49,7 @@ def _replaced(evidence: Evidence) -> Iterator[str]:
         yield ""
         yield f"differs: {cause} ({incident})"
         yield f"    remedy: {remedy}"
+        yield from (f"    {line}" for line in explained([incident]))
         yield f"    {plain(evidence.declared.namespace)}: {plain(evidence.replaced)}"
 
 
@@ -86,6 +88,7 @@ def _groups(word: str, groups: list[Group]) -> Iterator[str]:
         yield ""
         yield f"{word}: {plain(group.cause.likely_cause)}{incidents}"
         yield f"    remedy: {plain(group.cause.remedy)}"
+        yield from (f"    {line}" for line in explained(group.cause.incidents))
         for pool, node, finding in group.places[:_MOST_PLACES]:
             detail = f" ({plain(finding.detail)})" if finding.detail else ""
             what = f"{plain(finding.field)} is {value(finding.observed)}, expected {value(finding.expected)}"

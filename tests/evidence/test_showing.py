@@ -14,6 +14,7 @@ from evidence.page import evidence_page
 from evidence.table import evidence_table
 from evidence.verdicts import Verdict
 from evidence.words import plain
+from gpus.incidents import explained
 from gpus.terminal import Terminal
 from gpus.verifier_rights import ANNOTATION
 from tests.evidence.fleets import broken, fleet, put_report, reported, unanswered
@@ -201,6 +202,21 @@ def test_colour_is_for_verdicts_and_only_where_asked_for() -> None:
     for code in ("\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"):
         coloured = coloured.replace(code, "")
     assert coloured == evidence_table(judged, colour=False)
+
+
+def test_each_incident_that_a_cause_names_is_explained_and_one_that_a_report_made_up_is_not() -> None:
+    seen = fleet()
+    text, condition = broken("mig", "mig-0")
+    document = json.loads(text)
+    named = document["differences"][0]["incidents"]
+    document["differences"][0]["incidents"] = [*named, "Z99"]
+    put_report(seen.node("mig"), json.dumps(document), condition)
+    judged = seen.judged()
+    told = explained(named)
+    assert told
+    for shown in (evidence_table(judged, colour=False), Page(evidence_page(judged)).text):
+        assert all(shown.count(line) == 1 for line in told)
+        assert "Z99:" not in shown
 
 
 def test_many_nodes_with_one_cause_are_one_finding_and_the_table_stays_short() -> None:
