@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier.plain import Plain
-from verifier.process import Process
+from .plain import Plain
+from .process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str] | None = None, child: Process | None = None) -
     # It takes its first reading while all the rest is loaded.
     child.ask()
     try:
-        from verifier.child import Reader  # noqa: PLC0415 - see above
-        from verifier.commands import run_command  # noqa: PLC0415
+        from .child import Reader  # noqa: PLC0415 - see above
+        from .commands import run_command  # noqa: PLC0415
 
         reader = Reader(options.nvml_seconds, child)
         try:

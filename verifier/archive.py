@@ -23,8 +23,8 @@ from importlib.util import MAGIC_NUMBER, find_spec, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from verifier.part import part_of
-from verifier.program import digest_of
+from .part import part_of
+from .program import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from verifier.documents import DocumentError, read
-from verifier.process import ANSWER, Process
-from verifier.reading import Hung, Reading, Unreadable
+from .documents import DocumentError, read
+from .process import ANSWER, Process
+from .reading import Hung, Reading, Unreadable
 
 DEFAULT_SECONDS: Final = 30.0
 _KILL_SECONDS: Final = 2.0

@@ -12,21 +12,21 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from verifier import report
-from verifier.documents import DocumentError
-from verifier.expectation import Expectation, read_expectation
-from verifier.findings import Verdict
-from verifier.observation import Observer
-from verifier.reading import Reading
+from . import report
+from .documents import DocumentError
+from .expectation import Expectation, read_expectation
+from .findings import Verdict
+from .observation import Observer
+from .reading import Reading
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from pathlib import Path
 
-    from verifier.child import Reader
-    from verifier.node import NodeReader
-    from verifier.observation import Assertion
+    from .child import Reader
+    from .node import NodeReader
+    from .observation import Assertion
 
 
 #: Seconds between two assertions of `--wait`, at most, unless `--every` says more.
@@ -56,8 +56,8 @@ def _observer(options: argparse.Namespace, reader: Reader) -> Observer:
 def _node_reader(options: argparse.Namespace) -> NodeReader | None:
     if options.only:
         return None
-    from verifier.api import in_cluster  # noqa: PLC0415 - HTTP and TLS take longest of all
-    from verifier.node import NodeReader  # noqa: PLC0415
+    from .api import in_cluster  # noqa: PLC0415 - HTTP and TLS take longest of all
+    from .node import NodeReader  # noqa: PLC0415
 
     api = in_cluster(os.environ, options.account)
     if api is None or not options.node:
@@ -88,9 +88,9 @@ def _marker(
         return None
     import hashlib  # noqa: PLC0415
 
-    from verifier.evidence import Origin  # noqa: PLC0415
-    from verifier.mark import mark  # noqa: PLC0415
-    from verifier.program import own_digest  # noqa: PLC0415
+    from .evidence import Origin  # noqa: PLC0415
+    from .mark import mark  # noqa: PLC0415
+    from .program import own_digest  # noqa: PLC0415
 
     try:
         origin = Origin(hashlib.sha256(document).hexdigest(), own_digest(), getattr(options, "interval", None))
@@ -104,7 +104,7 @@ def _untainter(options: argparse.Namespace, node: NodeReader | None) -> Callable
     """Takes the startup taint away after a pass; None where that is not asked for."""
     if not options.untaint or node is None:
         return None
-    from verifier.untaint import untaint  # noqa: PLC0415
+    from .untaint import untaint  # noqa: PLC0415
 
     return partial(untaint, node, options.untaint)
 
@@ -168,7 +168,7 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
     import logging  # noqa: PLC0415
     import threading  # noqa: PLC0415
 
-    from verifier.watch import LOG, Watcher, follow, server  # noqa: PLC0415
+    from .watch import LOG, Watcher, follow, server  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     (expected, document), node = _expectation(options), _node_reader(options)

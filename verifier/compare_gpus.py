@@ -11,17 +11,17 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from verifier.findings import Where
-from verifier.layout import canonical, why_illegal
-from verifier.names import LOADER
-from verifier.reading import Failed, Gpu, Hung, Mode, Reading, RemappedRows, Unreadable
+from .findings import Where
+from .layout import canonical, why_illegal
+from .names import LOADER
+from .reading import Failed, Gpu, Hung, Mode, Reading, RemappedRows, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from verifier.expectation import Expectation, GpuExpectation
-    from verifier.findings import Findings
-    from verifier.reading import GpuInstance, Profile
+    from .expectation import Expectation, GpuExpectation
+    from .findings import Findings
+    from .reading import GpuInstance, Profile
 
 _DRIVER: Final = Where("driver")
 _NVML: Final = Where("NVML")

@@ -10,17 +10,17 @@ import calendar
 import time
 from typing import TYPE_CHECKING, Final
 
-from verifier.findings import Where
-from verifier.node import MIG_STATE, ApiFailure, ConfigReading, PolicyReading, belongs
-from verifier.reading import Failed, Reading
+from .findings import Where
+from .node import MIG_STATE, ApiFailure, ConfigReading, PolicyReading, belongs
+from .reading import Failed, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from verifier.expectation import Expectation, NodeExpectation
-    from verifier.findings import Findings
-    from verifier.node import NodeReading, Pod
-    from verifier.reading import Hung, Unreadable
+    from .expectation import Expectation, NodeExpectation
+    from .findings import Findings
+    from .node import NodeReading, Pod
+    from .reading import Hung, Unreadable
 
 _WHOLE_GPU: Final = "nvidia.com/gpu"
 _NODE: Final = Where("node")

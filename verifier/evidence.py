@@ -13,19 +13,19 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier.findings import ordered
-from verifier.layout import canonical
-from verifier.reading import Failed, Hung, Mode, Reading, Unreadable
-from verifier.report import API_VERSION, finding_json, shown
+from .findings import ordered
+from .layout import canonical
+from .reading import Failed, Hung, Mode, Reading, Unreadable
+from .report import API_VERSION, finding_json, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from verifier.expectation import Expectation
-    from verifier.expectation import Profile as Described
-    from verifier.mps import MpsReading
-    from verifier.observation import Assertion, Observation
-    from verifier.reading import Gpu, GpuInstance
+    from .expectation import Expectation
+    from .expectation import Profile as Described
+    from .mps import MpsReading
+    from .observation import Assertion, Observation
+    from .reading import Gpu, GpuInstance
 
 ANNOTATION: Final = "gpu-pools/verification"
 KIND: Final = "NodeEvidence"

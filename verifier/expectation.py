@@ -12,8 +12,8 @@ from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifi
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from verifier.documents import DocumentError, read
-from verifier.names import COMPUTE_MODES
+from .documents import DocumentError, read
+from .names import COMPUTE_MODES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from verifier.causes import Cause
+    from .causes import Cause
 
 
 class Verdict(Enum):
@@ -97,7 +97,7 @@ class Findings:
 
 
 def _cause(key: str) -> Cause:
-    from verifier.causes import cause  # noqa: PLC0415 - a node that is as declared needs none of them
+    from .causes import cause  # noqa: PLC0415 - a node that is as declared needs none of them
 
     return cause(key)
 

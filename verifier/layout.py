@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verifier.reading import Failed, Profile
+from .reading import Failed, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from verifier.expectation import Profile as Described
+    from .expectation import Profile as Described
 
 
 def canonical(profile: Profile, described: Mapping[str, Described]) -> str:

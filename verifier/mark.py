@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier import report
-from verifier.api import ApiError
-from verifier.evidence import ANNOTATION, evidence
-from verifier.findings import Verdict
+from . import report
+from .api import ApiError
+from .evidence import ANNOTATION, evidence
+from .findings import Verdict
 
 if TYPE_CHECKING:
-    from verifier.evidence import Origin
-    from verifier.expectation import Expectation
-    from verifier.node import NodeReader
-    from verifier.observation import Assertion
+    from .evidence import Origin
+    from .expectation import Expectation
+    from .node import NodeReader
+    from .observation import Assertion
 
 CONDITION: Final = "GpuSharingVerified"
 _STATUS: Final = {Verdict.HOLDS: "True", Verdict.DIFFERS: "False", Verdict.CANNOT_TELL: "Unknown"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from verifier.expectation import NodeExpectation
+    from .expectation import NodeExpectation
 
 #: As the kubelet calls itself when it registers a node.
 KUBELET: Final = "kubelet"

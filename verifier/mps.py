@@ -13,11 +13,11 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from verifier.findings import Where
+from .findings import Where
 
 if TYPE_CHECKING:
-    from verifier.expectation import MpsExpectation
-    from verifier.findings import Findings
+    from .expectation import MpsExpectation
+    from .findings import Findings
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
 _SECONDS: Final = 10.0

@@ -13,15 +13,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from verifier.findings import Where
+from .findings import Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from verifier.expectation import Expectation
-    from verifier.findings import Findings
-    from verifier.reading import Process
+    from .expectation import Expectation
+    from .findings import Findings
+    from .reading import Process
 
 _CONTROL: Final = "nvidia-cuda-mps-control"
 _SERVER: Final = "nvidia-cuda-mps-server"

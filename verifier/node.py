@@ -14,15 +14,15 @@ from collections.abc import Mapping  # noqa: TC003 - read at run time, by verifi
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier.api import ApiError
-from verifier.marks import changed_label, set_by
-from verifier.report import moment
+from .api import ApiError
+from .marks import changed_label, set_by
+from .report import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from verifier.api import Api
-    from verifier.expectation import NodeExpectation
+    from .api import Api
+    from .expectation import NodeExpectation
 
 NVIDIA: Final = "nvidia.com/"
 _SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2}

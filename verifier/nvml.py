@@ -15,7 +15,7 @@ import functools
 
 import pynvml
 
-from verifier.names import LOADER, compute_mode, error_name
+from .names import LOADER, compute_mode, error_name
 
 TYPE_CHECKING = False  # typing takes time to load, too
 if TYPE_CHECKING:

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier.compare_gpus import compare_gpus
-from verifier.documents import as_json
-from verifier.findings import Findings, Where
-from verifier.mps_daemons import UNSEEN, compare_daemons, read_processes
-from verifier.reading import Failed, Hung, Reading, Unreadable, steady
+from .compare_gpus import compare_gpus
+from .documents import as_json
+from .findings import Findings, Where
+from .mps_daemons import UNSEEN, compare_daemons, read_processes
+from .reading import Failed, Hung, Reading, Unreadable, steady
 
 if TYPE_CHECKING:
-    from verifier.child import Reader
-    from verifier.expectation import Expectation
-    from verifier.mps import MpsReading
-    from verifier.mps_daemons import NodeProcesses
-    from verifier.node import NodeReader, NodeReading
-    from verifier.reading import Process
+    from .child import Reader
+    from .expectation import Expectation
+    from .mps import MpsReading
+    from .mps_daemons import NodeProcesses
+    from .node import NodeReader, NodeReading
+    from .reading import Process
 
 _MOST_LOOKS: Final = 6
 PROCESSES: Final = Path("/proc")
@@ -139,12 +139,12 @@ def _compared(expected: Expectation, observation: Observation) -> Findings:
     findings = Findings()
     compare_gpus(expected, observation.nvml, findings)
     if expected.mps is not None and observation.mps is not None:
-        from verifier.mps import compare_mps  # noqa: PLC0415 - what not everybody needs takes time to load
+        from .mps import compare_mps  # noqa: PLC0415 - what not everybody needs takes time to load
 
         compare_mps(expected.mps, observation.mps, findings)
     compare_daemons(expected, observation.processes, _operators(observation), _on_gpus(observation), findings)
     if expected.node is not None and observation.node is not None:
-        from verifier.compare_node import compare_node  # noqa: PLC0415
+        from .compare_node import compare_node  # noqa: PLC0415
 
         compare_node(expected, observation.node, observation.nvml, findings)
     return findings
@@ -169,7 +169,7 @@ def _steady(observation: Observation) -> tuple[object, object, object, object]:
 
 
 def _read_mps(gpus: int) -> MpsReading:
-    from verifier.mps import read_mps  # noqa: PLC0415
+    from .mps import read_mps  # noqa: PLC0415
 
     return read_mps(gpus)
 

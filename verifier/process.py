@@ -66,7 +66,7 @@ class Process:
                 self.close()
                 for number, end in enumerate(its):
                     os.dup2(end, number)
-                from verifier.serve import serve  # noqa: PLC0415 - in the child only
+                from .serve import serve  # noqa: PLC0415 - in the child only
 
                 serve()
             except BaseException:  # noqa: BLE001 - it must not come back to where its parent is

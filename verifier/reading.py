@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from verifier.names import error_name
+from .names import error_name
 
 
 @dataclass(frozen=True)

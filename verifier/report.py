@@ -6,13 +6,13 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier.findings import Verdict, ordered
-from verifier.plain import line
+from .findings import Verdict, ordered
+from .plain import line
 
 if TYPE_CHECKING:
-    from verifier.expectation import Expectation
-    from verifier.findings import Finding
-    from verifier.observation import Assertion
+    from .expectation import Expectation
+    from .findings import Finding
+    from .observation import Assertion
 
 API_VERSION: Final = "gpu-pools/v1"
 #: The kubelet cuts a termination message there.

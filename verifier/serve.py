@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 
-from verifier.nvml import read_nvml
+from .nvml import read_nvml
 
 
 def serve() -> None:

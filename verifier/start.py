@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from verifier.process import Process
+from .process import Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def run() -> int:
         # Python would end with 1, which says that the node differs.
         sys.stderr.write(f"cannot tell: no process can be started: {error.strerror}\n")
         return _CANNOT_TELL
-    from verifier import __main__ as program  # noqa: PLC0415 - see above
+    from . import __main__ as program  # noqa: PLC0415 - see above
 
     return program.run(child)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier.api import ApiError
-from verifier.findings import Verdict
+from .api import ApiError
+from .findings import Verdict
 
 if TYPE_CHECKING:
-    from verifier.node import NodeReader
-    from verifier.observation import Assertion
+    from .node import NodeReader
+    from .observation import Assertion
 
 _ATTEMPTS: Final = 5
 #: Conflict; and a test of a JSON patch that fails.

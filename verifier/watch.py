@@ -20,16 +20,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from verifier import report
-from verifier.api import ApiError
-from verifier.findings import Verdict
+from . import report
+from .api import ApiError
+from .findings import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from verifier.expectation import Expectation
-    from verifier.node import NodeReader
-    from verifier.observation import Assertion, Observer
+    from .expectation import Expectation
+    from .node import NodeReader
+    from .observation import Assertion, Observer
 
 LOG = logging.getLogger("verifier")
 #: The node object may change many times in a row: between two assertions there is at least so much time.

@@ -6,6 +6,7 @@ import errno
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -95,6 +96,13 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     assert not {"verifier/archive.py", "verifier/part.py"} & sources
     assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
     assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_what_goes_to_the_nodes_does_not_say_where_the_package_lies_here() -> None:
+    packed = zipfile.ZipFile(BytesIO(archive.archive()))
+    for name in packed.namelist():
+        if name.startswith("verifier/") and name.endswith(".py"):
+            assert not re.search(r"^\s*(?:from|import) verifier\b", packed.read(name).decode(), re.MULTILINE), name
 
 
 def rebuilt(pyz: Path, path: Path, change: Callable[[str, bytes], bytes]) -> Path:
