@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sandbox import processes
+from sandbox import cluster, processes
 from sandbox.machines.api import Api, ApiError
+from sandbox.node_tools import find_platform_tools
+from sandbox.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 CHARTS = Path(__file__).parents[3] / "sandbox" / "charts"
 OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
@@ -45,6 +48,10 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.api = Api(folder / "kubeconfig")
+
+    def boot(self) -> None:
+        """Start what does not run."""
+        cluster.boot(self.folder, "site", find_platform_tools(Progress()))
 
     def node(self, name: str) -> dict[str, Any]:
         return self.api.get(f"/api/v1/nodes/{name}") or {"metadata": {}, "status": {}}
@@ -136,3 +143,13 @@ def install(
             time.sleep(0.2)
         else:
             return
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Site]:
+    """A cluster and its daemon in a folder; erased afterwards, whatever has become of it."""
+    try:
+        cluster.boot(folder, "site", find_platform_tools(Progress()))
+        yield Site(folder)
+    finally:
+        cluster.erase(folder)

@@ -9,11 +9,9 @@ import pytest
 from gpus.node_cleanup import NAME as CLEANUP
 from gpus.verifier_pods import SERVICE_ACCOUNT, VERIFIER_APP
 from gpus.verifier_rights import VERIFIER_NAMESPACE
-from sandbox import cluster, node_tools
+from sandbox import node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
-from sandbox.node_tools import find_platform_tools
-from sandbox.progress import Progress
-from tests.sandbox.machines.site import Site
+from tests.sandbox.machines.site import Site, running
 from tests.sandbox.strangers import needs_root, opened
 from tests.sandbox.used_ports import ports_of, tried
 
@@ -35,9 +33,7 @@ REAL = f"{VERIFIER_APP}-whole"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("attacked")
-    try:
-        cluster.boot(folder, "attacked", find_platform_tools(Progress()))
-        here = Site(folder)
+    with running(folder) as here:
         put(
             folder,
             MachineGroup("gpu", "gpu", 1, Hardware(24, 220, "a100-80gb", "NVIDIA A100 80GB PCIe", 1), driver_preinstalled=True),
@@ -48,8 +44,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 here.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": account}})
         here.until(lambda: here.node("gpu0")["metadata"])
         yield here
-    finally:
-        cluster.erase(folder)
 
 
 def spec(command: list[str], account: str = SERVICE_ACCOUNT) -> dict[str, Any]:
@@ -185,7 +179,7 @@ def test_a_changed_daemon_sets_older_pod_goes_on_after_the_daemon_starts_anew(si
     site.api.patch(f"{SETS.format(OWN)}/{VERIFIER_APP}-kept", {"spec": wanted["spec"]})
     proof.unlink()
     site.kill_daemon()
-    cluster.boot(site.folder, "attacked", find_platform_tools(Progress()))
+    site.boot()
     site.until(proof.exists)
 
 

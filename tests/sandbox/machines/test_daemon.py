@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import cluster, node_tools, processes
+from sandbox import node_tools, processes
 from sandbox.machine_groups import Hardware, MachineGroup, put, remove, scale
 from sandbox.machines import objects
 from sandbox.machines.config_volumes import SYNC_SECONDS
-from sandbox.node_tools import find_platform_tools
 from sandbox.nvml import state
-from sandbox.progress import Progress
-from tests.sandbox.machines.site import IMAGE, OPERATOR, POLICY, Site, install, workload
+from tests.sandbox.machines.site import IMAGE, OPERATOR, POLICY, Site, install, running, workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,16 +65,12 @@ REAL = pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stan
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("machines")
-    try:
-        cluster.boot(folder, "machines", find_platform_tools(Progress()))
-        here = Site(folder)
+    with running(folder) as here:
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         put(folder, MachineGroup("gpu", "gpu", 1, A100, labels=AKS, taints=[SKU], driver_preinstalled=True))
         install(here.api, SPEC, CONFIGS, LAYOUTS)
         here.until(lambda: here.offered() == {"gpu": "2"})
         yield here
-    finally:
-        cluster.erase(folder)
     assert on_nodes(folder) == []
 
 
@@ -304,7 +298,7 @@ def test_a_restarted_daemon_goes_on_where_it_was(site: Site) -> None:
     path = f"/api/v1/namespaces/{OPERATOR}/configmaps/sharing"
     site.api.patch(path, {"data": {"ts4": CONFIGS["ts4"].replace("4", "8")}})
     processes.stop(site.folder, ["machines"])
-    cluster.boot(site.folder, "machines", find_platform_tools(Progress()))
+    site.boot()
     time.sleep(3)
     assert site.offered() == {"gpu": "8"}
     assert [(pod["metadata"]["uid"], pod["status"]) for pod in site.pods("nvidia-device-plugin-daemonset")] == before
@@ -340,7 +334,7 @@ def test_nothing_of_the_nodes_outlives_a_daemon_that_is_killed(site: Site) -> No
     assert any("nvidia-device-plugin" in command for command in on_nodes(site.folder))
     site.kill_daemon()
     site.until(lambda: not on_nodes(site.folder))
-    cluster.boot(site.folder, "machines", find_platform_tools(Progress()))
+    site.boot()
     site.until(lambda: on_nodes(site.folder))
     site.until(lambda: site.offered() == {"mig-3g.40gb": "2", "mig-2g.20gb": "4"})
 
@@ -350,7 +344,7 @@ def test_where_the_real_programs_cannot_run_rules_take_over_and_say_so(site: Sit
     site.label(mig_config="seven")
     site.until(lambda: site.offered() == {"gpu": "14"})
     monkeypatch.setenv(node_tools.VARIABLE, "rules")
-    cluster.boot(site.folder, "machines", find_platform_tools(Progress()))
+    site.boot()
     said = "rules stand in for NVIDIA's programs on the nodes: GPU_POOLS_NODE_PROGRAMS=rules asks for it"
     site.until(lambda: said in processes.log_tail(site.folder, "machines"))
     site.share("mixed")
@@ -361,7 +355,7 @@ def test_where_the_real_programs_cannot_run_rules_take_over_and_say_so(site: Sit
 
     # And back again, with what the rules have left.
     monkeypatch.delenv(node_tools.VARIABLE)
-    cluster.boot(site.folder, "machines", find_platform_tools(Progress()))
+    site.boot()
     site.until(lambda: on_nodes(site.folder) or node_tools.obstacle())
     site.share("single")
     site.label(mig_config="seven")

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpus.node_cleanup import NAME, cleanup_objects
-from sandbox import cluster
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.api import ApiError
 from sandbox.machines.operands import DRIVER
-from sandbox.node_tools import find_platform_tools
-from sandbox.progress import Progress
-from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, workload
+from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, running, workload
 from tests.unit.stacks import existing, plan_of
 
 if TYPE_CHECKING:
@@ -55,16 +52,12 @@ SPEC: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder: Path = tmp_path_factory.mktemp("operator")
-    try:
-        cluster.boot(folder, "operator", find_platform_tools(Progress()))
-        here = Site(folder)
+    with running(folder) as here:
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         put(folder, MachineGroup("gpu", "gpu", len(NODES), Hardware(4, 16, "t4-16gb", "Tesla T4", 1)))
         install(here.api, SPEC, {"exclusive": "version: v1"}, "version: v1\nmig-configs: {}\n")
         settled(here)
         yield here
-    finally:
-        cluster.erase(folder)
 
 
 @pytest.fixture(autouse=True)

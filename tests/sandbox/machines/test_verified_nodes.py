@@ -13,12 +13,10 @@ from gpus.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpus.stack_file import load_yaml
 from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, VERIFIER_APP, expectation_file, verifier_daemon_set_spec
 from gpus.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
-from sandbox import cluster, node_tools
+from sandbox import node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
-from sandbox.node_tools import find_platform_tools
-from sandbox.progress import Progress
 from tests.granted import RBAC, grant
-from tests.sandbox.machines.site import IMAGE, Site, install
+from tests.sandbox.machines.site import IMAGE, Site, install, running
 from verifier import archive
 
 if TYPE_CHECKING:
@@ -76,9 +74,7 @@ SPEC: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("verified")
-    try:
-        cluster.boot(folder, "verified", find_platform_tools(Progress()))
-        here = Site(folder)
+    with running(folder) as here:
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         for name, planned in POOLS.items():
             hardware = Hardware(24, 220, planned.hardware.model.key, planned.hardware.product, planned.hardware.gpus)
@@ -88,8 +84,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         install(here.api, SPEC, PLAN.device_plugin_configs, PLAN.mig_parted_config, names=names)
         _install_verifier(here)
         yield here
-    finally:
-        cluster.erase(folder)
     assert not folder.exists()
 
 
@@ -241,7 +235,7 @@ def test_a_verifier_without_permission_cannot_tell_and_is_no_pass(site: Site) ->
 def test_what_a_killed_daemon_ran_is_run_again_by_the_next_one(site: Site) -> None:
     names = {pool: pods(site, pool)[0]["metadata"]["name"] for pool in POOLS}
     site.kill_daemon()
-    cluster.boot(site.folder, "verified", find_platform_tools(Progress()))
+    site.boot()
     all_ready(site)
     assert {pool: pods(site, pool)[0]["metadata"]["name"] for pool in POOLS} == names
     # It is asked, not remembered: a node that changes now shows.
