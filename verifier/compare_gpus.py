@@ -107,14 +107,15 @@ def _compare(expected: Expectation, reading: Reading, findings: Findings) -> Non
     comparable = alike or len(reading.gpus) == expected.count
     if not comparable:
         findings.note("MIG was not compared: with another number of GPUs their indexes mean other GPUs")
+    # Surplus GPUs are compared with what is declared of the last.
+    declared = {gpu.index: expected.gpus[min(gpu.index, expected.count - 1)] for gpu in reading.gpus}
     right = {
-        gpu.index: _layout(gpu, expected) == Counter(wanted.instances)
-        for gpu, wanted in zip(reading.gpus, expected.gpus, strict=False)
-        if wanted.instances
+        gpu.index: _layout(gpu, expected) == Counter(declared[gpu.index].instances)
+        for gpu in reading.gpus
+        if declared[gpu.index].instances
     }
     for gpu in reading.gpus:
-        wanted = expected.gpus[min(gpu.index, expected.count - 1)]
-        _compare_gpu(expected, wanted if comparable else None, gpu, right, findings)
+        _compare_gpu(expected, declared[gpu.index] if comparable else None, gpu, right, findings)
 
 
 def _compare_driver(wanted: str | None, found: str | Failed, findings: Findings) -> None:

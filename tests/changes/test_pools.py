@@ -141,6 +141,12 @@ class TestRadius:
         radius = self._radius(plan(WHOLE), two, step("replace", "p0", "vmSize"), asking=asking)
         assert [(one.asking.who, one.how) for one in radius.affected] == [("pod a/b", "interrupted")]
 
+    def test_less_in_one_pool_and_new_nodes_in_another_is_less(self) -> None:
+        two = plan(WHOLE, vmSize="Standard_NC48ads_A100_v4")
+        asking = (Asking("pod a/b", "nvidia.com/gpu"),)
+        radius = self._radius(plan(WHOLE, pools=2), two, step("replace", "p0", "vmSize"), asking=asking)
+        assert [(one.how, one.pools) for one in radius.affected] == [("shrinks", ("p0", "p1"))]
+
     def test_totals_are_of_all_pools_at_their_smallest_and_largest(self) -> None:
         scaled = plan(SLICED, nodes={"min": 1, "max": 3}, count=None)
         radius = self._radius(plan(SLICED, pools=2), scaled)

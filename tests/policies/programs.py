@@ -209,7 +209,10 @@ BAD: dict[str, list[Program]] = {
     "gpu-pools-stand-alone": [
         program(made(kinds.MANAGED_CLUSTER, "aks", {"agentPoolProfiles": [{"vmSize": "Standard_D4s_v5"}, POOL]}))
     ],
-    "operator-labels-left-alone": [program(pool(nodeLabels={"nvidia.com/gpu.deploy.driver": "false"}))],
+    "operator-labels-left-alone": [
+        program(pool(nodeLabels={"nvidia.com/gpu.deploy.driver": "false"})),
+        program(pool(nodeLabels={"nvidia.com/gpu.present": "true"})),
+    ],
     "node-group-labels-are-for-magnum": [program(group(labels={kinds.CONFIG_LABEL: "sliced"}, mergeLabels=True))],
     "node-group-labels-merged": [program(group(labels={"boot_volume_size": "50"}))],
     "node-groups-not-empty": [program(group(minNodeCount=0))],

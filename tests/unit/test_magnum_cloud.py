@@ -242,6 +242,9 @@ def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(clus
     refused = problems(settings(**cluster), alive)
     assert list(refused) == [f"gpu-pools:cluster.{'template' if cluster['template'] else 'templateId'}"]
     assert f"({changed})" in next(iter(refused.values()))
+    # Magnum 18 speaks 1.11; the heat driver refuses from the version on that speaks 1.12.
+    refusing = magnum(**{**vars(alive.magnum), "newest": (1, 12)})
+    assert problems(settings(**cluster), refusing) == refused
     older = judged(settings(**cluster), magnum(**{**vars(alive.magnum), "newest": (1, 11)}))
     assert older.problems == ()
     assert "A heat driver since Magnum 18" in older.notes[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -56,6 +57,24 @@ def test_a_budget_is_refused_above_its_share_and_doubted_where_the_context_needs
         assert f"beside {need} MiB little is left for the CUDA context, which took {context} MiB" in warning
     with pytest.raises(InvalidStackError, match=f"at most {mib}Mi there"):
         _warnings(f"{mib + 1}Mi", sharing)
+
+
+@pytest.mark.parametrize(
+    ("mib", "sharing", "remedy"),
+    [
+        (A100_MIB // 2, {"timeSlicing": {"replicas": 3}}, "Use at most 2 replicas, or a card with more memory."),
+        (
+            A100_MIB // 2 + 1,
+            {"timeSlicing": {"replicas": 3}},
+            "Use a larger MIG profile or card, fewer replicas, or a smaller budget.",
+        ),
+        (A100_MIB + 1, {"exclusive": {}}, "Use a larger MIG profile or card, fewer replicas, or a smaller budget."),
+    ],
+    ids=str,
+)
+def test_replicas_are_advised_where_more_than_one_would_fit(mib: int, sharing: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(InvalidStackError, match=re.escape(remedy)):
+        _warnings(f"{mib}Mi", sharing)
 
 
 def test_a_gpu_that_stays_whole_counts_as_a_whole() -> None:

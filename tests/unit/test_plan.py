@@ -599,6 +599,8 @@ class TestNodesAndWarnings:
     def test_scaling_from_zero_warns(self) -> None:
         planned = pool_of(aks({"count": GONE, "nodes": {"min": 0, "max": 4}}, sharing=SLICED))
         assert [warning for warning in planned.warnings if "scaling from zero" in warning]
+        kept = pool_of(aks({"count": GONE, "nodes": {"min": 1, "max": 4}}, sharing=SLICED))
+        assert not [warning for warning in kept.warnings if "scaling from zero" in warning]
 
     def test_autoscaling_with_resources_that_the_autoscaler_does_not_know_warns(self) -> None:
         scaled = {"count": GONE, "nodes": {"min": 1, "max": 4}}
@@ -627,6 +629,12 @@ class TestNodesAndWarnings:
     def test_small_mps_shares_warn(self) -> None:
         planned = pool_of(aks({"vmSize": T4}, sharing={"inf": {"mps": {"replicas": 48}}}))
         assert "320 MiB" in " ".join(planned.warnings)
+
+    @pytest.mark.parametrize(("replicas", "warned"), [(10, False), (11, True)])
+    def test_a_share_of_1536_mib_is_no_small_one(self, replicas: int, warned: bool) -> None:  # noqa: FBT001
+        planned = pool_of(aks({"vmSize": T4}, sharing={"inf": {"mps": {"replicas": replicas}}}))
+        assert 15360 // 10 == 1536
+        assert any("which leaves little beside the CUDA context (D08)" in text for text in planned.warnings) is warned
 
     def test_sixteen_mps_clients_are_fine_on_volta(self) -> None:
         assert pool_of(existing({"gpuModel": "v100-16gb"}, sharing={"inf": {"mps": {"replicas": 16}}})).advertises == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -317,6 +318,15 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         ["gfd-stale"],
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "causes"), [(5, []), (6, ["gfd-stale"])])
+def test_clocks_may_differ_by_five_seconds(seconds: int, causes: list[str]) -> None:
+    healthy = node(SLICED)
+    stamped = int(healthy.kubernetes.labels["nvidia.com/gfd.timestamp"])
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stamped + seconds))
+    findings = compared(healthy, with_pod(healthy.kubernetes, GFD, started=started))
+    assert [finding.cause.key for finding in findings.differences] == causes
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -1,0 +1,114 @@
+"""Would the tests notice a mistake? ``python -m tests.mutants [FILE …]``; see README.md beside this file.
+
+Exit code 1: too few mutants are noticed in gpus/ or verifier/, or one is missed in a file whose misses are all accounted for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing
+import sys
+import tempfile
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.mutants import suite
+from tests.mutants.accounts import Accounts
+from tests.mutants.covering import measure
+from tests.mutants.mutations import Mutant, mutants
+from tests.mutants.trial import Ended, ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.mutants.covering import Covering
+
+PACKAGES = ("gpus", "verifier", "changes", "policies")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Would the tests notice a mistake?")
+    parser.add_argument("files", nargs="*", help="files or folders; without any: " + ", ".join(PACKAGES))
+    parser.add_argument("--tests", nargs="+", default=suite.FAST, metavar="PATH", help="the tests that are asked")
+    parser.add_argument("--seed", default="0", help="which mutants come first (default: 0)")
+    parser.add_argument("--shard", default="1/1", metavar="K/N", help="the K-th of N parts")
+    parser.add_argument("--minutes", type=float, default=120, help="start no mutant after that long (default: 120)")
+    parser.add_argument("--patience", type=float, default=20, help="seconds of tests per mutant (default: 20)")
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="mutants at once")
+    return parser.parse_args()
+
+
+def chosen_files(named: Sequence[str]) -> list[str]:
+    """Source files below what was named."""
+    paths = [suite.ROOT / name for name in named or PACKAGES]
+    files = [file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    return [str(file.relative_to(suite.ROOT)) for file in files]
+
+
+def ordered(files: Sequence[str], seed: str, shard: str) -> list[Mutant]:
+    """One part of all mutants, in an order that the seed decides."""
+    part, parts = (int(number) for number in shard.split("/"))
+    every = [one for file in files for one in mutants(file, (suite.ROOT / file).read_text(encoding="utf-8"))]
+    every.sort(key=lambda one: hashlib.sha256(repr((seed, one.identity)).encode()).digest())
+    return every[part - 1 :: parts]
+
+
+_tree: Path
+_covering: Covering
+
+
+def _begin(folder: Path, trees: multiprocessing.Queue[int], covering: Covering) -> None:
+    global _tree, _covering
+    _tree, _covering = suite.copied(folder / str(trees.get())), covering
+
+
+def _tried(mutant: Mutant, patience: float) -> Ended:
+    return ended(mutant, _covering, _tree, patience)
+
+
+def _all_tried(
+    every: list[Mutant], covering: Covering, folder: Path, arguments: argparse.Namespace
+) -> Iterator[tuple[Mutant, Ended]]:
+    context = multiprocessing.get_context("fork")
+    trees = context.Queue()
+    for number in range(arguments.jobs):
+        trees.put(number)
+    ends = time.monotonic() + arguments.minutes * 60
+    waiting = iter(every)
+    running: dict[Future[Ended], Mutant] = {}
+    with ProcessPoolExecutor(arguments.jobs, context, _begin, (folder, trees, covering)) as pool:
+        while True:
+            while len(running) < 2 * arguments.jobs and time.monotonic() < ends and (mutant := next(waiting, None)):
+                running[pool.submit(_tried, mutant, arguments.patience)] = mutant
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+
+
+def main() -> int:
+    """Try the mutants, tell each that is missed, and a table by file."""
+    arguments = _arguments()
+    files = chosen_files(arguments.files)
+    every = ordered(files, arguments.seed, arguments.shard)
+    accounts = Accounts.read(files)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
+        folder = Path(scratch)
+        began = time.monotonic()
+        covering = measure(suite.copied(folder / "whole"), files, arguments.tests, 60 * arguments.minutes)
+        print(f"{len(covering.seconds)} tests pass, {time.monotonic() - began:.0f} s; {len(every)} mutants", flush=True)
+        suite.preloaded(covering.modules)
+        for mutant, how in _all_tried(every, covering, folder, arguments):
+            if told := accounts.add(mutant, how):
+                print(told, flush=True)
+    print(accounts.table(len(every)))
+    for problem in accounts.problems():
+        print(problem)
+    return 1 if accounts.problems() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Which mutants were missed, which of them are accounted for (survivors.yaml), and what that makes of each file and package."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.mutants.trial import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.mutants.mutations import Mutant
+
+LIST = Path(__file__).with_name("survivors.yaml")
+#: Of 100 mutants that are not equivalent, so many are noticed at least, in each of these.
+LEAST, HELD = 95, ("gpus", "verifier")
+_MISSED = {Ended.MISSED, Ended.UNTESTED}
+
+
+def listed() -> dict[str, list[dict[str, Any]]]:
+    """File -> its known survivors: in, was, now, why, and which where there are equal ones."""
+    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(LIST.read_text(encoding="utf-8"))["survivors"]
+    return found
+
+
+def whole_files() -> list[str]:
+    """Files of which every mutant was tried and every survivor is listed: another one is a failure there."""
+    found: list[str] = yaml.safe_load(LIST.read_text(encoding="utf-8"))["whole"]
+    return found
+
+
+def identity(file: str, entry: dict[str, Any]) -> tuple[str, str, str, str, int]:
+    """As Mutant.identity."""
+    return file, entry["in"], entry["was"], entry["now"], entry.get("which", 0)
+
+
+@dataclass
+class Accounts:
+    """The tally of one run."""
+
+    known: dict[tuple[str, str, str, str, int], str]
+    whole: set[str]
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, files: Sequence[str]) -> Accounts:
+        """The accounts before the first mutant."""
+        known = {identity(file, entry): entry["why"] for file, entries in listed().items() for entry in entries}
+        return cls(known, set(whole_files()), {file: Counter() for file in files})
+
+    def add(self, mutant: Mutant, how: Ended) -> str | None:
+        """Count one; what there is to tell of it."""
+        why = self.known.get(mutant.identity)
+        counts = self.counts[mutant.file]
+        if how not in _MISSED:
+            counts["noticed"] += 1
+            return f"{mutant.file}:{mutant.line} is {how.value}, but listed: {mutant.was}" if why else None
+        if why:
+            counts["equivalent" if why.startswith("equivalent") else "accepted"] += 1
+            return None
+        counts["missed"] += 1
+        if mutant.file in self.whole:
+            self.unknown.append(f"{mutant.file}:{mutant.line}")
+        which = f" (the {mutant.which + 1}. such)" if mutant.which else ""
+        return f"{how.value}: {mutant.file}:{mutant.line} {mutant.place}{which}\n    {mutant.was}\n    {mutant.now}"
+
+    def table(self, planned: int) -> str:
+        """Per file: how many were tried and noticed, in 100 of those that are not equivalent."""
+        rows = [_row(file, counts) for file, counts in self.counts.items() if counts]
+        rows += [
+            _row(f"**{package}/**", self._of(package)) for package in sorted({file.partition("/")[0] for file in self.counts})
+        ]
+        tried = sum(sum(counts.values()) for counts in self.counts.values())
+        head = "| file | tried | noticed | missed | not worth it | equivalent | of 100 |\n|---|---|---|---|---|---|---|"
+        return "\n".join([head, *rows, "", f"{tried} of {planned} mutants tried."])
+
+    def problems(self) -> list[str]:
+        """Why the run is red."""
+        few = [f"{package}/: fewer than {LEAST} of 100 noticed" for package in HELD if _share(self._of(package)) < LEAST]
+        return few + [f"{spot}: missed, and not in {LIST.name}" for spot in self.unknown]
+
+    def _of(self, package: str) -> Counter[str]:
+        return sum((counts for file, counts in self.counts.items() if file.startswith(f"{package}/")), Counter())
+
+
+def _share(counts: Counter[str]) -> float:
+    real = sum(counts.values()) - counts["equivalent"]
+    return 100 * counts["noticed"] / real if real else 100
+
+
+def _row(name: str, counts: Counter[str]) -> str:
+    words = ("noticed", "missed", "accepted", "equivalent")
+    cells = [str(sum(counts.values())), *(str(counts[word]) for word in words), f"{_share(counts):.1f}"]
+    return f"| {name} | {' | '.join(cells)} |"

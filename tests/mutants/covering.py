@@ -1,0 +1,102 @@
+"""Which tests run which lines, and how long each takes: only these are asked whether they notice a mutant."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import coverage
+import pytest
+
+from tests.mutants import suite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+#: Lines that so few tests run are mostly those whose result is remembered, or made while a module loads: all its tests are asked.
+_FEW = 3
+
+
+@dataclass(frozen=True)
+class Covering:
+    """What a run of all the tests told.
+
+    Attributes:
+        seconds: per test.
+        lines: file -> line -> tests that run it.
+        modules: what else was loaded.
+    """
+
+    seconds: dict[str, float]
+    lines: dict[str, dict[int, list[str]]]
+    modules: list[str]
+
+    def tests_of(self, file: str, line: int) -> list[str]:
+        """The tests that may notice a change of that line, the quickest first."""
+        near = self.lines.get(file, {})
+        chosen = self._quickest(near.get(line, []))
+        if len(chosen) < _FEW:
+            chosen += [name for name in self._quickest(name for one in near.values() for name in one) if name not in chosen]
+        return chosen
+
+    def _quickest(self, names: Any) -> list[str]:
+        return sorted(set(names), key=lambda name: (self.seconds[name], name))
+
+
+class _Told:
+    """Tells the measurement which test runs."""
+
+    def __init__(self, measured: coverage.Coverage) -> None:
+        self._measured = measured
+        self.seconds: dict[str, float] = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._measured.switch_context(item.nodeid)
+        began = time.perf_counter()
+        yield
+        self.seconds[item.nodeid] = time.perf_counter() - began
+        self._measured.switch_context("")
+
+
+def measure(tree: Path, files: Sequence[str], paths: Sequence[str], seconds: float) -> Covering:
+    """Run the tests once in that copy of the project.
+
+    Raises:
+        RuntimeError: if they do not pass there as they are.
+    """
+    left = tree / "covering.json"
+    code = suite.forked(seconds, tree, lambda: _measured(tree, files, paths))
+    if code != 0:
+        raise RuntimeError(
+            f"the tests do not pass without a mutant: {'no end' if code is None else f'exit code {code}'}; see {tree}"
+        )
+    found = json.loads(left.read_text(encoding="utf-8"))
+    lines = {file: {int(line): names for line, names in of.items()} for file, of in found["lines"].items()}
+    return Covering(found["seconds"], lines, found["modules"])
+
+
+def _measured(tree: Path, files: Sequence[str], paths: Sequence[str]) -> int:
+    measured = coverage.Coverage(data_file=None, config_file=False, include=[str(tree / file) for file in files])
+    told = _Told(measured)
+    measured.start()
+    with (tree / "covering.log").open("w") as log:
+        sys.stdout = sys.stderr = log
+        code = suite.tests(paths, told)
+    measured.stop()
+    data = measured.get_data()
+    lines = {
+        file: {line: sorted(filter(None, names)) for line, names in data.contexts_by_lineno(str(tree / file)).items()}
+        for file in files
+    }
+    modules = [
+        name for name, module in sys.modules.items() if not str(getattr(module, "__file__", None) or tree).startswith(str(tree))
+    ]
+    (tree / "covering.json").write_text(
+        json.dumps({"seconds": told.seconds, "lines": lines, "modules": modules}), encoding="utf-8"
+    )
+    return code

@@ -1,0 +1,118 @@
+"""Runs chosen tests in a process of their own, forked from one that has loaded what is not ours: a third of a second for most.
+
+The tests are those that need no programs. They run in a copy of the project, so that a mutant is a file there, which the programs
+that a test starts read, too. Hypothesis tries the same examples each time and shrinks none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+FAST = ("tests/unit", "tests/verifier", "tests/changes", "tests/policies")
+_OURS = ("gpus", "components", "policies", "changes", "evidence", "pipelines", "sandbox", "verifier", "tests")
+#: A mutant may compute without end, and remember all of it.
+_MEMORY = 6 * 2**30
+
+
+def copied(target: Path) -> Path:
+    """The project's files, as they are now, in a folder of their own."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    # Bytecode that is held against its source, not against its time: a mutant has the size and the second of what it replaces.
+    command = [sys.executable, "-m", "compileall", "-q", "-j0", "--invalidation-mode", "checked-hash", *_OURS]
+    subprocess.run(command, cwd=target, check=True)
+    return target
+
+
+def preloaded(names: Iterable[str]) -> None:
+    """Load modules that are not ours once, for every process that is forked from now on."""
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def forked(seconds: float, tree: Path, run: Callable[[], int]) -> int | None:
+    """How `run` ends in a process of its own in that copy of the project; None if it had to be ended.
+
+    Args:
+        seconds: how long it may take.
+        tree: the copy.
+        run: gives the exit code.
+    """
+    child = os.fork()
+    if child == 0:
+        _in_the_copy(tree, run)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            _end_group(child)
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    _end_group(child)
+    os.waitpid(child, 0)
+    return None
+
+
+def _end_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _in_the_copy(tree: Path, run: Callable[[], int]) -> None:
+    """Never returns."""
+    code = 70
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        os.chdir(tree)
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        sys.dont_write_bytecode = True
+        sys.path[:] = [str(tree), *(path for path in sys.path if path not in {"", str(ROOT)})]
+        for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
+            del sys.modules[name]
+        silence = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(silence, stream)
+        code = run()
+    finally:
+        os._exit(code)
+
+
+def tests(paths: Sequence[str], *plugins: object) -> int:
+    """Run tests in this process."""
+    settings.register_profile(
+        "mutants",
+        database=None,
+        deadline=None,
+        derandomize=True,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    settings.load_profile("mutants")
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", "-m", "not programs and not engine"]
+    return int(pytest.main([*options, *paths], plugins=list(plugins)))

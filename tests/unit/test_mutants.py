@@ -1,0 +1,128 @@
+"""The mutation runner (tests/mutants): what it changes, what it counts, and that its list is of mutants that exist."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import accounts
+from tests.mutants.__main__ import chosen_files, ordered
+from tests.mutants.accounts import Accounts
+from tests.mutants.covering import Covering
+from tests.mutants.mutations import Mutant, mutants
+from tests.mutants.trial import Ended
+
+ROOT = Path(__file__).parents[2]
+
+
+def changes(source: str) -> list[tuple[str, str]]:
+    return [(one.was, one.now) for one in mutants("a.py", source)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = a < b", ["x = (a <= b)", "x = (a >= b)"]),
+        ("x = a == b", ["x = (a != b)"]),
+        ("x = a not in b", ["x = (a in b)"]),
+        ("x = a and b and c", ["x = (b and c)", "x = (a and c)", "x = (a and b)"]),
+        ("x = not a", ["x = (a)"]),
+        ("x = a + b", ["x = (a - b)"]),
+        ("x = f'{a}' + b", []),
+        ("x = 7", ["x = 8"]),
+        ("x = True", ["x = False"]),
+        ("x = 'key'", ["x = 'key~'"]),
+        ("x = 'some prose'", []),
+        ("x: list['int'] = None", []),
+        ("'docstring'", []),
+        ("@cached(3)\ndef f(a: 'str') -> 'int': ...", []),
+        ("from a import b", []),
+        ("if TYPE_CHECKING:\n    x = 1", []),
+        ("x = cast('int', y)", []),
+        ("if ready:\n    ...", ["(not ready)"]),
+        ("x = [a for a in b if a]", ["x = ([a for a in b])", "x = [a for a in b if (not a)]"]),
+        ("x = any(a)", ["x = (all(a))"]),
+        ("x = sorted(a, key=b)", ["x = (list(a))"]),
+        ("x = a.startswith(b)", ["x = (a.endswith(b))"]),
+        ("x = left | right", ["x = (left)", "x = (right)"]),
+        ("x = isinstance(a, Left | Right)", []),
+        ("match a:\n    case 'b': ...", ["'b~'"]),
+    ],
+)
+def test_what_is_changed(source: str, expected: list[str]) -> None:
+    assert [now for _, now in changes(source)] == expected
+
+
+def test_statements_are_left_out() -> None:
+    source = "def f():\n    a()\n    yield b\n    for c in d:\n        e += g\n        continue\n    raise h\n"
+    assert [now for _, now in changes(source)] == ["pass", "yield from ()", "pass", "pass", "pass"]
+    assert changes("def f():\n    return a") == [("return a", "return None")]
+
+
+def test_equal_spots_of_a_place_are_told_apart_and_a_line_more_changes_no_identity() -> None:
+    source = "def f():\n    a = 1\n    a = 1\n"
+    found = [one.identity for one in mutants("a.py", source)]
+    assert found == [("a.py", "f", "a = 1", "a = 2", 0), ("a.py", "f", "a = 1", "a = 2", 1)]
+    assert [one.identity for one in mutants("a.py", f"import os\n\n{source}")] == found
+
+
+def test_every_mutant_of_the_project_is_a_program_and_has_a_name_of_its_own() -> None:
+    files = chosen_files(["verifier/marks.py", "gpus/section.py", "changes/sarif.py"])
+    every = ordered(files, "0", "1/1")
+    assert len({one.identity for one in every}) == len(every) > 100
+    for one in every:
+        ast.parse(one.source)
+
+
+def test_shards_are_parts_and_a_seed_is_an_order() -> None:
+    files = ["verifier/marks.py"]
+    whole = [one.identity for one in ordered(files, "0", "1/1")]
+    parts = [one.identity for part in ("1/3", "2/3", "3/3") for one in ordered(files, "0", part)]
+    assert sorted(whole) == sorted(parts)
+    assert [one.identity for one in ordered(files, "0", "1/1")] == whole != [one.identity for one in ordered(files, "1", "1/1")]
+
+
+def test_tests_of_a_line_come_quickest_first_and_of_a_line_that_few_run_all_of_the_file_do() -> None:
+    seconds = {"slow": 9.0, "quick": 0.1, "middle": 1.0, "other": 0.5}
+    covering = Covering(seconds, {"a.py": {1: ["slow", "quick", "middle"], 2: ["slow"], 3: ["other"]}}, [])
+    assert covering.tests_of("a.py", 1) == ["quick", "middle", "slow"]
+    assert covering.tests_of("a.py", 2) == ["slow", "quick", "other", "middle"]
+    assert covering.tests_of("b.py", 1) == []
+
+
+def _mutant(name: str) -> Mutant:
+    return Mutant("gpus/a.py", "f", name, "", 0, 1, "")
+
+
+def test_a_miss_that_is_not_listed_is_red_in_a_file_that_is_whole_and_counts_everywhere() -> None:
+    known = {_mutant("same").identity: "equivalent: never zero", _mutant("minor").identity: "not worth it: a log line"}
+    found = Accounts(known, {"gpus/a.py"}, {"gpus/a.py": accounts.Counter()})
+    for number in range(95):
+        assert found.add(_mutant(f"noticed {number}"), Ended.NOTICED) is None
+    assert found.add(_mutant("same"), Ended.MISSED) is None
+    assert found.add(_mutant("minor"), Ended.MISSED) is None
+    assert found.problems() == []
+    told = found.add(_mutant("new"), Ended.UNTESTED)
+    assert told
+    assert "untested: gpus/a.py:1" in told
+    assert found.problems() == ["gpus/a.py:1: missed, and not in survivors.yaml"]
+    assert "| gpus/a.py | 98 | 95 | 1 | 1 | 1 | 97.9 |" in found.table(98)
+    for number in range(4):
+        found.add(_mutant(f"missed {number}"), Ended.MISSED)
+    assert found.problems()[0] == "gpus/: fewer than 95 of 100 noticed"
+
+
+def test_a_listed_survivor_that_is_noticed_is_told() -> None:
+    found = Accounts({_mutant("same").identity: "equivalent: x"}, set(), {"gpus/a.py": accounts.Counter()})
+    assert found.add(_mutant("same"), Ended.NOTICED) == "gpus/a.py:1 is noticed, but listed: same"
+
+
+def test_every_listed_survivor_is_a_mutant_of_the_file_as_it_is_and_has_a_reason() -> None:
+    for file, entries in accounts.listed().items():
+        existing = {one.identity for one in mutants(file, (ROOT / file).read_text(encoding="utf-8"))}
+        for entry in entries:
+            assert accounts.identity(file, entry) in existing, (file, entry)
+            assert entry["why"].startswith(("equivalent: ", "not worth it: "))
+    assert set(accounts.whole_files()) <= {str(path.relative_to(ROOT)) for path in ROOT.glob("*/**/*.py")}
