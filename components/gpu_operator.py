@@ -23,7 +23,7 @@ from components._options import child_options
 from components._owners import tells_of_another_owner
 from components._sharing_keys import config_keys
 from components._words import plan_of
-from components.node_features import MARKER_IMAGE, chart_values, privileged_namespace
+from components.node_features import chart_values, privileged_namespace
 from gpus.adoption import CLUSTER_POLICY, cluster_policy_changes
 from gpus.key_wait import KEY_WAIT, key_wait_spec
 from gpus.plan import Plan
@@ -116,7 +116,7 @@ class GpuOperator(pulumi.ComponentResource):
         self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource]
     ) -> list[pulumi.Resource]:
         keys = config_keys(self, name, plan, opts, before)
-        spec: Any = key_wait_spec(plan, plan.settings.nfd.marker_image or MARKER_IMAGE)
+        spec: Any = key_wait_spec(plan, plan.settings.nfd.marker_image)
         limit = f"{spec['minReadySeconds'] + _SLACK_SECONDS}s"
         DaemonSet(
             f"{name}-key-wait",

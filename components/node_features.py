@@ -17,14 +17,13 @@ from components._helm import chart_release
 from components._options import child_options
 from components._owners import tells_of_another_owner
 from components._words import one_of, plan_alone, plan_of
+from gpus.charts import DEFAULT_MARKER_IMAGE
 from gpus.errors import InvalidStackError, Problem
 from gpus.placing import marker_daemon_set_spec, node_feature_rule
 from gpus.plan import PoolPlan
 from gpus.pools import ExistingPlacement
 
 NFD_NAMESPACE = "node-feature-discovery"
-#: Has sh, printf and mv, and nothing else of interest. The digest is the one that public manifests name; it was not pulled here.
-MARKER_IMAGE = "busybox:1.37.0@sha256:9db7b59979c38555a39def84a31fb98b5296952f9e3afd4f6f11f05b07adfab0"
 
 
 class NodeFeatureDiscoveryArgs(TypedDict):
@@ -142,7 +141,7 @@ class PoolLabels(pulumi.ComponentResource):
             opts=child_options(self, opts),
         )
         marker: Any = marker_daemon_set_spec(
-            planned, _selector(planned, args), _tolerations(planned, args), args.get("image", MARKER_IMAGE)
+            planned, _selector(planned, args), _tolerations(planned, args), args.get("image", DEFAULT_MARKER_IMAGE)
         )
         DaemonSet(
             f"{name}-marker",

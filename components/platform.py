@@ -19,7 +19,7 @@ from components import _log
 from components._options import child_options
 from components._words import located_in, sections_in, stack_config
 from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
-from components.node_features import MARKER_IMAGE, NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
+from components.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.incidents import explained
@@ -192,7 +192,7 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> None:
         """Where nothing proves the nodes: at least no old key goes while a node's label still names it."""
-        spec: Any = keys_left_spec(planned, planned.settings.nfd.marker_image or MARKER_IMAGE)
+        spec: Any = keys_left_spec(planned, planned.settings.nfd.marker_image)
         metadata: Any = {"name": KEYS_LEFT, "namespace": OPERATOR_NAMESPACE}
         DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
 
@@ -283,9 +283,8 @@ class GpuPlatform(pulumi.ComponentResource):
             "node_selector": marker_selector(settings, pool),
             "magnum_driver": str(getattr(settings, "driver", "")),
             "tolerations": [dict(toleration) for toleration in planned.tolerations],
+            "image": planned.settings.nfd.marker_image,
         }
-        if image := planned.settings.nfd.marker_image:
-            args["image"] = image
         return PoolLabels(f"{name}-{pool.name}-labels", args, opts)
 
 

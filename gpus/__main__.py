@@ -3,7 +3,7 @@
 ``expect STACKFILE [POOL]`` prints what the verifier of a pool compares nodes with, so that it can be run by hand.
 
 ``models`` and ``sizes`` are in gpus/hardware_commands.py, ``layouts`` and ``change`` in gpus/mig_commands.py; ``check`` and
-``import``, which read files that exist already, in gpus/existing/commands.py.
+``import``, which read files that exist already, in gpus/existing/commands.py; ``images`` is in gpus/image_commands.py.
 
 Where a command takes a file, ``-`` is the standard input. Exit codes: 0 the stack can be planned, 2 it cannot (or the command
 line is wrong), 74 the output cannot be written, 130 interrupted, 141 the reader of the output went away.
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpus import hardware_commands, mig_commands
+from gpus import hardware_commands, image_commands, mig_commands
 from gpus.errors import InvalidStackError
 from gpus.existing import commands as existing_commands
 from gpus.node_expectation import node_expectation
@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     expect.set_defaults(run=_expect)
     hardware_commands.add_commands(commands)
     mig_commands.add_commands(commands)
+    image_commands.add_commands(commands)
     existing_commands.add_commands(commands)
     return parser
 

@@ -27,6 +27,7 @@ from gpus.checks import (
     mig_owner,
 )
 from gpus.errors import InvalidStackError, Problem, Problems
+from gpus.images import tag_warnings
 from gpus.kubernetes_names import (
     AKS_SPOT_TAINT,
     DEVICE_PLUGIN_CONFIG_LABEL,
@@ -386,6 +387,7 @@ def _pool_warnings(
     if pool is settings.pools[0]:
         # Said once: they are about the cluster.
         yield from cluster_warnings(settings)
+        yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and _reboots(hardware, settings):

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpus.errors import Problems, show
+from gpus.image_names import read_image_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,7 +119,7 @@ class Section:
             example: an image with its tag, for the message.
         """
         allowed = f"an image with a tag or digest, e.g. registry.example.com/{example}"
-        return self.text(key, pattern=r"[^\s@]+[:@]\S+", allowed=allowed)
+        return self._image(key, r"[^\s@]+[:@]\S+", allowed)
 
     def pinned_image(self, key: str, *, example: str) -> str | None:
         """The name of a container image with its digest: what a tag names may change between two pulls.
@@ -129,7 +130,15 @@ class Section:
         """
         allowed = f"an image by digest, e.g. registry.example.com/{example}@sha256:… with 64 hexadecimal digits"
         remedy = "Ask the registry for the digest: docker buildx imagetools inspect IMAGE, or skopeo inspect docker://IMAGE."
-        return self.text(key, pattern=r"[^\s@]+@sha256:[0-9a-f]{64}", allowed=allowed, remedy=remedy)
+        return self._image(key, r"[^\s@]+@sha256:[0-9a-f]{64}", allowed, remedy)
+
+    def _image(self, key: str, pattern: str, allowed: str, remedy: str = "") -> str | None:
+        """As the pattern says, and such as a runtime reads: with another its pods would say InvalidImageName."""
+        name = self.text(key, pattern=pattern, allowed=allowed, remedy=remedy)
+        if name is not None and read_image_name(name) is None:
+            self._refuse(key, name, "is no name of an image", allowed, remedy or "Registry in any case, the rest in lower case.")
+            return None
+        return name
 
     def integer(
         self, key: str, *, minimum: int, maximum: int | None = None, required: bool = False, remedy: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policies.rules import config_maps, magnum, organisation, pools, programs, releases, workloads
+from policies.rules import config_maps, images, magnum, organisation, pools, programs, releases, workloads
 
 if TYPE_CHECKING:
     from policies.rule import Rule
@@ -16,5 +16,6 @@ RULES: Final[tuple[Rule, ...]] = (
     *releases.RULES,
     *programs.RULES,
     *workloads.RULES,
+    *images.RULES,
     *organisation.RULES,
 )

@@ -154,9 +154,9 @@ def _patch(label: str) -> Resource:
     return made(kinds.NODE_PATCH, "patch", {"metadata": {"name": "node-1", "labels": {label: "x"}}})
 
 
-def _looking(parent: Resource) -> Resource:
+def _looking(parent: Resource, image: str = "python:3") -> Resource:
     """A DaemonSet that sees all GPUs and requests none."""
-    container = {"name": "watch", "image": "python:3", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    container = {"name": "watch", "image": image, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
     spec = {"template": {"spec": {"containers": [container]}}}
     return made(kinds.DAEMON_SET, "looking", {"spec": spec}, parent=parent.urn, dependencies=urns(parent))
 
@@ -374,6 +374,10 @@ BAD: dict[str, list[Program]] = {
     ],
     "clusters-protected": [program(_CLUSTER, required=True)],
     "pools-protected": [program(pool(), required=True), program(group(), required=True)],
+    "images-by-digest": [
+        program(_VERIFICATION, _looking(_VERIFICATION), required=True),
+        program(_VERIFICATION, _looking(_VERIFICATION, "registry.example.com:5000/python"), required=True),
+    ],
     "nodes-verified": [
         program(operator(), required=True),
         program(adopted(), required=True),
@@ -459,6 +463,9 @@ ALLOWED: dict[str, Program] = {
     "clusters-protected": program(made(kinds.MANAGED_CLUSTER, "aks", {}, protect=True), required=True),
     "pools-protected": program(
         pool(options={"protect": True}), made(kinds.AGENT_POOL, "system", {"vmSize": "Standard_D4s_v5"}), required=True
+    ),
+    "images-by-digest": program(
+        *(_VERIFICATION, _looking(_VERIFICATION, f"python:3@sha256:{'0' * 64}"), pod(asking("cpu"))), required=True
     ),
     "nodes-verified": program(
         *(operator(), nfd(), _named("a"), _named("b"), _verified("a"), _verified("b")),

@@ -64,7 +64,7 @@ def test_examples_are_what_is_printed(page: Path, tmp_path: Path) -> None:
 
 def test_every_command_has_an_example() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for command in ("plan", "expect", "models", "sizes", "layouts", "change", "check", "import"):
+    for command in ("plan", "expect", "images", "models", "sizes", "layouts", "change", "check", "import"):
         assert f"{PROMPT}{command} " in text
 
 
