@@ -131,6 +131,22 @@ def test_prices_and_limits_reach_whoever_judges_a_change(tmp_path: Path) -> None
         }
 
 
+@pytest.mark.parametrize(("said", "goes_on"), [(0, True), (1, False)])
+def test_a_change_ends_where_a_registry_has_something_against_an_image(tmp_path: Path, *, said: int, goes_on: bool) -> None:
+    for name, does in (("python", f'[ "$2 $3" != "gpus images" ] || exit {said}'), ("pulumi", f"touch {tmp_path}/previewed")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    around = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "STACK": "aks-dev",
+        "LEVELS": "x",
+        "BEFORE": "HEAD",
+        "TMPDIR": str(tmp_path),
+    }
+    done = subprocess.run([ROOT / ".ci" / "change"], cwd=ROOT, env=around, capture_output=True, check=False, timeout=60)
+    assert ((tmp_path / "previewed").exists(), done.returncode) == (goes_on, said)
+
+
 def _asking_for_evidence() -> list[Any]:
     scripts = []
     for path in WORKFLOWS:
