@@ -7,10 +7,12 @@ import pytest
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library, surroundings
 from sandbox.progress import Progress
+from tests.verifier import provoked
 from verifier.child import Reader
 from verifier.observation import Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.verifier.nodes import Node
@@ -34,6 +36,25 @@ class Bench:
         """Hold the node's expectation against another machine."""
         self.put(machine)
         return Observer(Reader(seconds), None, 0).hold(node.expected)
+
+
+#: Test -> causes that it is listed for.
+_LISTED = {
+    test: {cause for cause, tests in provoked.listed().items() if test in tests}
+    for tests in provoked.listed().values()
+    for test in tests
+}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test that is listed as one that provokes a cause has to do so: the documentation names it."""
+    with provoked.watched() as given:
+        result = yield
+    missing = _LISTED.get(provoked.name_of(item), set()) - given
+    if missing:
+        pytest.fail(f"is listed in {provoked.LIST.name} for {', '.join(sorted(missing))}, and nothing came to that")
+    return result
 
 
 @pytest.fixture(scope="session")
