@@ -27,8 +27,8 @@ $(VENV)/.installed: hashes.txt
 	@touch $@
 
 tools: venv ## find, download or build the programs
-	@$(VENV)/bin/python -m sandbox.toolchain
-	@$(VENV)/bin/python -m sandbox.openstack.environment
+	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain
+	@$(HOLD) $(VENV)/bin/python -m sandbox.openstack.environment
 
 up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 	@$(RUN) up $(STACK)

@@ -8,6 +8,12 @@ Exit codes: 0 printed; 2 it cannot be told, and the standard error says why.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import json
 import sys
@@ -17,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evidence.cluster import Kubectl
 from evidence.errors import EvidenceError
 from evidence.stack import kubeconfig_of, outputs_of
+from gpus.interrupts import answered
 from gpus.terminal import guarded
 
 if TYPE_CHECKING:
@@ -67,4 +74,4 @@ def _at(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main))

@@ -8,6 +8,12 @@ its own first 40 ms is out of our reach: the Makefile holds the signal back for 
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INTERRUPTED: Final = 130
 
 
 def end_at_once() -> None:
@@ -19,3 +25,14 @@ def end_at_once() -> None:
 def raise_again() -> None:
     """Raise KeyboardInterrupt at Ctrl-C from now on: there is something to put in order."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def answered(run: Callable[[], int]) -> int:
+    """Run a command that has something to put in order, and end as an interrupted one does, without a traceback."""
+    try:
+        raise_again()
+        code = run()
+        end_at_once()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code

@@ -9,12 +9,19 @@ Exit codes: 0 done; 1 the forge refused, or an environment is not protected; 2 t
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpus.interrupts import answered
 from gpus.terminal import guarded
 from pipelines.comments import Checkout, comment_on
 from pipelines.forge import ForgeError
@@ -97,4 +104,4 @@ def _tell(name: str, value: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main))

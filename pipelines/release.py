@@ -7,6 +7,12 @@ identity that it alone has. ``release.json`` names the verifier's digest: what a
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import hashlib
 import json
@@ -14,6 +20,8 @@ import re
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from gpus.interrupts import answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -121,4 +129,4 @@ def _sha256(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(answered(main))

@@ -13,6 +13,12 @@ example, must be of the API server's minor version. Nothing is ever installed ou
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import hashlib
 import json
@@ -27,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpus.interrupts import answered
 from sandbox import trust
 from sandbox.errors import SandboxError
 from sandbox.files import explained, locked
@@ -658,4 +665,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main))

@@ -9,6 +9,12 @@ requirements.txt, and the folder is named after it: other versions are another f
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpus.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import hashlib
 import subprocess
 import sys
@@ -16,6 +22,7 @@ import venv
 from pathlib import Path
 from typing import Final
 
+from gpus.interrupts import answered
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
 from sandbox.toolchain import cache_folder, make_once
@@ -79,4 +86,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main))
