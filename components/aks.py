@@ -1,6 +1,6 @@
 """AKS: a resource group, a managed cluster with a system pool, and GPU pools as agent pools of their own.
 
-Not managed here, and why: networks, identities for registries, log workspaces and AAD groups, which a platform team owns
+Not managed here, and why: networks, identities for registries, log workspaces and groups of Entra ID, which a platform team owns
 elsewhere and which say nothing about GPUs; the machines and the Kubernetes version of the system pool once it is there
 (gpus/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the autoscaler.
 Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
@@ -18,12 +18,14 @@ from pulumi_azure_native import containerservice, resources
 
 from components import _log
 from components._config_keys import once_agreed
+from components._entra_login import try_login
 from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
 from components._words import one_of, plan_alone, stack_words
 from components.kubernetes_provider import kubernetes_provider
 from gpus.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
 from gpus.clusters import AksSettings, SystemPool, parse_cluster
+from gpus.entra import EntraSettings, user_kubeconfig
 from gpus.errors import InvalidStackError, Problems
 from gpus.plan import PoolPlan
 from gpus.pools import AksPlacement
@@ -42,6 +44,21 @@ class SystemPoolArgs(TypedDict):
     """Bounds for the autoscaler."""
     zones: NotRequired[list[str]]
     """Availability zones."""
+
+
+class EntraArgs(TypedDict):
+    """Users log in with Entra ID, by kubelogin; certificates of administrators cannot be had."""
+
+    admin_groups: list[str]
+    """Object ids of the groups whose members administer the cluster; whoever deploys is in one."""
+    azure_rbac: NotRequired[bool]
+    """Whether role assignments of Azure count in the cluster, too."""
+    tenant: NotRequired[str]
+    """The tenant of the groups; that of the subscription by default."""
+    login: NotRequired[str]
+    """kubelogin's way to log in, azurecli by default; AAD_LOGIN_METHOD in the environment goes before."""
+    local_accounts: NotRequired[bool]
+    """Leave certificates of administrators to be had, while a cluster changes over."""
 
 
 class AksClusterArgs(TypedDict):
@@ -63,6 +80,8 @@ class AksClusterArgs(TypedDict):
     """Tags of group and cluster."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
+    entra: NotRequired[EntraArgs]
+    """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
 
 
 class AksCluster(pulumi.ComponentResource):
@@ -75,16 +94,18 @@ class AksCluster(pulumi.ComponentResource):
     resource_group_name: pulumi.Output[str]
     """The resource group's name."""
     kubeconfig: pulumi.Output[str]
-    """A kubeconfig of a cluster user; a secret."""
+    """A kubeconfig of a cluster user; a secret. With `entra` it says how to log in; without, it has an administrator's key."""
 
     def __init__(self, name: str, args: AksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Make the cluster.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the arguments.
+            InvalidStackError: with everything that is wrong with the arguments; with Entra ID, if nobody is logged in.
         """
         settings = _cluster_settings(f"AksCluster({name})", args)
         super().__init__("gpu-pools:index:AksCluster", name, None, opts)
+        if settings.entra:
+            try_login(f"AksCluster({name})", settings.entra, self)
         tags = dict(settings.tags)
         group = resources.ResourceGroup(
             f"{name}-group",
@@ -108,7 +129,7 @@ class AksCluster(pulumi.ComponentResource):
         self.cluster_id = self.resource.id
         self.cluster_name = self.resource.name
         self.resource_group_name = group.name
-        self.kubeconfig = self._kubeconfig(settings.resource_group)
+        self.kubeconfig = self._kubeconfig(settings.resource_group, settings.entra)
         #: For everything that is put into this cluster.
         self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id, given=opts)
         self.register_outputs(
@@ -120,16 +141,18 @@ class AksCluster(pulumi.ComponentResource):
             }
         )
 
-    def _kubeconfig(self, group: str) -> pulumi.Output[str]:
+    def _kubeconfig(self, group: str, entra: EntraSettings | None) -> pulumi.Output[str]:
         # An engine that is held to the plan of a preview takes no dependency that the preview had not, and of a call that waits
         # for what is yet to be made the SDK knows none then. So the group goes in as text, with the cluster beside the answer.
         answer = containerservice.list_managed_cluster_user_credentials_output(
             resource_group_name=group,
             resource_name=self.cluster_name,
+            format="exec" if entra else None,
             opts=pulumi.InvokeOutputOptions(parent=self, depends_on=[self.resource]),
         )
         both = pulumi.Output.all(self.resource.id, answer)
-        return pulumi.Output.secret(both.apply(lambda known: base64.b64decode(known[1].kubeconfigs[0].value).decode()))
+        text = both.apply(lambda known: base64.b64decode(known[1].kubeconfigs[0].value).decode())
+        return pulumi.Output.secret(text.apply(lambda given: user_kubeconfig(given, entra.login)) if entra else text)
 
 
 class SpotArgs(TypedDict):
@@ -240,7 +263,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
 
 def _cluster_settings(what: str, args: AksClusterArgs) -> AksSettings:
     problems = Problems()
-    written = {**stack_words(args, "system_pool", "systemPool", "nodes"), "platform": "aks"}
+    written = {**stack_words(args, "system_pool", "systemPool", "nodes", "entra"), "platform": "aks"}
     settings = parse_cluster(written, what, problems, complete=True)
     problems.raise_if_any()
     return cast("AksSettings", settings)
@@ -273,7 +296,18 @@ def _cluster_inputs(settings: AksSettings) -> dict[str, Any]:
         "network_profile": {"network_plugin": "azure", "network_plugin_mode": "overlay"},
         "agent_pool_profiles": [_system_pool(settings.system_pool)],
         "tags": dict(settings.tags),
+        **(_entra(settings.entra) if settings.entra else {}),
     }
+
+
+def _entra(entra: EntraSettings) -> dict[str, Any]:
+    profile = {
+        "managed": True,
+        "admin_group_object_ids": list(entra.admin_groups),
+        "enable_azure_rbac": entra.azure_rbac,
+        "tenant_id": entra.tenant,
+    }
+    return {"aad_profile": profile, "disable_local_accounts": not entra.local_accounts}
 
 
 def _system_pool(pool: SystemPool) -> dict[str, Any]:

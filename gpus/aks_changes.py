@@ -1,9 +1,9 @@
-"""What AKS does not change of what lives: properties of a pool, the machines of the system pool, and jumps of the version.
+"""What AKS does not change of what lives: properties of a pool, machines of the system pool, jumps of the version, Entra ID off.
 
 The plugin (azure-native 3.29) calls all of these updates, and Azure refuses them only in the deploy. Told here before, from
 what is deployed and what shall be, as the plugin's inputs say it (camelCase). Sources: the table of immutable settings in
 azure-aks-docs (manage-node-pools, resize-node-pool, upgrade-aks-control-plane at fb060abe); azurerm's ForceNew and rotated
-properties of kubernetes_cluster_node_pool; pulumi-azure-native provider/pkg/gen/replacement.go.
+properties of kubernetes_cluster_node_pool; pulumi-azure-native provider/pkg/gen/replacement.go; gpus/entra.py for Entra ID.
 
 The system pool is a part of the cluster's own request, because no cluster can be made without one and the plugin creates
 nothing that exists already. Its number of nodes goes through that request. Its Kubernetes version cannot: AKS wants the
@@ -45,6 +45,13 @@ def refused_cluster_changes(old: Mapping[str, Any], new: Mapping[str, Any], runn
     before, after = _system_pool(old), _system_pool(new)
     if before and after:
         yield from _machines(before, after)
+    if old.get("aadProfile") and not new.get("aadProfile"):
+        yield Problem(
+            "entra",
+            "is not there, and the cluster has Entra ID; AKS never switches it off",
+            "entra, as it is deployed",
+            "Write it back; `localAccounts: true` in it lets certificates of administrators be had again.",
+        )
     if new.get("supportPlan") != _LONG_TERM:
         yield from _version(running, new.get("kubernetesVersion"))
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from gpus.entra import parse_entra
 from gpus.errors import show
 from gpus.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpus.entra import EntraSettings
     from gpus.errors import Problems
 
 Platform = Literal["aks", "magnum", "existing"]
@@ -56,6 +58,7 @@ class AksSettings:
     system_pool: SystemPool = field(default_factory=lambda: SystemPool("", 1, 1))
     tags: Mapping[str, str] = field(default_factory=dict)
     protect: bool = False
+    entra: EntraSettings | None = None
 
     @property
     def platform(self) -> Platform:
@@ -142,6 +145,8 @@ def _parse_aks(section: Section, *, complete: bool) -> AksSettings:
     system_pool = _parse_system_pool(section, complete=complete)
     tags = section.texts("tags")
     protect = section.flag("protect")
+    entra = section.section("entra", what="a mapping with adminGroups")
+    parsed_entra = parse_entra(entra) if entra else None
     section.finish()
     return AksSettings(
         name=name or "",
@@ -152,6 +157,7 @@ def _parse_aks(section: Section, *, complete: bool) -> AksSettings:
         system_pool=system_pool,
         tags=tags,
         protect=bool(protect),
+        entra=parsed_entra,
     )
 
 

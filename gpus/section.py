@@ -38,6 +38,8 @@ _BELONGS: Final[Mapping[str, str]] = {
     "taints": "a pool",
     "minimum": "a pool",
     "protect": "the cluster of AKS or Magnum, or a pool of such a cluster",
+    "adminGroups": "gpu-pools:cluster.entra of AKS",
+    "disableLocalAccounts": "nowhere: with gpu-pools:cluster.entra of AKS they are off, unless it says localAccounts: true",
     "resources": "nowhere: the plan derives the resource names",
 }
 

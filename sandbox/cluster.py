@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _RECORD = "cluster.json"
 _KUBECONFIG = "kubeconfig"
+_OTHER_CLIENTS = "other-clients.crt"
 # One of these says that a folder is a cluster's. The lock is made first and goes last.
 _KNOWN = (_RECORD, "machines.json", "processes.json", f".{_RECORD}.lock")
 _ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES = (
@@ -137,6 +138,21 @@ def load(folder: Path) -> Cluster:
             client_cert_pem=pki.text("admin.crt"),
             client_key_pem=pki.text("admin.key"),
         )
+
+
+def trust_clients(folder: Path, authority: str) -> None:
+    """Have the API of a cluster trust clients of another authority beside its own; one that runs is ended, for the next boot.
+
+    Args:
+        folder: the cluster's folder; it may be one that is yet to be booted.
+        authority: a certificate.
+    """
+    place = make_folder(make_folder(folder) / "pki") / _OTHER_CLIENTS
+    with locked(folder / _RECORD):
+        if place.exists() and place.read_text(encoding="ascii") == authority:
+            return
+        write_atomic(place, authority)
+        processes.stop(folder, [_API])
 
 
 def died(folder: Path) -> list[str]:
@@ -317,7 +333,7 @@ def _api_server(pki: Pki, tools: Tools, ports: Mapping[str, int]) -> list[str]:
         "--endpoint-reconciler-type=none",
         f"--tls-cert-file={pki['apiserver.crt']}",
         f"--tls-private-key-file={pki['apiserver.key']}",
-        f"--client-ca-file={pki['ca.crt']}",
+        f"--client-ca-file={_client_authorities(pki)}",
         f"--service-account-key-file={pki['sa.pub']}",
         f"--service-account-signing-key-file={pki['sa.key']}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -328,6 +344,14 @@ def _api_server(pki: Pki, tools: Tools, ports: Mapping[str, int]) -> list[str]:
         "--allow-privileged=true",
         "--profiling=false",
     ]
+
+
+def _client_authorities(pki: Pki) -> Path:
+    """Whose clients the API takes: its own authority's, and another's where there is one."""
+    if not pki[_OTHER_CLIENTS].exists():
+        return pki["ca.crt"]
+    write_atomic(pki["clients.crt"], f"{pki.text('ca.crt')}{pki.text(_OTHER_CLIENTS)}")
+    return pki["clients.crt"]
 
 
 def _controller_manager(cluster: Cluster, pki: Pki, tools: Tools) -> list[str]:

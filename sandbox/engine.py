@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sandbox.toolchain import Tools
 
 #: Variables of the user's own Pulumi and cloud log-ins: a sandbox must not reach out with them.
-_FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "OS_", "KUBE")
+_FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "AAD_", "OS_", "KUBE")
 #: Its state is for its own user.
 _UMASK: Final = 0o077
 _INTERRUPT_SECONDS: Final = 120
@@ -81,7 +81,12 @@ class Engine:
 
     def _programs(self) -> list[str]:
         plugins = (self.tools.kubernetes_plugin, self.tools.openstack_plugin)
-        folders = [Path(sys.prefix) / "bin", self.tools.pulumi.parent, *(plugin.parent for plugin in plugins if plugin)]
+        folders = [
+            self.sandbox.programs,
+            Path(sys.prefix) / "bin",
+            self.tools.pulumi.parent,
+            *(plugin.parent for plugin in plugins if plugin),
+        ]
         return [str(folder) for folder in folders]
 
     def run(self, *arguments: str, watch: Callable[[], None] = lambda: None) -> int:

@@ -2,7 +2,8 @@
 
 Two authorities: one for the Kubernetes API (its server, its clients, what the cluster signs for others), one
 that only etcd and the API server know, so that a client certificate of the cluster opens no way to the stored
-data. All files are readable by their owner only. They last ten years: a sandbox is thrown away, not renewed.
+data. All files are readable by their owner only. They last ten years: a sandbox is thrown away, not renewed. A third one may be
+trusted by the API server beside its own: that of the sandbox's Entra ID (clouds/entra.py), whose clients last minutes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sandbox.errors import SandboxError
 from sandbox.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _LIFETIME = dt.timedelta(days=3650)
@@ -92,6 +94,36 @@ def make_pki(folder: Path, service_address: str) -> Pki:
     return pki
 
 
+def make_authority(pki: Pki, stem: str, common_name: str) -> str:
+    """Create an authority for clients, unless it is there, and return its certificate."""
+    if not (pki[f"{stem}.crt"].exists() and pki[f"{stem}.key"].exists()):
+        _make_authority(pki, stem, common_name)
+    return pki.text(f"{stem}.crt")
+
+
+def short_lived_client(
+    pki: Pki, authority: str, user: str, groups: Sequence[str], lifetime: dt.timedelta
+) -> tuple[str, str, dt.datetime]:
+    """A client's certificate and key, written nowhere, and when they end.
+
+    Args:
+        pki: where the authority lies.
+        authority: its stem.
+        user: who the client is.
+        groups: what he is in.
+        lifetime: from now on.
+    """
+    signer = _given_authority(pki, authority)
+    if signer is None:
+        message = f"{pki.folder}: there is no {authority}.crt with its key."
+        raise SandboxError(message, "Start over: make clean, then make up.")
+    key, until = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC) + lifetime
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
+    subject = x509.Name([*attributes, *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups)])
+    certificate = _leaf(signer, key, subject, [ExtendedKeyUsageOID.CLIENT_AUTH], until).sign(signer.key, hashes.SHA256())
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), _key_pem(key), until
+
+
 def _given_authority(pki: Pki, stem: str) -> _Authority | None:
     """Read an authority that somebody put there; None when it is not there whole."""
     if not (pki[f"{stem}.crt"].exists() and pki[f"{stem}.key"].exists()):
@@ -131,21 +163,33 @@ def _issue(
     if alternatives is not None:
         purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
     key = ec.generate_private_key(ec.SECP256R1())
-    # Strict verifiers, such as Python's since 3.13, insist on the two key identifiers.
-    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    builder = (
-        _builder(subject, authority.certificate.subject, key.public_key())
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-        .add_extension(signer, critical=False)
-    )
+    builder = _leaf(authority, key, subject, purposes)
     if alternatives is not None:
         builder = builder.add_extension(alternatives, critical=False)
     _write_pair(pki, stem, builder.sign(authority.key, hashes.SHA256()), key)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _leaf(
+    authority: _Authority,
+    key: ec.EllipticCurvePrivateKey,
+    subject: x509.Name,
+    purposes: Sequence[x509.ObjectIdentifier],
+    until: dt.datetime | None = None,
+) -> x509.CertificateBuilder:
+    # Strict verifiers, such as Python's since 3.13, insist on the two key identifiers.
+    signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    return (
+        _builder(subject, authority.certificate.subject, key.public_key(), until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        .add_extension(signer, critical=False)
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, until: dt.datetime | None = None
+) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
@@ -154,7 +198,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurve
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + _LIFETIME)
+        .not_valid_after(until or now + _LIFETIME)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )
 
@@ -192,10 +236,14 @@ def _write_pair(pki: Pki, stem: str, certificate: x509.Certificate, key: ec.Elli
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    write_atomic(path, _key_pem(key))
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     # The traditional form ("EC PRIVATE KEY") is the one that every reader of kubeconfigs knows.
     pem = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-    write_atomic(path, pem.decode())
+    return pem.decode()

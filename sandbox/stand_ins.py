@@ -116,7 +116,12 @@ def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -
     if not keystone:
         command += ["--without", "openstack"]
     # It is not started by the engine, so it gets none of the engine's variables: of no kubeconfig it would take the user's own.
-    own = {"PYTHONPATH": str(PROJECT), "GPU_POOLS_HELM": str(tools.helm), "KUBECONFIG": str(sandbox.kubeconfig)}
+    own = {
+        "PYTHONPATH": str(PROJECT),
+        "PATH": os.pathsep.join([str(sandbox.programs), os.environ.get("PATH", os.defpath)]),
+        "GPU_POOLS_HELM": str(tools.helm),
+        "KUBECONFIG": str(sandbox.kubeconfig),
+    }
     environment = {**os.environ, **own}
     processes.spawn(sandbox.folder, NAME, command, env=environment, cwd=PROJECT)
     processes.wait_until(lambda: _settled(sandbox), timeout=_START_SECONDS, what="the provider stand-ins")

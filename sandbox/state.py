@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sandbox import trust
+from sandbox.clouds.entra import write_kubelogin
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, write_atomic
 from sandbox.scaled import with_sync
@@ -43,6 +45,11 @@ class Sandbox:
     def state_file(self) -> Path:
         """The engine's state of the stack, in that backend."""
         return self.backend / ".pulumi" / "stacks" / "gpu-pools" / f"{self.stack}.json"
+
+    @property
+    def programs(self) -> Path:
+        """What the engine finds on PATH before anything of the user's own."""
+        return self.folder / "bin"
 
     @property
     def home(self) -> Path:
@@ -140,6 +147,7 @@ def prepare(sandbox: Sandbox) -> None:
     """
     for folder in (sandbox.folder, sandbox.backend, sandbox.home, sandbox.folder / "cloud"):
         make_folder(folder)
+    write_kubelogin(sandbox.programs, sandbox.folder, sys.executable, PROJECT)
     if not sandbox.passphrase.exists():
         write_atomic(sandbox.passphrase, secrets.token_urlsafe(32))
     with explained(sandbox.stack_file, "read"):

@@ -20,9 +20,13 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import yaml
+
+from gpus.entra import SERVER_ID
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_rules import AzureError, Body
+from sandbox.clouds.entra import TENANT, Tenant
 from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
 from sandbox.machine_groups import Hardware, MachineGroup
@@ -31,9 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+    from sandbox.clouds.host import RunningCluster
+
 SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000001"
-TENANT: Final = "00000000-0000-0000-0000-0000000000aa"
 CLIENT: Final = "00000000-0000-0000-0000-0000000000cc"
+#: The application that logs users in to AKS, the same for all (Azure/kubelogin, docs/book/src/concepts/aks.md).
+_KUBECTL: Final = "80faf920-1908-4b52-b5ef-a8e7bedfc67a"
 API_VERSION: Final = "2025-09-01"
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
 _DIGITS: Final = 10**8
@@ -82,6 +89,7 @@ class AzureCloud:
         self._state = state
         self._host = host or simulated_host()
         self._records = Records(state / "cloud" / "azure.json", ("groups", "clusters", "pools"))
+        self._tenant = Tenant(state)
 
     # ---------------------------------------------------------------- resource groups
 
@@ -147,7 +155,7 @@ class AzureCloud:
                 record = _pool_record(id_, pool_name, pool, version, inline=True)
                 data["pools"][pool_id(group, name, pool_name).lower()] = record
         try:
-            self._host.boot(self._folder(folder), name)
+            self._boot(self._folder(folder), name, body)
             self._put_machines(id_)
         except BaseException:
             self._drop_cluster(id_)
@@ -172,13 +180,32 @@ class AzureCloud:
                     )
                     raise AzureError(400, "InvalidParameter", message, "agentPoolProfiles")
                 _change_pool(pool, profile, cluster)
-            kept = {"location": cluster["body"]["location"]}
+            rules.check_entra_change(cluster["body"], body)
+            kept = {
+                key: cluster["body"][key] for key in ("location", "aadProfile") if key in cluster["body"] and not body.get(key)
+            }
+            kept["location"] = cluster["body"]["location"]
             cluster["body"] = {**{k: v for k, v in body.items() if k != "agentPoolProfiles"}, **kept}
+            folder, name, now = self._folder(cluster["folder"]), cluster["name"], cluster["body"]
             # An operation of the cluster is one of all its pools (pulumi-azure-native#4264).
             _set_states(data, id_, "Updating")
+        if now.get("aadProfile"):
+            self._boot(folder, name, now)
         self._put_machines(id_)
         self._set_state(id_, "Succeeded")
         return self.get(id_) or {}
+
+    def _boot(self, folder: Path, name: str, body: Body) -> None:
+        """Start a cluster; one with Entra ID lets in whom its tenant lets in."""
+        profile = body.get("aadProfile")
+        if not profile:
+            self._host.boot(folder, name)
+            return
+        groups = profile.get("adminGroupObjectIDs") or []
+        self._tenant.join(groups)
+        self._host.trust(folder, self._tenant.authority())
+        self._host.boot(folder, name)
+        self._host.administer(folder, groups)
 
     def _change_version(self, data: Data, cluster: dict[str, Any], body: Body) -> None:
         """Move the control plane on; the pools stay where they are."""
@@ -210,15 +237,24 @@ class AzureCloud:
                 del data["pools"][key]
 
     def credentials(self, group: str, name: str, *, admin: bool) -> str:
-        """The kubeconfig of a cluster, base64, as listCluster...Credentials returns it."""
+        """The kubeconfig of a cluster, base64, as listCluster...Credentials returns it.
+
+        With Entra ID that of a user says how to log in; without, it is an administrator's, too (azure-aks-docs,
+        control-kubeconfig-access).
+        """
         cluster = self._records.read()["clusters"].get(cluster_id(group, name).lower())
         if cluster is None:
             raise _not_found(f"managedClusters/{name}", group)
-        if admin and cluster["body"].get("disableLocalAccounts"):
+        body = cluster["body"]
+        if admin and body.get("disableLocalAccounts"):
             message = "Getting static credential is not allowed because this cluster is set to disable local accounts."
             raise AzureError(400, "BadRequest", message)
         running = self._host.load(self._folder(cluster["folder"]))
-        return base64.b64encode(running.kubeconfig.read_bytes()).decode()
+        if body.get("aadProfile") and not admin:
+            text = _user_kubeconfig(cluster, running).encode()
+        else:
+            text = running.kubeconfig.read_bytes()
+        return base64.b64encode(text).decode()
 
     # ---------------------------------------------------------------- agent pools
 
@@ -314,7 +350,7 @@ class AzureCloud:
             if pool["state"] in {"Creating", "Deleting"}:
                 self._drop_pool(pool["id"])
         for cluster in self._records.read()["clusters"].values():
-            self._host.boot(self._folder(cluster["folder"]), cluster["name"])
+            self._boot(self._folder(cluster["folder"]), cluster["name"], cluster["body"])
             self._put_machines(cluster["id"])
             self._set_state(cluster["id"], "Succeeded")
 
@@ -399,7 +435,7 @@ class AzureCloud:
             "sku": {"name": "Base", "tier": "Free"},
             "kubernetesVersion": _version(cluster),
             "servicePrincipalProfile": {"clientId": "msi"},
-            **body,
+            **_with_tenant(body),
             "currentKubernetesVersion": _version(cluster),
             "provisioningState": cluster["state"],
             "powerState": {"code": "Running"},
@@ -573,6 +609,38 @@ def _find_pool(data: Data, cluster_name: str, pool_name: str) -> dict[str, Any]:
             found: dict[str, Any] = pool
             return found
     raise _not_found(f"managedClusters/{cluster_name}/agentPools/{pool_name}", "")
+
+
+def _with_tenant(body: Body) -> Body:
+    """The properties with the tenant that a request may leave out."""
+    profile = body.get("aadProfile")
+    return {**body, "aadProfile": {"tenantID": TENANT, **profile}} if profile else body
+
+
+def _user_kubeconfig(cluster: dict[str, Any], running: RunningCluster) -> str:
+    """As AKS hands it out from Kubernetes 1.24 on (azure-aks-docs, kubelogin-authentication); it asks for a device code."""
+    name, tenant = cluster["name"], cluster["body"]["aadProfile"].get("tenantID") or TENANT
+    user = f"clusterUser_{cluster['groupName']}_{name}"
+    authority = base64.b64encode(running.ca_pem.encode()).decode()
+    arguments = ["get-token", "--environment", "AzurePublicCloud", "--server-id", SERVER_ID, "--client-id", _KUBECTL]
+    program = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "args": [*arguments, "--tenant-id", tenant, "--login", "devicecode"],
+        "command": "kubelogin",
+        "env": None,
+        "installHint": "kubelogin is not installed: https://aka.ms/aks/kubelogin",
+        "provideClusterInfo": False,
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"certificate-authority-data": authority, "server": running.server}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+        "preferences": {},
+        "users": [{"name": user, "user": {"exec": program}}],
+    }
+    return yaml.safe_dump(config, sort_keys=False)
 
 
 def _not_found(what: str, group: str) -> AzureError:

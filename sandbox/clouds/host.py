@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from sandbox import cluster as clusters
 from sandbox import machine_groups
+from sandbox.clouds.entra import BINDING, admin_binding
+from sandbox.machines.api import Api
 from sandbox.node_tools import find_platform_tools
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from sandbox.machine_groups import MachineGroup
@@ -57,6 +59,8 @@ class Host:
         load: read a cluster that was booted before.
         put: make a group of machines exist, or change it.
         remove: make a group of machines go.
+        trust: have a cluster trust clients of another authority, from its next boot on.
+        administer: make members of groups administrators of a cluster that runs.
     """
 
     boot: Callable[[Path, str], RunningCluster]
@@ -64,6 +68,8 @@ class Host:
     load: Callable[[Path], RunningCluster]
     put: Callable[[Path, MachineGroup], None]
     remove: Callable[[Path, str], None]
+    trust: Callable[[Path, str], None]
+    administer: Callable[[Path, Sequence[str]], None]
 
 
 @functools.cache
@@ -75,6 +81,15 @@ def _boot(folder: Path, name: str) -> RunningCluster:
     return clusters.boot(folder, name, _tools())
 
 
+def _administer(folder: Path, groups: Sequence[str]) -> None:
+    binding, place = admin_binding(groups), "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    api = Api(clusters.load(folder).kubeconfig)
+    if api.get(f"{place}/{BINDING}") is None:
+        api.create(place, binding)
+    else:
+        api.patch(f"{place}/{BINDING}", binding)
+
+
 def simulated_host() -> Host:
     """The host of a real sandbox; looks for the programs when the first cluster is booted."""
     return Host(
@@ -83,4 +98,6 @@ def simulated_host() -> Host:
         load=clusters.load,
         put=machine_groups.put,
         remove=machine_groups.remove,
+        trust=clusters.trust_clients,
+        administer=_administer,
     )

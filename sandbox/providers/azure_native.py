@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sandbox.clouds import azure, azure_rules
+from sandbox.clouds.entra import TENANT
 from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
 from sandbox.providers.differences import compare
 from sandbox.providers.values import UNKNOWN, Secret, Value, known
@@ -120,7 +121,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             **dict.fromkeys(("enableRBAC", "disableLocalAccounts"), "boolean"),
             "agentPoolProfiles": "array",
             **dict.fromkeys(
-                ("identity", "networkProfile", "linuxProfile", "tags", "sku", "oidcIssuerProfile", "autoScalerProfile"),
+                (
+                    *("identity", "networkProfile", "linuxProfile", "tags", "sku", "oidcIssuerProfile", "autoScalerProfile"),
+                    "aadProfile",
+                ),
                 "object",
             ),
         },
@@ -305,7 +309,7 @@ class AzureNativeStandIn(StandIn):
                 "clientId": azure.CLIENT,
                 "objectId": azure.CLIENT,
                 "subscriptionId": azure.SUBSCRIPTION,
-                "tenantId": azure.TENANT,
+                "tenantId": TENANT,
             }, []
         match = re.fullmatch(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials", name)
         if match is None:

@@ -11,6 +11,7 @@ One `Api` serves many threads at once.
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _APPLY = "application/apply-patch+yaml"
 _JSON_PATCH = "application/json-patch+json"
 _TIMEOUT = urllib3.Timeout(connect=2.0, read=60.0)
 _CONNECTIONS = 32
+#: What log-in programs give is good for longer: an hour Entra ID's tokens, ten minutes the sandbox's certificates.
+_RENEW_SECONDS = 300.0
 _CONFIG_LOCK = threading.Lock()
 
 
@@ -108,8 +111,16 @@ def context_namespace(config: Mapping[str, Any], context: str) -> str:
     return ""
 
 
+def _login_program(config: Mapping[str, Any], context: str) -> str:
+    """The program with which a kubeconfig's context logs in, "" when it needs none."""
+    wanted = context or config.get("current-context", "")
+    users = [(entry.get("context") or {}).get("user") for entry in config.get("contexts") or [] if entry.get("name") == wanted]
+    found = [entry.get("user") or {} for entry in config.get("users") or [] if entry.get("name") in users]
+    return str((found[0].get("exec") or {}).get("command") or "") if found else ""
+
+
 class Api:
-    """An API server.
+    """An API server; where a program logs in, it does so again while what it gave is still good.
 
     Args:
         config: the content of a kubeconfig.
@@ -120,19 +131,29 @@ class Api:
     """
 
     def __init__(self, config: dict[str, Any], context: str) -> None:
+        self._config, self._context = config, context
+        self._kinds: dict[str, dict[str, Kind]] = {}
+        self._lock, self._login_lock = threading.Lock(), threading.Lock()
+        self._log_in()
+
+    def _log_in(self) -> None:
         settings = Configuration()
         settings.connection_pool_maxsize = _CONNECTIONS
+        program = _login_program(self._config, self._context)
         try:
             with _CONFIG_LOCK:  # the loader keeps its temporary files in a global table
                 self._client = new_client_from_config_dict(  # type: ignore[no-untyped-call]
-                    config, context=context or None, persist_config=False, client_configuration=settings
+                    self._config, context=self._context or None, persist_config=False, client_configuration=settings
                 )
         except (ConfigException, ValueError, KeyError, TypeError, OSError) as error:
             raise UnreachableError(f"invalid configuration: {error}") from error
+        if program and not (settings.api_key or settings.cert_file):
+            # The loader only logs it; client-go says it so.
+            why = "failed" if shutil.which(program) else "not found"
+            raise UnreachableError(f"getting credentials: exec: executable {program} {why}")
         self._pool = self._client.rest_client.pool_manager
         self.server: str = self._client.configuration.host.rstrip("/")
-        self._kinds: dict[str, dict[str, Kind]] = {}
-        self._lock = threading.Lock()
+        self._renew_at = time.monotonic() + _RENEW_SECONDS if program else float("inf")
 
     # ---------------------------------------------------------------- requests
 
@@ -151,6 +172,9 @@ class Api:
             ApiError: the server refused.
             UnreachableError: no server answered.
         """
+        with self._login_lock:
+            if time.monotonic() >= self._renew_at:
+                self._log_in()
         headers: dict[str, str] = {"Accept": _JSON, "Content-Type": content}
         self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         try:

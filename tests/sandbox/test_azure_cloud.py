@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,10 +48,18 @@ class FakeHost:
     booted: list[str] = field(default_factory=list)
     erased: list[str] = field(default_factory=list)
     broken: bool = False
+    trusted: dict[str, str] = field(default_factory=dict)
+    administered: dict[str, list[str]] = field(default_factory=dict)
 
     def host(self) -> Host:
         return Host(
-            boot=self.boot, erase=self.erase, load=self.load, put=self.put, remove=lambda _, id_: self.machines.pop(id_, None)
+            boot=self.boot,
+            erase=self.erase,
+            load=self.load,
+            put=self.put,
+            remove=lambda _, id_: self.machines.pop(id_, None),
+            trust=lambda folder, authority: self.trusted.update({folder.name: authority}),
+            administer=lambda folder, groups: self.administered.update({folder.name: list(groups)}),
         )
 
     def boot(self, folder: Path, name: str) -> FakeCluster:
@@ -344,7 +352,7 @@ class TestOperations:
                     request()
                 refused.append(str(refusal.value))
 
-        monkeypatch.setattr(cloud, "_host", Host(fake.boot, fake.erase, fake.load, during, lambda *_: None))
+        monkeypatch.setattr(cloud, "_host", replace(fake.host(), put=during))
         return refused
 
     def test_a_second_one_is_refused_until_the_first_has_ended(self, cloud: AzureCloud, asked: list[str]) -> None:

@@ -1,0 +1,55 @@
+"""Stand-in for kubelogin (Azure/kubelogin v0.2.19): `get-token` for the sandbox's own tenant, as an exec plugin of kubectl.
+
+    python -m sandbox.clouds.kubelogin <state folder> get-token --server-id … [--login …] [--tenant-id …]
+
+Whose state folder he may read is logged in, by each of kubelogin's methods: there is nobody to ask. What the real one refuses is
+refused in its words: methods that there are not, a server that is not AKS's, another tenant. AAD_LOGIN_METHOD goes before the
+flag, as in its UpdateFromEnv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpus.entra import LOGINS, SERVER_ID
+from sandbox.clouds.entra import TENANT, Tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_METHODS: Final = ("devicecode", "interactive", "ropc", *LOGINS)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what lets in; 1 with a word on stderr where nobody is."""
+    parser = argparse.ArgumentParser(prog="kubelogin", allow_abbrev=False)
+    parser.add_argument("state", type=Path)
+    parser.add_argument("command", choices=["get-token"])
+    for flag, default in (("--environment", "AzurePublicCloud"), ("--client-id", ""), ("--tenant-id", TENANT)):
+        parser.add_argument(flag, default=default)
+    parser.add_argument("--server-id", required=True)
+    parser.add_argument("--login", default="devicecode")
+    given = parser.parse_args(arguments)
+    method = os.environ.get("AAD_LOGIN_METHOD") or given.login
+    if method not in _METHODS:
+        return _refused(f"'{method}' is not a supported login method. Supported method is one of {', '.join(_METHODS)}")
+    if given.server_id != SERVER_ID:
+        return _refused(f"failed to get token: the application {given.server_id} was not found in the tenant {given.tenant_id}")
+    if given.tenant_id.lower() != TENANT:
+        return _refused(f"failed to get token: the tenant {given.tenant_id} was not found; the sandbox has {TENANT}")
+    sys.stdout.write(f"{json.dumps(Tenant(given.state).log_in())}\n")
+    return 0
+
+
+def _refused(why: str) -> int:
+    sys.stderr.write(f"Error: {why}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
