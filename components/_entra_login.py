@@ -51,7 +51,7 @@ def _trouble(where: str, entra: EntraSettings) -> Problem | None:
         done = subprocess.run(
             login_command(entra), capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL, text=True
         )
-        why = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1] if done.returncode else ""
+        why = _said(done.stderr) or f"it ended with {done.returncode}" if done.returncode else ""
     except subprocess.TimeoutExpired:
         why = f"it was not done after {_SECONDS} s"
     except OSError as error:
@@ -65,3 +65,9 @@ def _trouble(where: str, entra: EntraSettings) -> Problem | None:
         "a log-in that asks nobody",
         f"{remedy} AAD_LOGIN_METHOD names another.",
     )
+
+
+def _said(errors: str) -> str:
+    """Its first error; after it come a stack of causes and where to read on."""
+    lines = errors.strip().splitlines()
+    return next((line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")), lines[-1] if lines else "")

@@ -26,6 +26,8 @@ _REQUEST_SECONDS: Final = 60
 _LIST_SECONDS: Final = 600
 #: Of a few objects that a deploy waits for.
 _SHORT_SECONDS: Final = 20
+#: How client-go begins to tell of a log-in program that is missing or has failed.
+_LOG_IN: Final = "getting credentials: exec:"
 _REMEDY: Final = "Install kubectl (https://kubernetes.io/docs/tasks/tools), or put it on PATH."
 
 
@@ -103,7 +105,7 @@ class Kubectl:
             message = f"kubectl was not done after {seconds} s"
             raise _UnlistedError(message) from None
         if done.returncode != 0:
-            raise _UnlistedError(_last_line(done.stderr) or f"kubectl ended with {done.returncode}")
+            raise _UnlistedError(_reason(done.stderr) or f"kubectl ended with {done.returncode}")
         return items_of(done.stdout)
 
 
@@ -125,7 +127,12 @@ def config_maps_of(items: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str,
     return {str(metadata.get("name")): data for metadata, data in named if isinstance(metadata, Mapping)}
 
 
-def _last_line(said: bytes) -> str:
-    """What counts: kubectl repeats itself before it gives up."""
+def _reason(said: bytes) -> str:
+    """What counts: kubectl repeats itself before it gives up. Of a log-in that failed it says how plugins work, at last."""
     lines = said.decode(errors="replace").strip().splitlines()
-    return plain(lines[-1]) if lines else ""
+    login = next((line for line in lines if _LOG_IN in line), None)
+    if login is None:
+        return plain(lines[-1]) if lines else ""
+    own = next((f" ({line})" for line in lines if line.startswith("Error: ")), "")
+    remedy = "; install kubelogin, or log in (az login; in a pipeline AAD_LOGIN_METHOD)" if "kubelogin" in login else ""
+    return plain(f"{login}{own}{remedy}")

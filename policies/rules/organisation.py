@@ -164,6 +164,16 @@ def _protected(case: Case) -> Iterator[Found]:
         yield Found("(options)", "protect is not set")
 
 
+def _entra(case: Case) -> Iterator[Found]:
+    if not case.limits["required"]:
+        return
+    managed, local = case.inputs.at("aadProfile", "managed"), case.inputs.at("disableLocalAccounts")
+    if managed.value() is not True:
+        yield Found(managed.path, "users do not log in with Entra ID: the cluster's kubeconfig is an administrator's")
+    elif local.value() is not True:
+        yield Found(local.path, "local accounts are on: certificates of an administrator can be had")
+
+
 def _lifted(case: Case) -> bool | None:
     """Whether the stack's configuration lifts the protection; None: it says nothing."""
     if not case.stack.acknowledged:
@@ -279,6 +289,17 @@ RULES: Final = (
         judge=_protected,
         why="one changed property replaces the whole cluster, with everything that runs in it",
         repair=f"Set protect in the stack's cluster section, or as a resource option. {_TO_REPLACE}",
+        limits=_REQUIRED,
+    ),
+    Rule(
+        name="clusters-without-local-accounts",
+        title="Users of AKS clusters log in with Entra ID, and certificates of administrators cannot be had",
+        incidents=(),
+        types=(kinds.MANAGED_CLUSTER,),
+        judge=_entra,
+        why="such a certificate is the same for whoever may ask Azure or read the state, and cannot be taken back",
+        repair="Set aadProfile.managed and disableLocalAccounts.",
+        stack_repair="Put `entra: {adminGroups: [object id of a group]}` into the cluster's section, without localAccounts.",
         limits=_REQUIRED,
     ),
     Rule(

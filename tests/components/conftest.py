@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from pulumi.runtime.mocks import MockMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -27,6 +29,25 @@ users:
 """
 
 
+#: What kubelogin prints.
+TOKEN = "a-token-that-nobody-keeps"  # noqa: S105
+#: As AKS hands it out to users of a cluster with Entra ID.
+ENTRA_KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters:
+- {name: c, cluster: {server: "https://c.example", certificate-authority-data: Y2E=}}
+contexts:
+- {name: c, context: {cluster: c, user: u}}
+current-context: c
+users:
+- name: u
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1beta1
+      command: kubelogin
+      args: [get-token, --environment, AzurePublicCloud, --server-id, 6dae42f8-4368-4678-94ff-3960e28e3630, --login, devicecode]
+"""
 #: UUID of a cluster template that exists.
 GIVEN_TEMPLATE = "ff441446-0e6b-52a4-bff6-b0529221ae0f"
 #: The signature of a secret value on the wire.
@@ -59,7 +80,8 @@ class Recorder(pulumi.runtime.Mocks):
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
         if args.token.startswith("openstack:"):
             return {"id": GIVEN_TEMPLATE, "name": args.args["name"]}
-        return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(KUBECONFIG.encode()).decode()}]}
+        text = ENTRA_KUBECONFIG if args.args.get("format") == "exec" else KUBECONFIG
+        return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(text.encode()).decode()}]}
 
     def of(self, suffix: str) -> list[Registered]:
         """The resources whose type ends so, in the order of registration."""
@@ -120,3 +142,13 @@ def run() -> Iterator[Callable[..., Recorder]]:
     settings.reset_options()
     loop.close()
     asyncio.set_event_loop(None)
+
+
+@pytest.fixture(autouse=True)
+def kubelogin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kubelogin that logs in, first on PATH, in a folder of its own."""
+    program = tmp_path_factory.mktemp("kubelogin") / "kubelogin"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{program}.calls\necho {TOKEN}\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return program

@@ -41,6 +41,7 @@ _COMMON: Final = {
     "nodeFeatureDiscovery": {"version": "0.19.0"},
     "verification": {"smokeTest": True},
 }
+GROUP: Final = "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"
 A100: Final = "Standard_NC24ads_A100_v4"
 AKS: Final[dict[str, Any]] = {
     **_COMMON,
@@ -54,6 +55,7 @@ AKS: Final[dict[str, Any]] = {
         "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
         "tags": {},
         "protect": True,
+        "entra": {"adminGroups": [GROUP]},
     },
     "pools": [
         {"name": "a", "vmSize": A100, "count": 1, "sharing": "turns", "protect": True},
@@ -99,6 +101,14 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
         (AKS, SYSTEM, {"vmSize": "Standard_D4s_v5", "nodes": {"min": 1, "max": 1}}),
     ],
     ("cluster", "tags"): [(AKS, "cluster.tags", {"a": "b"})],
+    ("cluster", "entra"): [
+        (AKS, "cluster.entra", GONE),
+        (AKS, "cluster.entra.adminGroups", [GROUP, GROUP.replace("0f", "1f")]),
+        (AKS, "cluster.entra.azureRbac", True),
+        (AKS, "cluster.entra.tenant", GROUP),
+        (AKS, "cluster.entra.login", "msi"),
+        (AKS, "cluster.entra.localAccounts", True),
+    ],
     ("cluster", "driver"): [(MAGNUM, "cluster.driver", "magnum-cluster-api")],
     ("cluster", "template"): [
         *((MAGNUM, f"cluster.template.{key}", "other") for key in ("image", "externalNetwork", "flavor", "masterFlavor")),

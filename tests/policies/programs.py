@@ -127,6 +127,8 @@ def program(*resources: Resource, **limits: Any) -> Program:
 
 
 _CLUSTER = made(kinds.MANAGED_CLUSTER, "aks", {"location": "westeurope", "tags": {"team": "ml"}})
+_ENTRA = {"managed": True, "adminGroupObjectIDs": ["0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"]}
+_LEGACY = {"clientAppID": "a", "serverAppID": "b"}
 _MAGNUM = made(kinds.MAGNUM_CLUSTER, "magnum", {"name": "m"})
 _AUTO = {"enableAutoScaling": True, "minCount": 1, "maxCount": 4}
 _LEFT = {"ignore_changes": ("count",)}
@@ -373,6 +375,13 @@ BAD: dict[str, list[Program]] = {
         program(pool(nodeLabels={kinds.CONFIG_LABEL: "sliced", "tenants": "untrusted"}), sharing(), label="tenants")
     ],
     "clusters-protected": [program(_CLUSTER, required=True)],
+    "clusters-without-local-accounts": [
+        program(made(kinds.MANAGED_CLUSTER, "aks", {"aadProfile": None}), required=True),
+        program(made(kinds.MANAGED_CLUSTER, "aks", {"aadProfile": None, "disableLocalAccounts": True}), required=True),
+        program(made(kinds.MANAGED_CLUSTER, "aks", {"aadProfile": _ENTRA}), required=True),
+        program(made(kinds.MANAGED_CLUSTER, "aks", {"aadProfile": _ENTRA, "disableLocalAccounts": False}), required=True),
+        program(made(kinds.MANAGED_CLUSTER, "aks", {"aadProfile": _LEGACY, "disableLocalAccounts": True}), required=True),
+    ],
     "pools-protected": [program(pool(), required=True), program(group(), required=True)],
     "images-by-digest": [
         program(_VERIFICATION, _looking(_VERIFICATION), required=True),
@@ -460,6 +469,9 @@ ALLOWED: dict[str, Program] = {
     "spot-where-allowed": program(pool(), allowed=False),
     "allowed-strategies": program(pool(), sharing(), strategies=["timeSlicing"]),
     "untrusted-tenants-isolated": program(pool(gpuInstanceProfile="MIG1g", nodeLabels={"tenants": "untrusted"}), label="tenants"),
+    "clusters-without-local-accounts": program(
+        made(kinds.MANAGED_CLUSTER, "aks", {"aadProfile": _ENTRA, "disableLocalAccounts": True}), required=True
+    ),
     "clusters-protected": program(made(kinds.MANAGED_CLUSTER, "aks", {}, protect=True), required=True),
     "pools-protected": program(
         pool(options={"protect": True}), made(kinds.AGENT_POOL, "system", {"vmSize": "Standard_D4s_v5"}), required=True

@@ -77,6 +77,7 @@ def _two_selectors(first: Mapping[str, str], second: Mapping[str, str]) -> list[
 _POOL = "gpu-pools:pools[0]"
 _SHARING = "gpu-pools:sharing"
 _OPERATOR = "gpu-pools:operator"
+_GROUP = "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"
 _CLUSTER = "gpu-pools:cluster"
 _MIXED = {"2g.20gb": 2, "3g.40gb": 1}
 
@@ -210,6 +211,48 @@ _SECTION_CASES = (
         f"{_CLUSTER}.systemPool.count",
         "0 is out of bounds",
         "at least 1",
+    ),
+    Case(
+        "entra-empty", aks(cluster={"entra": {}}), f"{_CLUSTER}.entra.adminGroups", "is missing", "object id", "az ad group show"
+    ),
+    Case("entra-no-group", aks(cluster={"entra": {"adminGroups": []}}), f"{_CLUSTER}.entra.adminGroups", "is missing"),
+    Case(
+        "entra-group-by-name",
+        aks(cluster={"entra": {"adminGroups": ["admins"]}}),
+        f"{_CLUSTER}.entra.adminGroups[0]",
+        '"admins" is not an object id',
+        "a GUID",
+        "Azure takes no names",
+    ),
+    Case(
+        "entra-login-that-asks",
+        aks(cluster={"entra": {"adminGroups": [_GROUP], "login": "devicecode"}}),
+        f"{_CLUSTER}.entra.login",
+        '"devicecode" is unknown',
+        "azurecli",
+        "one that asks nobody",
+    ),
+    Case(
+        "entra-tenant-by-name",
+        aks(cluster={"entra": {"adminGroups": [_GROUP], "tenant": "example.com"}}),
+        f"{_CLUSTER}.entra.tenant",
+        "does not fit",
+        "a GUID",
+    ),
+    Case(
+        "entra-unknown-key",
+        aks(cluster={"entra": {"adminGroups": [_GROUP], "disableLocalAccounts": True}}),
+        f"{_CLUSTER}.entra.disableLocalAccounts",
+        "unknown key",
+        "localAccounts",
+    ),
+    Case(
+        "local-accounts-off-without-entra",
+        aks(cluster={"disableLocalAccounts": True}),
+        f"{_CLUSTER}.disableLocalAccounts",
+        "unknown key",
+        "entra",
+        "with gpu-pools:cluster.entra of AKS they are off",
     ),
     Case("magnum-unknown-driver", magnum(cluster={"driver": "hat"}), f"{_CLUSTER}.driver", '"hat" is unknown', "heat | magnum-"),
     Case("magnum-even-masters", magnum(cluster={"masters": 2}), f"{_CLUSTER}.masters", "2 is even", "odd", "Use 1 or 3"),
