@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gpus.entra import LOGINS, SERVER_ID
+from gpus.terminal import guarded
 from sandbox.clouds.entra import TENANT, Tenant
 
 if TYPE_CHECKING:
@@ -52,4 +53,6 @@ def _refused(why: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    with guarded():
+        code = main(sys.argv[1:])
+    raise SystemExit(code)

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from sandbox.clouds import azure
+from sandbox.clouds import azure_rules as rules
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_rules import AzureError, check_label, parse_taint, vm_size
+from sandbox.clouds.entra import TENANT
 from sandbox.clouds.host import Host
 from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import Request, ServiceError
@@ -474,12 +477,6 @@ class TestClusters:
         with pytest.raises(AzureError, match="ResourceNotFound"):
             cloud.credentials("dev", "other", admin=False)
 
-    def test_no_static_credentials_without_local_accounts(self, empty: AzureCloud) -> None:
-        empty.put_group("dev", {"location": "westeurope"})
-        empty.put_cluster("dev", "gpu", {**CLUSTER, "disableLocalAccounts": True})
-        with pytest.raises(AzureError, match="Getting static credential is not allowed"):
-            empty.credentials("dev", "gpu", admin=True)
-
     def test_a_new_inline_pool_is_refused(self, cloud: AzureCloud) -> None:
         more = [SYSTEM, {**SYSTEM, "name": "more"}]
         with pytest.raises(AzureError, match="A new agent pool was introduced"):
@@ -676,3 +673,82 @@ class TestPlugin:
         assert plugin.check("azure-native:containerservice/v20250901:AgentPool", {}, {**PLACE, "agentPoolName": "nb"})[1] == []
         with pytest.raises(ServiceError, match="not found"):
             plugin.check("azure-native:storage:StorageAccount", {}, {})
+
+
+GROUP_ID = "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"
+ENTRA = {"managed": True, "adminGroupObjectIDs": [GROUP_ID]}
+
+
+class TestEntra:
+    """Log-in with Entra ID, and local accounts."""
+
+    @staticmethod
+    def _change(cloud: AzureCloud, **body: Any) -> dict[str, Any]:
+        return cloud.put_cluster("dev", "gpu", {**CLUSTER, **body})
+
+    @staticmethod
+    def _kubeconfig(cloud: AzureCloud, *, admin: bool = False) -> str:
+        return base64.b64decode(cloud.credentials("dev", "gpu", admin=admin)).decode()
+
+    @pytest.mark.parametrize(
+        ("body", "text"),
+        [
+            ({"disableLocalAccounts": True}, "disableLocalAccounts can only be set on Azure AD integration enabled cluster"),
+            ({"aadProfile": {"adminGroupObjectIDs": [GROUP_ID]}}, "aadProfile.managed is invalid"),
+            ({"aadProfile": {**ENTRA, "serverAppID": "a"}}, "aadProfile.serverAppID is invalid"),
+            ({"aadProfile": {**ENTRA, "adminGroupObjectIDs": ["admins"]}}, "'admins' is no object id"),
+            ({"aadProfile": ENTRA, "enableRBAC": False}, "it needs Kubernetes RBAC"),
+        ],
+    )
+    def test_what_azure_refuses_is_refused_for_new_and_for_living_clusters(
+        self, empty: AzureCloud, body: dict[str, Any], text: str
+    ) -> None:
+        empty.put_group("dev", {"location": "westeurope"})
+        with pytest.raises(AzureError, match=text):
+            self._change(empty, **body)
+        self._change(empty)
+        with pytest.raises(AzureError, match=text):
+            self._change(empty, **body)
+
+    def test_a_cluster_trusts_the_tenant_and_binds_the_groups(self, cloud: AzureCloud, fake: FakeHost) -> None:
+        assert fake.trusted == {}
+        self._change(cloud, aadProfile=ENTRA)
+        assert list(fake.administered.values()) == [[GROUP_ID]]
+        assert all("BEGIN CERTIFICATE" in one for one in fake.trusted.values())
+
+    def test_it_is_never_switched_off(self, cloud: AzureCloud) -> None:
+        self._change(cloud, aadProfile=ENTRA)
+        with pytest.raises(AzureError, match=r"Changing property 'properties.aadProfile.managed' is not allowed"):
+            rules.check_entra_change({"aadProfile": ENTRA}, {"aadProfile": {"managed": False}})
+        shown = self._change(cloud)
+        assert shown["aadProfile"] == {**ENTRA, "tenantID": TENANT}
+
+    def test_attack_asking_for_an_administrators_credential(self, cloud: AzureCloud) -> None:
+        """Whoever may call Azure asks for the static credential of a cluster whose local accounts are off, and again later."""
+        self._change(cloud, aadProfile=ENTRA, disableLocalAccounts=True)
+        for _ in range(2):
+            with pytest.raises(AzureError, match="Getting static credential is not allowed"):
+                self._kubeconfig(cloud, admin=True)
+        self._change(cloud, aadProfile=ENTRA, disableLocalAccounts=False)
+        assert self._kubeconfig(cloud, admin=True) == "name: gpu"
+
+    def test_attack_taking_entra_id_out_of_the_request_to_get_one(self, cloud: AzureCloud) -> None:
+        """A request that says nothing of Entra ID does not turn the user's kubeconfig into an administrator's."""
+        self._change(cloud, aadProfile=ENTRA, disableLocalAccounts=True)
+        self._change(cloud)
+        assert "kubelogin" in self._kubeconfig(cloud)
+
+    def test_attack_looking_for_a_credential_in_the_users_kubeconfig(self, cloud: AzureCloud) -> None:
+        """It only says how to log in."""
+        self._change(cloud, aadProfile=ENTRA)
+        config = yaml.safe_load(self._kubeconfig(cloud))
+        (user,) = config["users"]
+        assert (user["name"], set(user["user"]), user["user"]["exec"]["command"]) == (
+            "clusterUser_dev_gpu",
+            {"exec"},
+            "kubelogin",
+        )
+        assert set(config["clusters"][0]["cluster"]) == {"server", "certificate-authority-data"}
+
+    def test_without_it_the_users_kubeconfig_is_the_administrators(self, cloud: AzureCloud) -> None:
+        assert self._kubeconfig(cloud) == self._kubeconfig(cloud, admin=True)
