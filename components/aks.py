@@ -19,6 +19,7 @@ from pulumi_azure_native import containerservice, resources
 from components import _log
 from components._config_keys import once_agreed
 from components._entra_login import try_login
+from components._not_known_yet import not_known_yet
 from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
 from components._words import one_of, plan_alone, stack_words
@@ -152,7 +153,17 @@ class AksCluster(pulumi.ComponentResource):
         )
         both = pulumi.Output.all(self.resource.id, answer)
         text = both.apply(lambda known: base64.b64decode(known[1].kubeconfigs[0].value).decode())
-        return pulumi.Output.secret(text.apply(lambda given: user_kubeconfig(given, entra.login)) if entra else text)
+        return pulumi.Output.secret(text.apply(lambda given: _for_kubelogin(given, entra.login)) if entra else text)
+
+
+def _for_kubelogin(text: str, login: str) -> str | pulumi.Output[str]:
+    try:
+        return user_kubeconfig(text, login)
+    except InvalidStackError:
+        if not pulumi.runtime.is_dry_run():
+            raise
+        # A cluster that is up, and gets Entra ID by the deploy that this is the preview of, is asked before it has it.
+        return not_known_yet()
 
 
 class SpotArgs(TypedDict):

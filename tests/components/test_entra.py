@@ -12,7 +12,7 @@ import yaml
 from components.aks import AksCluster
 from gpus.errors import InvalidStackError
 
-from .conftest import TOKEN
+from .conftest import KUBECONFIG, TOKEN
 from .test_aks import CLUSTER
 
 if TYPE_CHECKING:
@@ -96,6 +96,14 @@ class TestKubeconfig:
             kubeconfig_of(run, ENTRA)
         assert "users have token" in str(refused.value)
         assert "very-secret" not in str(refused.value)
+
+    def test_a_preview_of_the_change_over_leaves_open_what_it_will_be(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The cluster has no Entra ID yet, so that Azure answers with an administrator's: it is no part of the plan."""
+        monkeypatch.setattr("tests.components.conftest.ENTRA_KUBECONFIG", KUBECONFIG)
+        text, recorded = kubeconfig_of(run, ENTRA, preview=True)
+        assert text == ""
+        assert "very-secret-token" not in f"{recorded.resources}"
+        assert recorded.of("providers:kubernetes")
 
     def test_login_is_what_the_stack_says(self, run: Run) -> None:
         entra: Any = {"admin_groups": [GROUP], "login": "workloadidentity"}
