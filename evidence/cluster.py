@@ -130,7 +130,7 @@ def config_maps_of(items: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str,
 def _reason(said: bytes) -> str:
     """What counts: kubectl repeats itself before it gives up. Of a log-in that failed it says how plugins work, at last."""
     lines = said.decode(errors="replace").strip().splitlines()
-    login = next((line for line in lines if _LOG_IN in line), None)
+    login = next((line for line in reversed(lines) if _LOG_IN in line), None)
     if login is None:
         return plain(lines[-1]) if lines else ""
     own = next((f" ({line})" for line in lines if line.startswith("Error: ")), "")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from evidence.__main__ import main
 from tests.evidence.fleets import fleet
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to attack")
 
@@ -53,6 +51,40 @@ def test_who_trusts_the_file_logs_in_with_its_program(tmp_path: Path) -> None:
     """What worked goes on working, once it is asked for."""
     looked_at(tmp_path, program(tmp_path), "--trust-outputs")
     assert (tmp_path / "ran").exists()
+
+
+def test_a_file_of_outputs_has_a_token_of_entra_id_sent_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log-in by kubelogin, whose token is good for every AKS cluster of the reader, and a server of the sender's."""
+    args = ["get-token", "--server-id", "6dae42f8-4368-4678-94ff-3960e28e3630", "--login", "azurecli"]
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "kubelogin", "args": args}}
+    assert looked_at(tmp_path, user) == 2
+    assert "user.exec" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        (None, "getting credentials: exec: executable kubelogin not found; install kubelogin, or log in (az login"),
+        (
+            "echo 'Error: Please run az login' >&2; exit 1",
+            "kubelogin failed with exit code 1 (Error: Please run az login); install",
+        ),
+    ],
+)
+def test_a_log_in_that_fails_is_told_with_its_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: str | None, told: str
+) -> None:
+    """kubectl's last words would be about where to read of plugins."""
+    kubectl = Path(shutil.which("kubectl") or "")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "kubectl").symlink_to(kubectl)
+    if program:
+        (tmp_path / "bin" / "kubelogin").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "bin" / "kubelogin").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    login = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "kubelogin", "installHint": "read on elsewhere"}
+    assert looked_at(tmp_path, {"exec": {**login, "args": ["get-token"]}}, "--trust-outputs") == 2
+    assert told in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("key", ["tokenFile", "client-key", "client-certificate", "auth-provider", "EXEC"])
