@@ -72,9 +72,9 @@ def measure(tree: Path, files: Sequence[str], paths: Sequence[str], seconds: flo
     left = tree / "covering.json"
     code = suite.forked(seconds, tree, lambda: _measured(tree, files, paths))
     if code != 0:
-        raise RuntimeError(
-            f"the tests do not pass without a mutant: {'no end' if code is None else f'exit code {code}'}; see {tree}"
-        )
+        ended = "no end" if code is None else f"exit code {code}"
+        log = (tree / "covering.log").read_text(encoding="utf-8", errors="replace")
+        raise RuntimeError(f"the tests do not pass without a mutant: {ended}\n{log[-4000:]}")
     found = json.loads(left.read_text(encoding="utf-8"))
     lines = {file: {int(line): names for line, names in of.items()} for file, of in found["lines"].items()}
     return Covering(found["seconds"], lines, found["modules"])
