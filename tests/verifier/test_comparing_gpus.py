@@ -485,3 +485,35 @@ def test_where_no_profiles_are_listed_legality_is_not_checked(profiles: Any) -> 
     assert told(findings.differences) == [("GPU 0", "MIG mode", "on", "off", "mig-not-on")]
     (note,) = findings.notes
     assert note.endswith("NVML lists no MIG profiles now, so that the layout fits this GPU was not checked")
+
+
+# --- GPUs that are cut differently ------------------------------------------------------------------------
+
+APART: dict[str, Any] = {"mig": {"gpus": [{"index": 0, "layout": {"3g.40gb": 1, "1g.10gb": 3}}, {"index": 1, "layout": {}}]}}
+ALIKE: dict[str, Any] = {"mig": {"layout": {"3g.40gb": 1, "1g.10gb": 3}}}
+
+
+def test_each_gpu_is_compared_with_what_is_declared_of_it() -> None:
+    healthy = nodes.healthy(*nodes.planned(APART, count=2))
+    assert compared(healthy.nvml, healthy.expected).verdict is Verdict.HOLDS
+
+
+def test_a_gpu_without_mig_is_no_example_that_the_others_failed_to_follow() -> None:
+    healthy = nodes.healthy(*nodes.planned(APART, count=2))
+    gpus: Any = healthy.nvml.gpus
+    fewer = replace(gpus[0], instances=gpus[0].instances[:-1])
+    (finding,) = compared(replace(healthy.nvml, gpus=(fewer, gpus[1])), healthy.expected).differences
+    assert finding.cause.key == "mig-layout"
+
+
+def test_in_which_order_instances_are_declared_makes_no_difference() -> None:
+    expected = nodes.healthy(*nodes.planned(ALIKE, count=2)).expected
+    turned = replace(expected.gpus[1], instances=dict(reversed(expected.gpus[1].instances.items())))
+    findings = compared(nodes.healthy(*nodes.planned(ALIKE, count=3)).nvml, replace(expected, gpus=(expected.gpus[0], turned)))
+    assert (told(findings.differences), findings.notes) == ([("node", "GPU count", 2, 3, "gpu-surplus")], [])
+
+
+def test_in_a_wrong_layout_half_made_instances_are_told_too() -> None:
+    halves: Any = first("halves").instances
+    findings = spoiled("seven", 1, instances=(replace(halves[0], computes=()), halves[1]))
+    assert [cause for *_, cause in told(findings.differences)] == ["mig-layout", "mig-half-made"]
