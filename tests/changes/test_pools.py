@@ -196,6 +196,61 @@ class TestRadius:
         radius = self._radius(plan(WHOLE), plan(WHOLE), prices=prices, limits=Limits(more_per_month=10))
         assert radius.broken == ("what the change costs cannot be told: prices are missing",)
 
+    def test_where_a_pool_has_no_upper_bound_limits_are_not_kept_by_accident(self) -> None:
+        # An existing cluster's pool is open-ended, and nobody has a price of its nodes.
+        pool = {"name": "a", "sharing": "s", "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"p": "a"}}
+        config = {"gpu-pools:cluster": {"platform": "existing"}, "gpu-pools:sharing": {"s": WHOLE}, "gpu-pools:pools": [pool]}
+        open_ended = plan_config(config, complete=False)
+        radius = self._radius(None, open_ended, prices=Prices("EUR", {A100: 2.0}, {}), limits=Limits(0, 0))
+        assert radius.broken == (
+            "a pool has no upper bound, so that the GPUs which the change adds cannot be counted",
+            "what the change costs cannot be told: prices are missing",
+        )
+        assert (radius.after.gpus_least, radius.after.gpus_most, radius.after.per_month) == (1, None, None)
+
+    def test_all_pools_count_at_their_largest_and_a_first_deploy_counts_whole(self) -> None:
+        prices = Prices("EUR", {A100: 2.0, H100: 5.0}, {A100: 0.5})
+        radius = self._radius(
+            None, plan(WHOLE, pools=2, nodes={"min": 1, "max": 3}, count=None), prices=prices, limits=Limits(5, 8759)
+        )
+        assert (radius.before.gpus_most, radius.after.gpus_least, radius.after.gpus_most) == (0, 2, 6)
+        assert radius.after.per_month == 2 * 3 * 2.0 * 730
+        assert radius.broken == (
+            "the change adds up to 6 GPUs; allowed: 5",
+            "the change adds up to 8760 EUR a month; allowed: 8759",
+        )
+        assert self._radius(None, plan(WHOLE), prices=Prices("EUR", {}, {})).after.per_month is None
+        spot = self._radius(None, plan(WHOLE, spot={}), prices=prices)
+        assert spot.after.per_month == 2 * 0.5 * 730
+
+    def test_a_pool_that_shrinks_loses_the_difference_and_says_what_to_do(self) -> None:
+        radius = self._radius(plan(WHOLE, count=5), plan(WHOLE, count=2))
+        assert [one.text for one in radius.dips] == ["3 GPUs, for good"]
+        ((name, advice),) = radius.steps
+        assert name == "p0"
+        assert advice == ("Which nodes of `p0` go is the cloud's choice: let end what must not be interrupted, wherever in it.",)
+
+    def test_a_pool_that_goes_is_drained_first(self) -> None:
+        ((name, advice),) = self._radius(plan(WHOLE, pools=2), plan(WHOLE)).steps
+        assert name == "p1"
+        assert advice[0] == "Cordon and drain the nodes of `p1` before the deploy."
+        assert advice[1].startswith("Was it to be renamed: no cloud renames a pool.")
+
+    def test_a_replacement_is_told_in_two_commits(self) -> None:
+        radius = self._radius(plan(WHOLE), plan(WHOLE, vmSize=H100), step("replace", "p0", "vmSize"))
+        ((_, advice),) = radius.steps
+        assert [line.split(" `")[0] for line in advice] == [
+            "First commit: leave",
+            "Then cordon and drain the nodes of",
+            "Second commit: take",
+        ]
+        assert advice[2] == "Second commit: take `p0` out."
+
+    def test_without_the_operator_s_driver_nobody_waits_for_one(self) -> None:
+        before, after = plan(WHOLE, driver="preinstalled"), plan(WHOLE, vmSize=H100, driver="preinstalled")
+        (dip,) = self._radius(before, after, step("replace", "p0", "vmSize")).dips
+        assert dip.text == "2 GPUs, until the old nodes are deleted, and new ones have started"
+
     def test_the_cluster_s_replacement_has_one_advice(self) -> None:
         whole = Step(
             "replace", f"urn:pulumi:a::b::{CLUSTER}::gpu-cluster", CLUSTER, {"location": "a"}, {"location": "b"}, ("location",)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-#: Lines that so few tests run are mostly those whose result is remembered, or made while a module loads: all its tests are asked.
+#: Lines that so few tests run are mostly those whose result is remembered, or that run while a module loads, as tables do: there
+#: all tests of the file are asked, and those beside them, which may read what was made without running a line of it.
 _FEW = 3
 
 
@@ -40,11 +41,19 @@ class Covering:
         near = self.lines.get(file, {})
         chosen = self._quickest(near.get(line, []))
         if len(chosen) < _FEW:
-            chosen += [name for name in self._quickest(name for one in near.values() for name in one) if name not in chosen]
+            own = {name for one in near.values() for name in one}
+            folders = {_folder(name) for name in own}
+            beside = {name for name in self.seconds if _folder(name) in folders}
+            for more in (own, beside):
+                chosen += self._quickest(more - set(chosen))
         return chosen
 
     def _quickest(self, names: Any) -> list[str]:
         return sorted(set(names), key=lambda name: (self.seconds[name], name))
+
+
+def _folder(name: str) -> str:
+    return name.partition("::")[0].rpartition("/")[0]
 
 
 class _Told:

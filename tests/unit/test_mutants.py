@@ -84,11 +84,13 @@ def test_shards_are_parts_and_a_seed_is_an_order() -> None:
     assert [one.identity for one in ordered(files, "0", "1/1")] == whole != [one.identity for one in ordered(files, "1", "1/1")]
 
 
-def test_tests_of_a_line_come_quickest_first_and_of_a_line_that_few_run_all_of_the_file_do() -> None:
-    seconds = {"slow": 9.0, "quick": 0.1, "middle": 1.0, "other": 0.5}
-    covering = Covering(seconds, {"a.py": {1: ["slow", "quick", "middle"], 2: ["slow"], 3: ["other"]}}, [])
-    assert covering.tests_of("a.py", 1) == ["quick", "middle", "slow"]
-    assert covering.tests_of("a.py", 2) == ["slow", "quick", "other", "middle"]
+def test_tests_of_a_line_come_quickest_first_and_of_a_line_that_few_run_all_of_the_file_and_beside_them_do() -> None:
+    slow, quick, middle, other = (f"tests/a/test_a.py::{name}" for name in ("slow", "quick", "middle", "other"))
+    beside, elsewhere = "tests/a/test_page.py::x", "tests/b/test_b.py::x"
+    seconds = {slow: 9.0, quick: 0.1, middle: 1.0, other: 0.5, beside: 0.01, elsewhere: 0.01}
+    covering = Covering(seconds, {"a.py": {1: [slow, quick, middle], 2: [slow], 3: [other]}}, [])
+    assert covering.tests_of("a.py", 1) == [quick, middle, slow]
+    assert covering.tests_of("a.py", 2) == [slow, quick, other, middle, beside]
     assert covering.tests_of("b.py", 1) == []
 
 
