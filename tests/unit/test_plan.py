@@ -606,6 +606,9 @@ class TestNodesAndWarnings:
         scaled = {"count": GONE, "nodes": {"min": 1, "max": 4}}
         assert "nvidia.com/mig-*" in " ".join(pool_of(aks(scaled, sharing=MIXED)).warnings)
         assert "nvidia.com/gpu.shared" in " ".join(pool_of(aks(scaled, sharing=RENAMED)).warnings)
+        # Neither does so where names and number stay.
+        for sharing, pool in ((SLICED, scaled), (UNIFORM, scaled), (MIXED, {}), (RENAMED, {})):
+            assert "is judged unready" not in " ".join(pool_of(aks(pool, sharing=sharing)).warnings)
 
     def test_switching_mig_in_a_virtual_machine_warns_and_lets_the_node_reboot(self) -> None:
         plan = plan_of(aks(sharing=UNIFORM))
