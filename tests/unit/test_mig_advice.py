@@ -30,8 +30,8 @@ A100, RTX = "a100-40gb", "rtx-pro-6000-blackwell"
             A100,
             {"3g.20gb": 1, "1g.10gb": 3},
             (
-                "1g.10gb covers 2 units and can start at 0, 2, 4 or 6: however the others are placed, nothing is free, e.g. beside "
-                "1g.10gb at 0-1, 1g.10gb at 2-3, 3g.20gb at 4-7"
+                "1g.10gb covers 2 units and can start at 0, 2, 4 or 6: however the others are placed, nothing is free, e.g. "
+                "beside 1g.10gb at 0-1, 1g.10gb at 2-3, 3g.20gb at 4-7"
             ),
         ),
     ],
