@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,3 +130,56 @@ def test_every_listed_survivor_is_a_mutant_of_the_file_as_it_is_and_has_a_reason
             assert accounts.identity(file, entry) in existing, (file, entry)
             assert entry["why"].startswith(("equivalent: ", "not worth it: "))
     assert set(accounts.whole_files()) <= {str(path.relative_to(ROOT)) for path in ROOT.glob("*/**/*.py")}
+
+
+#: As the runner's own process does it: this one may have threads, and does not fork.
+TRIED = """
+import sys
+from pathlib import Path
+from tests.mutants.covering import measure
+from tests.mutants.mutations import mutants
+from tests.mutants.trial import ended
+
+tree = Path(sys.argv[1])
+covering = measure(tree, ["small.py"], ["test_small.py"], 60)
+for one in mutants("small.py", (tree / "small.py").read_text()):
+    print(one.now, "|", ended(one, covering, tree, 20).value)
+"""
+SMALL = """
+LIMIT = 3
+
+def few(count):
+    return count <= LIMIT
+
+def unused(count):
+    return count > 5
+"""
+TESTS = """
+from small import few
+
+def test_few():
+    assert few(2)
+    assert not few(4)
+"""
+
+
+def test_a_mutant_is_noticed_missed_or_never_run(tmp_path: Path) -> None:
+    (tmp_path / "small.py").write_text(SMALL)
+    (tmp_path / "test_small.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n    programs\n    engine\n")
+    done = subprocess.run(
+        [sys.executable, "-c", TRIED, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    )
+    found = dict(line.split(" | ") for line in done.stdout.splitlines())
+    assert found == {
+        # Nobody asks about three itself.
+        "LIMIT = 4": "noticed",
+        "return (count < LIMIT)": "missed",
+        "return (count > LIMIT)": "noticed",
+        # The last one, of what no test runs.
+        "return None": "missed",
+        "return (count >= 5)": "missed",
+        "return (count <= 5)": "missed",
+        "return count > 6": "missed",
+    }
+    assert (tmp_path / "small.py").read_text() == SMALL
