@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,54 @@ def test_contradictions_are_refused() -> None:
     unknown = document(SEVEN)
     unknown["profiles"] = {}
     assert "1g.10gb is not described" in problems(unknown)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"computeMode": "SHARED"},
+            "computeMode is 'SHARED', not one of DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS",
+        ),
+        ({"driver": "R580"}, "driver is 'R580', not numbers with dots"),
+        ({"driver": "580."}, "driver is '580.', not numbers with dots"),
+        ({"minimum": {"driver": "R525", "cuda": None}}, "minimum.driver is 'R525', not numbers with dots"),
+        ({"minimum": {"driver": None, "cuda": "12.x"}}, "minimum.cuda is '12.x', not numbers with dots"),
+        ({"count": 0, "gpus": []}, "gpus has the indexes [], but count says 0"),
+    ],
+)
+def test_each_contradiction_is_told_in_words(changes: dict[str, Any], told: str) -> None:
+    assert problems(document({"exclusive": {}}) | changes) == (told,)
+
+
+@pytest.mark.parametrize("driver", ["580", "580.95", "580.95.05"])
+def test_a_driver_in_numbers_is_none(driver: str) -> None:
+    assert parse_expectation(document({"exclusive": {}}) | {"driver": driver}).driver == driver
+
+
+@pytest.mark.parametrize("mode", ["disabled", "unsupported"])
+def test_each_mig_mode_without_instances_is_one(mode: str) -> None:
+    written = document({"exclusive": {}})
+    written["gpus"] = [{**gpu, "migMode": mode} for gpu in written["gpus"]]
+    assert {gpu.mig_mode for gpu in parse_expectation(written).gpus} == {mode}
+
+
+def test_another_version_of_the_document_is_told_alone() -> None:
+    assert problems(document({"exclusive": {}}) | {"kind": "Pod", "count": "x"}) == (
+        "apiVersion and kind are ['gpu-pools/v1', 'Pod'], not ['gpu-pools/v1', 'NodeExpectation']",
+    )
+
+
+def test_a_file_is_held_to_its_sum_and_given_with_its_content(tmp_path: Path) -> None:
+    path, content = tmp_path / "expectation", json.dumps(document({"exclusive": {}})).encode()
+    path.write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    for sum_ in (None, digest):
+        assert read_expectation(path, sum_) == (parse_expectation(json.loads(content)), content)
+    other = "0" * 64
+    with pytest.raises(DocumentError) as refused:
+        read_expectation(path, other)
+    assert refused.value.problems == (f"W90: {path}: is not the one that was deployed: its SHA-256 is {digest}, not {other}",)
 
 
 def test_a_file_that_cannot_be_used_is_told_with_its_path(tmp_path: Path) -> None:
