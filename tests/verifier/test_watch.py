@@ -141,3 +141,40 @@ def test_other_events_say_nothing_of_the_node(kind: str) -> None:
     assert _seen(lambda _: None, kind) is None
     assert _seen(lambda node: node.update(kind="Status")) is None
     assert watch._compared({}) is None
+
+
+# --- what probes are answered -----------------------------------------------------------------------------
+
+
+def test_probes_are_told_what_the_last_assertion_said_and_how_old_it_is(clock: list[float]) -> None:
+    watched = watcher()
+    assert watch.answer(watched, "/healthz")[0] == 200
+    assert watch.answer(watched, "/readyz")[::2] == (503, "no assertion has ended yet\n")
+    assert watch.answer(watched, "/metrics")[::2] == (503, "no assertion has ended yet\n")
+    watched.assert_once()
+    assert watch.answer(watched, "/healthz")[::2] == (200, "ok\n")
+    assert watch.answer(watched, "/readyz")[::2] == (200, "ok\n")
+    status, kind, text = watch.answer(watched, "/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert text.startswith("#")
+    assert watch.answer(watched, "/report")[::2] == (404, "known are /healthz, /readyz and /metrics\n")
+    clock[0] += COUNTS_FOR
+    assert watch.answer(watched, "/healthz")[::2] == (503, "no assertion has ended for too long\n")
+    assert watch.answer(watched, "/readyz")[::2] == (503, "the last assertion is too old\n")
+    differing = watcher(differs=True)
+    differing.assert_once()
+    why = "the last assertion did not hold: the node's condition GpuSharingVerified says why\n"
+    assert watch.answer(differing, "/readyz")[::2] == (503, why)
+
+
+def test_only_another_verdict_or_other_findings_are_told_anew(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    watched = watcher()
+    for _ in range(2):
+        watched.assert_once()
+    assert len(caplog.records) == 1
+    watched._observer = _Observer(differs=True)  # type: ignore[assignment]
+    for _ in range(2):
+        watched.assert_once()
+    assert len(caplog.records) == 2
+    assert "allocatable" in caplog.records[1].getMessage()
