@@ -252,6 +252,14 @@ PROGRAMS: tuple[Program, ...] = (
         version_symbol="github.com/pulumi/pulumi-yaml/pkg/version.Version",
         minutes=1,
     ),
+    # For jobs that deploy (put_engine): the sandbox has a stand-in, since there is no Entra ID here.
+    Program(
+        folder="kubelogin",
+        module="github.com/Azure/kubelogin",
+        packages={"kubelogin": "github.com/Azure/kubelogin"},
+        version_symbol="main.gitTag",
+        minutes=1.5,
+    ),
     # Reads the pipelines of this repository.
     Program(
         folder="actionlint",
@@ -633,7 +641,9 @@ def table(tools: Tools, only: Collection[str] = TOOLS) -> str:
 
 
 def put_engine(folder: Path, progress: Progress) -> None:
-    """Put pulumi and its language host into a folder, in exactly the version that is pinned, whatever is on this machine.
+    """Put what deploys into a folder, in exactly the version that is pinned, whatever is on this machine.
+
+    Pulumi with its language host, and kubelogin, with which it gets into clusters with Entra ID.
 
     Args:
         folder: where to; made if need be.
@@ -643,14 +653,18 @@ def put_engine(folder: Path, progress: Progress) -> None:
         SandboxError: when they cannot be built.
     """
     built = _beside_its_language_host(find_built("pulumi", progress) / "pulumi", progress)
+    login = find_built("kubelogin", progress) / "kubelogin"
     with explained(folder, "copy into"):
         shutil.copytree(built.parent, folder, dirs_exist_ok=True)
+        shutil.copy2(login, folder / login.name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Find or build all tools and print where they are; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.toolchain", description="Find or build the programs.")
-    parser.add_argument("--engine", type=Path, metavar="FOLDER", help="only build the pinned pulumi, and put it there")
+    parser.add_argument(
+        "--engine", type=Path, metavar="FOLDER", help="only build the pinned pulumi and kubelogin, and put them there"
+    )
     engine: Path | None = parser.parse_args(arguments).engine
     try:
         if engine is not None:

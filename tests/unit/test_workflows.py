@@ -205,3 +205,33 @@ def test_files_that_pipelines_name_are_there(path: Path) -> None:
         assert (ROOT / name).is_file(), name
     for target in re.findall(r"(?:^|run: |&& |; |- |\" )\s*make (?:--silent )?(\w+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
+
+
+def _azure_jobs() -> list[tuple[str, Any]]:
+    """Jobs of GitHub that log in to Azure."""
+    jobs = [(f"{path.stem}.{name}", job) for path in WORKFLOWS for name, job in _read(path)["jobs"].items()]
+    return [(name, job) for name, job in jobs if "ARM_CLIENT_ID" in (job.get("env") or {})]
+
+
+def test_who_logs_in_to_azure_gets_into_its_clusters_as_the_same_identity() -> None:
+    jobs = _azure_jobs()
+    assert len(jobs) == 3
+    for name, job in jobs:
+        env = job["env"]
+        assert (env["AAD_LOGIN_METHOD"], job["permissions"]["id-token"]) == ("workloadidentity", "write"), name
+        assert (env["AZURE_CLIENT_ID"], env["AZURE_TENANT_ID"]) == (env["ARM_CLIENT_ID"], env["ARM_TENANT_ID"]), name
+    azure = _read(GITLAB)[".azure"]
+    assert azure["variables"]["AAD_LOGIN_METHOD"] == "workloadidentity"
+
+
+def test_gitlabs_token_lies_in_a_file_of_its_own_user(tmp_path: Path) -> None:
+    """The very lines of the job, run: the file that kubelogin reads has the job's token, and nobody else reads it."""
+    lines = [line for line in _read(GITLAB)[".azure"]["before_script"] if "AZURE_" in line]
+    script = "\n".join([*lines, 'stat -c %a "$AZURE_FEDERATED_TOKEN_FILE"; cat "$AZURE_FEDERATED_TOKEN_FILE"; echo; env'])
+    given = {"ARM_OIDC_TOKEN": "a-token", "ARM_CLIENT_ID": "a-client", "ARM_TENANT_ID": "a-tenant", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-euc", f"umask 0; {script}"], env={**os.environ, **given}, capture_output=True, text=True, check=True
+    )
+    mode, token = done.stdout.splitlines()[:2]
+    assert (mode, token) == ("600", "a-token")
+    assert {"AZURE_CLIENT_ID=a-client", "AZURE_TENANT_ID=a-tenant"} <= set(done.stdout.splitlines())
