@@ -113,6 +113,11 @@ def test_each_mig_mode_without_instances_is_one(mode: str) -> None:
     assert {gpu.mig_mode for gpu in parse_expectation(written).gpus} == {mode}
 
 
+@pytest.mark.parametrize("wrong", [None, [], "x"])
+def test_what_is_no_mapping_is_not_told_to_be_of_another_version(wrong: Any) -> None:
+    assert not any("apiVersion and kind are" in problem for problem in problems(wrong))
+
+
 def test_another_version_of_the_document_is_told_alone() -> None:
     assert problems(document({"exclusive": {}}) | {"kind": "Pod", "count": "x"}) == (
         "apiVersion and kind are ['gpu-pools/v1', 'Pod'], not ['gpu-pools/v1', 'NodeExpectation']",
