@@ -11,8 +11,9 @@ itself depends on it. NVIDIA_VISIBLE_DEVICES=all names the GPUs.
 A pod that has root and all GPUs is as good as root on its node where nothing else confines it, so it gets no more than it needs.
 SYS_ADMIN goes to pools that declare MIG, whose instances the toolkit shows to nobody else (nvidia-container-toolkit d34b3046,
 container_config.go: it ends a container that has NVIDIA_MIG_MONITOR_DEVICES without it), and to all pools where
-`operator.values` tells the toolkit not to listen to containers without it. It cannot be dropped once NVML is open: the driver
-asks at each call (open-gpu-kernel-modules df1c9a3d, escape.c, privLevel). The root file system is read-only: the runtime's hooks
+`operator.values` tells the toolkit not to listen to containers without it. It is not dropped once NVML is open, since nobody here
+could try that with MIG on: the driver looks at it with each call (open-gpu-kernel-modules df1c9a3d, escape.c, privLevel), but the
+right to see all instances rests on a session that NVML opens with a device file (mig_monitor_session.c). The root file system is read-only: the runtime's hooks
 renew the loader's cache in it before it becomes so (nvidia-container-toolkit, internal/discover/hooks.go: createContainer).
 The node's list of processes is mounted, to be read only: an MPS control daemon shows nowhere else. With `hostPID` the pod could
 send signals to them, too. Rights are not here but in gpus/verifier_rights.py.
