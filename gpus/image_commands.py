@@ -55,7 +55,7 @@ def judged(images: Sequence[PlacedImage], *, offline: bool) -> list[ImageVerdict
     if offline:
         return [ImageVerdict(image, None) for image in images]
     # All were read by the stack file's parser, so each has a name.
-    said = ask_all([image.name for image in images if image.name], whole=True)
+    said = ask_all([image.name for image in images if image.name])
     return [ImageVerdict(image, one) for image, one in zip(images, said, strict=True)]
 
 

@@ -2,7 +2,7 @@
 
 Nobody logs in here: no credential is read, so none can be sent anywhere, and what a registry shows only to those who log in is
 not checked. Where it wants a token, its realm is asked for one for anonymous users, to pull that one repository, and the token
-goes back to that registry alone. Only GET and HEAD, only TLS (authorities as OpenSSL knows them, SSL_CERT_FILE).
+goes back to that registry alone. Only GET, only TLS (authorities as OpenSSL knows them, SSL_CERT_FILE).
 
 What a hostile registry cannot do: keep anybody waiting (all of it has one limit of time), fill the memory (every answer has a
 limit of size), send requests to where it cannot reach itself (a realm or a redirection must be no nearer to this machine than the
@@ -23,7 +23,7 @@ import ssl
 import threading
 import time
 import urllib.parse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from gpus.registry_answers import MANIFEST_TYPES, Answer, Said, UnaskedError, challenge, content, is_absent, parts, token_of
@@ -45,26 +45,24 @@ _PUBLIC, _PRIVATE, _LOCAL, _SPECIAL = range(4)
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 
-def ask_all(names: Sequence[ImageName], *, whole: bool, seconds: float = SECONDS) -> list[Said]:
+def ask_all(names: Sequence[ImageName], seconds: float = SECONDS) -> list[Said]:
     """What the registries say of images, asked all at once.
 
     Args:
         names: the images.
-        whole: read the manifests, too, for digests and platforms; otherwise it is only asked whether they are there, which no
-            registry counts as a pull.
         seconds: after which what has not been answered is not checked.
     """
     answers: list[queue.SimpleQueue[Said]] = [queue.SimpleQueue() for _ in names]
     for name, answer in zip(names, answers, strict=True):
         # Whoever keeps a thread waiting keeps nobody else: it ends with the process.
-        threading.Thread(target=_answer, args=(name, answer, whole, seconds), daemon=True).start()
-    ends = _Clock(seconds)
-    return [_within(answer, ends, name.server) for name, answer in zip(names, answers, strict=True)]
+        threading.Thread(target=_answer, args=(name, answer, seconds), daemon=True).start()
+    ends = time.monotonic() + seconds
+    return [_until(ends, answer, name.server) for name, answer in zip(names, answers, strict=True)]
 
 
-def _answer(name: ImageName, answer: queue.SimpleQueue[Said], whole: bool, seconds: float) -> None:  # noqa: FBT001 - of a thread
+def _answer(name: ImageName, answer: queue.SimpleQueue[Said], seconds: float) -> None:
     try:
-        answer.put(_ask(_Registry(name, seconds), whole=whole))
+        answer.put(_ask(_Registry(name, seconds)))
     except UnaskedError as error:
         answer.put(Said("unchecked", str(error)))
     except ssl.SSLCertVerificationError:
@@ -73,36 +71,21 @@ def _answer(name: ImageName, answer: queue.SimpleQueue[Said], whole: bool, secon
         answer.put(Said("unchecked", f"{name.server}: {type(error).__name__}"))
 
 
-class _Clock:
-    """What is left of a time."""
-
-    def __init__(self, seconds: float) -> None:
-        self._ends = time.monotonic() + seconds
-
-    def left(self) -> float:
-        return max(0.0, self._ends - time.monotonic())
-
-
-def _within(answer: queue.SimpleQueue[Said], clock: _Clock, server: str) -> Said:
+def _until(ends: float, answer: queue.SimpleQueue[Said], server: str) -> Said:
     try:
-        return answer.get(timeout=clock.left())
+        return answer.get(timeout=max(0.0, ends - time.monotonic()))
     except queue.Empty:
         return Said("unchecked", f"{server} did not answer in time")
 
 
-def _ask(registry: _Registry, *, whole: bool) -> Said:
-    name = registry.name
-    answer = registry.manifest("HEAD")
-    if answer.status == http.HTTPStatus.OK and not whole:
-        return Said("there")
-    # What is not there says so in a body only.
-    answer = registry.manifest("GET")
+def _ask(registry: _Registry) -> Said:
+    answer = registry.manifest()
     if is_absent(answer):
-        return Said("absent", f"{name.server} has no such image")
-    said = content(answer, name.digest)
+        return Said("absent", f"{registry.name.server} has no such image")
+    said = content(answer, registry.name.digest)
     if said.verdict != "there" or said.platforms or not said.config:
         return said
-    return said.of(parts(registry.blob(said.config), said.config))
+    return replace(said, platforms=parts(registry.blob(said.config), said.config))
 
 
 @dataclass
@@ -121,26 +104,26 @@ class _Registry:
     reach: int = _SPECIAL
     token: str = field(default="", repr=False)
 
-    def manifest(self, method: str) -> Answer:
-        return self._get(f"manifests/{self.name.reference}", ", ".join(MANIFEST_TYPES), method)
+    def manifest(self) -> Answer:
+        return self._get(f"manifests/{self.name.reference}", ", ".join(MANIFEST_TYPES))
 
     def blob(self, digest: str) -> Answer:
         return self._get(f"blobs/{digest}", "*/*")
 
-    def _get(self, path: str, accept: str, method: str = "GET") -> Answer:
+    def _get(self, path: str, accept: str) -> Answer:
         url = f"https://{self.name.server}/v2/{self.name.repository}/{path}"
-        answer = self._followed(method, url, accept)
+        answer = self._followed(url, accept)
         if answer.status == http.HTTPStatus.UNAUTHORIZED and not self.token:
             self.token = self._anonymous(answer)
-            answer = self._followed(method, url, accept)
+            answer = self._followed(url, accept)
         return answer
 
-    def _followed(self, method: str, url: str, accept: str) -> Answer:
+    def _followed(self, url: str, accept: str) -> Answer:
         """The answer, wherever it is; the token goes to the registry itself only."""
         for hop in range(_MOST_HOPS + 1):
             own = _origin(url) == _origin(f"https://{self.name.server}/")
             headers = {"Accept": accept, **({"Authorization": f"Bearer {self.token}"} if own and self.token else {})}
-            answer, reach = _request(method, url, headers, _MOST_MANIFEST, self._nearest(hop == 0), self.seconds)
+            answer, reach = _request(url, headers, _MOST_MANIFEST, self._nearest(hop == 0), self.seconds)
             if hop == 0:
                 self.reach = reach
             if answer.status not in _REDIRECTIONS:
@@ -158,11 +141,11 @@ class _Registry:
         asked = {"scope": f"repository:{self.name.repository}:pull", **({"service": service} if service else {})}
         query = "&".join(filter(None, (split.query, urllib.parse.urlencode(asked))))
         url = urllib.parse.urlunsplit((split.scheme, split.netloc, split.path, query, ""))
-        answer, _ = _request("GET", url, {"Accept": "application/json"}, _MOST_TOKEN, self._nearest(own=False), self.seconds)
+        answer, _ = _request(url, {"Accept": "application/json"}, _MOST_TOKEN, self._nearest(own=False), self.seconds)
         return token_of(answer, self.name.server)
 
 
-def _request(method: str, url: str, headers: Mapping[str, str], most: int, nearest: int, seconds: float) -> tuple[Answer, int]:
+def _request(url: str, headers: Mapping[str, str], most: int, nearest: int, seconds: float) -> tuple[Answer, int]:
     """One answer, and how near the address is that gave it."""
     host, port = _origin(url)
     split = urllib.parse.urlsplit(url)
@@ -172,7 +155,7 @@ def _request(method: str, url: str, headers: Mapping[str, str], most: int, neare
         closing.callback(bare.close)
         line = http.client.HTTPSConnection(host, port, timeout=seconds)
         line.sock = closing.enter_context(ssl.create_default_context().wrap_socket(bare, server_hostname=host))
-        line.request(method, path, headers={"User-Agent": "gpu-pools", **headers})
+        line.request("GET", path, headers={"User-Agent": "gpu-pools", **headers})
         response = line.getresponse()
         body = response.read(most + 1)
         if len(body) > most:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -27,7 +27,6 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _WORD: Final = re.compile(r"[a-z0-9_.-]{1,32}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _PARAMETER: Final = re.compile(r'([A-Za-z]{1,32})="([\x20\x21\x23-\x7e]{0,2048})"')
-_MOST_CHALLENGE: Final = 8192
 
 
 class UnaskedError(Exception):
@@ -41,7 +40,7 @@ class Answer:
     Attributes:
         status: HTTP's.
         headers: name in small letters -> value.
-        body: empty of a HEAD.
+        body: all of it.
     """
 
     status: int
@@ -71,13 +70,9 @@ class Said:
     platforms: frozenset[str] = frozenset()
     config: str = ""
 
-    def of(self, platforms: frozenset[str]) -> Said:
-        """With the platforms that were read besides."""
-        return replace(self, platforms=platforms)
-
 
 def is_absent(answer: Answer) -> bool:
-    """Whether an image is not there, by the answer to a GET.
+    """Whether an image is not there.
 
     Raises:
         UnaskedError: the registry says neither.
@@ -99,8 +94,7 @@ def challenge(answer: Answer, server: str) -> tuple[str, str]:
     Raises:
         UnaskedError: it is no such challenge.
     """
-    text = answer.header("www-authenticate")
-    scheme, _, rest = text[:_MOST_CHALLENGE].partition(" ")
+    scheme, _, rest = answer.header("www-authenticate").partition(" ")
     given = dict(_PARAMETER.findall(rest))
     if scheme.lower() != "bearer" or "realm" not in given:
         raise UnaskedError(f"{server} shows it only to those who log in")

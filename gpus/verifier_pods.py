@@ -13,8 +13,9 @@ SYS_ADMIN goes to pools that declare MIG, whose instances the toolkit shows to n
 container_config.go: it ends a container that has NVIDIA_MIG_MONITOR_DEVICES without it), and to all pools where
 `operator.values` tells the toolkit not to listen to containers without it. It is not dropped once NVML is open, since nobody here
 could try that with MIG on: the driver looks at it with each call (open-gpu-kernel-modules df1c9a3d, escape.c, privLevel), but the
-right to see all instances rests on a session that NVML opens with a device file (mig_monitor_session.c). The root file system is read-only: the runtime's hooks
-renew the loader's cache in it before it becomes so (nvidia-container-toolkit, internal/discover/hooks.go: createContainer).
+right to see all instances rests on a session that NVML opens with a device file (mig_monitor_session.c). The root file system is
+read-only: the runtime's hooks renew the loader's cache in it before it becomes so (nvidia-container-toolkit,
+internal/discover/hooks.go: createContainer).
 The node's list of processes is mounted, to be read only: an MPS control daemon shows nowhere else. With `hostPID` the pod could
 send signals to them, too. Rights are not here but in gpus/verifier_rights.py.
 """

@@ -94,7 +94,6 @@ def make_trust(folder: Path) -> Trust:
 class Asked:
     """A request."""
 
-    method: str
     path: str
     headers: dict[str, str]
 
@@ -113,13 +112,11 @@ def serving(trust: Trust, answer: Callable[[Asked, BaseHTTPRequestHandler], None
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = Asked(self.command, self.path, {key.lower(): value for key, value in self.headers.items()})
+            asked = Asked(self.path, {key.lower(): value for key, value in self.headers.items()})
             server.asked.append(asked)
             # Whoever asks may go at any moment.
             with contextlib.suppress(OSError):
                 answer(asked, self)
-
-        do_HEAD = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None: ...
 
@@ -149,8 +146,7 @@ def say(handler: BaseHTTPRequestHandler, status: int, body: bytes | dict[str, An
     for name, value in {"Content_Length": str(len(text)), **headers}.items():
         handler.send_header(name.replace("_", "-"), value)
     handler.end_headers()
-    if handler.command != "HEAD":
-        handler.wfile.write(text)
+    handler.wfile.write(text)
 
 
 # ---------------------------------------------------------------- the real one

@@ -39,10 +39,10 @@ def _trusted(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", registry.trust.authority)
 
 
-def ask(registry: Registry, name: str, *, whole: bool = True) -> Said:
+def ask(registry: Registry, name: str) -> Said:
     image = read_image_name(f"{registry.address}/{name}")
     assert image
-    (said,) = ask_all([image], whole=whole)
+    (said,) = ask_all([image])
     return said
 
 
@@ -60,16 +60,9 @@ def test_an_image_for_one_platform_says_so_in_a_document_of_its_own(registry: Re
 
 
 @pytest.mark.parametrize("name", ["tools/sh:2", f"tools/sh@{NOBODYS}", f"tools/nothing@{NOBODYS}", "nobody/nothing:1"])
-@pytest.mark.parametrize("whole", [True, False])
-def test_what_is_not_there(registry: Registry, name: str, whole: bool) -> None:  # noqa: FBT001
+def test_what_is_not_there(registry: Registry, name: str) -> None:
     registry.push("tools/sh", "1", "amd64")
-    assert ask(registry, name, whole=whole).verdict == "absent"
-
-
-def test_whether_it_is_there_is_no_pull(registry: Registry) -> None:
-    digest = registry.push("tools/sh", "1", "amd64")
-    said = ask(registry, f"tools/sh@{digest}", whole=False)
-    assert (said.verdict, said.digest, said.platforms) == ("there", "", set())
+    assert ask(registry, name).verdict == "absent"
 
 
 def test_what_wants_a_log_in_is_not_checked(registry: Registry) -> None:
