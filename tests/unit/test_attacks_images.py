@@ -392,9 +392,9 @@ def test_attack_a_document_without_a_bottom(body: bytes) -> None:
 
 
 def test_attack_a_challenge_that_takes_for_ever_to_read() -> None:
-    """A header of a megabyte, full of beginnings."""
+    """A header as long as Python's client takes one, full of beginnings."""
     began = time.monotonic()
-    for text in ('a="' * 400_000, "Bearer " + 'realm="' + "x" * 1_000_000, "Bearer " + "A" * 1_000_000):
+    for text in ('a="' * 21_000, "Bearer " + 'realm="' + "x" * 65_000, "Bearer " + "A" * 65_000):
         with pytest.raises(UnaskedError):
             challenge(Answer(401, {"www-authenticate": text}, b""), "r")
     assert time.monotonic() - began < 1
