@@ -2,7 +2,7 @@
 
 The simulated NVML answers from the plan's own table, so a wrong placement there would make the real mig-parted agree with the
 plan. Here the table is held against what does not come from it: what NVML told of real cards (tests/verifier/readings, with
-placements), and what `nvidia-smi` printed on others (data/mig_published.yaml).
+placements), and what `nvidia-smi` printed on others (mig_published.yaml).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpus.models import MigProfile
 
 HERE = Path(__file__).parent
-PUBLISHED: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "data" / "mig_published.yaml").read_text(encoding="utf-8"))
+PUBLISHED: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "mig_published.yaml").read_text(encoding="utf-8"))
 READINGS = {path.stem: path for path in sorted((HERE.parent / "verifier" / "readings").glob("*.json"))}
 #: How far drivers differ in what they print, GiB.
 _BY_DRIVER = 0.26
