@@ -78,7 +78,7 @@ def recover(engine: Engine) -> Engine:
     for operation in pending:
         if operation["resource"]["type"].startswith("kubernetes:"):
             for folder in _clusters(sandbox):
-                _mend_object(engine, folder / "kubeconfig", operation["resource"], operation["type"], managers)
+                mend_object(engine, folder / "kubeconfig", operation["resource"], operation["type"], managers)
     engine = replace(engine, attached=stand_ins.start(sandbox, engine.tools, engine.attached.login))
     _refresh(engine)
     return engine
@@ -195,7 +195,7 @@ def _has_moved(sandbox: Sandbox, resources: Iterable[Resource]) -> bool:
     return not servers <= {clusters.load(folder).server for folder in _clusters(sandbox)}
 
 
-def _mend_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: str, managers: Collection[str]) -> None:
+def mend_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: str, managers: Collection[str]) -> None:
     """Undo what an interrupted operation did to an object or a release, so that the engine can do it.
 
     Args:
@@ -209,16 +209,13 @@ def _mend_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: st
         SandboxError: if that fails.
     """
     inputs = resource.get("inputs") or {}
-    if resource["type"].endswith(f":{inputs.get('kind')}Patch"):
-        # Fields of an object that is not the patch's own; made once more, or given up, by the next run.
-        return
     if resource["type"] == _RELEASE:
         _mend_release(engine, kubeconfig, str(inputs["name"]), str(inputs["namespace"]), doing)
     elif doing in {"creating", "deleting"}:
         try:
             api = Api(read_kubeconfig(str(kubeconfig)), "")
             if str(resource["type"]).endswith(f":{inputs['kind']}Patch"):
-                give_fields_up(api, inputs, managers)
+                _give_fields_up(api, inputs, managers)
             else:
                 _remove_object(api, inputs, doing)
         except (ApiError, UnreachableError) as error:
@@ -226,7 +223,7 @@ def _mend_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: st
             raise SandboxError(message, "Run the command again; `make clean` starts over.") from error
 
 
-def give_fields_up(api: Api, inputs: Mapping[str, Any], managers: Collection[str]) -> None:
+def _give_fields_up(api: Api, inputs: Mapping[str, Any], managers: Collection[str]) -> None:
     """Give up the fields of somebody else's object that an interrupted run has set, and no state knows of.
 
     The provider makes a manager up for each such resource. It would make up another one, and the first one's fields would stay.

@@ -35,6 +35,8 @@ current-context: a
 users: [{name: u, user: {token: t}}]
 """
 CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+#: Of the recovery of a patch no engine is asked for anything.
+NO_ENGINE: Any = None
 
 
 def pod_spec(**more: Any) -> dict[str, Any]:
@@ -638,13 +640,14 @@ class TestObjects:
         thread.join(15)
         assert made[0][0] == "late/a"
 
-    def test_what_an_interrupted_patch_has_set_is_given_up(self, driver: Driver, api: Api) -> None:
+    def test_what_an_interrupted_patch_has_set_is_given_up(self, driver: Driver, api: Api, place: cluster.Cluster) -> None:
         theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "half-patched", "namespace": "default"}}
         api.create({**theirs, "data": {"kept": "1"}}, manager="helm")
         patch, inputs = "kubernetes:core/v1:ConfigMapPatch", {**theirs, "data": {"mine": "1"}}
         driver.create(patch, "killed", inputs)
         _, known = driver.create(patch, "known", {**theirs, "data": {"known": "1"}})
-        recovery.give_fields_up(api, inputs, {known["__fieldManager"]})
+        of_the_killed = {"type": patch, "inputs": inputs}
+        recovery.mend_object(NO_ENGINE, place.kubeconfig, of_the_killed, "creating", {known["__fieldManager"]})
         left = api.get("v1", "ConfigMap", "default", "half-patched")
         assert left is not None
         assert left["data"] == {"kept": "1", "known": "1"}

@@ -48,7 +48,7 @@ EXPECTED = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 8}}, count=
 assert EXPECTED.node is not None
 EXPECTED = replace(EXPECTED, node=replace(EXPECTED.node, device_plugin_config=ConfigMapExpectation("sharing", "by8", "")))
 #: How often a race may go the other way.
-TRIES = 5
+TRIES = 12
 UNREAD = Unreadable("not looked at")
 STUCK = "error creating symlink: symlink /available-configs/exclusive /config/config.yaml: file exists"
 
