@@ -393,7 +393,7 @@ def _start(
     env: Mapping[str, str] | None = None,
 ) -> None:
     if name not in alive:
-        processes.spawn(folder, name, argv, env={**(os.environ if env is None else env), **_SELDOM_COLLECTED})
+        processes.spawn(folder, name, argv, env={**os.environ, **_SELDOM_COLLECTED} if env is None else env)
 
 
 def _stop_all(folder: Path, grace: float) -> None:

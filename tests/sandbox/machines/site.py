@@ -51,7 +51,7 @@ class Site:
 
     def boot(self) -> None:
         """Start what does not run."""
-        cluster.boot(self.folder, "site", find_platform_tools(Progress()))
+        boot(self.folder)
 
     def node(self, name: str) -> dict[str, Any]:
         return self.api.get(f"/api/v1/nodes/{name}") or {"metadata": {}, "status": {}}
@@ -145,11 +145,16 @@ def install(
             return
 
 
+def boot(folder: Path) -> None:
+    """Start what does not run of the cluster in a folder."""
+    cluster.boot(folder, "site", find_platform_tools(Progress()))
+
+
 @contextmanager
 def running(folder: Path) -> Iterator[Site]:
     """A cluster and its daemon in a folder; erased afterwards, whatever has become of it."""
     try:
-        cluster.boot(folder, "site", find_platform_tools(Progress()))
+        boot(folder)
         yield Site(folder)
     finally:
         cluster.erase(folder)
