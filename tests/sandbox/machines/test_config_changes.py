@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import cluster, node_tools
+from sandbox import node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.config_volumes import SYNC_SECONDS
-from sandbox.node_tools import find_platform_tools
-from sandbox.progress import Progress
-from tests.sandbox.machines.site import OPERATOR, Site, install
+from tests.sandbox.machines.site import OPERATOR, Site, install, running
 from tests.sandbox.machines.test_daemon import A100, AKS, LAYOUTS, SKU, SPEC
 from tests.verifier import nodes
 from verifier.compare_node import compare_node
@@ -48,7 +46,7 @@ EXPECTED = nodes.healthy(*nodes.planned({"timeSlicing": {"replicas": 8}}, count=
 assert EXPECTED.node is not None
 EXPECTED = replace(EXPECTED, node=replace(EXPECTED.node, device_plugin_config=ConfigMapExpectation("sharing", "by8", "")))
 #: How often a race may go the other way.
-TRIES = 12
+TRIES = 5
 UNREAD = Unreadable("not looked at")
 STUCK = "error creating symlink: symlink /available-configs/exclusive /config/config.yaml: file exists"
 
@@ -106,16 +104,13 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "rules":
             patch.setenv(node_tools.VARIABLE, "rules")
-        try:
-            cluster.boot(folder, "machines", find_platform_tools(Progress()))
+        with running(folder):
             here = Node(folder)
             put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
             put(folder, MachineGroup("gpu", "gpu", 1, A100, labels=AKS, taints=[SKU], driver_preinstalled=True))
             install(here.api, SPEC, {key: ALL[key] for key in OLD}, LAYOUTS)
             here.until(lambda: here.offered() == {"gpu": "2"})
             yield here
-        finally:
-            cluster.erase(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +135,8 @@ def test_the_old_key_goes_as_the_label_moves_and_the_node_is_stuck(node: Node) -
         node.renew()
         node.until(lambda: node.offered() == {"gpu": "8"})
     time.sleep(LONGEST)
-    assert node.stuck()
+    # For an instant of each attempt the container runs; one that was healed never waits like this again.
+    node.until(node.stuck)
     assert node.offered() == {"gpu": "8"}, "what the plugin serves stays as it was, while it lives"
     node.hold(BOTH)
     node.until(lambda: node.offered() == {"gpu": "16"} and node.waiting(PLUGIN) == [])

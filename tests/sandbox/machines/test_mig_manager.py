@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import cluster
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.machines.mig_manager import PATIENCE_SECONDS
-from sandbox.node_tools import find_platform_tools
-from sandbox.progress import Progress
-from tests.sandbox.machines.site import OPERATOR, Site, install
+from tests.sandbox.machines.site import OPERATOR, Site, install, running
 from tests.sandbox.machines.test_daemon import A100, AKS, CONFIGS, LAYOUTS, SKU, SPEC
 
 if TYPE_CHECKING:
@@ -52,16 +49,13 @@ class Node(Site):
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("machines")
-    try:
-        cluster.boot(folder, "machines", find_platform_tools(Progress()))
+    with running(folder):
         here = Node(folder)
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         put(folder, MachineGroup("gpu", "gpu", 1, A100, labels=AKS, taints=[SKU], driver_preinstalled=True))
         install(here.api, SPEC, CONFIGS, LAYOUTS)
         here.until(lambda: here.offered() == {"gpu": "2"} and here.state() == "success")
         yield here
-    finally:
-        cluster.erase(folder)
 
 
 @pytest.fixture(autouse=True)
