@@ -128,7 +128,7 @@ def test_the_old_key_goes_as_the_label_moves_and_the_node_is_stuck(node: Node) -
         node.hold(NEW)
         node.share("by8")
         node.until(lambda: node.stuck() or node.offered() == {"gpu": "16"})
-        if node.stuck():
+        if node.offered() != {"gpu": "16"}:
             break
         node.hold(OLD)
         node.share("by4")
