@@ -672,7 +672,9 @@ class TestAwaiting:
 
     def job(self, name: str) -> dict[str, Any]:
         metadata = {"name": name, "namespace": "default"}
-        spec = {"backoffLimit": 0, "template": {"spec": pod_spec(restartPolicy="Never")}}
+        # The cluster's scheduler would write its own condition, at its own time, over the status that a test sets.
+        pod = pod_spec(restartPolicy="Never", schedulerName="nobody")
+        spec = {"backoffLimit": 0, "template": {"spec": pod}}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
     def test_a_failed_job_tells_what_its_pod_wrote(self, driver: Driver, api: Api) -> None:
