@@ -97,13 +97,26 @@ class AksCluster(pulumi.ComponentResource):
     kubeconfig: pulumi.Output[str]
     """A kubeconfig of a cluster user; a secret. With `entra` it says how to log in; without, it has an administrator's key."""
 
-    def __init__(self, name: str, args: AksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: AksClusterArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: AksSettings | None = None,
+    ) -> None:
         """Make the cluster.
+
+        Args:
+            name: of the component.
+            args: the settings.
+            opts: options of the component.
+            planned: what the arguments mean, where they were checked with a whole stack.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments; with Entra ID, if nobody is logged in.
         """
-        settings = _cluster_settings(f"AksCluster({name})", args)
+        settings = planned or _cluster_settings(f"AksCluster({name})", args)
         super().__init__("gpu-pools:index:AksCluster", name, None, opts)
         if settings.entra:
             try_login(f"AksCluster({name})", settings.entra, self)

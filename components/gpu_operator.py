@@ -26,9 +26,9 @@ from components._words import plan_of
 from components.node_features import chart_values, privileged_namespace
 from gpus.adoption import CLUSTER_POLICY, cluster_policy_changes
 from gpus.key_wait import KEY_WAIT, key_wait_spec
+from gpus.node_expectation import OPERATOR_NAMESPACE
 from gpus.plan import Plan
 
-OPERATOR_NAMESPACE = "gpu-operator"
 #: Beyond the wait itself, until its pods run on all nodes.
 _SLACK_SECONDS = 300
 

@@ -87,14 +87,27 @@ class MagnumCluster(pulumi.ComponentResource):
     kubeconfig: pulumi.Output[str]
     """A kubeconfig of an administrator; a secret."""
 
-    def __init__(self, name: str, args: MagnumClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: MagnumClusterArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: MagnumSettings | None = None,
+    ) -> None:
         """Make the cluster, and its template where none is given.
+
+        Args:
+            name: of the component.
+            args: the settings.
+            opts: options of the component.
+            planned: what the arguments mean, where they were checked with a whole stack.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments, or everything that the cloud lacks.
         """
         what = f"MagnumCluster({name})"
-        settings = _cluster_settings(what, args)
+        settings = planned or _cluster_settings(what, args)
         super().__init__("gpu-pools:index:MagnumCluster", name, None, opts)
         with located_in(what, ALONE):
             check_cloud(settings, (), self)

@@ -10,6 +10,7 @@ Nothing here depends on an output, so a preview shows every resource, also befor
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
@@ -18,12 +19,13 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from components import _log
 from components._options import child_options
 from components._words import located_in, sections_in, stack_config
-from components.gpu_operator import OPERATOR_NAMESPACE, GpuOperator
+from components.gpu_operator import GpuOperator
 from components.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from components.sharing import declare
 from gpus.clusters import AksSettings, MagnumSettings
 from gpus.incidents import explained
 from gpus.key_wait import KEYS_LEFT, keys_left_spec
+from gpus.node_expectation import OPERATOR_NAMESPACE
 from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
 from gpus.settings import NAMESPACE
@@ -106,7 +108,7 @@ class GpuPlatform(pulumi.ComponentResource):
             with located_in(what, places):
                 check_cloud(planned.settings.cluster, planned.settings.pools, self)
         for sharing, written in config[f"{NAMESPACE}:sharing"].items():
-            declare(f"{name}-{sharing}", written, child_options(self, opts))
+            declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
         cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts))
         inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
@@ -134,20 +136,17 @@ class GpuPlatform(pulumi.ComponentResource):
         self, name: str, planned: Plan, section: Mapping[str, Any], opts: pulumi.ResourceOptions
     ) -> "AksCluster | MagnumCluster | ExistingCluster":
         # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
-        args = cast("Any", dict(section))
-        if planned.platform != "existing":
-            # As declared, unless an acknowledgement lifts it.
-            args["protect"] = planned.protect
-        if planned.platform == "aks":
+        args, settings = cast("Any", section), planned.settings.cluster
+        # Protected as declared, unless an acknowledgement lifts it.
+        if isinstance(settings, AksSettings):
             from components.aks import AksCluster  # noqa: PLC0415
 
-            return AksCluster(name, args, opts)
-        if planned.platform == "magnum":
+            return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect))
+        if isinstance(settings, MagnumSettings):
             from components.magnum import MagnumCluster  # noqa: PLC0415
 
-            # Asked already, together with the pools.
-            args["checkCloud"] = False
-            return MagnumCluster(name, args, opts)
+            # The cloud was asked already, together with the pools.
+            return MagnumCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
         from components.existing import ExistingCluster  # noqa: PLC0415
 
         return ExistingCluster(name, args, opts)

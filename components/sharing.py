@@ -7,13 +7,13 @@ pool has hardware.
 """
 
 from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 
 from components._words import stack_words
 from gpus.errors import Problems
-from gpus.sharing import parse_sharing
+from gpus.sharing import Sharing, parse_sharing
 
 
 class NeedsArgs(TypedDict):
@@ -91,23 +91,34 @@ class SharingDeclaration(pulumi.ComponentResource):
     declared: pulumi.Output[dict[str, Any]]
     """The declaration in the stack file's words."""
 
-    def __init__(self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: Sharing | None = None,
+    ) -> None:
         """Check and hold the declaration.
+
+        Args:
+            name: of the component.
+            args: the declaration.
+            opts: options of the component.
+            planned: what the arguments mean, where they were checked with a whole stack.
 
         Raises:
             InvalidStackError: with everything that is wrong with it.
         """
         kind = type(self).__name__
         strategy = kind[0].lower() + kind[1:]
-        problems = Problems()
         settings = stack_words(args, "time_slicing", "gpus", "needs")
         # In a stack file the needs stand beside the strategy: they are the pods', not a setting of it.
         needs = {"needs": settings.pop("needs")} if "needs" in settings else {}
         #: The declaration in the stack file's words, as a plain mapping.
         self.written = {strategy: settings, **needs}
-        #: The declaration as gpus/ knows it; None only until the next line.
-        self.declaration = parse_sharing(self.written, f"{kind}({name})", problems)
-        problems.raise_if_any()
+        #: The declaration as gpus/ knows it.
+        self.declaration = planned or _checked(self.written, f"{kind}({name})")
         super().__init__(f"gpu-pools:index:{kind}", name, None, opts)
         self.strategy = pulumi.Output.from_input(strategy)
         self.declared = pulumi.Output.from_input(self.written)
@@ -117,37 +128,54 @@ class SharingDeclaration(pulumi.ComponentResource):
 class Exclusive(SharingDeclaration):
     """One pod has a whole GPU."""
 
-    def __init__(self, name: str, args: ExclusiveArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: ExclusiveArgs, opts: pulumi.ResourceOptions | None = None, *, planned: Sharing | None = None
+    ) -> None:
         """Declare whole GPUs."""
-        super().__init__(name, args, opts)
+        super().__init__(name, args, opts, planned=planned)
 
 
 class TimeSlicing(SharingDeclaration):
     """Pods take turns on a GPU, without memory or fault isolation."""
 
-    def __init__(self, name: str, args: TimeSlicingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: TimeSlicingArgs, opts: pulumi.ResourceOptions | None = None, *, planned: Sharing | None = None
+    ) -> None:
         """Declare time-slicing."""
-        super().__init__(name, args, opts)
+        super().__init__(name, args, opts, planned=planned)
 
 
 class Mps(SharingDeclaration):
     """Pods run on a GPU side by side, each with an equal share of memory and threads."""
 
-    def __init__(self, name: str, args: MpsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: MpsArgs, opts: pulumi.ResourceOptions | None = None, *, planned: Sharing | None = None
+    ) -> None:
         """Declare MPS."""
-        super().__init__(name, args, opts)
+        super().__init__(name, args, opts, planned=planned)
 
 
 class Mig(SharingDeclaration):
     """GPUs are partitioned in hardware."""
 
-    def __init__(self, name: str, args: MigArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: MigArgs, opts: pulumi.ResourceOptions | None = None, *, planned: Sharing | None = None
+    ) -> None:
         """Declare a MIG layout."""
-        super().__init__(name, args, opts)
+        super().__init__(name, args, opts, planned=planned)
 
 
-def declare(name: str, written: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> SharingDeclaration:
-    """The component for a declaration in the stack file's words, e.g. ``{"mps": {"replicas": 10}}``."""
+def declare(
+    name: str, written: Mapping[str, Any], planned: Sharing, opts: pulumi.ResourceOptions | None = None
+) -> SharingDeclaration:
+    """The component for a declaration of a stack that is planned.
+
+    Args:
+        name: of the component.
+        written: in the stack file's words, e.g. ``{"mps": {"replicas": 10}}``.
+        planned: what that means.
+        opts: options of the component.
+    """
     needs = {"needs": written["needs"]} if "needs" in written else {}
     ((strategy, settings),) = ((key, value) for key, value in written.items() if key != "needs")
     classes: Mapping[str, type[SharingDeclaration]] = {
@@ -156,4 +184,11 @@ def declare(name: str, written: Mapping[str, Any], opts: pulumi.ResourceOptions 
         "mps": Mps,
         "mig": Mig,
     }
-    return classes[strategy](name, {**(settings or {}), **needs}, opts)
+    return classes[strategy](name, {**(settings or {}), **needs}, opts, planned=planned)
+
+
+def _checked(written: Mapping[str, Any], what: str) -> Sharing:
+    problems = Problems()
+    declaration = parse_sharing(written, what, problems)
+    problems.raise_if_any()
+    return cast("Sharing", declaration)

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.render import WHOLE_GPU
+from gpus.kubernetes_names import WHOLE_GPU, dotted, mig_resource
 from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class GpuExpectation:
     mig_mode: str
     instances: Mapping[str, int]
 
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {"index": self.index, "migMode": self.mig_mode, "instances": dict(self.instances)}
+
 
 @dataclass(frozen=True)
 class MpsExpectation:
@@ -56,6 +60,14 @@ class MpsExpectation:
     pinned_memory_mib: int | None
     active_thread_percentage: int
     multiprocessors: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The split as the daemon is asked for it: the SMs, which follow from it, cannot be asked for on a node."""
+        return {
+            "replicas": self.replicas,
+            "pinnedMemoryMiB": self.pinned_memory_mib,
+            "activeThreadPercentage": self.active_thread_percentage,
+        }
 
 
 @dataclass(frozen=True)
@@ -79,23 +91,15 @@ class NvmlExpectation:
     mps: MpsExpectation | None
 
     def as_json(self) -> dict[str, Any]:
-        """The document that the verifier reads."""
-        document: dict[str, Any] = {
+        """What the plan says of NVML."""
+        return {
             "gpuModel": self.gpu_model,
             "products": list(self.products),
             "count": self.count,
             "computeMode": self.compute_mode,
-            "gpus": [{"index": gpu.index, "migMode": gpu.mig_mode, "instances": dict(gpu.instances)} for gpu in self.gpus],
-            "mps": None,
+            "gpus": [gpu.as_json() for gpu in self.gpus],
+            "mps": self.mps and {**self.mps.as_json(), "multiprocessors": self.mps.multiprocessors},
         }
-        if self.mps:
-            document["mps"] = {
-                "replicas": self.mps.replicas,
-                "pinnedMemoryMiB": self.mps.pinned_memory_mib,
-                "activeThreadPercentage": self.mps.active_thread_percentage,
-                "multiprocessors": self.mps.multiprocessors,
-            }
-        return document
 
 
 def advertised(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, int]:
@@ -113,7 +117,7 @@ def _advertised_mig(hardware: Hardware, sharing: Mig, mig_strategy: FlagMigStrat
         sliced = sharing.time_slicing
         return {_renamed(WHOLE_GPU, sliced): sum(instances.values()) * _times(sliced)}
     shared = {profile: sharing.slicing_of(profile) for profile in instances}
-    names = {profile: _renamed(f"nvidia.com/mig-{profile.replace('+', '.')}", shared[profile]) for profile in instances}
+    names = {profile: _renamed(mig_resource(profile), shared[profile]) for profile in instances}
     advertised = {names[profile]: count * _times(shared[profile]) for profile, count in sorted(instances.items())}
     return {WHOLE_GPU: whole, **advertised} if whole else advertised
 
@@ -195,8 +199,7 @@ def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrate
     if not whole:
         labels["nvidia.com/gpu.replicas"] = "0"
     for profile, count in sorted(instances.items()):
-        resource = f"nvidia.com/mig-{profile.replace('+', '.')}"
-        labels.update(_base(resource, _mig_product(hardware, profile), count, sharing.slicing_of(profile)))
+        labels.update(_base(mig_resource(profile), _mig_product(hardware, profile), count, sharing.slicing_of(profile)))
     return labels
 
 
@@ -215,7 +218,7 @@ def _base(resource: str, product: str | None, count: int, shared: TimeSlicing | 
 
 
 def _mig_product(hardware: Hardware, profile: str) -> str | None:
-    return f"{hardware.product} MIG {profile.replace('+', '.')}" if hardware.product else None
+    return f"{hardware.product} MIG {dotted(profile)}" if hardware.product else None
 
 
 def _product_label(product: str) -> str:

@@ -54,11 +54,6 @@ class MigProfile:
     engines: tuple[int, ...] | None
     min_driver: Version
 
-    @property
-    def resource(self) -> str:
-        """The extended resource under the mixed strategy; Kubernetes names allow no plus sign."""
-        return f"nvidia.com/mig-{self.name.replace('+', '.')}"
-
 
 @dataclass(frozen=True)
 class GpuModel:

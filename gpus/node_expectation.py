@@ -44,14 +44,9 @@ def node_expectation(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         "minimum": {"driver": _minimum_driver(planned), "cuda": planned.pool.minimum.cuda},
         "driver": _installed_driver(plan, planned),
         "computeMode": nvml.compute_mode,
-        "gpus": [{"index": gpu.index, "migMode": gpu.mig_mode, "instances": dict(gpu.instances)} for gpu in nvml.gpus],
+        "gpus": [gpu.as_json() for gpu in nvml.gpus],
         "profiles": _profiles(planned),
-        "mps": nvml.mps
-        and {
-            "replicas": nvml.mps.replicas,
-            "pinnedMemoryMiB": nvml.mps.pinned_memory_mib,
-            "activeThreadPercentage": nvml.mps.active_thread_percentage,
-        },
+        "mps": nvml.mps and nvml.mps.as_json(),
         "node": _node(plan, planned),
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpus.render import WHOLE_GPU
+from gpus.kubernetes_names import WHOLE_GPU, mig_resource
 from gpus.sharing import Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
@@ -58,5 +58,5 @@ def _shared_by(sharing: Mig, resource: str) -> TimeSlicing | None:
     """How the instances of a resource are shared; under MIG strategy single all are nvidia.com/gpu, else whole GPUs are."""
     if resource == WHOLE_GPU:
         return sharing.time_slicing if sharing.uniform else None
-    names = {profile.replace("+", "."): profile for layout in sharing.layouts for profile, _ in layout}
-    return sharing.slicing_of(names[resource.removeprefix("nvidia.com/mig-")])
+    profiles = {mig_resource(profile): profile for layout in sharing.layouts for profile, _ in layout}
+    return sharing.slicing_of(profiles[resource])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import yaml
 
+from gpus.kubernetes_names import WHOLE_GPU, mig_resource
 from gpus.sharing import Exclusive, Mig, Mps, TimeSlicing
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 #: The key for "no MIG" that the GPU operator's own default refers to; a custom map must have it.
 MIG_DISABLED_KEY: Final = "all-disabled"
-WHOLE_GPU: Final = "nvidia.com/gpu"
 _HASH_LENGTH: Final = 8
 #: A label value has at most 63 characters; a dash and the hash take the rest.
 _LONGEST_SLUG: Final = 63 - 1 - _HASH_LENGTH
@@ -104,7 +104,7 @@ def _mig_resources(sharing: Mig) -> dict[str, int]:
     """Resource name -> replicas, of the profiles that are shared."""
     profiles = sorted({profile for layout in sharing.layouts for profile, _ in layout})
     sliced = {profile: sharing.slicing_of(profile) for profile in profiles}
-    return {f"nvidia.com/mig-{name.replace('+', '.')}": shared.replicas for name, shared in sliced.items() if shared}
+    return {mig_resource(profile): shared.replicas for profile, shared in sliced.items() if shared}
 
 
 def _mig_specs(sharing: Mig) -> list[dict[str, Any]]:

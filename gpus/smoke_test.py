@@ -20,9 +20,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.kubernetes_names import POOL_LABEL
+from gpus.kubernetes_names import POOL_LABEL, WHOLE_GPU
 from gpus.placing import pool_selector
-from gpus.render import WHOLE_GPU
 from gpus.sharing import Mig, Mps
 
 if TYPE_CHECKING:

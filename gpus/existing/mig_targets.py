@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpus.existing.plugin_check import folded, resource_name
-from gpus.existing.plugin_import import MIG_RESOURCE, refusals, switches
+from gpus.existing.plugin_import import refusals, switches
 from gpus.existing.plugin_schema import plugin_schema
-from gpus.render import WHOLE_GPU
+from gpus.kubernetes_names import MIG_RESOURCE, WHOLE_GPU, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class MigTargets:
         mig = sharing.get("mig", {})
         layouts = [mig["layout"]] if "layout" in mig else [group["layout"] for group in mig.get("gpus", ())]
         profiles = sorted({profile for layout in layouts for profile in layout})
-        found = {name: count for name in profiles if (count := self.replicas.get(_dotted(name))) is not None}
+        found = {name: count for name in profiles if (count := self.replicas.get(dotted(name))) is not None}
         if not found:
             return None
         alike = len(found) == len(profiles) and len(set(found.values())) == 1
@@ -75,7 +75,7 @@ def used_profiles(sharing: Mapping[str, Any]) -> set[str]:
     """The profiles of a MIG declaration, with dots for plus signs."""
     mig = sharing.get("mig", {})
     layouts = [mig.get("layout", {}), *(group["layout"] for group in mig.get("gpus", ()))]
-    return {_dotted(profile) for layout in layouts for profile in layout}
+    return {dotted(profile) for layout in layouts for profile in layout}
 
 
 def mig_targets(value: object, name: str, path: Path) -> MigTargets | None:
@@ -101,7 +101,3 @@ def mig_targets(value: object, name: str, path: Path) -> MigTargets | None:
     whole = max((int(entry["replicas"]) for full, _, entry in named if full == WHOLE_GPU), default=None)
     settings = switches(folded(block, schema.mappings["sharing.timeSlicing"]), "timeSlicing")
     return MigTargets(name, here, replicas, whole, settings, entries) if entries else None
-
-
-def _dotted(profile: str) -> str:
-    return profile.replace("+", ".")

@@ -8,7 +8,7 @@ from gpus.existing.findings import Findings
 from gpus.existing.plugin_check import check_plugin_config, folded, resource_name
 from gpus.existing.plugin_schema import plugin_schema
 from gpus.existing.surroundings import Surroundings
-from gpus.render import WHOLE_GPU
+from gpus.kubernetes_names import MIG_RESOURCE, WHOLE_GPU
 from gpus.sharing import MPS_MOST_REPLICAS, TIME_SLICING_MOST_REPLICAS
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gpus.existing.losses import Losses
     from gpus.existing.yaml_tree import Path
 
-#: What names of MIG resources begin with.
-MIG_RESOURCE: Final = "nvidia.com/mig-"
 _EXCLUSIVE: Final[dict[str, Any]] = {"exclusive": {}}
 _WHY_FLAG: Final = "a declaration says how GPUs are shared, not how the plugin runs"
 _WHY: Final[Mapping[str, str]] = {

@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gpus.kubernetes_names import dotted
 from gpus.mig import place
 from gpus.models import model, model_keys
 
@@ -94,4 +95,4 @@ def _index() -> dict[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def _resources() -> dict[str, tuple[str, ...]]:
-    return {name.replace("+", "."): keys for name, keys in _index().items()}
+    return {dotted(name): keys for name, keys in _index().items()}

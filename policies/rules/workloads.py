@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpus.kubernetes_names import MIG_RESOURCE, WHOLE_GPU, mig_resource
 from policies import kinds
 from policies.rule import Found, Rule
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from policies.reading import Field
     from policies.rule import Case
 
-_WHOLE: Final = "nvidia.com/gpu"
 #: Labels that gpu-feature-discovery sets once a node lives.
 _DISCOVERED: Final = ("nvidia.com/gpu.", "nvidia.com/mig", "nvidia.com/cuda", "nvidia.com/mps")
 
@@ -33,7 +33,7 @@ def _asked(case: Case) -> Iterator[Found]:
 
     def judge(container: Field) -> Iterator[Found]:
         for name, (place, _) in kinds.requested(container).items():
-            if names and name not in names and name.startswith((_WHOLE, "nvidia.com/mig-")):
+            if names and name not in names and name.startswith((WHOLE_GPU, MIG_RESOURCE)):
                 yield Found(place.path, f"{name}, but the program's configs advertise {', '.join(sorted(names))}")
 
     yield from case.each(kinds.containers(kinds.pod_spec(case.resource, case.inputs)), judge)
@@ -42,10 +42,10 @@ def _asked(case: Case) -> Iterator[Found]:
 def _advertised(case: Case) -> set[str]:
     """All names that some config of the program may advertise; empty where it has no config."""
     names: set[str] = set()
-    plain = {f"nvidia.com/mig-{profile.replace('+', '.')}" for profile in _profiles(case)}
+    plain = {mig_resource(profile) for profile in _profiles(case)}
     for _, _, value in kinds.parsed_configs(case, "plugin"):
         renamed = _renamed(value)
-        names |= {f"{name}.shared" for name in renamed} | ({_WHOLE, *plain} - renamed)
+        names |= {f"{name}.shared" for name in renamed} | ({WHOLE_GPU, *plain} - renamed)
     return names
 
 

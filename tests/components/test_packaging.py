@@ -13,7 +13,7 @@ import pulumi
 import pytest
 
 from components.platform import GpuPlatform
-from components.sharing import declare
+from components.sharing import Exclusive, Mig, Mps, TimeSlicing
 from gpus.stack_file import read_stack_file
 
 from .conftest import KUBECONFIG
@@ -34,6 +34,7 @@ DECLARED: dict[str, Any] = {
     "mps": {"replicas": 2},
     "mig": {"layout": {"1g.10gb": 7}},
 }
+STRATEGIES: dict[str, Any] = {"exclusive": Exclusive, "timeSlicing": TimeSlicing, "mps": Mps, "mig": Mig}
 
 
 def classes() -> list[type[pulumi.ComponentResource]]:
@@ -69,7 +70,7 @@ def registered(
         sections: Any = {key.removeprefix("gpu-pools:"): value for key, value in config.items() if key.startswith("gpu-pools:")}
         sections["verification"] = {"smokeTest": True, "startupTaint": stack == "byo"}
         run(partial(GpuPlatform, "gpu", sections))
-    run(lambda: [declare(key, {key: written}) for key, written in DECLARED.items()])
+    run(lambda: [kind(key, DECLARED[key]) for key, kind in STRATEGIES.items()])
     return found
 
 

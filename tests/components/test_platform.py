@@ -14,8 +14,9 @@ from pulumi.runtime import config as runtime_config
 
 from components.platform import GpuPlatform
 from components.stack_config import read_stack_config
-from gpus.errors import InvalidStackError
+from gpus.errors import InvalidStackError, Problems
 from gpus.plan import plan_config
+from gpus.section import Section
 from gpus.stack_file import read_stack_file
 
 from .conftest import KUBECONFIG
@@ -49,6 +50,21 @@ def deploy(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
 class TestEveryStack:
     """What holds on all platforms."""
+
+    @pytest.mark.parametrize("stack", STACKS)
+    def test_each_mapping_of_the_stack_is_read_once(self, deploy: Any, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        read: list[str] = []
+        plain = Section.__init__
+
+        def reading(section: Section, value: object, path: str, problems: Problems, **what: str) -> None:
+            read.append(path)
+            plain(section, value, path, problems, **what)
+
+        monkeypatch.setattr(Section, "__init__", reading)
+        deploy(stack)
+        assert {"gpu-pools:cluster", "gpu-pools:pools[0]"} <= set(read)
+        assert [path for path in read if not path.startswith("gpu-pools:")] == []
+        assert len(read) == len(set(read))
 
     @pytest.mark.parametrize("stack", STACKS)
     def test_each_name_of_a_node_label_s_key_is_in_the_config_maps(self, deploy: Any, stack: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from components.sharing import Exclusive, Mig, Mps, TimeSlicing, declare
 from gpus import sharing
-from gpus.errors import InvalidStackError
+from gpus.errors import InvalidStackError, Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,5 +76,7 @@ def test_needs_stand_beside_the_strategy(run: Run) -> None:
 )
 def test_declarations_of_a_stack_file_become_components(run: Run, written: dict[str, Any]) -> None:
     held = []
-    run(lambda: held.append(declare("x", written)))
-    assert held[0].written == written
+    planned = sharing.parse_sharing(written, "x", Problems())
+    assert planned
+    run(lambda: held.append(declare("x", written, planned)))
+    assert (held[0].written, held[0].declaration) == (written, planned)

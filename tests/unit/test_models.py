@@ -11,6 +11,7 @@ import pytest
 
 from gpus import azure_sizes
 from gpus.charts import VERSIONS
+from gpus.kubernetes_names import mig_resource
 from gpus.models import find_model, model, model_keys, nearest_model
 from gpus.stack_file import load_yaml
 
@@ -119,8 +120,8 @@ class TestModels:
         assert {gpu.key for gpu, profile in PROFILES if profile.engines} == {"rtx-pro-6000-blackwell"}
 
     def test_resource_names_hold_no_plus_sign(self) -> None:
-        assert model("a100-80gb").profiles["1g.10gb+me"].resource == "nvidia.com/mig-1g.10gb.me"
-        assert model("rtx-pro-6000-blackwell").profiles["1g.24gb-me"].resource == "nvidia.com/mig-1g.24gb-me"
+        assert mig_resource("1g.10gb+me") == "nvidia.com/mig-1g.10gb.me"
+        assert mig_resource("1g.24gb-me") == "nvidia.com/mig-1g.24gb-me"
 
     def test_products_are_unique(self) -> None:
         products = [product for key in model_keys() for product in model(key).products]
