@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ from typing import Any
 import pytest
 import yaml
 
+from components.provider import VERSION
 from gpus.verifier_pods import program_name
-from pipelines.release import sums_of
+from pipelines.release import disagreements, sections_of, sums_of
 from verifier import archive
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gpus", "components", "policies", "changes", "evidence", "verifier", "pipelines", ".ci")
-FILES = ("pyproject.toml", "requirements.txt", "hashes.txt")
+FILES = ("pyproject.toml", "requirements.txt", "hashes.txt", "CHANGELOG.md", "LICENSE")
+#: They say what the others are.
+DESCRIBING = ("release.json", "sbom.cdx.json", "provenance.json")
 _DATE = "2026-11-01T00:00:00Z"
 
 
@@ -66,7 +70,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], di
 
 def test_two_machines_make_the_same_bytes(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     one, other = made
-    assert sorted(one) == ["gpu_pools-0.1.0-py3-none-any.whl", "provenance.json", "release.json", "sbom.cdx.json", "verifier.pyz"]
+    wheel = f"gpu_pools-{VERSION}-py3-none-any.whl"
+    assert set(one) == {wheel, *DESCRIBING, "changes.md", "schema.json", "verifier.pyz"}
     assert one == other
 
 
@@ -83,11 +88,76 @@ def test_what_is_in_the_config_map_is_what_the_release_names(made: tuple[dict[st
 
 
 def test_the_wheel_brings_the_same_verifier(made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
-    (tmp_path / "w.whl").write_bytes(made[0]["gpu_pools-0.1.0-py3-none-any.whl"])
+    (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{VERSION}-py3-none-any.whl"])
     with zipfile.ZipFile(tmp_path / "w.whl") as wheel:
         for path in (ROOT / "verifier").glob("*.py"):
             assert wheel.read(f"verifier/{path.name}") == path.read_bytes()
         assert not [name for name in wheel.namelist() if name.startswith(("pipelines", "sandbox", "tests"))]
+
+
+def test_the_schema_and_the_changes_are_those_of_the_commit(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
+    assert made[0]["schema.json"] == (ROOT / "components" / "schema.json").read_bytes()
+    sections = sections_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    assert made[0]["changes.md"].decode() == sections.get(VERSION, sections["Unreleased"])
+
+
+def test_the_wheel_says_its_version_and_its_licence(made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
+    (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{VERSION}-py3-none-any.whl"])
+    folder = f"gpu_pools-{VERSION}.dist-info"
+    with zipfile.ZipFile(tmp_path / "w.whl") as wheel:
+        told = wheel.read(f"{folder}/METADATA").decode()
+        assert f"\nVersion: {VERSION}\n" in told
+        assert "\nLicense-Expression: Apache-2.0\n" in told
+        assert wheel.read(f"{folder}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_wheel_works_in_an_environment_that_has_nothing_else(
+    made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path
+) -> None:
+    """But PyYAML, with which plans are made; what needs Pulumi is tested with the engine (tests/engine/test_packages.py)."""
+    wheel = tmp_path / f"gpu_pools-{VERSION}-py3-none-any.whl"
+    wheel.write_bytes(made[0][wheel.name])
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", python]
+    subprocess.run([*pip, "install", "--no-index", "--no-deps", wheel], check=True, timeout=120)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    shutil.copytree(Path(yaml.__file__).parent, packages / "yaml")
+    plan = [python, "-m", "gpus", "plan", ROOT / "stacks" / "Pulumi.aks-dev.yaml"]
+    done = subprocess.run(plan, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "timesliced" in done.stdout
+    imported = subprocess.run([python, "-c", "import pulumi"], cwd=tmp_path, capture_output=True, check=False, timeout=60)
+    assert imported.returncode != 0, "the environment has more than the wheel"
+
+
+class TestVersions:
+    """One version: of the tag, the wheel, the provider and the changelog."""
+
+    def test_all_agree(self) -> None:
+        assert disagreements(["1.2.0"], "1.2.0", ["Unreleased", "1.2.0"], "v1.2.0") == []
+
+    def test_a_trial_takes_what_is_not_released_yet(self) -> None:
+        assert disagreements(["1.2.0"], "1.2.0", ["Unreleased"], "") == []
+
+    def test_all_that_disagrees_is_told_at_once(self) -> None:
+        wheel, tag, changelog = disagreements(["1.1.0", "1.2.0"], "1.2.0", ["Unreleased", "1.1.0"], "v1.3.0")
+        assert "1.1.0, 1.2.0" in wheel
+        assert "the tag is v1.3.0, the provider is 1.2.0" in tag
+        assert "[1.2.0]" in changelog
+
+    def test_a_tag_whose_changes_are_not_written_releases_nothing(self, tmp_path: Path) -> None:
+        checkout = _checkout(tmp_path / "source")
+        command = [checkout / ".ci" / "release", tmp_path / "made", "v0.0.9"]
+        around = {**os.environ, "PYTHON": sys.executable}
+        done = subprocess.run(command, env=around, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 1
+        assert f"the tag is v0.0.9, the provider is {VERSION}" in done.stderr
+        assert not (tmp_path / "made" / "provenance.json").exists()
+
+    def test_a_section_ends_where_the_next_begins(self) -> None:
+        text = "# C\n\n## [Unreleased]\n\n## [2.0.0] - 2027-01-01\n\n### Added\n\n- a\n\n## [1.0.0]\n\n- b\n\n[1.0.0]: https://example.org\n"
+        assert sections_of(text) == {"Unreleased": "\n", "2.0.0": "### Added\n\n- a\n", "1.0.0": "- b\n"}
 
 
 def test_the_list_of_parts_has_every_package_with_its_hashes(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
@@ -105,7 +175,7 @@ def test_the_list_of_parts_has_every_package_with_its_hashes(made: tuple[dict[st
 def test_the_statement_is_about_the_files_and_the_commit(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     told: dict[str, Any] = json.loads(made[0]["provenance.json"])
     assert {one["name"]: one["digest"]["sha256"] for one in told["subject"]} == {
-        name: hashlib.sha256(content).hexdigest() for name, content in made[0].items() if name.endswith((".whl", ".pyz"))
+        name: hashlib.sha256(content).hexdigest() for name, content in made[0].items() if name not in DESCRIBING
     }
     commit = json.loads(made[0]["release.json"])["commit"]
     assert told["predicate"]["buildDefinition"]["resolvedDependencies"][0]["digest"] == {"gitCommit": commit}
@@ -134,10 +204,16 @@ def test_the_reviewed_pynvml_is_the_pinned_one() -> None:
         assert pin in (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_only_the_workflow_of_a_release_attests() -> None:
+def test_what_signs_or_publishes_runs_no_code_of_the_repository() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))
     assert workflow[True] == {"push": {"tags": ["v*"]}}
     jobs = workflow["jobs"]
     assert jobs["build"]["permissions"] == {"contents": "read"}
     assert jobs["attest"]["permissions"] == {"attestations": "write", "id-token": "write"}
-    assert not any("run" in step for step in jobs["attest"]["steps"]), "what signs runs no code of the repository"
+    assert jobs["publish"]["permissions"] == {"contents": "write"}
+    assert jobs["publish"]["needs"] == "attest", "nothing is published that is not attested"
+    assert not any("run" in step for step in jobs["attest"]["steps"])
+    for name in ("attest", "publish"):
+        assert not any("actions/checkout@" in step.get("uses", "") for step in jobs[name]["steps"]), name
+    (published,) = (step["run"] for step in jobs["publish"]["steps"] if "run" in step)
+    assert published.startswith("gh release create ")
