@@ -18,6 +18,7 @@ from gpus.incidents import explained
 from gpus.terminal import Terminal
 from gpus.verifier_rights import ANNOTATION
 from tests.evidence.fleets import broken, fleet, put_report, reported, unanswered
+from tests.examples import examples
 from verifier.causes import cause
 from verifier.findings import Findings, Where
 
@@ -172,7 +173,7 @@ def test_a_hostile_cluster_injects_nothing() -> None:
     assert len(shown.splitlines()) < 30
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(alphabet=st.characters()))
 def test_what_is_shown_of_any_text_is_printable_and_short(text: str) -> None:
     assert plain(text).isprintable()

@@ -19,6 +19,7 @@ from evidence.verdicts import Snapshot, Verdict, judge, words_of, worst
 from gpus.verifier_reports import no_reports
 from gpus.verifier_rights import ANNOTATION, CONDITION
 from tests.evidence.fleets import NOW, POOLS, Fleet, aged, broken, fleet, put_report, unanswered
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +157,7 @@ def test_each_way_not_to_be_a_proof(how: str) -> None:
     assert last.reason or (last.report and (last.report.differences or last.report.cannot_tell))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_a_fleet_is_as_bad_as_its_worst_node_and_never_better(data: st.DataObject) -> None:
     seen = fleet(data.draw(st.integers(0, 3)))
@@ -188,7 +189,7 @@ def _places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found + [place for key, inner in items for place in _places(inner, (*path, key))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_no_change_of_a_report_that_is_no_proof_makes_one_of_it_or_falls_over(data: st.DataObject) -> None:
     seen = fleet()
@@ -207,7 +208,7 @@ def test_no_change_of_a_report_that_is_no_proof_makes_one_of_it_or_falls_over(da
     json.loads(evidence_text(judged))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text() | JSON.map(json.dumps))
 def test_text_of_others_is_no_report(text: str) -> None:
     with pytest.raises(ReportError):

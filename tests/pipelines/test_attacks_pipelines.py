@@ -321,7 +321,7 @@ class TestIdentities:
             conditions = " ".join(rule["if"] for rule in whole["rules"])
             if "merge_request_event" in conditions:
                 assert not {"environment", "id_tokens", "secrets"} & set(whole), name
-                assert whole.get("extends") in {None, ".preview"}, name
+                assert whole.get("extends") in {None, ".preview", ".checked"}, name
                 assert "NOTE_TOKEN" not in json.dumps(whole), name
             if "NOTE_TOKEN" in conditions:
                 assert conditions.startswith('$CI_PIPELINE_SOURCE == "schedule"'), name

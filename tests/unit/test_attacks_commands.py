@@ -20,11 +20,14 @@ from gpus.stack_file import load_yaml
 from tests.changes.stacks import BEFORE, PRICES, after, pods
 from tests.evidence.fleets import NOW, spoil
 from tests.evidence.test_showing import Page, check_harmless
+from tests.examples import examples
 from tests.hostile import LIVE, WORST, forge, harmful, spoiled, told
 from tests.unit.test_cli import FILE, MIG_FILE, ROOT
 from tests.unit.test_cli import STACK as AKS
 
-SLOW = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+SLOW = settings(
+    deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 PREVIEWS = ROOT / "tests" / "changes" / "previews"
 EVENTS = [json.loads(line) for line in (PREVIEWS / "vm-size.jsonl").read_text().splitlines()]
 LEVELS = {"none", "note", "warning", "error"}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpus.charts import VERSIONS, ChartSource, check_values, merge_values, parse_nfd, parse_operator
 from gpus.errors import Problems
+from tests.examples import examples
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 OPERATOR_DERIVED = [
@@ -56,7 +57,7 @@ class TestMerge:
         assert base == {"a": {"b": [1]}}
         assert overrides == {"c": {"d": [2]}}
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(
         st.recursive(
             st.dictionaries(st.sampled_from("abc"), st.integers()),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpus.__main__ import main
 from gpus.existing.imported import import_files
 from gpus.stack_file import load_yaml
+from tests.examples import examples
 from tests.unit.existing_files import DATA, FIXTURES
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ _DOCUMENTS = st.recursive(
     ),
     max_leaves=25,
 )
-_QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 _CARRIED = re.compile(
     r"sharing\.(timeSlicing|mps)\.(resources\[\d+\]\.(name|replicas)|renameByDefault|failRequestsGreaterThanOne)"
 )

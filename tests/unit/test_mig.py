@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpus.mig import most_of, place
 from gpus.models import model, model_keys
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +58,7 @@ def _gpu_and_layout(draw: st.DrawFn) -> tuple[GpuModel, dict[str, int]]:
     return gpu, {profile: draw(counts) for profile in profiles}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(_gpu_and_layout())
 def test_place_agrees_with_brute_force(case: tuple[GpuModel, dict[str, int]]) -> None:
     gpu, layout = case

@@ -17,6 +17,7 @@ from gpus.existing.imported import import_files
 from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
 from gpus.sharing import Mig, parse_sharing
 from gpus.stack_file import load_yaml, read_stack_file
+from tests.examples import examples
 from tests.unit.test_properties import Drawn, well_formed_stacks
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_nothing_is_wrong_with_what_the_stacks_render(path: Path, tmp_path: Path
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
@@ -75,7 +76,7 @@ def _imported_back(pool: PoolPlan, plan: Plan, folder: Path) -> set[Sharing]:
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )

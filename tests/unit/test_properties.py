@@ -23,6 +23,7 @@ from gpus.models import model, model_keys
 from gpus.plan import plan_config
 from gpus.sharing import Mig
 from gpus.stack_file import load_yaml
+from tests.examples import examples
 from tests.unit.stacks import TWO_A100, aks, existing, magnum
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def well_formed_stacks(draw: st.DrawFn) -> tuple[str, list[Drawn]]:
     return good(sharing=sharing, pools=pools, **sections), drawn
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(well_formed_stacks())
 def test_a_well_formed_stack_has_a_consistent_plan(case: tuple[str, list[Drawn]]) -> None:
     text, drawn = case
@@ -178,7 +179,7 @@ def test_a_well_formed_stack_has_a_consistent_plan(case: tuple[str, list[Drawn]]
     json.dumps([plan.as_json(), plan.operator_values, plan.nfd_values])
 
 
-@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(75), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(_pools("existing", 0), min_size=2, max_size=4))
 def test_what_concerns_other_pools_never_changes_a_key(drawn: list[Drawn]) -> None:
     """But where they change the MIG strategy, which holds for the whole cluster, so that resources really are renamed."""
@@ -303,7 +304,7 @@ def _spoiled(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("complete", [True, False], ids=["deploy", "plan"])
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(config=_spoiled())
 def test_junk_anywhere_is_refused_or_planned(complete: bool, config: dict[str, Any]) -> None:  # noqa: FBT001
     plan, problems = _planned(config, complete=complete)
@@ -324,7 +325,7 @@ def _planned(config: dict[str, Any], *, complete: bool) -> tuple[Plan | None, tu
         return None, error.problems
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(_JUNK)
 def test_a_config_of_nothing_but_junk_is_refused(junk: Any) -> None:
     config = {
@@ -335,14 +336,14 @@ def test_a_config_of_nothing_but_junk_is_refused(junk: Any) -> None:
         plan_config(config)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(alphabet=st.sampled_from(list("abc:-[]{}&*!|>'\"#%@`, \n\t0x2.~<=?")), max_size=40))
 def test_any_text_is_yaml_or_a_yaml_error(text: str) -> None:
     with contextlib.suppress(yaml.YAMLError):
         load_yaml(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), min_size=1), min_size=2, max_size=6))
 def test_every_pair_of_overlapping_selectors_is_named(selectors: list[dict[str, str]]) -> None:
     pools = [

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gpus.kubernetes_names import qualified_name
 from gpus.render import device_plugin_config, digest, mig_parted_entries, mig_parted_entry, mig_parted_file
 from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
+from tests.examples import examples
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
@@ -149,7 +150,7 @@ _MIG = st.builds(Mig, _GROUPS, st.none() | _TIME_SLICING)
 _SHARING = st.one_of(st.just(Exclusive()), _TIME_SLICING, st.builds(Mps, st.integers(2, 48)), _MIG)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_SHARING, st.sampled_from(["single", "mixed"]))
 def test_every_key_is_a_label_value(sharing: Any, strategy: Any) -> None:
     key, text = device_plugin_config(sharing, strategy)
@@ -160,13 +161,13 @@ def test_every_key_is_a_label_value(sharing: Any, strategy: Any) -> None:
     assert key.endswith(f"-{digest(text)}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_MIG, _MIG)
 def test_equal_layouts_and_only_those_share_a_mig_key(one: Mig, other: Mig) -> None:
     assert (mig_parted_entry(one)[0] == mig_parted_entry(other)[0]) == (one.gpus == other.gpus)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_SHARING, _SHARING)
 def test_equal_content_and_only_that_shares_a_config_key(one: Any, other: Any) -> None:
     """Two MIG layouts without time-slicing need the same file: the plugin finds the instances by itself."""

@@ -44,7 +44,7 @@ class TestGitHub:
         assert workflow["permissions"] == {}
         for name, job in workflow["jobs"].items():
             assert job["permissions"], name
-            rights = {"id-token", "attestations"} if path.stem == "release" else {"id-token"}
+            rights = {"id-token", "attestations", "contents"} if path.stem == "release" else {"id-token"}
             writes = {right for right, how in job["permissions"].items() if how == "write"}
             assert writes <= ({"pull-requests", "security-events"} if path.stem == "comment" else rights), name
 
@@ -181,19 +181,23 @@ def test_gitlab_s_images_are_pinned_by_digest() -> None:
         assert re.fullmatch(r"python:3\.11\.\d+[\w-]*@sha256:[0-9a-f]{64}", image)
 
 
+def _with_template(pipeline: Any, job: Any) -> Any:
+    return {**pipeline.get(job.get("extends"), {}), **job}
+
+
 def test_gitlab_s_jobs_are_in_its_stages_and_end() -> None:
     pipeline = _read(GITLAB)
     head, template = yaml.safe_load_all(TEMPLATE.read_text(encoding="utf-8"))
     for one in _stacks():
         assert set(one) <= set(head["spec"]["inputs"])
         assert {name for name, said in head["spec"]["inputs"].items() if "default" not in said} <= set(one)
-    own = [job for name, job in pipeline.items() if name not in HIDDEN and not name.startswith(".")]
+    own = [_with_template(pipeline, job) for name, job in pipeline.items() if name not in HIDDEN and not name.startswith(".")]
     jobs = [*own, *(pipeline[job["extends"]] for job in template.values())]
     assert {job["stage"] for job in jobs} == set(pipeline["stages"])
     for job in jobs:
         assert job["timeout"]
         assert job["rules"]
-        assert job.get("extends", ".azure") == ".azure"
+        assert job.get("extends", ".azure") in {".azure", ".checked"}
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS, GITLAB], ids=lambda path: path.stem)
@@ -205,6 +209,48 @@ def test_files_that_pipelines_name_are_there(path: Path) -> None:
         assert (ROOT / name).is_file(), name
     for target in re.findall(r"(?:^|run: |&& |; |- |\" )\s*make (?:--silent )?(\w+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
+
+
+class TestChecks:
+    """What runs the project's own tests: anybody's code, as root."""
+
+    JOBS = (("check", "check", ".ci/run"), ("nights", "everything", "make test-all"))
+
+    @pytest.mark.parametrize(("workflow", "name", "command"), JOBS)
+    def test_they_hold_nothing_that_is_worth_taking(self, workflow: str, name: str, command: str) -> None:
+        job = _read(ROOT / ".github" / "workflows" / f"{workflow}.yml")["jobs"][name]
+        assert job["permissions"] == {"contents": "read"}
+        assert "environment" not in job
+        assert job["steps"][-1] == {"run": command}
+
+    def test_both_forges_test_every_change_in_the_same_way(self) -> None:
+        triggers = _read(ROOT / ".github" / "workflows" / "check.yml")[True]
+        assert triggers == {"pull_request": None, "push": {"branches": ["main"]}}, "no change is left out"
+        gitlab = _read(GITLAB)
+        assert gitlab["check"]["script"] == [".ci/run"]
+        assert gitlab["everything"]["script"] == ["make test-all"]
+        for workflow, name, _ in self.JOBS:
+            job = _read(ROOT / ".github" / "workflows" / f"{workflow}.yml")["jobs"][name]
+            assert job["container"]["image"] == gitlab["default"]["image"]
+            assert job["steps"][0]["run"] in gitlab[".checked"]["before_script"]
+
+    @pytest.mark.parametrize(("workflow", "name", "command"), JOBS)
+    def test_programs_come_back_where_they_were_and_only_as_long_as_nothing_that_decides_them_changed(
+        self, workflow: str, name: str, command: str
+    ) -> None:
+        del command
+        job = _read(ROOT / ".github" / "workflows" / f"{workflow}.yml")["jobs"][name]
+        (cache,) = (step["with"] for step in job["steps"] if step.get("uses", "").startswith("actions/cache@"))
+        assert cache["path"] == job["env"]["GPU_POOLS_CACHE"] == _read(GITLAB)[".checked"]["variables"]["GPU_POOLS_CACHE"]
+        patterns = re.findall(r"'([^']+)'", cache["key"])
+        decisive = {path for pattern in patterns for path in ROOT.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)}
+        for wanted in ("programs/etcd/go.sum", "nvml/src/stubs.inc", "openstack/hashes.txt"):
+            assert ROOT / "sandbox" / wanted in decisive
+
+    def test_what_is_released_or_deployed_comes_out_of_no_cache(self) -> None:
+        """A branch could fill it."""
+        caching = {path.stem for path in WORKFLOWS if "actions/cache" in _called(path)}
+        assert caching == {"check", "nights"}
 
 
 def _azure_jobs() -> list[tuple[str, Any]]:

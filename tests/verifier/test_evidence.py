@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.verifier import nodes
 from verifier import archive, commands
 from verifier.causes import CAUSES
@@ -114,7 +115,7 @@ def test_differences_come_first_and_the_most_important_of_them() -> None:
     assert (document["omitted"]["gpus"], document["omitted"]["notes"]) == (8, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.text(max_size=2000), st.dictionaries(st.text(max_size=9), st.integers(), max_size=300)), max_size=30),
     st.lists(st.text(max_size=900), max_size=50),

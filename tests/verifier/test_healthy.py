@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpus.node_expectation import node_expectation
+from tests.examples import examples
 from tests.verifier import nodes
 from verifier.compare_gpus import compare_gpus
 from verifier.compare_node import compare_node
@@ -77,7 +78,7 @@ def test_no_node_of_a_thousand_healthy_fleets_is_called_different_and_a_sick_one
         assert seen[what], f"{what} never came"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(nodes.declaration_pairs())
 def test_a_node_of_another_declaration_passes_only_where_nothing_tells_them_apart(
     drawn: tuple[dict[str, Any], dict[str, Any], str, int],
