@@ -104,7 +104,7 @@ def read_preview(name: str, text: str) -> Preview:
             raise _refusal(name, "the engine did not come to its end")
         return _judged(name, steps, findings, [said for one in documents if (said := one.get("diagnosticEvent"))])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _refusal(name, f"it is no preview of the engine: {type(error).__name__}") from error
+        raise _refusal(name, f"it is not a preview of the engine: {type(error).__name__}") from error
 
 
 def _digest(name: str, document: Mapping[str, Any]) -> Preview:
@@ -172,7 +172,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     """Inputs, or none; whoever writes a preview by hand may write anything.
 
     Raises:
-        TypeError: if they are no mapping.
+        TypeError: if they are not a mapping.
     """
     if value is not None and not isinstance(value, dict):
         raise TypeError("inputs are a mapping")

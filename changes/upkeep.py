@@ -51,7 +51,7 @@ _RESTARTS: Final = {
     "nodeStatusExporter": ("nvidia-node-status-exporter",),
     "operator.runtimeClass": _ROLLING,
     "daemonsets": _ROLLING,
-    # How a DaemonSet rolls is no part of its pods.
+    # How a DaemonSet rolls is not part of its pods.
     "daemonsets.updateStrategy": (),
     "daemonsets.rollingUpdate": (),
 }

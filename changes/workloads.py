@@ -63,7 +63,7 @@ def of_cluster(name: str, text: str) -> tuple[Asking, ...]:
     """Pods of a cluster that have not ended.
 
     Raises:
-        InvalidStackError: if the text is no list of pods.
+        InvalidStackError: if the text is not a list of pods.
     """
     try:
         items = json.loads(text)["items"]
@@ -76,7 +76,7 @@ def of_cluster(name: str, text: str) -> tuple[Asking, ...]:
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         allowed = "the output of `kubectl get pods --all-namespaces --output json`"
-        raise InvalidStackError([Problem(name, "it is no list of pods", allowed, "Write that into the file.")]) from error
+        raise InvalidStackError([Problem(name, "it is not a list of pods", allowed, "Write that into the file.")]) from error
     return tuple(sorted(found))
 
 

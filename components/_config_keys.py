@@ -38,7 +38,7 @@ def _checked(what: str, planned: PoolPlan, keys: Sequence[str], value: _T) -> _T
         return value
     problem = Problem(
         f"{what}.sharing",
-        f"its device plugin config {planned.config_key} is none that the operator has",
+        f"its device plugin config {planned.config_key} is not one that the operator has",
         ", ".join(keys),
         "Declare this sharing in the operator's config too, and give the pool the operator's mig_strategy where it has one.",
     )

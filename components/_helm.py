@@ -2,7 +2,7 @@
 
 Always a real release, never a rendered chart: the GPU operator's hooks must run, and the values of a release are known in a
 preview before the cluster exists. A release is ready when the operator's own Deployment is; what the operator starts later
-is not waited for, and is no proof that GPUs are shared.
+is not waited for, and is not proof that GPUs are shared.
 """
 
 from collections.abc import Mapping

@@ -135,7 +135,7 @@ def pool_of(what: str, plan: Plan, name: str) -> PoolPlan:
         if planned.name == name:
             return planned
     known = ", ".join(planned.name for planned in plan.pools)
-    raise InvalidStackError([Problem(f"{what}.pool", f'"{name}" is no pool of the plan', known, "Name one of them.")])
+    raise InvalidStackError([Problem(f"{what}.pool", f'"{name}" is not a pool of the plan', known, "Name one of them.")])
 
 
 def one_of(what: str, first: str, second: str) -> Problem:

@@ -103,5 +103,5 @@ def _contexts(text: str, file: str, where: str) -> tuple[list[str], str]:
         contexts = [str(entry["name"]) for entry in document.get("contexts") or []]
         return contexts, str(document.get("current-context") or "")
     except (yaml.YAMLError, AttributeError, KeyError, TypeError):
-        problem = Problem(f"{where}.kubeconfig", f'"{file}" is no kubeconfig', "a kubeconfig file", "Name another file.")
+        problem = Problem(f"{where}.kubeconfig", f'"{file}" is not a kubeconfig', "a kubeconfig file", "Name another file.")
         raise InvalidStackError([problem]) from None

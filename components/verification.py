@@ -3,7 +3,7 @@
 `Verifier` puts into a cluster, once, what verifiers share: a namespace of their own, the program, their account and rights, and
 the policy that narrows these to each one's own node. `Verification` adds, per pool, the expectation and a DaemonSet; Pulumi waits
 for the DaemonSet, and where that wait ends in vain components/_why.py says why. A pool without nodes has nothing to wait for:
-that is no proof, and nothing here calls it one.
+that is not proof, and nothing here calls it one.
 
 The program is the file of verifier/archive.py: this is the one place where components take anything but gpus/.
 """

@@ -124,10 +124,10 @@ def parse_report(text: str) -> Report:
     try:
         document = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        message = f"it is no JSON: {error}"
+        message = f"it is not JSON: {error}"
         raise ReportError(message) from None
     if not isinstance(document, dict):
-        raise ReportError("it is no mapping")
+        raise ReportError("it is not a mapping")
     head = (document.get("apiVersion"), document.get("kind"))
     if head != (API_VERSION, KIND):
         message = f"apiVersion and kind are {_shown(head)}, not {API_VERSION} and {KIND}"
@@ -280,7 +280,7 @@ def _time(text: str) -> dt.datetime:
 
 
 def _no_number(text: str) -> float:
-    message = f"{text} is no number of JSON"
+    message = f"{text} is not a number of JSON"
     raise ValueError(message)
 
 

@@ -91,7 +91,7 @@ def _parsed(text: str, what: str) -> Mapping[str, Any]:
         # Its text may hold a secret.
         found = None
     if not isinstance(found, Mapping):
-        message = f"{what} is no JSON mapping of outputs."
+        message = f"{what} is not a JSON mapping of outputs."
         raise EvidenceError(message, "Give what `pulumi stack output --json` prints.")
     return found
 
@@ -110,7 +110,7 @@ def kubeconfig_of(outputs: Mapping[str, Any], *, trusted: bool = True) -> Iterat
     text = outputs.get(_KUBECONFIG)
     if not isinstance(text, str) or _LEAST_KUBECONFIG not in text:
         masked = text == _MASKED
-        why = "is masked" if masked else "is no kubeconfig"
+        why = "is masked" if masked else "is not a kubeconfig"
         message = f"The kubeconfig in the outputs {why}."
         raise EvidenceError(message, "Print them with --show-secrets, or give --kubeconfig FILE or --context NAME.")
     with kubeconfig_in(text if trusted else _harmless(text)) as path:

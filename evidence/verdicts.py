@@ -1,7 +1,7 @@
 """The verdict about each node, each pool, and all of them. Pure: what was declared and what was seen come in, verdicts go out.
 
 Only a fresh report of the deployed program about the deployed expectation proves something, and only as long as the node still
-shows what the report says. Everything else is no proof: a report that is too old, about something else, unreadable, or missing;
+shows what the report says. Everything else is not proof: a report that is too old, about something else, unreadable, or missing;
 a node that is not ready; a pool without nodes. None of these is ever counted as a pass.
 """
 
@@ -346,7 +346,7 @@ def _confirmed(
 
 
 def _allocatable(status: Mapping[str, Any]) -> dict[str, int]:
-    """The nvidia.com resources above zero; one that is no count is -1, which nobody declares."""
+    """The nvidia.com resources above zero; one that is not a count is -1, which nobody declares."""
     found = {}
     for name, value in _part(status, "allocatable").items():
         if name.startswith(NVIDIA):

@@ -85,7 +85,7 @@ def questions(evidence: Evidence) -> list[Group]:
 
 
 def unproven(evidence: Evidence) -> list[tuple[PoolEvidence, NodeEvidence | None, str]]:
-    """(pool, node or None, reason) of what is no difference and no proof."""
+    """(pool, node or None, reason) of what is neither a difference nor proof."""
     found: list[tuple[PoolEvidence, NodeEvidence | None, str]] = []
     for pool in evidence.pools:
         if pool.reason:

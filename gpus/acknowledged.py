@@ -74,7 +74,7 @@ def parse_acknowledged(value: object, path: str, pools: Iterable[str], problems:
         return ()
     if not isinstance(value, list):
         problems.add(
-            path, "is no list", allowed="a list of `resource`, `change` and `reason`", remedy="Start each entry with a dash."
+            path, "is not a list", allowed="a list of `resource`, `change` and `reason`", remedy="Start each entry with a dash."
         )
         return ()
     found: list[Acknowledgement] = []

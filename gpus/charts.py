@@ -318,7 +318,7 @@ def _check_operator_values(values: Mapping[str, Any], path: str, problems: Probl
         if isinstance(version, bool | list | dict):
             problems.add(
                 f"{path}.{operand}.version",
-                f"{show(version)} is no version",
+                f"{show(version)} is not a version",
                 allowed="the tag or the digest of an image, as a text",
                 remedy="Leave it out, or write a tag in quotes.",
             )

@@ -23,7 +23,7 @@ def read_text(path: Path | str, most: int = _LARGEST) -> str:
 
     Raises:
         OSError: if it cannot be read, or is larger.
-        UnicodeDecodeError: if it is no UTF-8.
+        UnicodeDecodeError: if it is not UTF-8.
     """
     with Path(path).open("rb") as stream:
         data = stream.read(most + 1)

@@ -89,7 +89,7 @@ def _change(options: argparse.Namespace) -> int:
 
 
 def parse_layout(gpu: GpuModel, text: str, path: str, problems: Problems) -> dict[str, int] | None:
-    """A layout as typed (``3g.40gb:1,2g.20gb:2`` or ``none``); None, and problems, where it is none of this GPU.
+    """A layout as typed (``3g.40gb:1,2g.20gb:2`` or ``none``); None, and problems, where it is not one of this GPU.
 
     Other names of a profile (gpus.models.GpuModel.other_names) are read as the profile.
     """

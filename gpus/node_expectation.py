@@ -105,7 +105,7 @@ def _known(model: GpuModel, name: str) -> MigProfile | None:
 
 
 def _installed_driver(plan: Plan, planned: PoolPlan) -> str | None:
-    """The version that the operator was told to install: what is no version (a digest) is not to be seen on a node."""
+    """The version that the operator was told to install: what is not a version (a digest) is not to be seen on a node."""
     told = plan.operator_values["driver"]
     version = str(told.get("version") or "")
     by_policy = planned.driver == "operator" and not (told.get("nvidiaDriverCRD") or {}).get("enabled")

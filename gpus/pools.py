@@ -256,7 +256,10 @@ def _parse_spot(section: Section) -> Spot | None:
     spot.finish()
     if price is not None and (price == 0 or -1 < price < 0):
         spot.problems.add(
-            spot.at("maxPrice"), f"{price:g} is no price", allowed="-1, or more than 0", remedy="Use -1 for the on-demand price."
+            spot.at("maxPrice"),
+            f"{price:g} is not a price",
+            allowed="-1, or more than 0",
+            remedy="Use -1 for the on-demand price.",
         )
     return Spot(-1 if price is None else price)
 

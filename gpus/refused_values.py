@@ -150,7 +150,7 @@ def _wrong_toleration(entry: object) -> str:
         (effect in (None, "", *TAINT_EFFECTS), f"effect is one of {', '.join(TAINT_EFFECTS)}"),
         (operator != "Exists" or not entry.get("value"), "Exists goes without value"),
         (operator != "Equal" or key, "Equal needs a key"),
-        (not key or qualified_name(str(key)), "the key is no taint's"),
+        (not key or qualified_name(str(key)), "the key is not a valid key of a taint"),
         (effect == "NoExecute" or entry.get("tolerationSeconds") is None, "tolerationSeconds goes with NoExecute"),
     )
     return next((why for holds, why in rules if not holds), "")
@@ -168,7 +168,9 @@ def _image(values: Mapping[str, object], operand: Place) -> Iterator[Refused]:
             yield Refused((*operand, key), value, "the operator then refuses all three parts of the image (W45)", "a text")
     version = section.get("version")
     if isinstance(version, str) and version and not _TAG.fullmatch(version):
-        yield Refused((*operand, "version"), version, "no container starts: it is no tag of an image (W45)", "a tag, or sha256:…")
+        yield Refused(
+            (*operand, "version"), version, "no container starts: it is not a tag of an image (W45)", "a tag, or sha256:…"
+        )
 
 
 def _environment(values: Mapping[str, object], operand: Place) -> Iterator[Refused]:
@@ -182,7 +184,7 @@ def _environment(values: Mapping[str, object], operand: Place) -> Iterator[Refus
         elif "valueFrom" in entry:
             yield Refused(place, entry["name"], "a ClusterPolicy has no valueFrom: the variable would be empty (W44)", "value")
         elif not isinstance(entry.get("value", ""), str):
-            yield Refused(place, entry.get("value"), "Kubernetes refuses what is no text (W44)", "a text, in quotes")
+            yield Refused(place, entry.get("value"), "Kubernetes refuses what is not text (W44)", "a text, in quotes")
 
 
 def _resources(values: Mapping[str, object], operand: Place) -> Iterator[Refused]:

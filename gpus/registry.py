@@ -166,7 +166,7 @@ def _request(url: str, headers: Mapping[str, str], most: int, nearest: int, seco
 def _origin(url: str) -> tuple[str, int]:
     split = urllib.parse.urlsplit(url)
     if split.scheme != "https" or not split.hostname or split.username is not None or split.password is not None:
-        raise UnaskedError("it sends to an address that is none of TLS")
+        raise UnaskedError("it sends to an address without TLS")
     return split.hostname, split.port or 443
 
 

@@ -118,7 +118,7 @@ def content(answer: Answer, wanted: str) -> Said:
     """What a manifest says, held against the digest by which it was asked for, or else the one that the registry names.
 
     Raises:
-        UnaskedError: it is no manifest.
+        UnaskedError: it is not a manifest.
     """
     told = wanted or answer.header("docker-content-digest")
     found = _digest(answer.body, like=told)
@@ -131,7 +131,7 @@ def content(answer: Answer, wanted: str) -> Said:
     config = document.get("config")
     described = config.get("digest") if isinstance(config, dict) else None
     if not isinstance(described, str) or not _DIGEST.fullmatch(described):
-        raise UnaskedError("what its registry answers is no manifest of an image")
+        raise UnaskedError("what its registry answers is not a manifest of an image")
     return Said("there", digest=found, config=described)
 
 
@@ -170,5 +170,5 @@ def _document(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise UnaskedError("what its registry answers is no JSON object")
+        raise UnaskedError("what its registry answers is not a JSON object")
     return document

@@ -138,7 +138,7 @@ class Section:
         """As the pattern says, and such as a runtime reads: with another its pods would say InvalidImageName."""
         name = self.text(key, pattern=pattern, allowed=allowed, remedy=remedy)
         if name is not None and read_image_name(name) is None:
-            self._refuse(key, name, "is no name of an image", allowed, remedy or "Registry in any case, the rest in lower case.")
+            self._refuse(key, name, "is not an image's name", allowed, remedy or "Registry in any case, the rest in lower case.")
             return None
         return name
 

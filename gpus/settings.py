@@ -58,7 +58,7 @@ class Settings:
 
 
 def config_value(text: object) -> object:
-    """A value as the engine hands it over: mappings, lists, numbers and flags as JSON; a text that is no JSON is itself."""
+    """A value as the engine hands it over: mappings, lists, numbers and flags as JSON; a text that is not JSON is itself."""
     if not isinstance(text, str):
         return text
     try:

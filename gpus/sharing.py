@@ -324,7 +324,7 @@ def _parse_indexes(group: Section) -> tuple[int, ...] | None:
         return tuple(values)
     group.problems.add(
         group.at("index"),
-        f"{show(raw)} is no GPU index" if raw is not None else "is missing",
+        f"{show(raw)} is not a GPU index" if raw is not None else "is missing",
         allowed="a GPU index from 0, or a list of them",
         remedy="Write e.g. `index: [0, 1]`.",
     )
@@ -355,7 +355,7 @@ def _parse_layout(value: object, path: str, problems: Problems) -> tuple[tuple[s
     return tuple(sorted((profile, count) for profile, count in counts.items() if count is not None))
 
 
-_TIME_SLICING_REPLICAS: Final = "One replica is no sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
+_TIME_SLICING_REPLICAS: Final = "One replica is not sharing: use `exclusive: {}`; the device plugin crashes on fewer than 2."
 _MPS_REPLICAS: Final = "An MPS daemon serves 2 to 48 clients per GPU; use `exclusive: {}` for one, time-slicing for more."
 _PARSERS: Final[Mapping[str, Callable[[object, str, Problems], Sharing | None]]] = {
     "exclusive": _parse_exclusive,

@@ -26,7 +26,7 @@ _SHAPE = "a YAML file with `config:` and under it `gpu-pools:cluster`, `gpu-pool
 STANDARD_INPUT: Final = "-"
 #: PyYAML's C parser ends the whole process on some tens of thousands of levels.
 _DEEPEST: Final = 1000
-#: Larger files are no stack files, and longer numbers mean nothing.
+#: Larger files are not stack files, and longer numbers mean nothing.
 _LARGEST: Final = 16 << 20
 _LONGEST_NUMBER: Final = 64
 _STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}

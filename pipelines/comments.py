@@ -66,7 +66,7 @@ class Checkout:
 def comment_on(forge: Forge, request: Request, base: Checkout, sarif: Path | None = None) -> list[str]:
     """Write a comment for each stack; returns what was not taken, and why, in lines."""
     if not COMMIT.fullmatch(request.head):
-        return [f"request {request.number}: its head is no commit"]
+        return [f"request {request.number}: its head is not a commit"]
     left_out = [f"{_shown(name)}: no stack is called so" for name in request.previews if not _STACK.fullmatch(name)]
     named = [name for name in request.previews if _STACK.fullmatch(name)]
     left_out += [f"{name}: more than {MOST_STACKS} stacks" for name in named[MOST_STACKS:]]

@@ -210,7 +210,7 @@ def unpacked(archive: bytes, name: str, most: int) -> bytes:
 
     Raises:
         NotThereError: if it has none of that name.
-        ForgeError: if it is no zip, or the file is larger.
+        ForgeError: if it is not a zip, or the file is larger.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed, packed.open(name) as file:
@@ -220,7 +220,7 @@ def unpacked(archive: bytes, name: str, most: int) -> bytes:
         message = f"the artifact has no {name}"
         raise NotThereError(message) from None
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError, EOFError):
-        message = "the artifact is no zip"
+        message = "the artifact is not a zip"
         raise ForgeError(message) from None
     if len(found) > most:
         message = f"{name} in the artifact has more than {most} bytes"

@@ -74,7 +74,7 @@ def _parse(entry: object, path: str) -> Exemption:
     try:
         return Exemption(resource, reason, dt.date.fromisoformat(until))
     except ValueError:
-        raise ValueError(f'{path}.until "{until}" is no day such as 2027-03-31') from None
+        raise ValueError(f'{path}.until "{until}" is not a day such as 2027-03-31') from None
 
 
 def holding(exemptions: Iterable[Exemption], name: str, today: dt.date) -> tuple[Exemption | None, Exemption | None]:

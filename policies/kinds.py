@@ -127,7 +127,7 @@ def own_name(inputs: Field) -> str:
 
 def texts_of(inputs: Field, kind: str) -> Iterator[tuple[Field, str]]:
     """(place, text) of the device-plugin (`plugin`) or mig-parted configs in a ConfigMap."""
-    for _, place in inputs.at("data").items():  # noqa: PERF102 - a Field is no mapping
+    for _, place in inputs.at("data").items():  # noqa: PERF102 - a Field is not a mapping
         text = place.text()
         if kind_of(text) == kind:
             yield place, text

@@ -62,5 +62,5 @@ def _checked(document: Mapping[str, object], key: str) -> dict[str, float]:
         raise ValueError(f"{key} must be a mapping of sizes")  # noqa: TRY004 - one kind of error for whoever reads configurations
     for size, price in given.items():
         if isinstance(price, bool) or not isinstance(price, int | float) or price <= 0:
-            raise ValueError(f"{key}.{size} is no price")
+            raise ValueError(f"{key}.{size} is not a price")
     return {str(size): float(price) for size, price in given.items()}

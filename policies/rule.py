@@ -55,7 +55,7 @@ class Case:
 
     Attributes:
         resource: the resource.
-        stack: the program around it; only itself where the rule is no rule about whole programs.
+        stack: the program around it; only itself where the rule is not a rule about whole programs.
         limits: the rule's limits as they hold in this stack.
         trace: what happened.
     """

@@ -182,7 +182,7 @@ def erase(folder: Path) -> None:
     if not folder.exists():
         return
     if any(folder.iterdir()) and not any((folder / name).exists() for name in _KNOWN):
-        message = f"{folder}: not deleted, it is no cluster's folder (none of {', '.join(_KNOWN)} is in it)."
+        message = f"{folder}: not deleted, it is not a cluster's folder (none of {', '.join(_KNOWN)} is in it)."
         raise SandboxError(message, "Delete it yourself if nothing in it is needed.")
     with locked(folder / _RECORD):
         # Nothing is kept, so nobody gets time to write it down.

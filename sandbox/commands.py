@@ -84,7 +84,7 @@ def preview(stack: str, progress: Progress, save: Path | None = None, policies: 
     Args:
         stack: its name.
         progress: where progress is told.
-        save: a file for the engine's events, which are then not shown; what policies find is among them and is no failure here.
+        save: a file for the engine's events, which are then not shown; what policies find is among them and no failure here.
         policies: the configuration of the policy pack; where `save` is given.
 
     Raises:

@@ -159,7 +159,7 @@ def report_table(pools: Iterable[PoolObservation]) -> str:
 
 
 def notes(pools: Iterable[PoolObservation]) -> Iterable[str]:
-    """What is no fault, but nobody has declared it: a pool of a fixed size that somebody has made larger."""
+    """What is not a fault, but nobody has declared it: a pool of a fixed size that somebody has made larger."""
     for pool in pools:
         most, there = pool.planned.pool.max_nodes, len(pool.nodes)
         if most is not None and there > most:

@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def _fork() -> int:
-    """A process of ours; it is no part of the terminal's group, whose interrupts are the program's."""
+    """A process of ours; it is not part of the terminal's group, whose interrupts are the program's."""
     pid = os.fork()
     if pid == 0:
         os.setsid()

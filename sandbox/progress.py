@@ -62,7 +62,7 @@ class Progress:
             self._continue(text, token, f"{self._paint(outcome, colour)} {seconds:.1f} s\n")
 
     def note(self, text: str) -> None:
-        """Print one line that is no step of its own."""
+        """Print one line that is not a step of its own."""
         with self._lock:
             self._close_line()
             self._write(f"{self._paint('•', _BLUE)} {text}\n")

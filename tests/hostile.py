@@ -19,7 +19,7 @@ ACTED_ON: Final = frozenset(
     [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if code != ord("\n")]
     + [chr(code) for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
 )
-#: What a forge makes live in text that is no code.
+#: What a forge makes live in text that is not code.
 LIVE: Final = re.compile(r"@\w|://|\bwww\.|\w#\d|(^|\s)[#!&]\d|(^|\s)[~%]\w|\$|\b[0-9a-f]{7,40}\b|:[a-z_]+:|^/", re.IGNORECASE)
 #: One of each kind.
 WORST: Final = (

@@ -65,7 +65,7 @@ def _version(text: str) -> str:
 def _mig_parted(text: str) -> Version:
     version = parse_version(text)
     if version is None:
-        raise argparse.ArgumentTypeError(f"{plain(text)!r} is no version such as 0.12.3")
+        raise argparse.ArgumentTypeError(f"{plain(text)!r} is not a version such as 0.12.3")
     return version
 
 

@@ -48,7 +48,7 @@ _OPERATOR_KEYS: Final = frozenset(
 )
 #: In the operator's own ConfigMap default-gpu-clients: what mig-manager stops, a `version` beside it.
 _GPU_CLIENTS: Final = "systemd-services"
-#: Larger files are no configs.
+#: Larger files are not configs.
 _LARGEST: Final = 2_000_000
 
 
@@ -315,7 +315,7 @@ def _kind_of(value: Mapping[str, object]) -> Kind:
 
 
 def kind_of_text(text: object) -> Kind:
-    """What a value of a ConfigMap holds; a text that is no YAML is judged by the words in it."""
+    """What a value of a ConfigMap holds; a text that is not YAML is judged by the words in it."""
     if not isinstance(text, str):
         return _kind_of(text) if isinstance(text, dict) else "other"
     if text.startswith("{"):

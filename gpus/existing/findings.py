@@ -33,7 +33,7 @@ class Finding:
 
     Attributes:
         path: where in the file, e.g. ``data.slice-4.sharing.timeSlicing.resources[0].replicas``.
-        line: the line, from 1; None where it is not known (a text that is no literal block).
+        line: the line, from 1; None where it is not known (a text that is not a literal block).
         severity: a key of `SEVERITIES`.
         message: what is there, naming the value.
         really: what the real software does with it.

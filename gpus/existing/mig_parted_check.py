@@ -159,7 +159,7 @@ def _entry(entry: object, path: Path, findings: Findings) -> MigEntry | None:
         _crash(
             findings,
             path,
-            f"{show(entry)} is no entry",
+            f"{show(entry)} is not an entry",
             "missing required field: devices",
             ", ".join(_FIELDS),
             "Write a mapping.",
@@ -202,7 +202,7 @@ def _check_types(entry: Mapping[str, object], path: Path, findings: Findings) ->
         good = _crash(
             findings,
             (*path, "device-filter"),
-            f"{show(filters)} is no filter",
+            f"{show(filters)} is not a filter",
             "cannot unmarshal",
             'texts such as "0x20B210DE"',
             "Write it in quotes.",
@@ -225,7 +225,7 @@ def _check_devices_of(entry: Mapping[str, object], path: Path, findings: Finding
         return _crash(
             findings,
             here,
-            f"{show(layout)} is no layout",
+            f"{show(layout)} is not a layout",
             "cannot unmarshal",
             "a mapping of profile to count",
             'Write e.g. {"1g.10gb": 7}.',
@@ -262,7 +262,7 @@ def _check_count(profile: str, count: object, path: Path, findings: Findings) ->
         good = _crash(
             findings,
             path,
-            f"`{profile}` is no profile name",
+            f"`{profile}` is not a profile name",
             error,
             "e.g. 1g.10gb, 1g.10gb+me",
             "Write the name as `nvidia-smi mig -lgip` does.",
@@ -282,7 +282,7 @@ def _check_count(profile: str, count: object, path: Path, findings: Findings) ->
         good = _crash(
             findings,
             path,
-            f"{show(count)} is no count",
+            f"{show(count)} is not a count",
             "invalid count" if is_whole(count) else "cannot unmarshal",
             "a whole number from 0, without quotes",
             "Write the number.",

@@ -87,7 +87,7 @@ def check_policy(spec: Mapping[str, object], base: Path, findings: Findings, *, 
         findings.add(
             (*base, *dotted.split(".")),
             "crash",
-            f"{show(value)} is no value of {dotted}",
+            f"{show(value)} is not a value of {dotted}",
             really="Kubernetes refuses the ClusterPolicy: unsupported value",
             allowed=", ".join(CHOICES[dotted]),
             remedy="Choose one.",
@@ -162,7 +162,7 @@ def check_default(default: object, keys: tuple[str, ...], path: Path, findings: 
     findings.add(
         path,
         "crash",
-        f"the default {show(default)} is no key of the ConfigMap",
+        f"the default {show(default)} is not a key of the ConfigMap",
         really="the plugin's init container loops: `specified config  does not exist` (the name is printed empty)",
         allowed=", ".join(keys),
         remedy="Add the key, or name one that exists.",
@@ -180,7 +180,7 @@ def _check_mig_config(spec: Mapping[str, object], base: Path, findings: Findings
         findings.add(
             (*path, "default"),
             "crash",
-            f"{show(default)} is no default of the mig-manager",
+            f"{show(default)} is not a default of the mig-manager",
             really="Kubernetes refuses the ClusterPolicy: only all-disabled or an empty text is allowed there",
             allowed='all-disabled, or ""',
             remedy="Label the nodes nvidia.com/mig.config instead.",
@@ -228,7 +228,7 @@ def _check_config_keys(config: Mapping[str, object], operand: str, path: Path, f
                 f"`{operand}.config` has no `{key}`",
                 really="Helm ignores it"
                 if inline
-                else "it is no field of the ClusterPolicy and is dropped, or refused by kubectl",
+                else "it is not a field of the ClusterPolicy and is dropped, or refused by kubectl",
                 allowed=", ".join(known),
                 remedy="Give the ConfigMap inline under `data`, with `create: true` and a name."
                 if inline

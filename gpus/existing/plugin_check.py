@@ -131,7 +131,7 @@ def resource_name(name: str) -> str | None:
 
 
 def _mapping(check: _Check, value: object, name: str, path: Path) -> dict[str, object] | None:
-    """The fields of one mapping, checked; None where it is no mapping."""
+    """The fields of one mapping, checked; None where it is not a mapping."""
     schema = plugin_schema().mappings[name]
     if not isinstance(value, dict):
         _wrong_type(check, path, value, "mapping")
@@ -286,7 +286,7 @@ def _check_allowed(check: _Check, value: object, field: Field, path: Path) -> bo
         near = difflib.get_close_matches(str(text), field.allowed, n=1)
         check.crash(
             path,
-            f"{show(text)} is no value of `{path[-1]}`",
+            f"{show(text)} is not a value of `{path[-1]}`",
             error="",
             allowed=", ".join(choice for choice in field.allowed if choice),
             remedy=f"Did you mean `{near[0]}`?" if near and near[0] else "Choose one of those.",
@@ -334,7 +334,7 @@ def _check_duration(check: _Check, value: object, field: Field, path: Path) -> N
     elif isinstance(value, str) and not _GO_DURATION.fullmatch(value):
         check.crash(
             path,
-            f"{show(value)} is no duration",
+            f"{show(value)} is not a duration",
             error="time: invalid duration",
             allowed=_TYPES["duration"],
             remedy='Write e.g. "60s".',
@@ -427,7 +427,7 @@ def _check_pattern(check: _Check, entry: object, path: Path) -> None:
     if error:
         check.crash(
             path,
-            f"{show(entry)} is no resource",
+            f"{show(entry)} is not a resource",
             error=error,
             allowed="{pattern, name}, the name a lower-case DNS subdomain",
             remedy="Remove the section; it is ignored even where it is right.",
@@ -451,7 +451,7 @@ def _check_imex(check: _Check, imex: Mapping[str, object]) -> None:
     if isinstance(channels, list) and [entry or 0 for entry in channels] not in ([], [0]):
         check.crash(
             (*check.base, "imex", "channelIDs"),
-            f"{channels} are no IMEX channels",
+            f"{channels} are not IMEX channels",
             error="invalid IMEX channel IDs",
             allowed="[] or [0]",
             remedy="Write [0].",
@@ -619,7 +619,7 @@ def _full_name(check: _Check, value: object, path: Path, *, allowed: str, remedy
     """The completed name; None where it would not load, or where its type was reported already."""
     full = resource_name(value) if isinstance(value, str) else None
     if full is None and (value is None or isinstance(value, str)):
-        check.crash(path, f"{show(value)} is no resource name", error=_name_error(value), allowed=allowed, remedy=remedy)
+        check.crash(path, f"{show(value)} is not a resource name", error=_name_error(value), allowed=allowed, remedy=remedy)
     return full
 
 
@@ -639,7 +639,7 @@ def _check_replicas(check: _Check, entry: Mapping[str, object], kind: str, path:
             f"{show(replicas)} is too few replicas",
             error="number of replicas must be >= 2",
             allowed="at least 2",
-            remedy="Remove the entry: one replica is no sharing.",
+            remedy="Remove the entry: one replica is not sharing.",
         )
     elif kind == "mps" and number > schema.mps_most_old:
         _too_many_clients(check, number, here)

@@ -27,7 +27,7 @@ _DEEPEST: Final = 60
 _LONGEST_NUMBER: Final = 64
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _PREFIX: Final = "tag:yaml.org,2002:"
-#: What is no number, truth value or null stays a text, as JSON has it.
+#: What is not a number, truth value or null stays a text, as JSON has it.
 _SCALARS: Final = frozenset({"null", "bool", "int", "float", "str", "timestamp", "binary"})
 _TRUE: Final = frozenset({"y", "yes", "true", "on"})
 

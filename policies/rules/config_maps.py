@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from policies.reading import Field
     from policies.rule import Case
 
-#: The MIG strategy of the cluster is no matter of one file: `mig-strategy-fits` compares the two.
+#: The MIG strategy of the cluster is not a matter of one file: `mig-strategy-fits` compares the two.
 _OPEN: Final = Surroundings("operator", "")
 #: What stops: the program refuses it, or drops it, or lets something else win.
 _STOPS: Final = ("crash", "ignored", "overridden")

@@ -1,7 +1,7 @@
 """Images of what this project's components run on the nodes: by digest where an organisation asks for it.
 
 Only what our own components make: what people run beside it is theirs to judge, and what NVIDIA's charts run is named by tag in
-them. A value that is not known yet is no digest and no tag: the engine tells it as undecided.
+them. A value that is not known yet is neither a digest nor a tag: the engine tells it as undecided.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _default_key(case: Case) -> Iterator[Found]:
         place = values.at(operand, "config", "default")
         keys = kinds.keys_of_map(case, values, operand)
         if operand == "devicePlugin" and keys is not None and place.text() and place.text() not in keys:
-            yield Found(place.path, f'"{place.text()}" is no key of the ConfigMap; it has {", ".join(keys)}')
+            yield Found(place.path, f'"{place.text()}" is not a key of the ConfigMap; it has {", ".join(keys)}')
 
 
 def _config_map_made(case: Case) -> Iterator[Found]:
@@ -160,7 +160,7 @@ def _labelled(case: Case, operand: str, label: str) -> Iterator[Found]:
         keys = kinds.keys_of_map(case, values, operand)
         if place.text() and keys is not None and place.text() not in keys:
             yield Found(
-                place.path, f'"{place.text()}" is no key of the ConfigMap that {resource.name} reads; it has {", ".join(keys)}'
+                place.path, f'"{place.text()}" is not a key of the ConfigMap that {resource.name} reads; it has {", ".join(keys)}'
             )
 
 

@@ -219,7 +219,7 @@ class AzureCloud:
             cluster["version"] = versions.full(wanted)
 
     def delete_cluster(self, group: str, name: str) -> None:
-        """Delete a managed cluster with all its pools; one that does not exist is no error."""
+        """Delete a managed cluster with all its pools; one that does not exist is not an error."""
         id_ = cluster_id(group, name)
         with self._records.change() as data:
             cluster = data["clusters"].get(id_.lower())
@@ -290,7 +290,7 @@ class AzureCloud:
         return self.get(id_) or {}
 
     def delete_pool(self, group: str, cluster_name: str, name: str) -> None:
-        """Delete an agent pool; one that does not exist is no error."""
+        """Delete an agent pool; one that does not exist is not an error."""
         id_ = pool_id(group, cluster_name, name)
         with self._records.change() as data:
             pool = data["pools"].get(id_.lower())

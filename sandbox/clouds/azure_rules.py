@@ -215,7 +215,7 @@ def _check_enums(body: Body) -> None:
     for key, allowed in _ENUMS.items():
         value = body.get(key)
         if value is not None and value not in allowed:
-            raise invalid(f"agentPoolProfile.{key}", f"'{value}' is none of {', '.join(allowed)}")
+            raise invalid(f"agentPoolProfile.{key}", f"'{value}' is not one of {', '.join(allowed)}")
     pods = body.get("maxPods")
     if pods is not None and not _PODS[0] <= pods <= _PODS[1]:
         raise invalid("agentPoolProfile.kubernetesConfig.kubeletConfig.maxPods")
@@ -224,7 +224,7 @@ def _check_enums(body: Body) -> None:
 def _check_zones(body: Body) -> None:
     for zone in body.get("availabilityZones") or []:
         if zone not in {"1", "2", "3"}:
-            raise invalid("agentPoolProfile.availabilityZones", f"'{zone}' is none of 1, 2, 3")
+            raise invalid("agentPoolProfile.availabilityZones", f"'{zone}' is not one of 1, 2, 3")
 
 
 def _check_counts(body: Body) -> None:
@@ -259,7 +259,7 @@ def _check_gpu(body: Body, size: VmSize) -> None:
     gpu = body.get("gpuProfile") or {}
     driver = gpu.get("driver")
     if driver is not None and driver not in {"Install", "None"}:
-        raise invalid("agentPoolProfile.gpuProfile.driver", f"'{driver}' is none of Install, None")
+        raise invalid("agentPoolProfile.gpuProfile.driver", f"'{driver}' is not one of Install, None")
     if gpu.get("driverType") is not None:
         raise invalid("agentPoolProfile.gpuProfile.driverType", "driverType cannot be set on Linux agent pools")
 
@@ -483,7 +483,7 @@ def _check_entra(body: Body) -> None:
             raise invalid(f"aadProfile.{key}", "it belongs to the legacy integration with Azure AD")
     for group in profile.get("adminGroupObjectIDs") or []:
         if not _GUID.fullmatch(group):
-            raise invalid("aadProfile.adminGroupObjectIDs", f"'{group}' is no object id")
+            raise invalid("aadProfile.adminGroupObjectIDs", f"'{group}' is not an object id")
 
 
 def check_entra_change(old: Body, new: Body) -> None:

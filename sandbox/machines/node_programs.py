@@ -44,7 +44,7 @@ class LayoutAnswer:
 
     Attributes:
         holds: whether the GPUs are what the layout says.
-        error: the program's last words where it failed; that a layout does not hold is no failure of asking for it.
+        error: the program's last words where it failed; that a layout does not hold is not a failure of asking for it.
     """
 
     holds: bool

@@ -82,7 +82,7 @@ class World:
             self.store.removed("pods", pod)
 
     def event(self, pod: Json, reason: str, message: str) -> None:
-        """Report a warning about a pod; losing one is no harm."""
+        """Report a warning about a pod; losing one does no harm."""
         where = namespace(pod)
         body = {
             "metadata": {"generateName": f"{name(pod)[:200]}.", "namespace": where},

@@ -124,7 +124,7 @@ class MagnumApi:
         self._patch(f"clustertemplates/{id_}", _request(values))
 
     def delete_template(self, id_: str) -> None:
-        """Delete a template; one that is gone is no error."""
+        """Delete a template; one that is gone is not an error."""
         self._delete(f"clustertemplates/{id_}")
 
     def template(self, id_: str) -> Values | None:
@@ -162,7 +162,7 @@ class MagnumApi:
         return self._ended(id_, path, status)
 
     def delete_cluster(self, id_: str) -> Outcome:
-        """Delete a cluster with everything in it; one that is gone is no error."""
+        """Delete a cluster with everything in it; one that is gone is not an error."""
         return self._ended(id_, f"clusters/{id_}", self._deleted(f"clusters/{id_}"))
 
     def cluster(self, id_: str) -> Values | None:

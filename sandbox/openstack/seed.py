@@ -47,7 +47,7 @@ def read_seed(path: Path) -> Seed:
     """Read the seed file; a missing one is a cloud with nothing in it.
 
     Raises:
-        SandboxError: the file is no JSON object.
+        SandboxError: the file is not a JSON object.
     """
     raw = read_json(path)
     images = [item if isinstance(item, dict) else {"name": item} for item in raw.get("images", [])]

@@ -231,7 +231,7 @@ class StandIn:
         raise NotImplementedError
 
     def delete(self, type_: str, id_: str, inputs: dict[str, Value], outputs: dict[str, Value]) -> None:
-        """Delete the resource; one that is gone already is no error."""
+        """Delete the resource; one that is gone already is not an error."""
         raise NotImplementedError
 
     def invoke(self, token: str, args: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:

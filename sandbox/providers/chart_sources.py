@@ -79,7 +79,7 @@ class Chart:
         """The chart's own version, whatever was asked for.
 
         Raises:
-            ChartError: this is no chart.
+            ChartError: this is not a chart.
         """
         try:
             if self.path.is_dir():
@@ -91,7 +91,7 @@ class Chart:
                     text = file.read().decode() if file else ""
             return str(yaml.safe_load(text)["version"])
         except (OSError, ValueError, KeyError, TypeError, tarfile.TarError, yaml.YAMLError) as error:
-            message = f"{self.path} is no chart: {error}"
+            message = f"{self.path} is not a chart: {error}"
             raise ChartError(message) from error
 
 

@@ -270,7 +270,7 @@ class Api:
         return self.request("PATCH", path, operations, content=_JSON_PATCH)
 
     def delete(self, obj: Mapping[str, Any], propagation: str) -> None:
-        """Ask for the deletion of an object; one that does not exist is no error."""
+        """Ask for the deletion of an object; one that does not exist is not an error."""
         try:
             path = self.kind(obj["apiVersion"], obj["kind"]).path(_namespace(obj), obj["metadata"]["name"])
             self.request("DELETE", path, {"propagationPolicy": propagation})

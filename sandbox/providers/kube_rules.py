@@ -36,7 +36,7 @@ _POD = (
     *(f"{kind}[*].{key}" for kind in ("containers", "initContainers") for key in _CONTAINER),
 )  # fmt: skip
 #: The whole table of the real provider (provider/pkg/provider/diff.go), but for the sources of PersistentVolumes. What else is
-#: immutable, the handler of a RuntimeClass for one, is no replacement there but an update that the API refuses.
+#: immutable, the handler of a RuntimeClass for one, is not a replacement there but an update that the API refuses.
 _IMMUTABLE: Final[dict[str, tuple[str, ...]]] = {
     "Deployment": _SELECTOR,
     "DaemonSet": _SELECTOR,

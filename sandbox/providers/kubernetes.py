@@ -120,7 +120,7 @@ def _is_on(args: Mapping[str, Value], key: str) -> bool:
 
 
 def settings_of(args: Mapping[str, Value]) -> Settings:
-    """Read a provider's configuration. A kubeconfig that is of no use is no error yet: a preview must go on."""
+    """Read a provider's configuration. A kubeconfig that is of no use is not an error yet: a preview must go on."""
     mutable = {kind for kind in ("ConfigMap", "Secret") if _is_on(args, f"enable{kind}Mutable")}
     context = args.get("context") or ""
     config: Mapping[str, Any] = {}

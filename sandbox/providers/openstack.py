@@ -367,7 +367,7 @@ def _state(
     """What new inputs are compared with: the state's outputs, as in every plugin bridged from Terraform.
 
     So a refused update, which is kept in the state, is not tried again until a refresh shows the truth; and of what is given
-    no more the kind's `kept` are no change.
+    no more the kind's `kept` are not a change.
     """
     shown = {key: old_outputs[key] for key in news if key in old_outputs}
     return {key: value for key, value in {**old_inputs, **shown}.items() if key in news or key not in kind.kept}

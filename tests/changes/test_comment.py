@@ -184,8 +184,8 @@ class TestCommand:
         for begins in (
             "- nowhere: ",
             "- before.yaml: gpu-pools:cluster.platform: ",
-            "- before.yaml: it is no list of pods",
-            "- prices.yaml: perHour.small is no price",
+            "- before.yaml: it is not a list of pods",
+            "- prices.yaml: perHour.small is not a price",
         ):
             assert [line.startswith(begins) for line in problems].count(True) == 1, begins
 

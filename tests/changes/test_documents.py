@@ -181,5 +181,5 @@ class TestWorkloads:
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"items": [1]}', '{"items": [{}]}'])
     def test_anything_else_is_refused(self, text: str) -> None:
-        with pytest.raises(InvalidStackError, match="no list of pods"):
+        with pytest.raises(InvalidStackError, match="not a list of pods"):
             of_cluster("pods", text)

@@ -212,7 +212,7 @@ class TestPool:
             AksGpuNodePool("even", {**place, "pool": declared, "mig_strategy": strategy})
 
         assert run(lambda: program(strategy="mixed")).of("AgentPool")
-        with pytest.raises(InvalidStackError, match=r"AksGpuNodePool\(even\)\.sharing: .* is none that the operator has"):
+        with pytest.raises(InvalidStackError, match=r"AksGpuNodePool\(even\)\.sharing: .* is not one that the operator has"):
             run(lambda: program(strategy="single"))
 
     def test_problems_name_the_component(self, run: Run) -> None:

@@ -98,7 +98,7 @@ class TestKubeconfig:
         assert "very-secret" not in str(refused.value)
 
     def test_a_preview_of_the_change_over_leaves_open_what_it_will_be(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The cluster has no Entra ID yet, so that Azure answers with an administrator's: it is no part of the plan."""
+        """The cluster has no Entra ID yet, so that Azure answers with an administrator's: it is not part of the plan."""
         monkeypatch.setattr("tests.components.conftest.ENTRA_KUBECONFIG", KUBECONFIG)
         text, recorded = kubeconfig_of(run, ENTRA, preview=True)
         assert text == ""

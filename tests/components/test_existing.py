@@ -61,6 +61,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_no_kubeconfig_is_refused_without_quoting_it(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
-    with pytest.raises(InvalidStackError, match="is no kubeconfig") as refused:
+    with pytest.raises(InvalidStackError, match="is not a kubeconfig") as refused:
         read_kubeconfig(str(path), None, "x")
     assert "hunter2" not in str(refused.value)

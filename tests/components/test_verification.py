@@ -179,7 +179,7 @@ def test_alone_it_takes_sections_of_a_stack_file(run: Run) -> None:
 def test_a_pool_that_is_not_planned_is_refused(run: Run) -> None:
     def program() -> None:
         config = {key: CONFIG[key] for key in ("cluster", "sharing", "pools")}
-        with pytest.raises(InvalidStackError, match='"c" is no pool of the plan'):
+        with pytest.raises(InvalidStackError, match='"c" is not a pool of the plan'):
             Verification("c", {"pool": "c", "program": "p", "config": config})
 
     assert run(program).resources == []

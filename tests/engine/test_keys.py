@@ -162,7 +162,7 @@ class Watch:
 
     def _watch(self) -> None:
         while not self._end.is_set():
-            # Labels first: a key that goes afterwards, when no label names it any more, is no matter.
+            # Labels first: a key that goes afterwards, when no label names it any more, does not matter.
             nodes = self.trial.nodes()
             keys, layouts = _keys(self.trial), _layouts(self.trial)
             for labels, allocatable in ((one["metadata"]["labels"], one["status"].get("allocatable", {})) for one in nodes):

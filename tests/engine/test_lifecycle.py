@@ -314,7 +314,7 @@ def test_down_leaves_nothing(deployed: Deployed) -> None:
     assert trial.processes() == {}
     assert not trial.root.exists()
     assert _digest(trial.file) == deployed.file
-    # Going down twice is no mistake.
+    # Going down twice is not a mistake.
     trial.down().ok()
 
 

@@ -256,7 +256,7 @@ class Trial:
     def logs(self) -> str:
         """The ends of all logs, for a failed test."""
         parts = [f"$ {run.command}  -> {run.code}, {run.seconds:.1f} s" for run in self.runs]
-        # The engine's own logs are left out: they are no text, and what it said is in what its command printed.
+        # The engine's own logs are left out: they are not text, and what it said is in what its command printed.
         places = (self.folder, self.sandbox.openstack, *self.folder.glob("clusters/*"))
         paths = {path for place in places for path in place.glob("logs/*.log")}
         for path in sorted(paths):

@@ -116,7 +116,7 @@ SPOILED: dict[str, tuple[Callable[[Fleet, dict[str, Any]], object], Verdict]] = 
     "the node offers more": (offer("nvidia.com/gpu", "9"), Verdict.STALE),
     "the node offers something else": (offer("nvidia.com/mig-1g.5gb", "1"), Verdict.STALE),
     "the node offers no number": (offer("nvidia.com/gpu", "many"), Verdict.STALE),
-    "the report is no JSON": (write("{"), Verdict.CANNOT_TELL),
+    "the report is not JSON": (write("{"), Verdict.CANNOT_TELL),
     "the report is too large": (write("x" * (MOST_BYTES + 1)), Verdict.CANNOT_TELL),
     "the report is too deep": (write("[" * MOST_BYTES), Verdict.CANNOT_TELL),
     "the report is empty": (write(""), Verdict.CANNOT_TELL),

@@ -140,7 +140,7 @@ class TestSettings:
             ([{"resource": "one"}], "must have exactly"),
             (exception(resource="*"), "would except everything"),
             (exception(reason="because"), "at least 10 characters"),
-            (exception(until="soon"), '"soon" is no day'),
+            (exception(until="soon"), '"soon" is not a day'),
         ],
     )
     def test_a_broken_exception_is_an_error(self, written: object, message: str) -> None:
@@ -163,7 +163,7 @@ class TestPrices:
 
     @pytest.mark.parametrize("text", ["[", "currency: EUR", "perHour: {a: 1}", "currency: EUR\nperHour: {a: -1}", "- 1"])
     def test_a_file_of_another_shape_is_an_error(self, tmp_path: Path, text: str) -> None:
-        with pytest.raises(ValueError, match=r"prices|no price"):
+        with pytest.raises(ValueError, match=r"prices|not a price"):
             self._read(tmp_path, text)
 
 

@@ -201,7 +201,7 @@ class TestAttacks:
             with_credential(kubeconfig, certificate, key).request("GET", "/version")
 
     def test_attack_the_users_certificate_signs_another_one(self, state: Path, kubeconfig: str, tmp_path: Path) -> None:
-        """What kubelogin gives is no authority: a certificate that it has signed lets nobody in."""
+        """What kubelogin gives is not an authority: a certificate that it has signed lets nobody in."""
         given = Tenant(state).log_in()["status"]
         (tmp_path / "tenant.crt").write_text(given["clientCertificateData"])
         (tmp_path / "tenant.key").write_text(given["clientKeyData"])

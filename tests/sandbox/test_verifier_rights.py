@@ -576,7 +576,7 @@ def test_attack_writing_under_another_name(admin: User, verifier: User, name: st
 
 
 def test_where_many_have_written_to_the_node_a_verifier_still_can(admin: User, verifier: User, node: Any) -> None:
-    """The API server keeps ten writers apart and throws the oldest together; that is no forgery."""
+    """The API server keeps ten writers apart and throws the oldest together; that is not a forgery."""
     for number in range(12):
         label = {"metadata": {"labels": {f"a{number}": "b"}}}
         admin.ok("PATCH", f"{NODES}/{NODE}?fieldManager=somebody-{number}", label, MERGE)

@@ -143,7 +143,7 @@ def test_an_id_that_fits_nothing_any_more_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("written", "messages"),
     [
-        ("all", ["is no list"]),
+        ("all", ["is not a list"]),
         (["all"], ["is not a mapping"]),
         ([entry("nowhere", "c0123abcd")], ["is unknown"]),
         ([entry("nowhere", "u0123abcd")], ["is unknown"]),

@@ -110,7 +110,7 @@ def daemon_set(turn: int) -> Mapping[str, Any]:
     [
         ([], [], 0),
         ([config_map(0, GOOD)], [daemon_set(0)], 0),
-        # Replaced, also by something without the file, or by what is no base64; after the repair it stays there.
+        # Replaced, also by something without the file, or by what is not base64; after the repair it stays there.
         ([config_map(0, EVIL)], [daemon_set(0)], 1),
         ([config_map(0, None)], [daemon_set(0)], 1),
         ([{"metadata": {"name": program_name(SHA256)}, "binaryData": {PROGRAM_FILE: "\0"}}], [daemon_set(0)], 1),

@@ -161,8 +161,8 @@ def test_attack_a_loop_of_redirections(hostile: Callable[..., Server]) -> None:
 def test_attack_a_redirection_or_a_realm_that_is_none_of_tls(hostile: Callable[..., Server], place: str) -> None:
     """Down to HTTP, to a file, with a password in it: not followed."""
     redirecting = hostile(lambda _, handler: say(handler, 307, Location=place))
-    assert ask(redirecting).why == "it sends to an address that is none of TLS"
-    assert ask(hostile(wanting_a_token(place))).why == "it sends to an address that is none of TLS"
+    assert ask(redirecting).why == "it sends to an address without TLS"
+    assert ask(hostile(wanting_a_token(place))).why == "it sends to an address without TLS"
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ PLANNED = {
     "template: a name of 256 characters (400)": "magnum-externalNetwork-too-long",
     "template: docker_volume_size 0 (400)": "magnum-dockerVolumeSize-zero",
     "template: a resolver's name instead of its address (400)": "magnum-dnsNameserver-a-name",
-    "template: dns_nameserver that is no address (400)": "magnum-dnsNameserver-no-address",
+    "template: dns_nameserver that is not an address (400)": "magnum-dnsNameserver-no-address",
     "template: a list of resolvers that ends in a comma (400)": "magnum-dnsNameserver-half-a-list",
     "template: an unknown driver (400)": "magnum-unknown-driver",
     "cluster: name 1abc (400)": "magnum-name-begins-with-digit",

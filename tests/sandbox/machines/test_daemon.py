@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def on_nodes(folder: Path) -> list[str]:
-    """What runs on the machines, or keeps them: whatever is given their folders and is no part of the control plane."""
+    """What runs on the machines, or keeps them: whatever is given their folders and is not part of the control plane."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def partitioned(key: str, gpu: state.Gpu, layout: Mapping[str, int]) -> state.Gpu:
-    """A GPU of that model in MIG mode, with a legal layout where the plan places it; an empty layout is no instance."""
+    """A GPU of that model in MIG mode, with a legal layout where the plan places it; an empty layout is not an instance."""
     arrangement = place(model(key), layout)
     assert arrangement is not None
     return state.partitioned(gpu, [(at.profile, at.start) for at in arrangement])
