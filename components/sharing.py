@@ -17,7 +17,7 @@ from gpus.sharing import Sharing, parse_sharing
 
 
 class NeedsArgs(TypedDict):
-    """What each pod needs; the plan holds it against the cards of every pool."""
+    """What each pod needs; the plan holds it against the GPUs of every pool."""
 
     memory_per_replica: str
     """GPU memory, e.g. 12Gi."""

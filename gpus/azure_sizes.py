@@ -33,7 +33,7 @@ class AzureSize:
         memory_gib: RAM of the VM in GiB.
         gpu_model: key of the GPU model.
         product: what NVML answers on it; None where not known.
-        gpus: GPUs per VM, a fraction on sizes that share one card by vGPU.
+        gpus: GPUs per VM, a fraction on sizes that share one GPU by vGPU.
         mig: True where AKS documents MIG for it, False where not, None where the sources say nothing of AKS.
         driver: which driver AKS would install, ``CUDA`` or ``GRID``.
         arch: ``amd64`` or ``arm64``.

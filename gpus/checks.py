@@ -187,13 +187,13 @@ def _check_profiles(pool: Pool, model: GpuModel, entry: GpuLayout, path: str, pr
             f"{path}.{profile}",
             f'{model.key} (pool "{pool.name}") has no MIG profile "{profile}"',
             allowed=", ".join(profiles),
-            remedy=f"Did you mean {near}? Profile names carry the memory of the card." if near else "Choose one of those.",
+            remedy=f"Did you mean {near}? Profile names carry the memory of the GPU." if near else "Choose one of those.",
         )
     for other, name in model.other_names.items():
         if {other, name} <= dict(entry.layout).keys():
             problems.add(
                 f"{path}.{other}",
-                f'"{other}" and "{name}" are names of one profile; no card of {model.key} has both (pool "{pool.name}")',
+                f'"{other}" and "{name}" are names of one profile; no GPU of {model.key} has both (pool "{pool.name}")',
                 allowed="one of the two names",
                 remedy="Use the name that `nvidia-smi mig -lgip` prints on the node.",
             )
@@ -224,7 +224,7 @@ def _geometry_warnings(model: GpuModel, entry: GpuLayout, layout: Mapping[str, i
     varying = [profile for profile, _ in entry.layout if profile in named]
     if varying:
         yield (
-            f"the names of MIG profiles of {model.key} differ by driver and card: {', '.join(varying)} cannot be checked "
+            f"the names of MIG profiles of {model.key} differ by driver and GPU: {', '.join(varying)} cannot be checked "
             "before the deploy; ask `nvidia-smi mig -lgip` on a node"
         )
     if _too_many_engines(model, layout):

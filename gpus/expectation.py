@@ -50,10 +50,10 @@ class MpsExpectation:
 
     Attributes:
         replicas: clients per GPU.
-        pinned_memory_mib: memory limit per client, total/replicas; None where the card's memory is unknown.
+        pinned_memory_mib: memory limit per client, total/replicas; None where the GPU's memory is unknown.
         active_thread_percentage: 100/replicas, rounded down as the daemon's integer division does.
-        multiprocessors: SMs that a client sees: that percentage of the card's, rounded down (on the H200, where it was
-            measured, to an even number and at least 8); None where the card's are unknown.
+        multiprocessors: SMs that a client sees: that percentage of the GPU's, rounded down (on the H200, where it was
+            measured, to an even number and at least 8); None where the GPU's are unknown.
     """
 
     replicas: int

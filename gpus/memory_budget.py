@@ -1,8 +1,8 @@
-"""Does the memory that a declaration's pods need fit: ``needs.memoryPerReplica`` against the cards of a pool.
+"""Does the memory that a declaration's pods need fit: ``needs.memoryPerReplica`` against the GPUs of a pool.
 
 Who limits memory differs by strategy. MPS gives each client total/replicas; a MIG instance has its own; time-slicing limits
 nothing, so that the budgets of all who share must fit together. A budget that cannot fit is refused. One that fits only because
-nothing is left for the CUDA contexts is a warning: what a context takes is measured on one card only. Unknown memory is a
+nothing is left for the CUDA contexts is a warning: what a context takes is measured on one GPU only. Unknown memory is a
 warning too, never a guess.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: MiB that the CUDA context of one process takes, with no kernel and no library loaded. Measured on an NVIDIA H200 (driver
 #: 580.159.04): 527, 524 and 523 MiB more in use for each further process. It grows with the number of SMs.
 CONTEXT_MIB: Final = 527
-#: The same for a client of MPS with half of that card, taken from its pinned memory limit; 58 MiB with 16 replicas and more.
+#: The same for a client of MPS with half of that GPU, taken from its pinned memory limit; 58 MiB with 16 replicas and more.
 MPS_CONTEXT_MIB: Final = 271
 
 
@@ -113,5 +113,5 @@ def _words(share: _Share, each: int) -> str:
 def _remedy(share: _Share, need: int) -> str:
     fitting = (share.memory_mib or 0) // need
     if share.replicas > 1 and fitting > 1:
-        return f"Use at most {fitting} replicas, or a card with more memory."
-    return "Use a larger MIG profile or card, fewer replicas, or a smaller budget."
+        return f"Use at most {fitting} replicas, or a GPU with more memory."
+    return "Use a larger MIG profile or GPU, fewer replicas, or a smaller budget."

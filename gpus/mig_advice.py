@@ -21,9 +21,9 @@ MOST_SUGGESTIONS: Final = 3
 
 
 def nearest_profile(gpu: GpuModel, name: str) -> str | None:
-    """The profile of the model that somebody means who writes that of another card: as many slices, as many attributes.
+    """The profile of the model that somebody means who writes that of another GPU: as many slices, as many attributes.
 
-    Of several the one of which most fit: ``1g.5gb`` of a smaller card is ``1g.10gb`` on 80 GB, not the rarer ``1g.20gb``.
+    Of several the one of which most fit: ``1g.5gb`` of a smaller GPU is ``1g.10gb`` on 80 GB, not the rarer ``1g.20gb``.
     """
     profiles = gpu.profiles or {}
     alike = [other for other in profiles if _kind(other) == _kind(name)]

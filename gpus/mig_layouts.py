@@ -71,7 +71,7 @@ def doubts(gpu: GpuModel) -> tuple[str, ...]:
         found.append(f"the placements of {gpu.key} are inferred from GPUs of the same geometry; the node has the last word")
     if gpu.other_names:
         names = ", ".join(f"{name} as {other}" for other, name in gpu.other_names.items())
-        found.append(f"other drivers or cards name {names}")
+        found.append(f"other drivers or GPUs name {names}")
     drivers = {gpu.key: gpu.min_driver, **{name: profile.min_driver for name, profile in gpu.profiles.items()}}
     if needed := ", ".join(f"{what} {version_text(first)}" for what, first in drivers.items() if first):
         found.append(f"some need a driver at least as new: {needed}")

@@ -71,7 +71,7 @@ class GpuModel:
         compute_slices: MIG compute slices; 0 where the GPU has no MIG.
         placement_units: the unit count in which placements are expressed; None if unknown.
         profiles: by name; None where the GPU has MIG but no source gives its geometry.
-        other_names: the name that other drivers or cards of this model give a profile -> its name in `profiles`.
+        other_names: the name that other drivers or GPUs of this model give a profile -> its name in `profiles`.
         listed_names: where the geometry is unknown, the profile names that any source lists.
         min_driver: the first NVIDIA driver that has its MIG; empty if no source gives one.
     """

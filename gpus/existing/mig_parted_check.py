@@ -1,7 +1,7 @@
 """What nvidia-mig-parted does with a config file: refuse it, or report success and partition nothing.
 
 The rules follow its own decoder (api/spec/v1/spec.go and pkg/types at bd7160f4, v0.15.0: exact types, unknown fields are
-errors); what older versions lack is gpus/data/operands.yaml. A file does not say on which cards it is used, so layouts are held
+errors); what older versions lack is gpus/data/operands.yaml. A file does not say on which GPUs it is used, so layouts are held
 against every model whose profiles are known, or against the models that a device filter names.
 """
 
@@ -36,7 +36,7 @@ _REFUSES: Final = (
     "nvidia-mig-parted exits with an error, for every config of the file; the node's mig.config.state becomes failed"
 )
 _NOTHING: Final = (
-    "on a card that lacks a profile `nvidia-mig-parted apply` prints that it was applied successfully, exits 0 "
+    "on a GPU that lacks a profile `nvidia-mig-parted apply` prints that it was applied successfully, exits 0 "
     "and makes no MIG device at all; mig-manager's assert then fails: mig.config.state=failed"
 )
 
@@ -47,7 +47,7 @@ class MigEntry:
 
     Attributes:
         path: where it stands.
-        filters: PCI device ids that it is limited to; None: all cards.
+        filters: PCI device ids that it is limited to; None: all GPUs.
         devices: GPU indexes; None: all.
         enabled: MIG mode.
         layout: profile -> count, without zeros.
@@ -328,7 +328,7 @@ def _filters(value: object) -> tuple[int, ...] | None:
 
 
 def device_id(text: object) -> int | None:
-    """The PCI device id in a filter such as ``0x20B210DE`` (device, then vendor); None where it can match no NVIDIA card."""
+    """The PCI device id in a filter such as ``0x20B210DE`` (device, then vendor); None where it can match no NVIDIA GPU."""
     head = str(text or "").partition(":")[0]
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,8}|[1-9]\d{0,9}", head):
         return None
@@ -341,7 +341,7 @@ def _check_entry(entry: MigEntry, findings: Findings) -> None:
         findings.add(
             (*entry.path, "device-filter"),
             "ignored",
-            "the filter matches no NVIDIA card",
+            "the filter matches no NVIDIA GPU",
             really="the entry is never applied, without a word",
             allowed='PCI device and vendor in one number, e.g. "0x20B210DE"',
             remedy="Write the id that `nvidia-smi --query-gpu=pci.device_id` prints.",
@@ -353,7 +353,7 @@ def _check_entry(entry: MigEntry, findings: Findings) -> None:
             "ignored",
             "migManager.subsystems",
             f'the subsystem in "{text}"',
-            really="such a filter matches no card, without a word",
+            really="such a filter matches no GPU, without a word",
         )
     if entry.devices == () or any(index < 0 for index in entry.devices or ()):
         findings.add(
@@ -381,8 +381,8 @@ def _check_layout(entry: MigEntry, findings: Findings) -> None:
             "ignored",
             f"no GPU model is known that has the profile {name}",
             really=_NOTHING,
-            allowed="a profile of the card: `nvidia-smi mig -lgip` lists them",
-            remedy=f"Did you mean {' or '.join(map(_on, near))}?" if near else "Use the card's own names.",
+            allowed="a profile of the GPU: `nvidia-smi mig -lgip` lists them",
+            remedy=f"Did you mean {' or '.join(map(_on, near))}?" if near else "Use the GPU's own names.",
         )
     if compute or unknown:
         return
@@ -395,7 +395,7 @@ def _check_layout(entry: MigEntry, findings: Findings) -> None:
             "unknown",
             f"no GPU model is known with PCI device {', '.join(f'0x{device:04X}' for device in strangers)}",
             really="whether the layout fits shows on the node only",
-            allowed="a layout that the card has",
+            allowed="a layout that the GPU has",
             remedy="Compare with `nvidia-smi mig -lgip` on such a node.",
         )
     if entry.filters is None and not fitting_models(entry.layout):
@@ -408,7 +408,7 @@ def _doubtful_name(name: str, other: str, path: Path, findings: Findings) -> Non
     findings.add(
         path,
         "unknown",
-        f"{name} is called {other} by other drivers or on other cards of {_words(models_with(name))}",
+        f"{name} is called {other} by other drivers or on other GPUs of {_words(models_with(name))}",
         really=f"where the node has the other name: {_NOTHING}",
         allowed="the name that the node itself has",
         remedy="Compare with `nvidia-smi mig -lgip` on such a node.",
@@ -421,7 +421,7 @@ def _unknown_geometry(entry: MigEntry, models: str, findings: Findings) -> None:
         "unknown",
         f"no source gives the MIG geometry of {models}",
         really="whether the layout fits shows on the node only",
-        allowed="a layout that the card has",
+        allowed="a layout that the GPU has",
         remedy="Compare with `nvidia-smi mig -lgip` and `-lgipp` on such a node.",
     )
 
@@ -441,8 +441,8 @@ def _check_anywhere(entry: MigEntry, findings: Findings) -> None:
         "ignored",
         f"no GPU model has all of these profiles: {each}",
         really=_NOTHING,
-        allowed="profiles of one card",
-        remedy="Write one entry per card, each with a device-filter.",
+        allowed="profiles of one GPU",
+        remedy="Write one entry per GPU, each with a device-filter.",
     )
 
 
@@ -492,10 +492,10 @@ def _compute_instances(name: str, path: Path, findings: Findings) -> None:
 
 def _check_overlaps(entries: list[MigEntry], findings: Findings) -> None:
     for first, second in combinations(entries, 2):
-        cards = first.filters is None or second.filters is None or set(first.filters) & set(second.filters)
+        shared = first.filters is None or second.filters is None or set(first.filters) & set(second.filters)
         indexes = first.devices is None or second.devices is None or set(first.devices) & set(second.devices)
         nowhere = () in (first.filters, second.filters, first.devices, second.devices)
-        if cards and indexes and not nowhere:
+        if shared and indexes and not nowhere:
             findings.add(
                 (*second.path, "devices"),
                 "overridden",

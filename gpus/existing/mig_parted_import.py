@@ -1,6 +1,6 @@
 """One named config of mig-parted as declarations: one for each distinct layout, with the models that it is for.
 
-A device filter tells cards apart; a pool has one kind of card, so each layout becomes a declaration of its own and the models
+A device filter tells models of GPUs apart; a pool has one of them, so each layout becomes a declaration of its own and the models
 are named in a comment.
 """
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from gpus.existing.yaml_tree import Path
 
 _Outcome = tuple[str, dict[str, Any], tuple[str, ...]]
-#: Stands for the cards that no filter names.
+#: Stands for the GPUs that no filter names.
 _OTHERS: Final = -1
 
 
 def mig_declarations(entries: Sequence[MigEntry], path: Path, losses: Losses) -> list[_Outcome]:
     """(suffix of the name, declaration, comments) for each distinct layout of one named config."""
     groups: list[tuple[dict[str, Any], list[int]]] = []
-    for card in _cards(entries):
-        mine = [entry for entry in entries if entry.filters is None or card in entry.filters]
+    for device in _devices(entries):
+        mine = [entry for entry in entries if entry.filters is None or device in entry.filters]
         sharing = _declaration(mine, path, losses)
         if sharing is None:
             continue
-        same = next((cards for known, cards in groups if known == sharing), None)
+        same = next((devices for known, devices in groups if known == sharing), None)
         if same is None:
-            groups.append((sharing, [card]))
+            groups.append((sharing, [device]))
         else:
-            same.append(card)
+            same.append(device)
     for entry in entries:
         if entry.filters is not None:
             ids = ", ".join(f"0x{device:04X}10DE" for device in entry.filters)
             losses.add((*entry.path, "device-filter"), ids, "a pool has one kind of GPU; the models are named in a comment")
     several = len(groups) > 1
-    return [_named(sharing, cards, several=several) for sharing, cards in groups]
+    return [_named(sharing, devices, several=several) for sharing, devices in groups]
 
 
-def _cards(entries: Sequence[MigEntry]) -> list[int]:
-    """The cards that the entries tell apart."""
-    cards = dict.fromkeys(device for entry in entries for device in entry.filters or ())
-    return [*cards, *([_OTHERS] if any(entry.filters is None for entry in entries) else [])]
+def _devices(entries: Sequence[MigEntry]) -> list[int]:
+    """The PCI device ids that the entries tell apart."""
+    devices = dict.fromkeys(device for entry in entries for device in entry.filters or ())
+    return [*devices, *([_OTHERS] if any(entry.filters is None for entry in entries) else [])]
 
 
 def _declaration(entries: Sequence[MigEntry], path: Path, losses: Losses) -> dict[str, Any] | None:
-    """The declaration for one kind of card; None (and a loss) where there is none."""
+    """The declaration for one model of GPU; None (and a loss) where there is none."""
     why = _obstacle(entries)
     if why:
         losses.add(path, [dict(entry.layout) for entry in entries], why)
@@ -81,23 +81,23 @@ def _obstacle(entries: Sequence[MigEntry]) -> str | None:
     return None
 
 
-def _named(sharing: dict[str, Any], cards: list[int], *, several: bool) -> _Outcome:
+def _named(sharing: dict[str, Any], devices: list[int], *, several: bool) -> _Outcome:
     known = device_models()
-    models = list(dict.fromkeys(known[card].key for card in cards if card in known))
-    others = _OTHERS in cards
-    suffix = f"-{models[0] if models else 'others' if others else f'{cards[0]:04x}'}" if several else ""
+    models = list(dict.fromkeys(known[device].key for device in devices if device in known))
+    others = _OTHERS in devices
+    suffix = f"-{models[0] if models else 'others' if others else f'{devices[0]:04x}'}" if several else ""
     comments: tuple[str, ...] = ()
     if models:
         comments += (f"for {', '.join(models)}{' and other GPUs' if others else ''}",)
     elif not others:
-        comments += ("for " + ", ".join(f"PCI device 0x{card:04X}" for card in cards),)
+        comments += ("for " + ", ".join(f"PCI device 0x{device:04X}" for device in devices),)
     mig = sharing.get("mig", {})
     layouts = [mig["layout"]] if "layout" in mig else [group["layout"] for group in mig.get("gpus", ()) if group["layout"]]
     if layouts:
         fit = [key for key in fitting_models(layouts[0]) if all(key in fitting_models(layout) for layout in layouts)]
         comments += (_fitting(fit, layouts),)
         for name, other in {name: other for layout in layouts for name, other in doubtful_names(layout).items()}.items():
-            comments += (f"{name} is called {other} by other drivers or on other cards: ask `nvidia-smi mig -lgip` on a node",)
+            comments += (f"{name} is called {other} by other drivers or on other GPUs: ask `nvidia-smi mig -lgip` on a node",)
     return suffix, sharing, comments
 
 

@@ -1,6 +1,6 @@
 """MIG profiles and layouts over all known GPU models: which model has a profile, on which models a layout fits.
 
-A file does not say on which cards it is used, so its layouts are held against every model. Where no source gives the geometry
+A file does not say on which GPUs it is used, so its layouts are held against every model. Where no source gives the geometry
 of a model, only the names that any source lists are known.
 """
 

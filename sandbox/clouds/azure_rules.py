@@ -139,7 +139,7 @@ def _cpu_sizes() -> dict[str, Any]:
 def vm_size(name: str) -> VmSize | None:
     """The size of that name (Azure ignores case); None where it is not known.
 
-    A size that shares one card with others has one GPU: its machines show one, with less memory in reality.
+    A size that shares one GPU with others has one GPU: its machines show one, with less memory in reality.
     """
     gpu = azure_sizes.size(name)
     if gpu is not None:

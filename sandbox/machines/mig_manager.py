@@ -11,7 +11,7 @@ As the real one (mig-parted v0.15.0, cmd/nvidia-mig-manager and pkg/mig/reconfig
 
 Unlike it: five minutes are half a minute, and polls are quicker; there are no host services to stop and no reboots; a pod that
 asks for a GPU is taken to use it. Afterwards it asserts the layout: the mig-parted that runs here reports success for a profile
-that the card lacks, where that of v0.15.0 fails.
+that the GPU lacks, where that of v0.15.0 fails.
 """
 
 from __future__ import annotations

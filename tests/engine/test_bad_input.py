@@ -34,7 +34,7 @@ SAMPLE: Final = {
     "replicas-a-text",
     "mps-replicas-49",
     "mps-on-mig",
-    "mig-profile-of-another-card",
+    "mig-profile-of-another-gpu",
     "mig-slices-fit-places-do-not",
     "mig-on-t4",
     "mig-index-missing",

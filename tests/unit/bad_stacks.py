@@ -420,7 +420,7 @@ _SHARING_CASES = (
         f"{_SHARING}.x.needs.memoryPerReplica",
         '82944 MiB do not fit on pool "gpu": a100-80gb has 81920 MiB',
         "at most 81920Mi there",
-        "Use a larger MIG profile or card",
+        "Use a larger MIG profile or GPU",
     ),
     Case(
         "needs-too-much-for-time-slicing",
@@ -694,12 +694,12 @@ _MIG_CASES = (
         "at least 2",
     ),
     Case(
-        "mig-profile-of-another-card",
+        "mig-profile-of-another-gpu",
         aks(sharing=_mig({"1g.5gb": 7})),
         f"{_SHARING}.cut.mig.layout.1g.5gb",
         'a100-80gb (pool "gpu") has no MIG profile "1g.5gb"',
         "1g.10gb, 1g.10gb+me, 1g.20gb",
-        "Did you mean 1g.10gb? Profile names carry the memory of the card.",
+        "Did you mean 1g.10gb? Profile names carry the memory of the GPU.",
     ),
     Case(
         "mig-profile-3g-20gb-on-80gb",

@@ -324,7 +324,7 @@ def test_a_profile_that_goes_by_two_names_cannot_be_checked(name: str, other: st
         "unknown",
         f'{MINE}.mig-devices["{name}"]',
     )
-    assert f"{name} is called {other} by other drivers or on other cards of gb200-186gb" in finding.message
+    assert f"{name} is called {other} by other drivers or on other GPUs of gb200-186gb" in finding.message
 
 
 def test_a_name_that_another_model_surely_has_is_not_doubted(tmp_path: Path) -> None:
@@ -336,15 +336,15 @@ def test_two_names_of_one_profile_fit_on_no_card(tmp_path: Path) -> None:
     assert found(checked, "crash", f"{MINE}.mig-devices")
 
 
-@pytest.mark.parametrize("card", ["", 'device-filter: "0x2C3110DE", '])
-def test_a_layout_for_a_model_of_unknown_geometry_cannot_be_checked(card: str, tmp_path: Path) -> None:
-    checked = check_text(tmp_path, mig(f"{{{card}devices: all, mig-enabled: true, mig-devices: {{2g.32gb: 1}}}}"))
+@pytest.mark.parametrize("device_filter", ["", 'device-filter: "0x2C3110DE", '])
+def test_a_layout_for_a_model_of_unknown_geometry_cannot_be_checked(device_filter: str, tmp_path: Path) -> None:
+    checked = check_text(tmp_path, mig(f"{{{device_filter}devices: all, mig-enabled: true, mig-devices: {{2g.32gb: 1}}}}"))
     assert [finding.severity for finding in checked.findings] == ["unknown"]
     assert "geometry of rtx-pro-4500-blackwell" in checked.findings[0].message
 
 
 def test_every_profile_that_a_model_has_is_known(tmp_path: Path) -> None:
-    """As in mig-parted's own default file: a config for each profile of each card, and all names in use."""
+    """As in mig-parted's own default file: a config for each profile of each GPU, and all names in use."""
     names = dict.fromkeys(name for key in model_keys() for name in (*(model(key).profiles or ()), *model(key).other_names))
     configs = "".join(f"  all-{name}: [{{devices: all, mig-enabled: true, mig-devices: {{{name}: 1}}}}]\n" for name in names)
     checked = check_text(tmp_path, f"version: v1\nmig-configs:\n{configs}", mig_parted=(0, 15, 0))

@@ -129,7 +129,7 @@ def test_a_profile_under_its_other_name_comes_out_with_a_comment(tmp_path: Path)
     result = imported(tmp_path, mig("{devices: all, mig-enabled: true, mig-devices: {3g.95gb: 2}}"))
     assert result.declarations[0].comments == (
         "fits on gb200-186gb",
-        "3g.95gb is called 3g.93gb by other drivers or on other cards: ask `nvidia-smi mig -lgip` on a node",
+        "3g.95gb is called 3g.93gb by other drivers or on other GPUs: ask `nvidia-smi mig -lgip` on a node",
     )
     assert advertised(result, "mine", gpu="gb200-186gb") == {"nvidia.com/gpu": 2}
 

@@ -62,13 +62,13 @@ def test_a_budget_is_refused_above_its_share_and_doubted_where_the_context_needs
 @pytest.mark.parametrize(
     ("mib", "sharing", "remedy"),
     [
-        (A100_MIB // 2, {"timeSlicing": {"replicas": 3}}, "Use at most 2 replicas, or a card with more memory."),
+        (A100_MIB // 2, {"timeSlicing": {"replicas": 3}}, "Use at most 2 replicas, or a GPU with more memory."),
         (
             A100_MIB // 2 + 1,
             {"timeSlicing": {"replicas": 3}},
-            "Use a larger MIG profile or card, fewer replicas, or a smaller budget.",
+            "Use a larger MIG profile or GPU, fewer replicas, or a smaller budget.",
         ),
-        (A100_MIB + 1, {"exclusive": {}}, "Use a larger MIG profile or card, fewer replicas, or a smaller budget."),
+        (A100_MIB + 1, {"exclusive": {}}, "Use a larger MIG profile or GPU, fewer replicas, or a smaller budget."),
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""MIG placement: the exact search against a reference that tries everything, and layouts known from real cards."""
+"""MIG placement: the exact search against a reference that tries everything, and layouts known from real GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpus.models import GpuModel
 
 WITH_GEOMETRY = [model(key) for key in model_keys() if model(key).profiles]
-#: The largest instance that a 7-slice, a 4-slice and a 12-unit card can hold is 7 of one kind.
+#: The largest instance that a 7-slice, a 4-slice and a 12-unit GPU can hold is 7 of one kind.
 MOST = 8
 
 
@@ -85,7 +85,7 @@ def _check(gpu: GpuModel, layout: Mapping[str, int], placed: tuple) -> None:
 
 @pytest.mark.parametrize("key", ["a30-24gb", "a100-80gb", "rtx-pro-6000-blackwell"])
 def test_every_small_layout_agrees_with_brute_force(key: str) -> None:
-    """Exhaustive over the plain profiles, one card for each geometry (4, 8 and 12 units)."""
+    """Exhaustive over the plain profiles, one GPU for each geometry (4, 8 and 12 units)."""
     gpu = model(key)
     plain = [name for name in gpu.profiles if "+" not in name and not name.endswith("-me")]
     for counts in product(*(range(gpu.profiles[name].max_instances + 2) for name in plain)):

@@ -111,7 +111,7 @@ class TestLayouts:
             ("t4-16gb", "t4-16gb has no MIG"),
             ("rtx-pro-5000-blackwell", "no layout can be checked before the deploy; sources list 1g.12gb, "),
             ("h100-96gb", "inferred from GPUs of the same geometry"),
-            ("gb200-186gb", "other drivers or cards name 1g.23gb as 1g.24gb"),
+            ("gb200-186gb", "other drivers or GPUs name 1g.23gb as 1g.24gb"),
             ("rtx-pro-6000-blackwell", "media engines are not counted"),
         ],
     )

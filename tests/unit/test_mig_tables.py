@@ -1,7 +1,7 @@
-"""MIG profiles and placements, in the plan and in the simulated NVML, against real cards and what was published of them.
+"""MIG profiles and placements, in the plan and in the simulated NVML, against real GPUs and what was published of them.
 
 The simulated NVML answers from the plan's own table, so a wrong placement there would make the real mig-parted agree with the
-plan. Here the table is held against what does not come from it: what NVML told of real cards (tests/verifier/readings, with
+plan. Here the table is held against what does not come from it: what NVML told of real GPUs (tests/verifier/readings, with
 placements), and what `nvidia-smi` printed on others (mig_published.yaml).
 """
 
@@ -38,7 +38,7 @@ SEVEN_SLICES = {
     "4g": (5, 4, 1, (0,), 4),
     "7g": (0, 7, 1, (0,), 8),
 }
-#: NVML_GPU_INSTANCE_PROFILE_*, by profile id of the card that has it: nvml.h.
+#: NVML_GPU_INSTANCE_PROFILE_*, by profile id of the GPU that has it: nvml.h.
 NUMBERS = {
     7: {19: 0, 14: 1, 9: 2, 5: 3, 0: 4, 20: 7, 15: 9},
     4: {14: 0, 5: 1, 0: 3, 21: 7, 6: 8, 47: 10, 35: 11, 32: 12, 67: 13, 66: 14, 65: 15, 64: 16},
@@ -59,13 +59,13 @@ def placements(text: str) -> tuple[tuple[int, ...], int]:
 
 @pytest.mark.parametrize("name", READINGS)
 def test_profiles_and_placements_are_what_nvml_told_of_a_real_card(name: str) -> None:
-    (card,) = json.loads(READINGS[name].read_text(encoding="utf-8"))["nvml"]["gpus"]
-    found = find_model(card["name"])
+    (gpu,) = json.loads(READINGS[name].read_text(encoding="utf-8"))["nvml"]["gpus"]
+    found = find_model(gpu["name"])
     assert found is not None
     key = found[0].key
     told = {
         one["name"]: (one["number"], one["id"], one["slices"], one["maxInstances"], one["memoryMiB"], one["placements"])
-        for one in card["profiles"]
+        for one in gpu["profiles"]
     }
     planned = {
         one.name: (one.profile_id, one.compute_slices, one.max_instances, one.memory_mib, [[at, one.size] for at in one.starts])
@@ -79,7 +79,7 @@ def test_profiles_and_placements_are_what_nvml_told_of_a_real_card(name: str) ->
     assert simulated == told
 
 
-@pytest.mark.parametrize(("key", "name"), [(key, name) for key, card in PUBLISHED.items() for name in card.get("printed", {})])
+@pytest.mark.parametrize(("key", "name"), [(key, name) for key, gpu in PUBLISHED.items() for name in gpu.get("printed", {})])
 def test_a_profile_is_what_nvidia_smi_printed_of_it(key: str, name: str) -> None:
     number, instances, gib, sm, copy, decoders, encoders, jpeg, ofa = PUBLISHED[key]["printed"][name]
     planned = profiles(key)[name]
@@ -96,7 +96,7 @@ def test_a_profile_is_what_nvidia_smi_printed_of_it(key: str, name: str) -> None
         assert known in {None, printed}
 
 
-@pytest.mark.parametrize("key", [key for key, card in PUBLISHED.items() if "places" in card])
+@pytest.mark.parametrize("key", [key for key, gpu in PUBLISHED.items() if "places" in gpu])
 def test_placements_are_what_nvidia_smi_printed(key: str) -> None:
     printed = {number: placements(text) for number, text in PUBLISHED[key]["places"].items()}
     planned = {one.profile_id: (one.starts, one.size) for one in profiles(key).values()}
@@ -106,7 +106,7 @@ def test_placements_are_what_nvidia_smi_printed(key: str) -> None:
     assert all(one.placements_measured for one in profiles(key).values() if one.profile_id in printed)
 
 
-@pytest.mark.parametrize("key", [key for key, card in PUBLISHED.items() if "fractions" in card])
+@pytest.mark.parametrize("key", [key for key, gpu in PUBLISHED.items() if "fractions" in gpu])
 def test_shares_are_those_of_nvidias_table(key: str) -> None:
     known = model(key)
     published = PUBLISHED[key]["fractions"]

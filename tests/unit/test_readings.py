@@ -1,4 +1,4 @@
-"""The GPU models against what NVML answered on real cards (tests/sandbox/readings)."""
+"""The GPU models against what NVML answered on real GPUs (tests/sandbox/readings)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = 2**20
 
 
 @pytest.fixture(params=sorted(READINGS.glob("*.json")), ids=lambda path: path.stem)
-def card(request: pytest.FixtureRequest) -> tuple[GpuModel, dict[str, Any]]:
+def gpu(request: pytest.FixtureRequest) -> tuple[GpuModel, dict[str, Any]]:
     path: Path = request.param
     device: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["device"]
     found = find_model(device["nvmlDeviceGetName"])
@@ -24,14 +24,14 @@ def card(request: pytest.FixtureRequest) -> tuple[GpuModel, dict[str, Any]]:
     return found[0], device
 
 
-def test_the_card_is_the_model(card: tuple[GpuModel, dict[str, Any]]) -> None:
-    model, device = card
+def test_the_gpu_is_the_model(gpu: tuple[GpuModel, dict[str, Any]]) -> None:
+    model, device = gpu
     assert model.compute_capability == tuple(device["nvmlDeviceGetCudaComputeCapability"])
     assert model.memory_mib == device["nvmlDeviceGetMemoryInfo"]["total"] // _MIB
 
 
-def test_the_profiles_are_the_cards(card: tuple[GpuModel, dict[str, Any]]) -> None:
-    model, device = card
+def test_the_profiles_are_the_gpus(gpu: tuple[GpuModel, dict[str, Any]]) -> None:
+    model, device = gpu
     answered = [info for info in device["nvmlDeviceGetGpuInstanceProfileInfo"] if "id" in info]
     measured = {info["id"]: info for info in answered}
     assert model.profiles is not None

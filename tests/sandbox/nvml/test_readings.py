@@ -1,6 +1,6 @@
-"""The library answers as real cards did, field by field, error codes included.
+"""The library answers as real GPUs did, field by field, error codes included.
 
-The readings were made by readings/record.py on real cards; the same program, unchanged, reads the simulated ones.
+The readings were made by readings/record.py on real GPUs; the same program, unchanged, reads the simulated ones.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MODELS = sorted(path.stem for path in READINGS.glob("*.json"))
 
 # What no model decides, so a simulated machine does not know it unless it is told. Nothing else may differ.
 OF_ONE_CARD = {
-    "nvmlDeviceGetSerial": "names one card; the reading does not tell it",
-    "nvmlDeviceGetBoardId": "names one card; the reading does not tell it",
+    "nvmlDeviceGetSerial": "names one GPU; the reading does not tell it",
+    "nvmlDeviceGetBoardId": "names one GPU; the reading does not tell it",
     "nvmlDeviceGetBoardPartNumber": "boards of one product come with several",
-    "nvmlDeviceGetInforomImageVersion": "of the card's firmware",
-    "nvmlDeviceGetVbiosVersion": "of the card's firmware",
-    "nvmlDeviceGetInforomConfigurationChecksum": "of the card's firmware",
-    "nvmlDeviceGetRemappedRows": "repairs of that card",
-    "nvmlDeviceGetTotalEccErrors": "errors of that card",
+    "nvmlDeviceGetInforomImageVersion": "of the GPU's firmware",
+    "nvmlDeviceGetVbiosVersion": "of the GPU's firmware",
+    "nvmlDeviceGetInforomConfigurationChecksum": "of the GPU's firmware",
+    "nvmlDeviceGetRemappedRows": "repairs of that GPU",
+    "nvmlDeviceGetTotalEccErrors": "errors of that GPU",
 }
 OF_THE_HOST = {
     "nvmlDeviceGetPersistenceMode": "what its administrator set",
@@ -71,7 +71,7 @@ def words(value: Any) -> str:
 
 
 def told(machine: state.Machine, real: dict[str, Any]) -> state.Machine:
-    """The same with what the reading says of that very card, its host and its load."""
+    """The same with what the reading says of that very GPU, its host and its load."""
     answers = [Answer(name, words(real[name])) for name in TOLD if name not in ON_OTHER_LINES]
     of_machine = tuple(answer for answer in answers if answer.function.startswith("nvmlSystem"))
     of_gpu = tuple(answer for answer in answers if answer not in of_machine)
@@ -124,7 +124,7 @@ def test_only_what_is_of_the_card_its_host_or_its_load_need_be_told(
 ) -> None:
     real = reading(key)
     differing = differences(real, record(fresh(real, key)))
-    # A card without repairs or errors is as a new one.
+    # A GPU without repairs or errors is as a new one.
     may_be_as_new = {"nvmlDeviceGetRemappedRows", "nvmlDeviceGetTotalEccErrors"}
     assert differing.keys() | may_be_as_new == TOLD.keys()
 

@@ -1,6 +1,6 @@
 """Records what NVML answers on the first GPU of this machine: ``python record.py > model.json``. It only reads.
 
-The answers are what the simulated GPU is compared with. What names one single card or machine (UUIDs, serial numbers, bus
+The answers are what the simulated GPU is compared with. What names one single GPU or machine (UUIDs, serial numbers, bus
 addresses, processes) is replaced or left out; what moves (clocks, temperatures, memory in use) is recorded as it was.
 Needs pynvml (nvidia-ml-py) alone.
 """
@@ -103,11 +103,11 @@ COUNTED: Final = {
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ADDRESS: Final = re.compile(r"\b([0-9A-Fa-f]{4,8}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.([0-9A-Fa-f])\b")
-_OF_ONE_CARD: Final = {"nvmlDeviceGetSerial", "nvmlDeviceGetBoardId", "nvmlDeviceGetMinorNumber"}
+_OF_ONE_GPU: Final = {"nvmlDeviceGetSerial", "nvmlDeviceGetBoardId", "nvmlDeviceGetMinorNumber"}
 
 
 def plain(value: Any) -> Any:
-    """A ctypes value as JSON, without what names one card."""
+    """A ctypes value as JSON, without what names one GPU."""
     if isinstance(value, ctypes.Structure):
         fields = {field[0]: plain(getattr(value, field[0])) for field in value._fields_}
         return {name: 0 if name in {"bus", "domain", "device"} and "busId" in fields else one for name, one in fields.items()}
@@ -132,7 +132,7 @@ def ask(function: str, *arguments: Any) -> Any:
         return {"error": f"{type(error).__name__}", "code": error.value}
     except TypeError as error:
         return {"error": f"asked wrongly: {error}"}
-    return "<of one card>" if function in _OF_ONE_CARD else plain(answer)
+    return "<of one GPU>" if function in _OF_ONE_GPU else plain(answer)
 
 
 def read() -> dict[str, Any]:

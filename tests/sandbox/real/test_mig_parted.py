@@ -3,7 +3,7 @@
 Legal layouts: all of every model whose profiles are known. Illegal ones: of each geometry all that are just too much, so that
 every layout that the plan refuses holds one of them (but for the few of eight instances); of each further model some, drawn at
 random. The simulated GPUs have their placements from the plan's table;
-tests/unit/test_mig_tables.py holds that against real cards.
+tests/unit/test_mig_tables.py holds that against real GPUs.
 
 The version that is built here, 0.10.0, is older than some profiles of the RTX PRO 6000 (see `knows`); the plan writes files for
 the version of its GPU operator, which has them.

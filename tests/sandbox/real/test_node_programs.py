@@ -46,7 +46,7 @@ mig-configs:
   seven: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]
   mix: [{devices: [0], mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 2}}, {devices: [1], mig-enabled: false}]
   too-much: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 3}}]
-  of-another-card: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
+  of-another-gpu: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
 """
 _XID: Final = 8
 _SECONDS: Final = 60
@@ -313,7 +313,7 @@ def test_what_is_no_layout_is_an_error_of_asking_for_it(site: Site, selected: st
     assert words in answer.error
 
 
-@pytest.mark.parametrize("selected", ["too-much", "of-another-card"])
+@pytest.mark.parametrize("selected", ["too-much", "of-another-gpu"])
 def test_a_layout_that_cannot_be_fails_and_leaves_what_mig_parted_leaves(site: Site, selected: str) -> None:
     on, ruled = site.add(machine("n")), machine("n")
     answer = site.apply(on, selected)
