@@ -30,7 +30,7 @@ from gpus.models import find_model  # noqa: E402
 from gpus.node_expectation import node_expectation  # noqa: E402
 from gpus.plan import plan_config  # noqa: E402
 from sandbox.nvml import state  # noqa: E402
-from sandbox.nvml.library import find_library, surroundings  # noqa: E402
+from sandbox.nvml.library import find_library, nvml_environment  # noqa: E402
 from sandbox.progress import Progress  # noqa: E402
 from verifier import archive  # noqa: E402
 
@@ -58,7 +58,7 @@ def main() -> None:
             known = find_model(SIMULATED)
             assert known
             state.write(machine, state.machine_state(known[0].key, SIMULATED, 1))
-            os.environ.update(surroundings(find_library(Progress()), machine))
+            os.environ.update(nvml_environment(find_library(Progress()), machine))
             floor, what = [sys.executable, "-I", "-S", "-c", "pass"], "an empty Python process (simulated NVML)"
         expect.write_text(json.dumps(_exclusive(products)))
         print(f"measured against {what}")

@@ -14,7 +14,7 @@ from gpus import harmless
 from gpus.incidents import explained
 from gpus.markup import Html, Markdown
 from gpus.mig_picture import Pen, draw, ruler, unit_width
-from gpus.plan import sharing_words
+from gpus.plan import sharing_text
 from gpus.tables import resources_text
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _hardware(planned: PoolPlan) -> str:
 
 
 def _sharing(planned: PoolPlan) -> str:
-    return sharing_words(planned.sharing)
+    return sharing_text(planned.sharing)
 
 
 def _advertised(planned: PoolPlan) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpus.mig_change import change
-from gpus.plan import sharing_words
+from gpus.plan import sharing_text
 from gpus.pools import ExistingPlacement
 from gpus.sharing import Mps
 
@@ -253,4 +253,4 @@ def _drain(before: PoolPlan | None, after: PoolPlan | None, gpus: tuple[GpuChang
     if isinstance(before.sharing, Mps) and not isinstance(after.sharing, Mps):
         yield "a GPU may stay in exclusive mode after MPS (R14)"
     if any(one.after < one.before for one in _resources(before, after)):
-        yield f"pods keep the shares that they were given under {sharing_words(before.sharing)} (R06)"
+        yield f"pods keep the shares that they were given under {sharing_text(before.sharing)} (R06)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpus.plan import sharing_words
+from gpus.plan import sharing_text
 
 if TYPE_CHECKING:
     from changes.blast import BlastRadius, Sums
@@ -98,7 +98,7 @@ def _side(planned: PoolPlan | None) -> dict[str, Any] | None:
         "gpusPerNode": planned.hardware.gpus,
         "gpuModel": planned.hardware.model.key,
         "source": planned.hardware.source,
-        "sharing": sharing_words(planned.sharing),
+        "sharing": sharing_text(planned.sharing),
         "advertises": dict(planned.advertises),
     }
 

@@ -27,7 +27,7 @@ ALONE = {
 _SHAPE = "a sharing component (Exclusive, TimeSlicing, Mps, Mig), or a mapping like {'timeSlicing': {'replicas': 4}}"
 
 
-def stack_words(args: Mapping[str, Any], *nested: str) -> dict[str, Any]:
+def stack_keys(args: Mapping[str, Any], *nested: str) -> dict[str, Any]:
     """The arguments with keys as in a stack file.
 
     Args:
@@ -72,7 +72,7 @@ def plan_alone(
     Raises:
         InvalidStackError: with every problem, located in the component's arguments.
     """
-    written = stack_words(pool, "nodes", "spot")
+    written = stack_keys(pool, "nodes", "spot")
     sharing = written.get("sharing")
     written["sharing"] = "declared"
     sections: dict[str, Any] = {
@@ -83,7 +83,7 @@ def plan_alone(
     if mig_strategy is not None:
         sections["operator"] = {"migStrategy": mig_strategy}
     if flavor is not None:
-        sections["flavors"] = {str(written.get("flavor")): stack_words(flavor)}
+        sections["flavors"] = {str(written.get("flavor")): stack_keys(flavor)}
     with located_in(what, ALONE):
         return plan_config(stack_config(sections), complete=False).pools[0]
 
@@ -145,7 +145,7 @@ def one_of(what: str, first: str, second: str) -> Problem:
 
 def _inner(value: object, nested: tuple[str, ...]) -> object:
     if isinstance(value, dict):
-        return stack_words(value, *nested)
+        return stack_keys(value, *nested)
     return [_inner(entry, nested) for entry in value] if isinstance(value, list) else value
 
 

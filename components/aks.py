@@ -22,7 +22,7 @@ from components._entra_login import try_login
 from components._not_known_yet import not_known_yet
 from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
-from components._words import one_of, plan_alone, stack_words
+from components._words import one_of, plan_alone, stack_keys
 from components.kubernetes_provider import kubernetes_provider
 from gpus.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
 from gpus.clusters import AksSettings, SystemPool, parse_cluster
@@ -287,7 +287,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
 
 def _cluster_settings(what: str, args: AksClusterArgs) -> AksSettings:
     problems = Problems()
-    written = {**stack_words(args, "system_pool", "systemPool", "nodes", "entra"), "platform": "aks"}
+    written = {**stack_keys(args, "system_pool", "systemPool", "nodes", "entra"), "platform": "aks"}
     settings = parse_cluster(written, what, problems, complete=True)
     problems.raise_if_any()
     return cast("AksSettings", settings)

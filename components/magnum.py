@@ -15,7 +15,7 @@ from pulumi_openstack import containerinfra
 
 from components._options import child_options, unless_false
 from components._pool_args import MinimumArgs, NodeRangeArgs
-from components._words import ALONE, located_in, one_of, plan_alone, stack_words
+from components._words import ALONE, located_in, one_of, plan_alone, stack_keys
 from components.kubernetes_provider import kubernetes_provider
 from components.openstack_check import check_cloud
 from gpus.clusters import MagnumSettings, MagnumTemplate, parse_cluster
@@ -263,7 +263,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
 
 def _cluster_settings(what: str, args: MagnumClusterArgs) -> MagnumSettings:
     problems = Problems()
-    settings = parse_cluster({**stack_words(args, "template"), "platform": "magnum"}, what, problems, complete=True)
+    settings = parse_cluster({**stack_keys(args, "template"), "platform": "magnum"}, what, problems, complete=True)
     problems.raise_if_any()
     return cast("MagnumSettings", settings)
 

@@ -30,7 +30,7 @@ from gpus.placing import marker_selector
 from gpus.plan import Plan, PoolPlan, plan_config
 from gpus.settings import NAMESPACE
 from gpus.smoke_test import SMOKE_TEST_NAMESPACE
-from gpus.startup_taint import means
+from gpus.startup_taint import tainted_by
 from gpus.verifier_reports import no_reports, reports
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they are born with the startup taint."""
-        if not planned.settings.verification.startup_taint or means(planned.settings.cluster) != "admission":
+        if not planned.settings.verification.startup_taint or tainted_by(planned.settings.cluster) != "admission":
             return []
         from components.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
 

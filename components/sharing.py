@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 
-from components._words import stack_words
+from components._words import stack_keys
 from gpus.errors import Problems
 from gpus.sharing import Sharing, parse_sharing
 
@@ -112,7 +112,7 @@ class SharingDeclaration(pulumi.ComponentResource):
         """
         kind = type(self).__name__
         strategy = kind[0].lower() + kind[1:]
-        settings = stack_words(args, "time_slicing", "gpus", "needs")
+        settings = stack_keys(args, "time_slicing", "gpus", "needs")
         # In a stack file the needs stand beside the strategy: they are the pods', not a setting of it.
         needs = {"needs": settings.pop("needs")} if "needs" in settings else {}
         #: The declaration in the stack file's words, as a plain mapping.

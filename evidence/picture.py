@@ -43,13 +43,13 @@ def picture(gpu: Gpu, gpu_model: str) -> Html:
         gpu: as NVML shows it.
         gpu_model: this project's key of the model; says how many placement units there are.
     """
-    words = _words(gpu)
+    words = _label(gpu)
     drawn = _drawn(gpu.instances, gpu_model, parted=gpu.mig.startswith(_ENABLED))
     svg = '<svg class="gpu" role="img" aria-label="{}" viewBox="0 0 {} {}"><title>{}</title>{}</svg>'
     return Html.of(svg, words, _WIDTH, _HEIGHT, words, drawn)
 
 
-def _words(gpu: Gpu) -> str:
+def _label(gpu: Gpu) -> str:
     """What the picture shows, for who cannot see it."""
     if not gpu.instances and not gpu.mig.startswith(_ENABLED):
         return plain(f"GPU {gpu.index}: whole, MIG {gpu.mig}")

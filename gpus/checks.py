@@ -13,11 +13,11 @@ from gpus.errors import show
 from gpus.magnum_drivers import check_magnum_drivers
 from gpus.memory_budget import check_memory
 from gpus.mig import most_of, place
-from gpus.mig_advice import nearest, nearest_profile, why_not, words
+from gpus.mig_advice import layout_text, nearest, nearest_profile, why_not
 from gpus.mig_strategy import check_mig_strategy
 from gpus.pools import AksPlacement, ExistingPlacement
 from gpus.sharing import MPS_MOST_REPLICAS_OLD, Mig, Mps, TimeSlicing
-from gpus.startup_taint import LEAST_KUBERNETES, means, refusal
+from gpus.startup_taint import LEAST_KUBERNETES, refusal, tainted_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +102,7 @@ def _waiting(settings: Settings) -> str:
     """How pods are kept off a node until it is partitioned, as far as this very cluster allows it."""
     if against := refusal(settings.cluster):
         return f"have them select nodes by nvidia.com/mig.config.state=success (no startupTaint here: {against})"
-    needs = f", which needs Kubernetes {LEAST_KUBERNETES}" if means(settings.cluster) == "admission" else ""
+    needs = f", which needs Kubernetes {LEAST_KUBERNETES}" if tainted_by(settings.cluster) == "admission" else ""
     return f"set gpu-pools:verification.startupTaint{needs}"
 
 
@@ -206,9 +206,9 @@ def _check_fits(pool: Pool, model: GpuModel, layout: Mapping[str, int], path: st
     most = ", ".join(f"{most_of(model, profile)}x {profile}" for profile in layout)
     problems.add(
         path,
-        f'{words(layout)} does not fit on one {model.key} (pool "{pool.name}"): {why_not(model, layout)}',
+        f'{layout_text(layout)} does not fit on one {model.key} (pool "{pool.name}"): {why_not(model, layout)}',
         allowed=f"a layout for which placements exist; alone fit {most}",
-        remedy=f"Use e.g. {', or '.join(words(legal) for legal in nearest(model, layout))}.",
+        remedy=f"Use e.g. {', or '.join(layout_text(legal) for legal in nearest(model, layout))}.",
     )
 
 
@@ -229,7 +229,7 @@ def _geometry_warnings(model: GpuModel, entry: GpuLayout, layout: Mapping[str, i
         )
     if _too_many_engines(model, layout):
         yield (
-            f"{words(layout)} asks for more media engines than {model.key} is known to have: "
+            f"{layout_text(layout)} asks for more media engines than {model.key} is known to have: "
             "whether the driver makes it cannot be checked before the deploy; -me profiles take none"
         )
 

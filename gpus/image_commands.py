@@ -70,7 +70,7 @@ def _document(verdicts: Sequence[ImageVerdict]) -> dict[str, Any]:
 
 def _text(verdicts: Sequence[ImageVerdict]) -> str:
     rows = [
-        (image.path.removeprefix("gpu-pools:") + ("" if image.given else " (default)"), image.text, image.pods, verdict.words)
+        (image.path.removeprefix("gpu-pools:") + ("" if image.given else " (default)"), image.text, image.pods, verdict.text)
         for verdict in verdicts
         for image in [verdict.image]
     ]

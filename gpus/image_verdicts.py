@@ -50,15 +50,15 @@ class ImageVerdict:
         return f"{names}; now it is {by_digest(self.image.text, self.said.digest)}"
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """What the registry says, for a table."""
         if self.said is None:
             return "not asked"
         if self.said.verdict == "there":
-            return f"there{self._platform_words()}"
+            return f"there{self._platform_text()}"
         return f"not checked: {self.said.why}" if self.said.verdict == "unchecked" else self.said.why
 
-    def _platform_words(self) -> str:
+    def _platform_text(self) -> str:
         platforms = sorted(self.said.platforms) if self.said else []
         return f", for {', '.join(platforms)}" if platforms else ""
 
@@ -71,7 +71,7 @@ class ImageVerdict:
         return Problem(
             self.image.path,
             f"{self.image.text} is not for {', '.join(missing)}, which nodes of this stack are",
-            f"an image for {', '.join(missing)}; this one is{self._platform_words().removeprefix(',')}",
+            f"an image for {', '.join(missing)}; this one is{self._platform_text().removeprefix(',')}",
             "Name an image, or the index of several, that is for all its nodes.",
         )
 

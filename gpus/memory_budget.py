@@ -60,13 +60,13 @@ def check_memory(pool: Pool, hardware: Hardware, sharing: Sharing, problems: Pro
         if need > each:
             problems.add(
                 path,
-                f'{need} MiB do not fit on pool "{pool.name}": {_words(share, each)}',
+                f'{need} MiB do not fit on pool "{pool.name}": {_share_text(share, each)}',
                 allowed=f"at most {each}Mi there",
                 remedy=_remedy(share, need),
             )
         elif need + context > each:
             warnings.append(
-                f"{_words(share, each)}: beside {need} MiB little is left for the CUDA context, "
+                f"{_share_text(share, each)}: beside {need} MiB little is left for the CUDA context, "
                 f"which took {context} MiB on an H200 (D08)"
             )
     return warnings
@@ -102,7 +102,7 @@ def _instance_memory(model: GpuModel, name: str) -> int | None:
     return profile.memory_mib
 
 
-def _words(share: _Share, each: int) -> str:
+def _share_text(share: _Share, each: int) -> str:
     if share.replicas == 1:
         return f"{share.what} has {share.memory_mib} MiB"
     if share.limited:

@@ -39,7 +39,7 @@ def _kind(profile: str) -> tuple[str, str] | None:
     return (match[1], match[2] or "") if match else None
 
 
-def words(layout: Mapping[str, int]) -> str:
+def layout_text(layout: Mapping[str, int]) -> str:
     """A layout in words, e.g. ``3g.20gb + 2x 2g.10gb``."""
     return " + ".join(f"{count}x {profile}" if count > 1 else profile for profile, count in layout.items()) or "whole GPU"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gpus.errors import Problems
 from gpus.incidents import explained
 from gpus.mig import place
-from gpus.mig_advice import nearest, nearest_profile, units_of, why_not, words
+from gpus.mig_advice import layout_text, nearest, nearest_profile, units_of, why_not
 from gpus.mig_change import change
 from gpus.mig_layouts import document, doubts, views
 from gpus.mig_picture import Pen, draw, ruler, unit_width
@@ -119,9 +119,9 @@ def parse_layout(gpu: GpuModel, text: str, path: str, problems: Problems) -> dic
     if len(problems) == known and place(gpu, layout) is None:
         problems.add(
             path,
-            f"{words(layout)} does not fit on one {gpu.key}: {why_not(gpu, layout)}",
+            f"{layout_text(layout)} does not fit on one {gpu.key}: {why_not(gpu, layout)}",
             allowed="a layout for which placements exist",
-            remedy=f"Use e.g. {', or '.join(words(legal) for legal in nearest(gpu, layout))}.",
+            remedy=f"Use e.g. {', or '.join(layout_text(legal) for legal in nearest(gpu, layout))}.",
         )
     return layout if len(problems) == known else None
 
@@ -183,7 +183,7 @@ def _change_text(gpu: GpuModel, changed: MigChange, pen: Pen) -> str:
     old = tuple(sorted((*changed.goes, *changed.stays)))
     new = tuple(sorted((*changed.stays, *changed.comes)))
     lines = [
-        f"{gpu.key}: {_layout_words(changed.before)} -> {_layout_words(changed.after)}",
+        f"{gpu.key}: {_layout_text(changed.before)} -> {_layout_text(changed.after)}",
         "",
         f"      {ruler(gpu, width)}".rstrip(),
         f"from  {draw(gpu, old, width, pen)}",
@@ -202,8 +202,8 @@ def _change_text(gpu: GpuModel, changed: MigChange, pen: Pen) -> str:
     return "\n".join([*lines, *explained(lines)])
 
 
-def _layout_words(layout: Mapping[str, int]) -> str:
-    return words(layout) if layout else "MIG off"
+def _layout_text(layout: Mapping[str, int]) -> str:
+    return layout_text(layout) if layout else "MIG off"
 
 
 def _instances(placements: Arrangement) -> str:

@@ -36,7 +36,7 @@ from gpus.kubernetes_names import (
     Taint,
 )
 from gpus.magnum_drivers import magnum_driver_warnings
-from gpus.mig_advice import words
+from gpus.mig_advice import layout_text
 from gpus.mig_change import mode_change_needs
 from gpus.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpus.node_cleanup import cleanup_objects
@@ -508,7 +508,7 @@ def _shared_json(shared: TimeSlicing | Mps) -> dict[str, Any]:
     }
 
 
-def sharing_words(sharing: Sharing) -> str:
+def sharing_text(sharing: Sharing) -> str:
     """A declaration in a few words, for tables."""
     if isinstance(sharing, Exclusive):
         return "exclusive"
@@ -516,13 +516,13 @@ def sharing_words(sharing: Sharing) -> str:
         name = "time-slicing" if isinstance(sharing, TimeSlicing) else "MPS"
         return f"{name} {sharing.replicas}" + (", renamed" if sharing.rename_by_default else "")
     parts = [
-        words(dict(entry.layout)) + ("" if entry.index is None else f" on GPU {','.join(map(str, entry.index))}")
+        layout_text(dict(entry.layout)) + ("" if entry.index is None else f" on GPU {','.join(map(str, entry.index))}")
         for entry in sharing.gpus
     ]
-    return f"MIG {'; '.join(parts)}{_sliced_words(sharing)}"
+    return f"MIG {'; '.join(parts)}{_sliced_text(sharing)}"
 
 
-def _sliced_words(sharing: Mig) -> str:
+def _sliced_text(sharing: Mig) -> str:
     if sharing.replicas_of:
         return "".join(f", {profile} time-sliced {replicas}" for profile, replicas in sharing.replicas_of)
     return f", each time-sliced {sharing.time_slicing.replicas}" if sharing.time_slicing else ""

@@ -41,10 +41,10 @@ _LEAST_KUBERNETES: Final = (1, 36)
 LEAST_KUBERNETES: Final = ".".join(map(str, _LEAST_KUBERNETES))
 
 #: ``admission``: the API server puts it on; ``kubelet``: the kubelet registers with it.
-Means = Literal["admission", "kubelet"]
+TaintedBy = Literal["admission", "kubelet"]
 
 
-def means(cluster: ClusterSettings) -> Means | None:
+def tainted_by(cluster: ClusterSettings) -> TaintedBy | None:
     """How nodes of this cluster can be born with a taint that can be taken away again; None: not at all."""
     if isinstance(cluster, MagnumSettings):
         return "kubelet" if cluster.driver == "heat" else None
@@ -53,7 +53,7 @@ def means(cluster: ClusterSettings) -> Means | None:
 
 def refusal(cluster: ClusterSettings) -> str:
     """Why nodes of this cluster cannot have the startup taint; empty where they can, as far as is declared."""
-    if isinstance(cluster, MagnumSettings) and cluster.driver and means(cluster) is None:
+    if isinstance(cluster, MagnumSettings) and cluster.driver and tainted_by(cluster) is None:
         return f"nodes of Magnum's driver {cluster.driver} cannot be born with a taint"
     if isinstance(cluster, AksSettings) and cluster.kubernetes_version:
         version = tuple(int(part) for part in cluster.kubernetes_version.split("."))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpus import harmless
 from gpus.incidents import explained
-from gpus.plan import sharing_words
+from gpus.plan import sharing_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def _row(planned: PoolPlan) -> tuple[str, ...]:
         planned.name,
         nodes,
         f"{planned.hardware.gpus}x {planned.hardware.model.key}",
-        sharing_words(planned.sharing) + _mps_share(planned),
+        sharing_text(planned.sharing) + _mps_share(planned),
         resources_text(planned.advertises),
         config,
         ", ".join(map(str, planned.taints)) or "-",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpus.clusters import ExistingSettings
 from gpus.placing import pool_selector
-from gpus.plan import sharing_words
+from gpus.plan import sharing_text
 from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_selector
 from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 
@@ -58,7 +58,7 @@ def reports(plan: Plan, program: Program, pool: str | None = None) -> dict[str, 
 def _pool(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
     file = expectation_file(plan, planned)
     return {
-        "declared": sharing_words(planned.sharing),
+        "declared": sharing_text(planned.sharing),
         "minNodes": planned.pool.min_nodes,
         "nodeSelector": pool_selector(plan.settings.cluster, planned),
         "podSelector": verifier_selector(planned),

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Self
 from sandbox.errors import SandboxError
 from sandbox.files import explained, make_folder, write_atomic
 from sandbox.nvml import state
-from sandbox.nvml.library import surroundings
+from sandbox.nvml.library import nvml_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,7 +136,7 @@ class GpuHost:
     @property
     def environment(self) -> Mapping[str, str]:
         """The environment of programs on the node; nothing of the caller's, for they read many variables."""
-        return {"PATH": f"{self.folder / 'bin'}:{_PATH}", "HOME": "/", **surroundings(self._library, self.state)}
+        return {"PATH": f"{self.folder / 'bin'}:{_PATH}", "HOME": "/", **nvml_environment(self._library, self.state)}
 
     @property
     def lives(self) -> bool:

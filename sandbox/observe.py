@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpus.placing import pool_selector
-from gpus.plan import sharing_words
+from gpus.plan import sharing_text
 from gpus.tables import resources_text, table
 from gpus.verifier_rights import CONDITION
 from sandbox.rollout import node_states
@@ -167,7 +167,7 @@ def notes(pools: Iterable[PoolObservation]) -> Iterable[str]:
 
 
 def _rows(pool: PoolObservation) -> Iterable[tuple[str, ...]]:
-    declared, expected = sharing_words(pool.planned.sharing), resources_text(pool.planned.advertises)
+    declared, expected = sharing_text(pool.planned.sharing), resources_text(pool.planned.advertises)
     for node in pool.nodes:
         verdict = "ok" if not node.differences else _short(node.differences)
         yield pool.planned.name, node.name, declared, expected, resources_text(node.allocatable), verdict

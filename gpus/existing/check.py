@@ -21,7 +21,7 @@ from gpus.existing.operator_check import (
 )
 from gpus.existing.plugin_check import check_plugin_config
 from gpus.existing.plugin_schema import plugin_schema, plugin_version
-from gpus.existing.surroundings import Surroundings
+from gpus.existing.surroundings import RunContext
 from gpus.nested import at
 from gpus.operands import overridden, parse_version, version_text
 
@@ -82,13 +82,13 @@ def check_file(name: str, version: str | None = None, mig_parted: Version | None
     parted = mig_parted or parse_version(_overridden(file, "migManager"))
     findings = Findings(file.lines, (mine,) if mine else plugin_schema().versions, parted)
     _check_reading(file, findings)
-    around = _surroundings(file)
+    context = _run_context(file)
     for document in file.documents:
-        _check_document(document, file, findings, around)
+        _check_document(document, file, findings, context)
     _check_together(file, findings)
     if not version:
         _check_versions(file, findings)
-    documents = tuple((path_text(document.path) if document.path else "", document.words) for document in file.documents)
+    documents = tuple((path_text(document.path) if document.path else "", document.title) for document in file.documents)
     return Checked(name, documents, findings.versions, version_text(parted or ()), findings.sorted())
 
 
@@ -139,18 +139,18 @@ def _check_reading(file: ExistingFile, findings: Findings) -> None:
         )
 
 
-def _surroundings(file: ExistingFile) -> Surroundings:
+def _run_context(file: ExistingFile) -> RunContext:
     """What chart values or a ClusterPolicy in the file say about all its configs."""
     for document in file.documents:
         spec = spec_of(document)
         if spec is not None:
             strategy = strategy_of(spec, default=_OPERATOR_DEFAULT if document.kind == "operator-values" else "")
             default = at(spec, "migManager", "config", "default")
-            return Surroundings("operator", strategy, disabled_key=default != "")
+            return RunContext("operator", strategy, disabled_key=default != "")
         if document.kind == "chart-values":
             given = at(document.value, "migStrategy")
-            return Surroundings("chart", given if isinstance(given, str) else "")
-    return Surroundings()
+            return RunContext("chart", given if isinstance(given, str) else "")
+    return RunContext()
 
 
 def spec_of(document: Document) -> Mapping[str, object] | None:
@@ -159,13 +159,13 @@ def spec_of(document: Document) -> Mapping[str, object] | None:
     return value if document.kind in {"operator-values", "cluster-policy"} and isinstance(value, dict) else None
 
 
-def _check_document(document: Document, file: ExistingFile, findings: Findings, around: Surroundings) -> None:
+def _check_document(document: Document, file: ExistingFile, findings: Findings, context: RunContext) -> None:
     for part in document.parts:
         if part.kind == "plugin":
-            check_plugin_config(part.value, part.path, findings, around)
+            check_plugin_config(part.value, part.path, findings, context)
         else:
-            check_mig_parted(part.value, part.path, findings, around)
-            if document.kind != "mig-parted" and around.disabled_key:
+            check_mig_parted(part.value, part.path, findings, context)
+            if document.kind != "mig-parted" and context.disabled_key:
                 check_disabled_key(part.value, part.path, findings)
     spec = spec_of(document)
     if document.kind == "operator-values" and spec is not None:
@@ -233,7 +233,7 @@ def _say_unchecked(document: Document, file: ExistingFile, findings: Findings) -
     findings.add(
         document.path,
         "unknown",
-        f"{document.words} is not checked",
+        f"{document.title} is not checked",
         really=f"nothing here reads it; the rest of {len(file.documents)} documents was checked",
         allowed=", ".join(words for kind, words in WORDS.items() if kind != "other"),
         remedy="Nothing, where it has no configs in it.",

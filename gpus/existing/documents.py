@@ -99,7 +99,7 @@ class Document:
     name: str = ""
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """What it is, for people."""
         if self.kind == "other" and isinstance(self.value, dict) and isinstance(self.value.get("kind"), str):
             return plain(f"{self.value['kind']} {self.name}".rstrip())
@@ -136,7 +136,7 @@ def read_existing_file(name: str) -> ExistingFile:
     for index, tree in enumerate(trees):
         read.document(tree, (index,) if len(trees) > 1 else ())
     if all(document.kind == "other" for document in read.file.documents):
-        found = ", ".join(dict.fromkeys(document.words for document in read.file.documents)) or "nothing"
+        found = ", ".join(dict.fromkeys(document.title for document in read.file.documents)) or "nothing"
         if any(_is_stack(document.value) for document in read.file.documents):
             raise _unreadable(name, "is a stack file", f"Ask `python -m gpus plan {name}`.")
         if any(_lost_indentation(document.value) for document in read.file.documents):

@@ -156,7 +156,7 @@ class _Importer:
             else:
                 self._mig(part)
         if document.kind == "other":
-            self._losses.add(document.path, None, f"{document.words} holds no sharing that is known here")
+            self._losses.add(document.path, None, f"{document.title} holds no sharing that is known here")
         elif document.kind not in {"plugin", "mig-parted"}:
             self._rest(document)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpus.errors import show
 from gpus.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
-from gpus.existing.surroundings import Surroundings
+from gpus.existing.surroundings import RunContext
 from gpus.existing.values import is_whole
 from gpus.models import device_models, model
 from gpus.operands import charts_with, since, version_text
@@ -70,21 +70,21 @@ class MigEntry:
         return tuple(dict.fromkeys(known[device].key for device in self.filters if device in known))
 
 
-def check_mig_parted(value: object, base: Path, findings: Findings, around: Surroundings | None = None) -> None:
+def check_mig_parted(value: object, base: Path, findings: Findings, context: RunContext | None = None) -> None:
     """Check one config file of nvidia-mig-parted.
 
     Args:
         value: its parsed YAML; None for an empty file, which loads and holds no config.
         base: where it stands in the file under check.
         findings: are added to.
-        around: how it is run; None: the file does not say.
+        context: how it is run; None: the file does not say.
     """
     for name, entries in read_mig_configs(value, base, findings).items():
         for entry in entries:
             _check_entry(entry, findings)
         _check_overlaps(entries, findings)
         _check_coverage(entries, findings, (*base, "mig-configs", name))
-        _check_strategy(entries, findings, (*base, "mig-configs", name), around or Surroundings())
+        _check_strategy(entries, findings, (*base, "mig-configs", name), context or RunContext())
 
 
 def check_disabled_key(value: object, base: Path, findings: Findings) -> None:
@@ -408,7 +408,7 @@ def _doubtful_name(name: str, other: str, path: Path, findings: Findings) -> Non
     findings.add(
         path,
         "unknown",
-        f"{name} is called {other} by other drivers or on other GPUs of {_words(models_with(name))}",
+        f"{name} is called {other} by other drivers or on other GPUs of {_models_text(models_with(name))}",
         really=f"where the node has the other name: {_NOTHING}",
         allowed="the name that the node itself has",
         remedy="Compare with `nvidia-smi mig -lgip` on such a node.",
@@ -429,13 +429,13 @@ def _unknown_geometry(entry: MigEntry, models: str, findings: Findings) -> None:
 def _check_anywhere(entry: MigEntry, findings: Findings) -> None:
     """A layout that fits on no model: because no model has all its profiles, or because it is too large."""
     if unknown := unknown_geometry(entry.layout):
-        _unknown_geometry(entry, _words(unknown), findings)
+        _unknown_geometry(entry, _models_text(unknown), findings)
         return
     homes = [set(models_with(name)) for name in entry.layout]
     if set.intersection(*homes):
-        _too_large(entry, _words(tuple(sorted(set.intersection(*homes)))), findings)
+        _too_large(entry, _models_text(tuple(sorted(set.intersection(*homes)))), findings)
         return
-    each = "; ".join(f"{name} on {_words(models_with(name))}" for name in entry.layout)
+    each = "; ".join(f"{name} on {_models_text(models_with(name))}" for name in entry.layout)
     findings.add(
         (*entry.path, "mig-devices"),
         "ignored",
@@ -459,7 +459,7 @@ def _check_on_model(entry: MigEntry, key: str, findings: Findings) -> None:
             f"{key}, which the filter names, has no profile {' or '.join(missing)}",
             really=_NOTHING,
             allowed=", ".join(gpu.profiles) or "nothing: this GPU has no MIG",
-            remedy=f"Use its own names; {missing[0]} exists on {_words(models_with(missing[0]))}.",
+            remedy=f"Use its own names; {missing[0]} exists on {_models_text(models_with(missing[0]))}.",
         )
     elif not fits(gpu, entry.layout):
         _too_large(entry, key, findings)
@@ -519,9 +519,9 @@ def _check_coverage(entries: list[MigEntry], findings: Findings, path: Path) -> 
         )
 
 
-def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, around: Surroundings) -> None:
+def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, context: RunContext) -> None:
     """What the MIG strategy, where it is known, does with the layouts."""
-    strategy = around.strategy
+    strategy = context.strategy
     for entry in entries:
         if entry.enabled and not entry.layout:
             severe = strategy == "single"
@@ -578,8 +578,8 @@ def _crash(findings: Findings, path: Path, message: str, error: str, allowed: st
 
 
 def _on(profile: str) -> str:
-    return f"{profile} ({_words(models_with(profile))})"
+    return f"{profile} ({_models_text(models_with(profile))})"
 
 
-def _words(keys: tuple[str, ...]) -> str:
+def _models_text(keys: tuple[str, ...]) -> str:
     return ", ".join(keys)

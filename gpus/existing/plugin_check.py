@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gpus.errors import show
 from gpus.existing.plugin_schema import plugin_schema
 from gpus.existing.profiles import models_with
-from gpus.existing.surroundings import Surroundings
+from gpus.existing.surroundings import RunContext
 from gpus.existing.values import is_whole
 from gpus.nested import at
 
@@ -57,7 +57,7 @@ class _Check:
 
     findings: Findings
     base: Path
-    around: Surroundings
+    context: RunContext
     all_versions: tuple[str, ...]
 
     def of(self, field: Field) -> _Check:
@@ -78,17 +78,17 @@ class _Check:
         )
 
 
-def check_plugin_config(value: object, base: Path, findings: Findings, around: Surroundings | None = None) -> None:
+def check_plugin_config(value: object, base: Path, findings: Findings, context: RunContext | None = None) -> None:
     """Check one config file of the device plugin.
 
     Args:
         value: its parsed YAML; None for an empty file, which is legal.
         base: where it stands in the file under check.
         findings: are added to.
-        around: how it is run; None: the file does not say.
+        context: how it is run; None: the file does not say.
     """
     schema = plugin_schema()
-    check = _Check(findings, base, around or Surroundings(), schema.versions)
+    check = _Check(findings, base, context or RunContext(), schema.versions)
     if value is None:
         return
     known = _mapping(check, value, "", base)
@@ -228,10 +228,10 @@ def _check_misplaced_flags(check: _Check, value: object) -> None:
 def _emptied(check: _Check, path: Path, flag: str) -> None:
     """A flag that exists without a value, unless the environment gives it one."""
     field = plugin_schema().mappings["flags"].fields[flag]
-    runner = check.around.runner
+    runner = check.context.runner
     given = runner is not None and f"flags.{flag}" in plugin_schema().environment[runner]
     if flag == "migStrategy":
-        given = given and bool(check.around.strategy)
+        given = given and bool(check.context.strategy)
     message, remedy = f"`{path[-1]}` in {path[-2]}", f"Move it: `{path[-1]}` belongs to flags."
     if field.allowed and not given:
         check.crash(path, message, error=_EMPTIED[flag], allowed=f"flags.{flag}", remedy=remedy)
@@ -352,15 +352,15 @@ def _check_duration(check: _Check, value: object, field: Field, path: Path) -> N
 
 
 def _overrides(check: _Check, known: Mapping[str, object]) -> None:
-    runner = check.around.runner or "operator"
+    runner = check.context.runner or "operator"
     for dotted, override in plugin_schema().environment[runner].items():
         value = at(known, *dotted.split("."))
         wins, why = _winning(check, dotted, override)
         if value is None or (wins is not None and value == wins):
             continue
-        if dotted == "flags.migStrategy" and check.around.strategy == "":
+        if dotted == "flags.migStrategy" and check.context.strategy == "":
             continue  # the policy leaves it to the file
-        under = "" if check.around.runner else "under the GPU operator, "
+        under = "" if check.context.runner else "under the GPU operator, "
         # Without MIG the two are one, as in our own files; whether the nodes have it, the file does not say.
         without_mig = dotted == "flags.migStrategy" and (value, wins) == ("single", "mixed")
         check.findings.add(
@@ -375,8 +375,8 @@ def _overrides(check: _Check, known: Mapping[str, object]) -> None:
 
 
 def _winning(check: _Check, dotted: str, override: Override) -> tuple[object, str]:
-    if dotted == "flags.migStrategy" and check.around.strategy:
-        return check.around.strategy, f": it is {check.around.strategy}"
+    if dotted == "flags.migStrategy" and check.context.strategy:
+        return check.context.strategy, f": it is {check.context.strategy}"
     why = f": {show(override.value)}" if override.value is not None else ""
     return override.value, f"{why} ({override.source})" if override.source else why
 
@@ -494,11 +494,11 @@ def _check_sharing(check: _Check, known: Mapping[str, object]) -> None:
 def _strategy(check: _Check, known: Mapping[str, object]) -> str | None:
     """The MIG strategy that holds; None where the file cannot tell."""
     written = _dict(known, "flags").get("migStrategy")
-    if check.around.strategy:
-        return check.around.strategy
+    if check.context.strategy:
+        return check.context.strategy
     if isinstance(written, str):
         return written
-    return "none" if check.around.runner == "chart" or check.around.strategy == "" else None
+    return "none" if check.context.runner == "chart" or check.context.strategy == "" else None
 
 
 def _check_mps(check: _Check, strategy: str | None, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpus.existing.findings import Findings
 from gpus.existing.plugin_check import check_plugin_config, folded, resource_name
 from gpus.existing.plugin_schema import plugin_schema
-from gpus.existing.surroundings import Surroundings
+from gpus.existing.surroundings import RunContext
 from gpus.kubernetes_names import MIG_RESOURCE, WHOLE_GPU
 from gpus.sharing import MPS_MOST_REPLICAS, TIME_SLICING_MOST_REPLICAS
 
@@ -61,7 +61,7 @@ def _refused(value: object, path: Path, losses: Losses) -> bool:
 def refusals(value: object, path: Path) -> list[Finding]:
     """Why the newest plugin would not load a config; none: it does."""
     findings = Findings({}, plugin_schema().versions)
-    check_plugin_config(value, path, findings, Surroundings("chart", ""))
+    check_plugin_config(value, path, findings, RunContext("chart", ""))
     latest = plugin_schema().versions[-1]
     return [found for found in findings.sorted() if found.severity == "crash" and latest in found.versions]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunContext:
     """How the configs of a file are run.
 
     Attributes:

@@ -13,7 +13,7 @@ from gpus.existing.findings import Findings
 from gpus.existing.mig_parted_check import check_disabled_key, check_mig_parted
 from gpus.existing.plugin_check import check_plugin_config
 from gpus.existing.plugin_schema import plugin_schema
-from gpus.existing.surroundings import Surroundings
+from gpus.existing.surroundings import RunContext
 from gpus.existing.yaml_tree import parse_documents
 from policies import kinds
 from policies.rule import Found, Limit, Rule
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from policies.rule import Case
 
 #: The MIG strategy of the cluster is not a matter of one file: `mig-strategy-fits` compares the two.
-_OPEN: Final = Surroundings("operator", "")
+_OPEN: Final = RunContext("operator", "")
 #: What stops: the program refuses it, or drops it, or lets something else win.
 _STOPS: Final = ("crash", "ignored", "overridden")
 
@@ -62,7 +62,7 @@ def _plugin(case: Case) -> Iterator[Found]:
 
 
 def _check_parted(value: object, findings: Findings) -> None:
-    check_mig_parted(value, (), findings, Surroundings("operator"))
+    check_mig_parted(value, (), findings, RunContext("operator"))
     check_disabled_key(value, (), findings)
 
 

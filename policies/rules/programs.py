@@ -11,7 +11,7 @@ from gpus.existing.findings import Findings
 from gpus.existing.mig_parted_check import check_mig_parted
 from gpus.existing.plugin_check import check_plugin_config
 from gpus.existing.plugin_schema import plugin_schema
-from gpus.existing.surroundings import Surroundings
+from gpus.existing.surroundings import RunContext
 from policies import kinds
 from policies.rule import Found, Rule
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from policies.reading import Field
     from policies.rule import Case
 
-_Check = Callable[[object, tuple[str, ...], Findings, Surroundings], None]
+_Check = Callable[[object, tuple[str, ...], Findings, RunContext], None]
 _NODE_POOLS: Final = (kinds.AGENT_POOL, kinds.NODE_GROUP)
 _CUSTOM: Final = ("kubernetes:nfd.k8s-sigs.io/", "kubernetes:nvidia.com/")
 _OPERATOR_OBJECTS: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule")
@@ -183,9 +183,9 @@ def _strategy(case: Case) -> Iterator[Found]:
 def _strategy_findings(value: object, check: _Check, strategy: str, harmless: str) -> list[str]:
     """What is wrong with a config under this strategy, and is not wrong under one that fits every config."""
     texts = []
-    for around in (Surroundings("operator", strategy), Surroundings("operator", harmless)):
+    for context in (RunContext("operator", strategy), RunContext("operator", harmless)):
         findings = Findings({}, (plugin_schema().versions[-1],))
-        check(value, (), findings, around)
+        check(value, (), findings, context)
         texts.append([f"{one.path}: {one.message}" for one in findings.sorted() if one.severity in {"crash", "overridden"}])
     return [text for text in texts[0] if text not in texts[1]]
 

@@ -94,10 +94,10 @@ class ConfigManager:
         run = (request.init_restarts, request.sidecar_restarts)
         if run != self._runs:
             self._runs, self._seen = run, None
-            self._done = replace(self._done, init_words="", sidecar_words="")
-        if not self._initialized and not self._done.init_words:
+            self._done = replace(self._done, init_message="", sidecar_message="")
+        if not self._initialized and not self._done.init_message:
             self._initialize(request)
-        if self._initialized and not self._done.sidecar_words:
+        if self._initialized and not self._done.sidecar_message:
             self._watch(request)
         return replace(self._done, text=self._link.read(request.files))
 
@@ -105,7 +105,7 @@ class ConfigManager:
         try:
             self._link = relink(self._link, choose("", request.files, request.environment), request.files)
         except ConfigManagerError as error:
-            self._done = replace(self._done, init_words=str(error))
+            self._done = replace(self._done, init_message=str(error))
             return
         self._initialized = True
 
@@ -115,7 +115,7 @@ class ConfigManager:
             try:
                 self._apply(request, label)
             except ConfigManagerError as error:
-                self._done = replace(self._done, sidecar_words=str(error))
+                self._done = replace(self._done, sidecar_message=str(error))
                 return
 
     def _apply(self, request: ConfigRequest, label: str) -> None:

@@ -25,7 +25,7 @@ from sandbox.machines.config_manager import EMPTY, SOURCE, Link
 from sandbox.machines.config_volumes import write_volume
 from sandbox.machines.node_programs import Configured
 from sandbox.machines.pod_sandbox import PodSandbox
-from sandbox.machines.program_logs import last_words
+from sandbox.machines.program_logs import last_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ class ConfigPod:
         self._held = {self._linked().removeprefix(f"{SOURCE}/"): request.read or ""} if self._resumed and not stands_in else {}
         self._sandbox: PodSandbox | None = None
         self._sidecar: subprocess.Popen[bytes] | None = None
-        self._initialized, self._words = self._resumed, ""
+        self._initialized, self._init_message = self._resumed, ""
         self._failure, self._asked, self._ended = "", False, False
         #: Whether the sidecar that runs takes what was linked for its default.
         self._bent = False
@@ -99,7 +99,7 @@ class ConfigPod:
         self._request = request
         self._write()
         if request.init_restarts != self._init_attempt:
-            self._init_attempt, self._words = request.init_restarts, ""
+            self._init_attempt, self._init_message = request.init_restarts, ""
             self._do(self._begin)
         if request.sidecar_restarts != self._sidecar_attempt:
             self._sidecar_attempt, self._sidecar, self._failure = request.sidecar_restarts, None, ""
@@ -109,9 +109,9 @@ class ConfigPod:
             self._do(self._replace_sidecar)
         elif self._initialized and self._stands_in and not self._asked:
             self.program_started(self._counter.exists)
-        if not self._initialized and not self._words:
+        if not self._initialized and not self._init_message:
             return None
-        return Configured(self._text(), self._signals(), self._words, self._sidecar_words())
+        return Configured(self._text(), self._signals(), self._init_message, self._sidecar_message())
 
     def start(self, argv: tuple[str | Path, ...], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start the pod's program; by the machine's thread only.
@@ -165,10 +165,10 @@ class ConfigPod:
             if not self._initialized:
                 done = self._living().run((self._program,), {**self._environment(), **_ONCE}, _SECONDS)
                 if done.returncode != 0:
-                    self._words = last_words(done.stdout + done.stderr) or f"ended with {done.returncode}"
-            self._initialized = not self._words
+                    self._init_message = last_line(done.stdout + done.stderr) or f"ended with {done.returncode}"
+            self._initialized = not self._init_message
         except (SandboxError, OSError, subprocess.TimeoutExpired) as error:
-            self._words = str(error)
+            self._init_message = str(error)
         self._wake()
 
     def _start_sidecar(self) -> None:
@@ -236,14 +236,14 @@ class ConfigPod:
             self._last_link, self._links = self._linked(), self._links + 1
         return self._links
 
-    def _sidecar_words(self) -> str:
+    def _sidecar_message(self) -> str:
         if self._failure:
             return self._failure
         if self._sidecar is None or self._sidecar.poll() is None:
             return ""
         log = self._folder / "config-manager.log"
         said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        return last_words(said) or f"ended with {self._sidecar.returncode}"
+        return last_line(said) or f"ended with {self._sidecar.returncode}"
 
     def _write(self) -> None:
         """The volumes, where they have changed."""

@@ -138,7 +138,7 @@ class PodRun:
                 code = self._processes[container.name].poll()
             if code == 0:
                 return
-            self._tell(InitCrash(container.name, self._last_words(container), _exit_code(code)))
+            self._tell(InitCrash(container.name, self._last_line(container), _exit_code(code)))
             self._until_again()
 
     def _run(self) -> None:
@@ -154,7 +154,7 @@ class PodRun:
                     continue
                 code = self._processes[container.name].poll()
                 if code is not None:
-                    stopped[container.name] = (_exit_code(code), self._last_words(container))
+                    stopped[container.name] = (_exit_code(code), self._last_line(container))
                 elif container.probe and time.monotonic() >= due[container.name]:
                     holds = _asked(self._processes[container.name].pid, self._request.address, container.probe)
                     presumed = self._request.initialized and time.monotonic() - began < _RESUMED_SECONDS
@@ -174,7 +174,7 @@ class PodRun:
     def _begin(self, container: Container, stopped: dict[str, tuple[int, str]]) -> None:
         code = self._start(container)
         if code is not None:
-            stopped[container.name] = (_exit_code(code), self._last_words(container))
+            stopped[container.name] = (_exit_code(code), self._last_line(container))
 
     def _start(self, container: Container) -> int | None:
         """Start a container; the exit code where not even that is possible."""
@@ -205,7 +205,7 @@ class PodRun:
             return make_folder(self._machine_folder / "host" / node_path.lstrip("/"))
         return self._folder / "volumes" / volume
 
-    def _last_words(self, container: Container) -> str:
+    def _last_line(self, container: Container) -> str:
         """What it left for that; else the end of its log: nobody could ask for a log here."""
         place = self._folder / container.name
         for name in ("termination-log", "log"):

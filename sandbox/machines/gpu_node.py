@@ -36,7 +36,7 @@ from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Labels
 from sandbox.machines.mig_parted import NOT_APPLIED
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
-from sandbox.machines.program_logs import last_words
+from sandbox.machines.program_logs import last_line
 from sandbox.machines.world import LOG
 from sandbox.nvml import state
 
@@ -103,18 +103,18 @@ class _Plugin:
         self.seen = False
 
     @property
-    def last_words(self) -> str | None:
+    def last_line(self) -> str | None:
         """Why it ended; None while it has not."""
         if self.failure:
             return self.failure
         if self.process is None or self.process.poll() is None:
             return None
-        return last_words(self.said) or f"ended with {self.process.returncode}"
+        return last_line(self.said) or f"ended with {self.process.returncode}"
 
     @property
     def listens(self) -> bool:
         """Whether signals reach it; one that has ended hears none, and nobody is to wait for it."""
-        return self.last_words is not None or _LISTENS in self.said
+        return self.last_line is not None or _LISTENS in self.said
 
     @property
     def said(self) -> str:
@@ -215,7 +215,7 @@ class GpuNode:
         except (SandboxError, OSError, subprocess.TimeoutExpired) as error:
             return Crash(str(error))
         if done.returncode != 0:
-            return Crash(last_words(done.stdout + done.stderr) or f"ended with {done.returncode}")
+            return Crash(last_line(done.stdout + done.stderr) or f"ended with {done.returncode}")
         with explained(files["labels"], "read"):
             lines = files["labels"].read_text(encoding="utf-8").splitlines() if files["labels"].exists() else []
         return Labels(dict(line.split("=", 1) for line in lines if "=" in line))
@@ -233,7 +233,7 @@ class GpuNode:
             found = self._configs.get(_PLUGIN)
             pod = found if found is not None and found.pod == loaded.pod else None
             self._line.submit(self._start, before, plugin, pod, loaded.text, passed)
-        words = plugin.last_words
+        words = plugin.last_line
         if words is not None:
             return Crash(words)
         return self._registered(plugin)
@@ -340,7 +340,7 @@ class GpuNode:
             done = self._living().run(argv, seconds=_SECONDS, environment=processes.own_mark())
         except (SandboxError, OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-        return "" if done.returncode == 0 else last_words(done.stdout + done.stderr) or NOT_APPLIED
+        return "" if done.returncode == 0 else last_line(done.stdout + done.stderr) or NOT_APPLIED
 
     # ------------------------------------------------------------------ config-manager
 

@@ -19,7 +19,7 @@ from sandbox.machines import objects
 from sandbox.machines.api import ApiError
 from sandbox.machines.driver_upgrade import DriverUpgrade
 from sandbox.machines.objects import name, timestamp
-from sandbox.machines.operands import HASH, OPERANDS, OperandError, Surroundings, daemon_set, enabled
+from sandbox.machines.operands import HASH, OPERANDS, OperandError, OperatorEnvironment, daemon_set, enabled
 from sandbox.machines.operator_labels import PRESENT, OperatorLabels
 from sandbox.machines.operator_objects import OperatorObjects
 from sandbox.machines.store import KINDS
@@ -99,15 +99,15 @@ class Operator:
             _validate(policy["spec"])
             self._begun = objects.uid(pod)
         gpu_nodes = _gpu_nodes(world)
-        around = Surroundings(objects.namespace(pod), _os_tag(gpu_nodes), objects.env(pod, "gpu-operator"))
+        environment = OperatorEnvironment(objects.namespace(pod), _os_tag(gpu_nodes), objects.env(pod, "gpu-operator"))
         unready = []
         state = "pre-requisites"
         try:
             self._objects.runtime_classes(world, policy)
             for operand in OPERANDS:
                 state = operand.state
-                self._objects.of_operand(world, policy, operand, around.namespace)
-                if not self._operand(world, policy, operand, around, has_gpus=bool(gpu_nodes)):
+                self._objects.of_operand(world, policy, operand, environment.namespace)
+                if not self._operand(world, policy, operand, environment, has_gpus=bool(gpu_nodes)):
                     unready.append(state)
         except (OperandError, ApiError) as error:
             if isinstance(error, ApiError) and error.outdated:
@@ -116,10 +116,10 @@ class Operator:
             raise _ReconcileError(message) from None
         return unready
 
-    def _operand(self, world: World, policy: Json, operand: Operand, around: Surroundings, *, has_gpus: bool) -> bool:
+    def _operand(self, world: World, policy: Json, operand: Operand, environment: OperatorEnvironment, *, has_gpus: bool) -> bool:
         """Create, update or remove one DaemonSet; whether its state counts as ready."""
-        path = f"/apis/apps/v1/namespaces/{around.namespace}/daemonsets"
-        known = world.store.by_name("daemonsets").get(f"{around.namespace}/{operand.name}")
+        path = f"/apis/apps/v1/namespaces/{environment.namespace}/daemonsets"
+        known = world.store.by_name("daemonsets").get(f"{environment.namespace}/{operand.name}")
         if not enabled(policy["spec"], operand):
             if known is not None:
                 world.api.delete(f"{path}/{operand.name}")
@@ -128,7 +128,7 @@ class Operator:
         if not has_gpus:
             # Without a GPU node nothing is known of the operating system, so what is there stays as it is.
             return True
-        wanted = daemon_set(policy, operand, around)
+        wanted = daemon_set(policy, operand, environment)
         if known is None:
             world.store.wrote("daemonsets", world.api.create(path, wanted))
             return False

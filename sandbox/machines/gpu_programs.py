@@ -82,10 +82,10 @@ class _Configured:
                 return Creating("ContainerCreating", "FailedMount", f"MountVolume.SetUp failed: {error.message}"), {}
             if configured is None:
                 return InitWaiting(_INIT), {}
-            if configured.init_words:
-                return InitCrash(_INIT, configured.init_words), {}
+            if configured.init_message:
+                return InitCrash(_INIT, configured.init_message), {}
             text, signals = configured.text, configured.signals
-            crashed = {_MANAGER: configured.sidecar_words} if configured.sidecar_words else {}
+            crashed = {_MANAGER: configured.sidecar_message} if configured.sidecar_message else {}
         known = context.machine.loaded.get(self.program)
         read = (objects.uid(context.pod), context.restarts.get(self.container, 0), signals)
         if known is not None and (known.pod, known.attempt, known.signals) == read:

@@ -87,14 +87,14 @@ class Configured:
     Attributes:
         text: the program's configuration file; empty for the empty configuration, None where there is no such file.
         signals: how often the program was told to read it again; counted anew by each daemon.
-        init_words: last words of the init container; empty where it has ended well.
-        sidecar_words: last words of the sidecar; empty while it runs.
+        init_message: last words of the init container; empty where it has ended well.
+        sidecar_message: last words of the sidecar; empty while it runs.
     """
 
     text: str | None
     signals: int = 0
-    init_words: str = ""
-    sidecar_words: str = ""
+    init_message: str = ""
+    sidecar_message: str = ""
 
 
 class NodePrograms(Protocol):

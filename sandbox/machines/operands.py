@@ -206,7 +206,7 @@ OPERANDS: Final = (
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class OperatorEnvironment:
     """What the operator knows besides the policy.
 
     Attributes:
@@ -237,7 +237,7 @@ def injects_by_nri(spec: Json) -> bool:
     return bool((spec.get("cdi") or {}).get("nriPluginEnabled"))
 
 
-def daemon_set(policy: Json, operand: Operand, around: Surroundings) -> Json:
+def daemon_set(policy: Json, operand: Operand, environment: OperatorEnvironment) -> Json:
     """The DaemonSet of one operand.
 
     Raises:
@@ -255,14 +255,14 @@ def daemon_set(policy: Json, operand: Operand, around: Surroundings) -> Json:
         "kind": "DaemonSet",
         "metadata": {
             "name": operand.name,
-            "namespace": around.namespace,
+            "namespace": environment.namespace,
             "labels": {**operand.selector, **more, **labels},
             "ownerReferences": [owner(policy)],
         },
         "spec": {
             "selector": {"matchLabels": operand.selector},
             **_update_strategy(common, operand),
-            "template": {"metadata": metadata, "spec": _pod_spec(spec, operand, around)},
+            "template": {"metadata": metadata, "spec": _pod_spec(spec, operand, environment)},
         },
     }
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
@@ -295,10 +295,10 @@ def _update_strategy(common: Json, operand: Operand) -> Json:
     return {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}}
 
 
-def _pod_spec(spec: Json, operand: Operand, around: Surroundings) -> Json:
+def _pod_spec(spec: Json, operand: Operand, environment: OperatorEnvironment) -> Json:
     common = spec.get("daemonsets") or {}
-    main = _main(spec, operand, around)
-    inits = [_init(spec, operand, init, around) for init in operand.inits]
+    main = _main(spec, operand, environment)
+    inits = [_init(spec, operand, init, environment) for init in operand.inits]
     if operand.section == "validator" and not enabled(spec, _operand("nvidia-device-plugin-daemonset")):
         inits = [init for init in inits if init["name"] != "plugin-validation"]
     containers = [main]
@@ -307,7 +307,7 @@ def _pod_spec(spec: Json, operand: Operand, around: Surroundings) -> Json:
         volumes.append({"name": operand.script, "configMap": {"name": operand.script, "defaultMode": 0o755}})
     config = _plugin_config(spec) if operand.signalled else {}
     if config:
-        manager_init, manager = _config_managers(spec, operand, config, around)
+        manager_init, manager = _config_managers(spec, operand, config, environment)
         inits.append(manager_init)
         containers.append(manager)
         volumes += [{"name": config["name"], "configMap": {"name": config["name"]}}, {"name": "config", "emptyDir": {}}]
@@ -339,7 +339,7 @@ def _operand(wanted: str) -> Operand:
     return next(operand for operand in OPERANDS if operand.name == wanted)
 
 
-def _main(spec: Json, operand: Operand, around: Surroundings) -> Json:
+def _main(spec: Json, operand: Operand, environment: OperatorEnvironment) -> Json:
     section = spec.get(operand.section) or {}
     mounts: list[Json] = [{"name": volume, "mountPath": path} for volume, path in operand.mounts]
     if operand.signalled and _plugin_config(spec):
@@ -352,9 +352,9 @@ def _main(spec: Json, operand: Operand, around: Surroundings) -> Json:
     if operand.script:
         where = "/usr/local/bin/startup-probe.sh" if operand.name == DRIVER else "/bin/entrypoint.sh"
         mounts.append({"name": operand.script, "mountPath": where, "subPath": where.rpartition("/")[2], "readOnly": True})
-    image = _image(section, operand.section, around)
+    image = _image(section, operand.section, environment)
     if operand.name == DRIVER and "sha256:" not in image:
-        image = f"{image}-{around.os_tag}"
+        image = f"{image}-{environment.os_tag}"
     container: Json = {
         "name": operand.container,
         "image": image,
@@ -370,11 +370,11 @@ def _main(spec: Json, operand: Operand, around: Surroundings) -> Json:
     return _with_resources(container, section)
 
 
-def _init(spec: Json, operand: Operand, init: str, around: Surroundings) -> Json:
+def _init(spec: Json, operand: Operand, init: str, environment: OperatorEnvironment) -> Json:
     if init == "k8s-driver-manager":
-        return _driver_manager(spec, around)
+        return _driver_manager(spec, environment)
     if init == "mps-control-daemon-mounts":
-        image = _image(spec.get("devicePlugin") or {}, "devicePlugin", around)
+        image = _image(spec.get("devicePlugin") or {}, "devicePlugin", environment)
         mounts = [{"name": "mps-root", "mountPath": "/mps", "mountPropagation": "Bidirectional"}]
         return _privileged(init, image, ["mps-control-daemon", "mount-shm"], [], mounts)
     section = spec.get("validator") or {}
@@ -388,7 +388,7 @@ def _init(spec: Json, operand: Operand, init: str, around: Surroundings) -> Json
         env = {"MIG_STRATEGY": (spec.get("mig") or {}).get("strategy") or "", **env}
     command = ["sh", "-c", _READY if waits else "nvidia-validator"]
     mounts = [{"name": "run-nvidia-validations", "mountPath": "/run/nvidia/validations"}]
-    image = _image(section, "validator", around)
+    image = _image(section, "validator", environment)
     return _with_resources(_privileged(init, image, command, _variables(env), mounts), section)
 
 
@@ -397,7 +397,7 @@ def _own_variables(section: Json, component: str) -> dict[str, str]:
     return {item["name"]: item.get("value", "") for item in given}
 
 
-def _driver_manager(spec: Json, around: Surroundings) -> Json:
+def _driver_manager(spec: Json, environment: OperatorEnvironment) -> Json:
     section = (spec.get("driver") or {}).get("manager") or {}
     env: dict[str, str | None] = {
         "NODE_NAME": None, "NVIDIA_VISIBLE_DEVICES": "void", "ENABLE_GPU_POD_EVICTION": "true", "ENABLE_AUTO_DRAIN": "false",
@@ -405,13 +405,13 @@ def _driver_manager(spec: Json, around: Surroundings) -> Json:
     }  # fmt: skip
     env |= {item["name"]: item.get("value", "") for item in section.get("env") or []}
     mounts = [{"name": "run-nvidia", "mountPath": "/run/nvidia"}]
-    image = _image(section, "manager", around)
+    image = _image(section, "manager", environment)
     return _privileged("k8s-driver-manager", image, ["driver-manager", "uninstall_driver"], _variables(env), mounts)
 
 
-def _config_managers(spec: Json, operand: Operand, config: Json, around: Surroundings) -> tuple[Json, Json]:
+def _config_managers(spec: Json, operand: Operand, config: Json, environment: OperatorEnvironment) -> tuple[Json, Json]:
     """config-manager once before the operand, and beside it."""
-    image = _image(spec.get("devicePlugin") or {}, "devicePlugin", around)
+    image = _image(spec.get("devicePlugin") or {}, "devicePlugin", environment)
     found = []
     for container, once in (("config-manager-init", True), ("config-manager", False)):
         env: dict[str, str | None] = {
@@ -535,7 +535,7 @@ def _plugin_config(spec: Json) -> Json:
     return config if config.get("name") else {}
 
 
-def _image(section: Json, what: str, around: Surroundings) -> str:
+def _image(section: Json, what: str, environment: OperatorEnvironment) -> str:
     repository, image, version = (str(section.get(key) or "") for key in ("repository", "image", "version"))
     if repository or version:
         if not (repository and image and version):
@@ -546,7 +546,7 @@ def _image(section: Json, what: str, around: Surroundings) -> str:
             raise OperandError(message)
         return f"{repository}/{image}{'@' if version.startswith('sha256:') else ':'}{version}"
     variable = _IMAGE_VARIABLES.get(what, f"{what}_IMAGE")
-    found = image or around.images.get(variable, "")
+    found = image or environment.images.get(variable, "")
     if not found:
         message = f"empty image path provided through both ClusterPolicy CR and ENV {variable}"
         raise OperandError(message)

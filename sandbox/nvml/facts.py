@@ -176,11 +176,11 @@ def board(product: str) -> Board:
         reserved_kib=facts.get("reservedKiB", 0),
         row_histogram=histogram and tuple(histogram),
         event_types=facts.get("eventTypes"),
-        answers=tuple(Answer(function, _words(value)) for function, value in answers.items()),
+        answers=tuple(Answer(function, _answer_text(value)) for function, value in answers.items()),
     )
 
 
-def _words(value: int | list[int | None]) -> str:
+def _answer_text(value: int | list[int | None]) -> str:
     numbers = value if isinstance(value, list) else [value]
     return " ".join("-" if number is None else str(number) for number in numbers)
 

@@ -51,7 +51,7 @@ def find_library(progress: Progress) -> Path:
     return target / NAME
 
 
-def surroundings(library: Path, state: Path) -> Mapping[str, str]:
+def nvml_environment(library: Path, state: Path) -> Mapping[str, str]:
     """The environment variables that make a program load the library and see the machine of a state file."""
     return {"LD_LIBRARY_PATH": str(library.parent), "GPU_POOLS_NVML_STATE": str(state)}
 

@@ -84,7 +84,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def surroundings(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def around(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of an engine with stand-ins for the clouds, on whose PATH is the installed provider."""
     folder = tmp_path_factory.mktemp("clouds")
     file = folder / "Pulumi.test.yaml"
@@ -140,9 +140,9 @@ def test_a_type_checker_sees_the_wheel_s_types(wheel: Path, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def yaml_program(surroundings: dict[str, str], tmp_path: Path) -> Path:
+def yaml_program(around: dict[str, str], tmp_path: Path) -> Path:
     shutil.copytree(PROGRAMS / "yaml", tmp_path / "program")
-    code, text = _run(["pulumi", "stack", "select", "--create", "test", "--non-interactive"], tmp_path / "program", surroundings)
+    code, text = _run(["pulumi", "stack", "select", "--create", "test", "--non-interactive"], tmp_path / "program", around)
     assert code == 0, text
     return tmp_path / "program"
 
@@ -150,18 +150,18 @@ def yaml_program(surroundings: dict[str, str], tmp_path: Path) -> Path:
 _PREVIEW = ("pulumi", "preview", "--stack", "test", "--non-interactive", "--color", "never")
 
 
-def test_a_yaml_program_uses_the_components(yaml_program: Path, surroundings: dict[str, str]) -> None:
-    code, text = _run(_PREVIEW, yaml_program, surroundings)
+def test_a_yaml_program_uses_the_components(yaml_program: Path, around: dict[str, str]) -> None:
+    code, text = _run(_PREVIEW, yaml_program, around)
     assert code == 0, text
     assert "azure-native:containerservice:AgentPool gpu-gpu-pool create" in text
     assert "kubernetes:helm.sh/v3:Release gpu-operator-release create" in text
     assert "nvidia.com/gpu: 4" in text
 
 
-def test_what_is_wrong_in_a_yaml_program_is_told_by_its_place(yaml_program: Path, surroundings: dict[str, str]) -> None:
+def test_what_is_wrong_in_a_yaml_program_is_told_by_its_place(yaml_program: Path, around: dict[str, str]) -> None:
     file = yaml_program / "Pulumi.yaml"
     file.write_text(file.read_text().replace("replicas: 4", "replicas: 1"))
-    code, text = _run(_PREVIEW, yaml_program, surroundings)
+    code, text = _run(_PREVIEW, yaml_program, around)
     assert code != 0, text
     assert "property sharing.chosen.timeSlicing.replicas " in text
     assert "at least 2" in text
@@ -186,10 +186,8 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("instances", "code"), [("7", 0), ("8", 1)])
-def test_a_typescript_program_uses_the_components(
-    typescript: Path, surroundings: dict[str, str], instances: str, code: int
-) -> None:
-    ended, text = _run(["node", "index.js", instances], typescript, surroundings)
+def test_a_typescript_program_uses_the_components(typescript: Path, around: dict[str, str], instances: str, code: int) -> None:
+    ended, text = _run(["node", "index.js", instances], typescript, around)
     assert ended == code, text
     if code == 0:
         assert "nvidia.com/gpu: 7" in text

@@ -281,6 +281,6 @@ def _naming(text: str) -> Iterator[tuple[int, str]]:
             if entry.joinpath("stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "ZX":
                 continue
             command = entry.joinpath("cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
-            surroundings = entry.joinpath("environ").read_bytes().decode(errors="replace")
-            if text in command or text in surroundings:
+            environment = entry.joinpath("environ").read_bytes().decode(errors="replace")
+            if text in command or text in environment:
                 yield int(entry.name), command

@@ -6,7 +6,7 @@ import pytest
 
 from gpus import mig_advice
 from gpus.mig import Placement
-from gpus.mig_advice import nearest, nearest_profile, why_not, words
+from gpus.mig_advice import layout_text, nearest, nearest_profile, why_not
 from gpus.models import model
 
 A100, RTX = "a100-40gb", "rtx-pro-6000-blackwell"
@@ -94,7 +94,7 @@ def test_the_profile_that_was_meant(key: str, name: str, meant: str | None) -> N
 
 
 def test_layouts_starts_and_units_in_words() -> None:
-    assert [words(layout) for layout in ({}, {"1g.5gb": 1}, {"3g.20gb": 1, "2g.10gb": 2})] == [
+    assert [layout_text(layout) for layout in ({}, {"1g.5gb": 1}, {"3g.20gb": 1, "2g.10gb": 2})] == [
         "whole GPU",
         "1g.5gb",
         "3g.20gb + 2x 2g.10gb",

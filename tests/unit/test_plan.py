@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpus.errors import InvalidStackError
-from gpus.plan import make_plan, plan_config, sharing_words
+from gpus.plan import make_plan, plan_config, sharing_text
 from gpus.settings import parse_settings
 from gpus.stack_file import load_yaml
 from gpus.tables import plan_table
@@ -92,7 +92,7 @@ class TestAdvertised:
         shared = yaml.safe_load(plan.device_plugin_configs[pool.config_key])["sharing"]["timeSlicing"]
         assert shared["resources"] == [{"name": "nvidia.com/mig-2g.20gb", "replicas": 4}]
         assert pool.as_json()["sharing"]["timeSlicing"]["replicas"] == {"2g.20gb": 4}
-        assert sharing_words(pool.sharing) == "MIG 2x 2g.20gb + 3g.40gb, 2g.20gb time-sliced 4"
+        assert sharing_text(pool.sharing) == "MIG 2x 2g.20gb + 3g.40gb, 2g.20gb time-sliced 4"
 
     def test_naming_all_profiles_alike_is_the_same_declaration(self) -> None:
         by_name = {"cut": {"mig": {**MIXED_SLICED["cut"]["mig"], "timeSlicing": {"replicas": {"3g.40gb": 3, "2g.20gb": 3}}}}}

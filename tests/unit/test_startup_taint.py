@@ -7,7 +7,7 @@ import pytest
 from gpus.errors import InvalidStackError
 from gpus.node_expectation import node_expectation
 from gpus.placing import node_feature_rule, node_group_labels
-from gpus.startup_taint import STARTUP_TAINT, means
+from gpus.startup_taint import STARTUP_TAINT, tainted_by
 from gpus.verifier_pods import verifier_daemon_set_spec
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
@@ -73,7 +73,7 @@ def test_nfd_never_puts_it_on_since_it_would_come_back() -> None:
 
 
 def test_each_platform_has_its_means() -> None:
-    found = {platform: means(plan_of(stack).settings.cluster) for platform, stack in GATED.items()}
+    found = {platform: tainted_by(plan_of(stack).settings.cluster) for platform, stack in GATED.items()}
     assert found == {"aks": "admission", "magnum": "kubelet", "existing": "admission"}
 
 

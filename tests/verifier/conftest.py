@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox.nvml import state
-from sandbox.nvml.library import find_library, surroundings
+from sandbox.nvml.library import find_library, nvml_environment
 from sandbox.progress import Progress
 from tests.verifier import provoked
 from verifier.child import Reader
@@ -65,6 +65,6 @@ def library() -> Path:
 @pytest.fixture
 def bench(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     path = tmp_path / "machine"
-    for name, value in surroundings(library, path).items():
+    for name, value in nvml_environment(library, path).items():
         monkeypatch.setenv(name, value)
     return Bench(path)

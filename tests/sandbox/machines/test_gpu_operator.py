@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.machines.operands import OPERANDS, OperandError, Surroundings, daemon_set, enabled
+from sandbox.machines.operands import OPERANDS, OperandError, OperatorEnvironment, daemon_set, enabled
 from sandbox.machines.operator_labels import node_labels
 from tests.sandbox.machines.site import IMAGE
 
@@ -26,7 +26,7 @@ def built(name: str, **spec: Any) -> dict[str, Any]:
     images: dict[str, Any] = {section: {**IMAGE, **spec.get(section, {})} for section in SECTIONS}
     images["driver"]["manager"] = {**IMAGE, **images["driver"].get("manager", {})}
     policy = {"metadata": {"name": "cluster-policy", "uid": "1"}, "spec": {**spec, **images}}
-    return daemon_set(policy, operand(name), Surroundings("gpu-operator", "ubuntu24.04", {}))
+    return daemon_set(policy, operand(name), OperatorEnvironment("gpu-operator", "ubuntu24.04", {}))
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def ready(site: Site, pool: str) -> bool:
     return not more and conditions.get("Ready") == "True"
 
 
-def last_words(site: Site, pool: str) -> dict[str, Any]:
+def last_termination(site: Site, pool: str) -> dict[str, Any]:
     """How the init container ended last; empty where it has not."""
     for pod in pods(site, pool):
         for one in pod["status"].get("initContainerStatuses", []):
@@ -208,8 +208,8 @@ def test_a_node_that_is_not_what_was_declared_never_gets_past_the_gate_until_it_
         site.until(lambda: not ready(site, "ts"), LONG)
         (before,) = pods(site, "ts")
         site.api.delete(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods/{before['metadata']['name']}")
-        site.until(lambda: last_words(site, "ts"), LONG)
-        ended = last_words(site, "ts")
+        site.until(lambda: last_termination(site, "ts"), LONG)
+        ended = last_termination(site, "ts")
         assert ended["exitCode"] == 1
         assert f"label {CONFIG_LABEL} is {PLAN.default_config_key}" in ended["message"], ended
         assert not ready(site, "ts")
@@ -224,8 +224,8 @@ def test_a_verifier_without_permission_cannot_tell_and_is_no_pass(site: Site) ->
     try:
         (before,) = pods(site, "mps")
         site.api.delete(f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods/{before['metadata']['name']}")
-        site.until(lambda: last_words(site, "mps"), LONG)
-        ended = last_words(site, "mps")
+        site.until(lambda: last_termination(site, "mps"), LONG)
+        ended = last_termination(site, "mps")
         assert (ended["exitCode"], "cannot get resource" in ended["message"]) == (2, True), ended
     finally:
         site.api.patch(path, {"rules": cluster_rules()})

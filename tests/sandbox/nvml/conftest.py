@@ -13,7 +13,7 @@ import pytest
 
 from gpus.models import model
 from sandbox.nvml import state
-from sandbox.nvml.library import find_library, surroundings
+from sandbox.nvml.library import find_library, nvml_environment
 from sandbox.progress import Progress
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Nvml:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **surroundings(library, path)},
+            env={**os.environ, **nvml_environment(library, path)},
         )
 
     def __getattr__(self, function: str) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import pytest
 
 from sandbox.nvml import state
 from sandbox.nvml.facts import Answer
-from sandbox.nvml.library import surroundings
+from sandbox.nvml.library import nvml_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def record(library: Path, tmp_path: Path) -> Callable[[state.Machine], dict[str,
         state.write(path, machine)
         done = subprocess.run(
             [sys.executable, str(READINGS / "record.py")],
-            env={**os.environ, **surroundings(library, path)},
+            env={**os.environ, **nvml_environment(library, path)},
             capture_output=True,
             text=True,
             check=False,
