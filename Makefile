@@ -12,7 +12,7 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tools up preview status verify scale disturb openstack shell down clean test unit lint bench
+.PHONY: help venv ahead tools up preview status verify scale disturb openstack shell down clean test unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -26,11 +26,15 @@ $(VENV)/.installed: hashes.txt
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r hashes.txt
 	@touch $@
 
-tools: venv ## find, download or build the programs
+# What the programs need a network for comes beside the Python packages: neither waits for the other.
+ahead:
+	@test -e $(VENV)/.installed || $(PYTHON) -m sandbox.toolchain --download >/dev/null 2>&1 &
+
+tools: ahead venv ## find, download or build the programs
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain
 	@$(HOLD) $(VENV)/bin/python -m sandbox.openstack.environment
 
-up: venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
+up: ahead venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 	@$(RUN) up $(STACK)
 
 ifdef PR

@@ -47,7 +47,7 @@ from sandbox.gpu_host import GpuHost, obstacle  # noqa: E402
 from sandbox.nvml.library import find_library  # noqa: E402
 from sandbox.progress import Progress  # noqa: E402
 from sandbox.state import find_sandbox, prepare  # noqa: E402
-from sandbox.toolchain import find_built, find_tools  # noqa: E402
+from sandbox.toolchain.find import find_built, find_tools  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

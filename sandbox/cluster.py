@@ -30,7 +30,7 @@ from sandbox.pki import Pki, make_pki
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
 
 _RECORD = "cluster.json"
 _KUBECONFIG = "kubeconfig"

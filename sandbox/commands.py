@@ -28,7 +28,7 @@ from sandbox.openstack import environment, service
 from sandbox.shell import enter
 from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.surroundings import boot_existing_cluster, seed_openstack
-from sandbox.toolchain import find_tools
+from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gpus.plan import Plan
     from sandbox.openstack.disturbances import Disturbances
     from sandbox.progress import Progress
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
 
 #: How long nodes get to show what was declared after the engine is done.
 SETTLE_SECONDS: Final = 180.0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sandbox.stand_ins import Attached
     from sandbox.state import Sandbox
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
 
 #: Variables of the user's own Pulumi and cloud log-ins: a sandbox must not reach out with them.
 _FOREIGN: Final = ("PULUMI_", "ARM_", "AZURE_", "AAD_", "OS_", "KUBE")

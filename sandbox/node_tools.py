@@ -17,7 +17,8 @@ from sandbox import gpu_host
 from sandbox.errors import SandboxError
 from sandbox.files import read_json
 from sandbox.nvml.library import find_library
-from sandbox.toolchain import GPU_TOOLS, PLATFORM_TOOLS, Tools, find_tools
+from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.tools import GPU_TOOLS, PLATFORM_TOOLS, Tools
 
 if TYPE_CHECKING:
     from sandbox.progress import Progress

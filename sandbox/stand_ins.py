@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpus.plan import Plan
     from sandbox.progress import Progress
     from sandbox.state import Sandbox
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
 
 NAME: Final = "providers"
 _START_SECONDS: Final = 60.0

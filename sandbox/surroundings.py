@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpus.plan import Plan, PoolPlan
     from gpus.pools import Flavor
     from sandbox.state import Sandbox
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
 
 _CPU_FLAVOR: Final = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}
 #: A template of the cloud's operators, which a stack names but does not describe. Magnum refuses every cluster of a template

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sandbox.machine_groups import MachineGroup
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
 
 
 class RunningCluster(Protocol):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
-from sandbox.toolchain import cache_folder, make_once
+from sandbox.toolchain.cache import cache_folder, make_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

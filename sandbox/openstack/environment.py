@@ -25,7 +25,7 @@ from typing import Final
 from gpus.interrupts import answered
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
-from sandbox.toolchain import cache_folder, make_once
+from sandbox.toolchain.cache import cache_folder, make_once
 
 REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
 _HASHES: Final = REQUIREMENTS.with_name("hashes.txt")

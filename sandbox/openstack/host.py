@@ -25,7 +25,7 @@ from sandbox.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
 
 _BASE32: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _KUBERNETES_VERSION: Final = "v1.36.3"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from policies.prices import Prices
 from sandbox.progress import Progress
-from sandbox.toolchain import find_tools
+from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

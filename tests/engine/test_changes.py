@@ -21,7 +21,7 @@ from sandbox.engine import Engine
 from sandbox.files import read_json
 from sandbox.progress import Progress
 from sandbox.stand_ins import Attached
-from sandbox.toolchain import find_tools
+from sandbox.toolchain.find import find_tools
 from tests.engine.trial import Run, Trial
 
 if TYPE_CHECKING:

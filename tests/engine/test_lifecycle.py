@@ -23,7 +23,7 @@ from sandbox.files import read_json, write_json
 from sandbox.inventory import KEPT_BY_HELM, inventory
 from sandbox.progress import Progress
 from sandbox.stand_ins import Attached
-from sandbox.toolchain import find_tools
+from sandbox.toolchain.find import find_tools
 from tests.engine.secrets_search import contents, found, keepers, needles
 from tests.engine.trial import PROJECT, Run, Trial
 from tests.sandbox.strangers import needs_root, opened

@@ -21,7 +21,7 @@ from sandbox import stand_ins
 from sandbox.engine import Engine
 from sandbox.progress import Progress
 from sandbox.state import Sandbox, prepare
-from sandbox.toolchain import find_built, find_tools
+from sandbox.toolchain.find import find_built, find_tools
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from sandbox import cluster, processes, recovery, stand_ins, toolchain
+from sandbox import cluster, processes, recovery, stand_ins
 from sandbox.engine import Engine
 from sandbox.progress import Progress
 from sandbox.providers.base import PartialFailure, ServiceError, serve
@@ -28,6 +28,8 @@ from sandbox.providers.kube_api import Api, UnknownKindError, read_kubeconfig
 from sandbox.providers.kubernetes import KubernetesStandIn
 from sandbox.stand_ins import Attached
 from sandbox.state import PROJECT, Sandbox, prepare
+from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.tools import PLATFORM_TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -176,7 +178,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    tools = toolchain.find_tools(Progress(), only={*toolchain.PLATFORM_TOOLS, "pulumi"})
+    tools = find_tools(Progress(), only={*PLATFORM_TOOLS, "pulumi"})
     sandbox = Sandbox("reverts", tmp_path / "state", tmp_path / "Pulumi.reverts.yaml")
     sandbox.stack_file.write_text(stack(GOOD), encoding="utf-8")
     prepare(sandbox)

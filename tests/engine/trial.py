@@ -29,7 +29,7 @@ from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.progress import Progress
 from sandbox.stand_ins import Attached
 from sandbox.state import Sandbox, prepare
-from sandbox.toolchain import find_tools
+from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

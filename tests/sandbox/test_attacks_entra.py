@@ -20,7 +20,6 @@ import yaml
 from components._why import _Cluster
 from gpus.entra import SERVER_ID, user_kubeconfig
 from sandbox import cluster as clusters
-from sandbox import toolchain
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_rules import AzureError
 from sandbox.clouds.entra import BINDING, TENANT, USER, Tenant, write_kubelogin
@@ -28,6 +27,8 @@ from sandbox.clouds.host import simulated_host
 from sandbox.pki import Pki, make_authority, short_lived_client
 from sandbox.progress import Progress
 from sandbox.providers.kube_api import Api, ApiError, UnreachableError
+from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.tools import PLATFORM_TOOLS
 from tests.sandbox.strangers import needs_root, opened
 from tests.sandbox.test_azure_cloud import CLUSTER
 
@@ -50,7 +51,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cloud(state: Path) -> Iterator[AzureCloud]:
     """A cluster that was made with local accounts, and has been changed over since; an object is from before."""
-    tools = toolchain.find_tools(Progress(), only=toolchain.PLATFORM_TOOLS)
+    tools = find_tools(Progress(), only=PLATFORM_TOOLS)
     host = replace(
         simulated_host(), boot=lambda folder, name: clusters.boot(folder, name, tools, machines=False), put=lambda *_: None
     )

@@ -13,7 +13,7 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from sandbox import peers, processes, state, toolchain, trust
+from sandbox import peers, processes, state, trust
 from sandbox.clouds.azure import AzureCloud
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
@@ -21,6 +21,8 @@ from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import Request, ServiceError, serve
 from sandbox.providers.kubernetes import KubernetesStandIn
 from sandbox.providers.values import write_map
+from sandbox.toolchain.cache import cache_folder
+from sandbox.toolchain.find import find_tools
 from tests.sandbox.strangers import NOBODY, as_stranger, needs_root
 from tests.sandbox.test_provider_base import URN, Things
 
@@ -200,7 +202,7 @@ class TestWhatOthersCanChange:
         (tmp_path / "cache").mkdir()
         (tmp_path / "cache").chmod(0o777)
         with pytest.raises(SandboxError, match=r"everybody may write to .*cache") as error:
-            toolchain.cache_folder()
+            cache_folder()
         assert "chmod go-w" in error.value.remedy
         assert "GPU_POOLS_CACHE" in error.value.remedy
 
@@ -212,7 +214,7 @@ class TestWhatOthersCanChange:
         program.chmod(0o755)
         os.chown(program, NOBODY, NOBODY)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-        found = toolchain.find_tools(Progress(), only={"etcd"})
+        found = find_tools(Progress(), only={"etcd"})
         assert found.etcd != program
         assert not (tmp_path / "ran").exists()
 

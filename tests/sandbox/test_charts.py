@@ -31,10 +31,10 @@ Manifest = dict[tuple[str, str], dict[str, Any]]
 def helm() -> str:
     found = os.environ.get("GPU_POOLS_HELM") or shutil.which("helm")
     if not found:
-        from sandbox import toolchain  # noqa: PLC0415  (only where helm must be found or built)
         from sandbox.progress import Progress  # noqa: PLC0415
+        from sandbox.toolchain.find import find_tools  # noqa: PLC0415  (only where helm must be found or built)
 
-        found = str(toolchain.find_tools(Progress(), only={"helm"}).helm)
+        found = str(find_tools(Progress(), only={"helm"}).helm)
     return found
 
 

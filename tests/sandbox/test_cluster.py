@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from sandbox import cluster, processes, toolchain
+from sandbox import cluster, processes
 from sandbox.errors import SandboxError
 from sandbox.files import read_json, write_json
 from sandbox.progress import Progress
+from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.tools import PLATFORM_TOOLS, Tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +59,7 @@ def call(at: cluster.Cluster, method: str, path: str, body: object = None) -> tu
 
 
 def boot(folder: Path, name: str = "one") -> cluster.Cluster:
-    tools = toolchain.find_tools(Progress(), only=toolchain.PLATFORM_TOOLS)
+    tools = find_tools(Progress(), only=PLATFORM_TOOLS)
     return cluster.boot(folder, name, tools, machines=False)
 
 
@@ -88,11 +90,11 @@ def test_a_folder_of_something_else_is_never_erased(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SandboxError, match="cannot create it"):
-        cluster.boot(tmp_path / "file" / "one", "one", toolchain.Tools(), machines=False)
+        cluster.boot(tmp_path / "file" / "one", "one", Tools(), machines=False)
 
 
 def test_missing_programs_are_an_error_and_nothing_runs(tmp_path: Path) -> None:
-    tools = toolchain.Tools(etcd=tmp_path / "etcd")
+    tools = Tools(etcd=tmp_path / "etcd")
     with pytest.raises(SandboxError, match="etcd: cannot start it"):
         cluster.boot(tmp_path / "one", "one", tools, machines=False)
     assert processes.running(tmp_path / "one") == {}
@@ -103,7 +105,7 @@ def test_a_part_that_ends_is_shown_with_its_last_words(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho listen tcp: bind: address already in use\n")
     program.chmod(0o755)
-    tools = toolchain.Tools(etcd=program, kube_apiserver=program)
+    tools = Tools(etcd=program, kube_apiserver=program)
     with pytest.raises(SandboxError, match=r"etcd ended while .*\n.*address already in use") as caught:
         cluster.boot(tmp_path / "one", "one", tools, machines=False)
     assert "took the port" in caught.value.remedy
@@ -112,7 +114,7 @@ def test_a_part_that_ends_is_shown_with_its_last_words(tmp_path: Path) -> None:
 def test_a_name_is_for_life(tmp_path: Path) -> None:
     write_json(tmp_path / "cluster.json", {"name": "one", "ports": {}, "kube_system_uid": None})
     with pytest.raises(SandboxError, match="belongs to the cluster 'one', not to 'two'"):
-        cluster.boot(tmp_path, "two", toolchain.Tools(), machines=False)
+        cluster.boot(tmp_path, "two", Tools(), machines=False)
 
 
 @pytest.mark.programs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 import yaml
 
-from sandbox import cluster, processes, recovery, toolchain
+from sandbox import cluster, processes, recovery
 from sandbox.progress import Progress
 from sandbox.providers import helm, kube_rules
 from sandbox.providers.await_ready import AwaitError, Waiter, judge, pod_message, timeout_of, wait_conditions
@@ -22,6 +22,8 @@ from sandbox.providers.claims import Claims
 from sandbox.providers.kube_api import Api, UnreachableError, read_kubeconfig
 from sandbox.providers.kubernetes import KubernetesStandIn, diff_provider, settings_of
 from sandbox.providers.values import UNKNOWN, Secret
+from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.tools import PLATFORM_TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -424,7 +426,7 @@ class TestWithoutCluster:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
     folder = tmp_path_factory.mktemp("clusters") / "provider"
-    tools = toolchain.find_tools(Progress(), only=toolchain.PLATFORM_TOOLS)
+    tools = find_tools(Progress(), only=PLATFORM_TOOLS)
     before = os.environ.get(helm.HELM_VARIABLE)
     os.environ[helm.HELM_VARIABLE] = str(tools.helm)
     try:

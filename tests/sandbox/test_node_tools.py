@@ -14,7 +14,7 @@ from sandbox.files import write_json
 from sandbox.look import Look
 from sandbox.node_tools import NodeTools, as_json, obstacle, recorded
 from sandbox.progress import Progress
-from sandbox.toolchain import Tools
+from sandbox.toolchain.tools import Tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable

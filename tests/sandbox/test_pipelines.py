@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.progress import Progress
-from sandbox.toolchain import find_built
+from sandbox.toolchain.find import find_built
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

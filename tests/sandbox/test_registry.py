@@ -11,7 +11,7 @@ from gpus.__main__ import main
 from gpus.image_names import read_image_name
 from gpus.registry import ask_all
 from sandbox.progress import Progress
-from sandbox.toolchain import find_built
+from sandbox.toolchain.find import find_built
 from tests.registries import make_trust, running
 from tests.unit.stacks import aks
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import tarfile
 import threading
+import time
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +23,18 @@ import pytest
 from sandbox import toolchain
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
+from sandbox.toolchain.__main__ import main
+from sandbox.toolchain.find import find_built, find_tools
+from sandbox.toolchain.obtain import place_of_build
+from sandbox.toolchain.programs import PROGRAMS, pinned_version, program
+from sandbox.toolchain.releases import RELEASES, Release
+from sandbox.toolchain.remaining import Remaining
+from sandbox.toolchain.tools import GPU_TOOLS, PLATFORM_TOOLS, TOOLS, Tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+    from sandbox.toolchain.programs import Program
 
 FAKE_GO = """\
 case "$1" in
@@ -26,8 +43,13 @@ case "$1" in
   build)
     echo "$@" >> LOG
     /bin/sleep 0.05
+    case "$*" in *" -o "*) ;; *) exit 0 ;; esac
     while [ "$1" != -o ]; do shift; done
-    echo built > "$2" ;;
+    shift
+    case "$1" in */) ;; *) echo built > "$1"; exit 0 ;; esac
+    folder=$1
+    shift
+    for package in "$@"; do echo built > "$folder${package##*/}"; done ;;
 esac
 """
 SHELL_HOST = "python/cmd/pulumi-language-python-exec"
@@ -56,11 +78,13 @@ class Machine:
     def put_go(self, script: str = FAKE_GO) -> None:
         self.put("go", script.replace("LOG", str(self.log)).replace("SOURCES", str(self.sources)))
 
-    def find(self, *only: str) -> toolchain.Tools:
-        return toolchain.find_tools(Progress(self.out), only=set(only))
+    def find(self, *only: str) -> Tools:
+        return find_tools(Progress(self.out), only=set(only))
 
     def builds(self) -> list[str]:
-        return self.log.read_text().splitlines() if self.log.exists() else []
+        """What Go was told to build, but for its own library."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line for line in lines if " -o " in line]
 
 
 @pytest.fixture
@@ -70,6 +94,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("GPU_POOLS_CACHE", str(machine.cache))
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi-home"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("GPU_POOLS_DOWNLOADS", "no")
     return machine
 
 
@@ -89,7 +114,7 @@ def test_a_program_of_a_wrong_version_is_passed_over_and_that_is_said(machine: M
 
 
 def test_a_control_plane_of_another_minor_version_is_passed_over(machine: Machine) -> None:
-    major, minor = re.findall(r"\d+", toolchain.pinned_version(toolchain.PROGRAMS[2]))[:2]
+    major, minor = re.findall(r"\d+", pinned_version(program("kubernetes")))[:2]
     machine.put("kube-scheduler", f"echo Kubernetes v{major}.{int(minor) - 1}.0")
     machine.put("kube-controller-manager", f"echo Kubernetes v{major}.{minor}.99")
     machine.put_go()
@@ -120,8 +145,9 @@ def test_a_built_program_carries_its_version_and_comes_from_the_cache_next_time(
 def test_the_cache_folder_follows_the_pins(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.put_go()
     programs = tmp_path / "programs"
-    shutil.copytree(toolchain._PROGRAMS, programs)
-    monkeypatch.setattr(toolchain, "_PROGRAMS", programs)
+    shutil.copytree(toolchain.programs.FOLDER, programs)
+    monkeypatch.setattr(toolchain.programs, "FOLDER", programs)
+    monkeypatch.setattr(toolchain.build, "FOLDER", programs)
     first = machine.find("etcd").etcd
     (programs / "etcd" / "go.sum").write_text("other")
     second = machine.find("etcd").etcd
@@ -131,7 +157,7 @@ def test_the_cache_folder_follows_the_pins(machine: Machine, tmp_path: Path, mon
 
 def test_two_runs_build_once(machine: Machine) -> None:
     machine.put_go()
-    found: list[toolchain.Tools] = []
+    found: list[Tools] = []
     threads = [threading.Thread(target=lambda: found.append(machine.find("helm"))) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -142,13 +168,13 @@ def test_two_runs_build_once(machine: Machine) -> None:
 
 
 def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(program: toolchain.Program, folder: Path) -> None:
-        (folder / next(iter(program.packages))).write_text("half")
+    def interrupted(one: Program, folder: Path) -> None:
+        (folder / next(iter(one.packages))).write_text("half")
         raise KeyboardInterrupt
 
     machine.put_go()
     with monkeypatch.context() as patch:
-        patch.setattr(toolchain, "go_build", interrupted)
+        patch.setattr(toolchain.build, "go_build", interrupted)
         with pytest.raises(KeyboardInterrupt):
             machine.find("helm")
     assert [path for path in machine.cache.iterdir() if path.is_dir()] == []
@@ -157,7 +183,7 @@ def test_an_interrupted_build_leaves_nothing_and_the_next_one_works(machine: Mac
 
 def test_what_a_killed_build_left_is_cleared(machine: Machine) -> None:
     machine.put_go()
-    target = machine.cache / toolchain._cache_name(toolchain.PROGRAMS[4])
+    target = place_of_build(program("helm"))
     left = machine.cache / f".{target.name}.making-x"
     left.mkdir(parents=True)
     machine.find("helm")
@@ -231,7 +257,7 @@ def test_the_pinned_engine_is_put_into_a_folder_whatever_is_on_path(machine: Mac
     """So that a job with an identity runs the engine that go.sum names."""
     machine.put("pulumi", "echo v3.999.0")
     machine.put_go()
-    assert toolchain.main(["--engine", str(tmp_path / "tools")]) == 0
+    assert main(["--engine", str(tmp_path / "tools")]) == 0
     assert (tmp_path / "tools" / "pulumi").read_text() == "built\n"
     assert (tmp_path / "tools" / "pulumi-language-python-exec").read_text() == "shim"
 
@@ -261,42 +287,315 @@ def test_unknown_tools_are_a_mistake_of_the_caller(machine: Machine) -> None:
 
 def test_a_stack_comes_up_without_the_programs_of_gpu_nodes(machine: Machine) -> None:
     machine.put_go()
-    tools = machine.find(*toolchain.PLATFORM_TOOLS)
-    assert set(tools.origin) == set(toolchain.TOOLS) - toolchain.GPU_TOOLS
+    tools = machine.find(*PLATFORM_TOOLS)
+    assert set(tools.origin) == set(TOOLS) - GPU_TOOLS
     assert not [line for line in machine.builds() if "NVIDIA" in line]
-    machine.find(*toolchain.GPU_TOOLS)
+    machine.find(*GPU_TOOLS)
     assert [line for line in machine.builds() if "NVIDIA" in line]
 
 
 def test_a_module_is_built_in_its_pinned_version_whatever_is_on_the_machine(machine: Machine) -> None:
     machine.put_go()
     machine.put("gpu-feature-discovery", "echo 0.17.9")
-    folder = toolchain.find_built("device-plugin-v0.17", Progress(machine.out))
+    folder = find_built("device-plugin-v0.17", Progress(machine.out))
     assert folder.is_relative_to(machine.cache)
     assert (folder / "gpu-feature-discovery").is_file()
 
 
 def test_every_program_is_pinned() -> None:
-    for program in toolchain.PROGRAMS:
-        assert re.fullmatch(r"v\d+\.\d+\.\d+", toolchain.pinned_version(program))
+    for one in PROGRAMS:
+        assert re.fullmatch(r"v\d+\.\d+\.\d+", pinned_version(one))
 
 
 def test_the_command_prints_a_table(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.put_go()
-    assert toolchain.main([]) == 0
+    assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["TOOL", "ORIGIN", "PATH"]
-    assert len(lines) == 1 + len(toolchain.TOOLS) + 2
+    assert len(lines) == 1 + len(TOOLS) + 2
 
 
 def test_the_command_fails_with_the_remedy(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     assert machine.bin.exists()
-    assert toolchain.main([]) == 1
+    assert main([]) == 1
     assert "Install Go" in capsys.readouterr().err
+
+
+def test_programs_that_are_built_together_are_named_as_go_names_them() -> None:
+    for one in PROGRAMS:
+        if len(one.packages) > 1:
+            assert {name: package.rpartition("/")[2] for name, package in one.packages.items()} == {n: n for n in one.packages}
+
+
+class Host:
+    """A host of releases, on loopback."""
+
+    def __init__(self) -> None:
+        self.archive = io.BytesIO()
+        with tarfile.open(fileobj=self.archive, mode="w:gz") as tar:
+            for name in ("linux/helm", "linux/other", "../escaped", "linux/pulumi", "linux/host", "linux/exec"):
+                member = tarfile.TarInfo(name)
+                member.size = len(b"released")
+                tar.addfile(member, io.BytesIO(b"released"))
+        self.sha256 = hashlib.sha256(self.archive.getvalue()).hexdigest()
+        self.asked: list[str] = []
+        self.announced = 0
+        self.silent = False
+        host = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                host.asked.append(self.path)
+                if host.silent:
+                    time.sleep(3)
+                self.send_response(HTTPStatus.OK if self.path == "/it.tar.gz" else HTTPStatus.NOT_FOUND)
+                self.send_header("Content-Length", str(host.announced or len(host.archive.getvalue())))
+                self.end_headers()
+                self.wfile.write(host.archive.getvalue())
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def release(self, sha256: str = "", path: str = "it.tar.gz", members: dict[str, str] | None = None) -> Release:
+        url = f"http://127.0.0.1:{self.server.server_port}/{path}"
+        return Release(url, sha256 or self.sha256, members or {"linux/helm": "helm"})
+
+
+@pytest.fixture
+def host(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    host = Host()
+    machine.put_go()
+    monkeypatch.delenv("GPU_POOLS_DOWNLOADS")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    publish(monkeypatch, helm=host.release())
+    yield host
+    host.server.shutdown()
+    host.server.server_close()
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, **releases: Release) -> None:
+    """Have releases for this machine, and no others."""
+    platform = toolchain.releases.platform_name()
+    table = {(name, pinned_version(program(name)), platform): one for name, one in releases.items()}
+    monkeypatch.setattr(toolchain.releases, "RELEASES", table)
+
+
+def test_a_release_is_downloaded_and_only_its_programs_are_taken(machine: Machine, host: Host) -> None:
+    tools = machine.find("helm")
+    assert (tools.origin, tools.helm.read_text()) == ({"helm": "downloaded"}, "released")
+    assert tools.helm.stat().st_mode & 0o777 == 0o755
+    assert [path.name for path in tools.helm.parent.iterdir()] == ["helm"]
+    assert machine.builds() == []
+    again = machine.find("helm")
+    assert (again.helm, again.origin) == (tools.helm, {"helm": "cache"})
+    assert host.asked == ["/it.tar.gz"]
+
+
+def test_a_release_of_another_sum_is_refused_and_nothing_is_left_or_built(
+    machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(monkeypatch, helm=host.release(sha256="0" * 64))
+    with pytest.raises(SandboxError, match="is not the file that this repository names") as caught:
+        machine.find("helm")
+    assert host.sha256 in caught.value.message
+    assert "0" * 64 in caught.value.message
+    assert "GPU_POOLS_DOWNLOADS=no" in caught.value.remedy
+    assert [path for path in machine.cache.iterdir() if path.is_dir()] == []
+    assert machine.builds() == []
+
+
+def _gone(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, helm=host.release())
+    host.server.shutdown()
+    host.server.server_close()
+
+
+def _without_such_a_file(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, helm=host.release(path="none"))
+
+
+def _broken_off(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert monkeypatch
+    host.announced = len(host.archive.getvalue()) + 1
+
+
+def _silent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.silent = True
+    monkeypatch.setattr(toolchain.download, "_ANSWER_SECONDS", 0.2)
+
+
+def _without_a_name(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, helm=Release("https://releases.invalid/it.tar.gz", host.sha256, {}))
+
+
+@pytest.mark.parametrize("spoil", [_gone, _without_such_a_file, _broken_off, _silent, _without_a_name])
+def test_what_cannot_be_downloaded_is_built_at_once_and_that_is_said(
+    machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Host, pytest.MonkeyPatch], None]
+) -> None:
+    spoil(host, monkeypatch)
+    began = time.monotonic()
+    tools = machine.find("helm")
+    assert time.monotonic() - began < 2.5
+    assert (tools.origin, tools.helm.read_text()) == ({"helm": "built"}, "built\n")
+    assert "is built from its sources, since its release cannot be had from here" in machine.out.getvalue()
+    assert [path.name for path in machine.cache.iterdir() if path.is_dir()] == [tools.helm.parent.name]
+
+
+def test_nothing_is_downloaded_where_that_is_switched_off(machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_POOLS_DOWNLOADS", "no")
+    assert machine.find("helm").origin == {"helm": "built"}
+    assert host.asked == []
+
+
+def test_what_was_built_before_is_not_downloaded(machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_POOLS_DOWNLOADS", "no")
+    machine.find("helm")
+    monkeypatch.delenv("GPU_POOLS_DOWNLOADS")
+    assert machine.find("helm").origin == {"helm": "cache"}
+    assert host.asked == []
+
+
+def test_a_downloaded_pulumi_has_its_language_host_with_it(machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"linux/pulumi": "pulumi", "linux/host": "pulumi-language-python", "linux/exec": "pulumi-language-python-exec"}
+    publish(monkeypatch, pulumi=host.release(members=names))
+    tools = machine.find("pulumi")
+    assert tools.origin == {"pulumi": "downloaded"}
+    assert sorted(path.name for path in tools.pulumi.parent.iterdir()) == sorted(names.values())
+    assert machine.builds() == []
+
+
+def test_every_release_is_of_the_pinned_version_for_both_kinds_of_machine_and_has_a_sum() -> None:
+    for (name, version, _), one in RELEASES.items():
+        assert version == pinned_version(program(name)), "the sums of the new version belong into releases.py"
+        assert version in one.url
+        assert one.url.startswith("https://")
+        assert re.fullmatch("[0-9a-f]{64}", one.sha256)
+        assert set(program(name).packages) <= set(one.members.values())
+        companion = program(name).companion
+        assert companion is None or companion in one.members.values()
+    assert len({one.sha256 for one in RELEASES.values()}) == len(RELEASES)
+    assert {(name, platform) for name, _, platform in RELEASES} == {
+        (name, f"linux-{kind}") for name in ("pulumi", "etcd", "helm") for kind in ("x64", "arm64")
+    }
+
+
+SLOW_GO = """\
+case "$*" in
+  env*) echo go1.99.0 ;;
+  *SLOW*) echo $$ >> LOG; exec /bin/sleep 60 ;;
+  *FAILS*" -o "*|*" -o "*FAILS*) /bin/sleep 0.5; echo broken >&2; exit 1 ;;
+  *" -o "*) echo done >> LOG ;;
+esac
+"""
+
+
+def test_a_build_that_fails_ends_the_one_beside_it(machine: Machine) -> None:
+    machine.put_go(SLOW_GO.replace("SLOW", "cmd/pulumi").replace("FAILS", "helm.sh"))
+    began = time.monotonic()
+    with pytest.raises(SandboxError, match="broken"):
+        machine.find("pulumi", "helm")
+    assert time.monotonic() - began < 10
+    assert _ended(int(machine.log.read_text().splitlines()[0]))
+    assert [path for path in machine.cache.iterdir() if path.is_dir()] == []
+
+
+def test_ctrl_c_ends_all_builds_and_leaves_nothing_half(machine: Machine) -> None:
+    machine.put_go(SLOW_GO.replace("SLOW", "-o"))
+    command = [sys.executable, "-m", "sandbox.toolchain"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while not machine.log.exists() or len(machine.log.read_text().splitlines()) < min(2, os.cpu_count() or 1):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert all(_ended(int(line)) for line in machine.log.read_text().splitlines())
+    assert [path for path in machine.cache.iterdir() if path.is_dir()] == []
+
+
+def _ended(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_programs_of_one_graph_are_built_one_after_the_other_beside_another_graph(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they share is then compiled once; and neither core waits."""
+    machine.put_go(FAKE_GO.replace("/bin/sleep 0.05", "/bin/sleep 0.3"))
+    assert program("nfd-master").graph == program("config-manager").graph != program("helm").graph
+    order: list[tuple[str, str]] = []
+    real = toolchain.build.go_build
+
+    def noted(one: Program, folder: Path) -> None:
+        order.append(("begins", one.graph))
+        real(one, folder)
+        order.append(("ends", one.graph))
+
+    monkeypatch.setattr(toolchain.build, "go_build", noted)
+    monkeypatch.setattr(toolchain.lanes, "lanes", lambda: 2)
+    machine.find("nfd_master", "helm", "config_manager")
+    assert [what for what, graph in order if graph == "kubernetes"] == ["begins", "ends"] * 2
+    assert [what for what, _ in order][:2] == ["begins", "begins"]
+    assert "Building helm v3.22.0, nfd-master v0.18.3, config-manager v0.19.0 (first time only, about" in machine.out.getvalue()
+
+
+def test_the_sources_of_what_has_no_release_can_be_downloaded_beforehand(machine: Machine) -> None:
+    machine.put_go(FAKE_GO.replace("mod) ", 'mod) echo "$PWD $*" >> LOG; '))
+    machine.put("helm", "echo v3.18.4+gd80839c")
+    assert main(["--download"]) == 0
+    folders = {Path(line.split()[0]).name for line in machine.log.read_text().splitlines()}
+    assert folders == {"kubernetes", "pulumi", "etcd", "mig-parted", "pulumi-language-python"}
+
+
+class Clock:
+    """Time that a test lets pass."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_remains_follows_the_speed_of_this_machine() -> None:
+    clock = Clock()
+    helm, etcd, pulumi = program("helm"), program("etcd"), program("pulumi")
+    remaining = Remaining([helm, etcd, pulumi], 1, clock)
+    remaining.begin(helm)
+    clock.now = 3 * helm.seconds
+    remaining.end(helm)
+    assert remaining.seconds() == pytest.approx(3 * (etcd.seconds + pulumi.seconds))
+    remaining.begin(etcd)
+    assert remaining.lines()[0].startswith("about 10 min left: etcd; then pulumi")
+    clock.now += 1.5 * etcd.seconds
+    assert remaining.seconds() == pytest.approx(3 * (etcd.seconds / 2 + pulumi.seconds))
+    clock.now += 100 * etcd.seconds
+    assert remaining.seconds() > 3 * pulumi.seconds, "what takes too long is not taken for done"
+    remaining.end(etcd)
+    remaining.begin(pulumi)
+    remaining.end(pulumi)
+    assert (remaining.seconds(), remaining.lines()) == (0, [])
+
+
+def test_two_builds_at_a_time_share_the_machine() -> None:
+    clock = Clock()
+    helm, etcd = program("helm"), program("etcd")
+    remaining = Remaining([helm, etcd], 2, clock)
+    remaining.begin(helm)
+    remaining.begin(etcd)
+    clock.now = 2 * etcd.seconds
+    remaining.end(etcd)
+    assert remaining.seconds() == pytest.approx(helm.seconds - etcd.seconds)
 
 
 @pytest.mark.programs
 def test_the_real_programs_are_found_or_built() -> None:
-    tools = toolchain.find_tools(Progress(sys.stderr))
+    tools = find_tools(Progress(sys.stderr))
     check: Callable[[str], bool] = lambda tool: getattr(tools, tool).is_file()  # noqa: E731
-    assert all(map(check, toolchain.TOOLS))
+    assert all(map(check, TOOLS))

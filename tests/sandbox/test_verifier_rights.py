@@ -33,8 +33,9 @@ from gpus.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
-from sandbox import cluster, processes, toolchain
+from sandbox import cluster, processes
 from sandbox.progress import Progress
+from sandbox.toolchain.find import find_tools
 from verifier.api import Api
 from verifier.causes import CAUSES
 from verifier.findings import Findings, Where
@@ -110,7 +111,7 @@ class User:
 @pytest.fixture(scope="module")
 def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     folder = tmp_path_factory.mktemp("rights") / "cluster"
-    made = User(cluster.boot(folder, "rights", toolchain.find_tools(Progress()), machines=False))
+    made = User(cluster.boot(folder, "rights", find_tools(Progress()), machines=False))
     # It would call nodes without a kubelet unreachable after a while.
     processes.stop(made.at.folder, ["kube-controller-manager"])
     _grant(made)

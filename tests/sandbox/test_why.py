@@ -13,9 +13,11 @@ from gpus.plan import plan_config
 from gpus.verifier_pods import Program, expectation_file
 from gpus.verifier_reports import reports
 from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
-from sandbox import cluster, toolchain
+from sandbox import cluster
 from sandbox.progress import Progress
 from sandbox.providers.kube_api import Api, read_kubeconfig
+from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.tools import PLATFORM_TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +43,7 @@ EXPECTATION = expectation_file(PLAN, PLAN.pools[0])
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("clusters") / "why"
-    tools = toolchain.find_tools(Progress(), only=toolchain.PLATFORM_TOOLS)
+    tools = find_tools(Progress(), only=PLATFORM_TOOLS)
     try:
         made = cluster.boot(folder, "why", tools, machines=False)
         _fill(Api(read_kubeconfig(str(made.kubeconfig)), ""))

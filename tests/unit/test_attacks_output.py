@@ -190,7 +190,7 @@ _OWN_WORDS = {
     "sandbox/openstack/environment.py",
     "sandbox/openstack/host.py",
     "sandbox/private_network.py",
-    "sandbox/toolchain.py",
+    "sandbox/toolchain/__main__.py",
     "verifier/archive.py",
 }
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gpus.plan import PoolPlan
-    from sandbox.toolchain import Tools
+    from sandbox.toolchain.tools import Tools
     from verifier.observation import Assertion
     from verifier.reading import Reading
 

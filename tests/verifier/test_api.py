@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpus.node_expectation import node_expectation
-from sandbox import cluster, processes, toolchain
+from sandbox import cluster, processes
 from sandbox.pki import make_pki
 from sandbox.progress import Progress
+from sandbox.toolchain.find import find_tools
 from tests.verifier import nodes
 from verifier import archive
 from verifier.api import Api
@@ -84,7 +85,7 @@ class Admin:
 @pytest.fixture(scope="module")
 def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
     folder = tmp_path_factory.mktemp("verified") / "cluster"
-    made = Admin(cluster.boot(folder, "verified", toolchain.find_tools(Progress()), machines=False))
+    made = Admin(cluster.boot(folder, "verified", find_tools(Progress()), machines=False))
     _fill(made)
     yield made
     cluster.erase(folder)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox import toolchain
 from sandbox.progress import Progress
+from sandbox.toolchain.find import find_tools
 from tests.verifier.fleet import MOST_PER_HOUR, NODES, Fleet, most_per_hour
 from verifier.findings import Verdict
 
@@ -28,7 +28,7 @@ MARK = {("GET", "nodes"): 1, ("PATCH", "nodes/status"): 1}
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    made = Fleet(tmp_path_factory.mktemp("fleet"), toolchain.find_tools(Progress()), COUNT)
+    made = Fleet(tmp_path_factory.mktemp("fleet"), find_tools(Progress()), COUNT)
     yield made
     made.end()
 

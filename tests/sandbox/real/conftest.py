@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox import toolchain
 from sandbox.gpu_host import GpuHost, obstacle
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library
 from sandbox.progress import Progress
+from sandbox.toolchain.find import find_built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,4 +61,4 @@ def built(program: str, config: pytest.Config) -> Path:
     """The folder with a program. A first build takes minutes, so that its progress is shown and not kept for the report."""
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-        return toolchain.find_built(program, Progress())
+        return find_built(program, Progress())

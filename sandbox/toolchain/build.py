@@ -1,0 +1,150 @@
+"""Builds programs from their Go modules.
+
+All are built with the same options, so that what they share is compiled once. Nothing for a debugger is made: the linker
+could leave it out, too, but after the compiler has spent a twentieth of its time on it. A newer Go may be fetched by Go itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sandbox.errors import SandboxError
+from sandbox.files import explained
+from sandbox.toolchain.programs import FOLDER, pin, pinned_go, pinned_version
+from sandbox.toolchain.version import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sandbox.toolchain.programs import ModuleFile, Program
+
+_OUTPUT_LINES: Final = 15
+_SAME_FOR_ALL: Final = ("-trimpath", "-gcflags=all=-dwarf=false")
+#: With Go's own resolver and user database also beside C: else most of a program with C were compiled a second time.
+_BESIDE_C: Final = ("-tags=netgo,osusergo",)
+#: What nearly every program has of Go's own library.
+_STANDARD: Final = ("net/http", "text/template", "encoding/json", "encoding/xml", "go/format", "compress/gzip", "log/slog")
+_RUNNING: Final[set[subprocess.Popen[str]]] = set()
+# What the Go command prints when it cannot get at a module's source.
+_NO_NETWORK: Final = re.compile(
+    r"dial tcp|no such host|connection refused|i/o timeout|TLS handshake|proxyconnect|module lookup disabled"
+    r"|network is unreachable|: EOF$",
+    re.MULTILINE,
+)
+
+
+def go_build(program: Program, folder: Path) -> None:
+    """Build the programs of one Go module.
+
+    Args:
+        program: what to build.
+        folder: an existing folder for the results.
+
+    Raises:
+        SandboxError: when Go is missing or too old, the sources cannot be had, or the build fails.
+    """
+    go = _go(program)
+    packages = program.packages
+    # Go names one after the last part of its package, and etcd's is `server`. Several go in one run: while one is linked, by one
+    # core, the next is compiled.
+    output = str(folder / next(iter(packages))) if len(packages) == 1 else f"{folder}/"
+    _run_go([go, "build", *build_flags(program), "-o", output, *packages.values()], program.graph, cgo=program.cgo)
+    for copy in program.copies:
+        _copy_module_file(go, copy, folder)
+
+
+def build_standard_library(program: Program) -> None:
+    """Compile what nearly all programs share, for Go's own cache: two builds at a time would each do it.
+
+    Args:
+        program: any of those that are to be built.
+    """
+    _run_go([_go(program), "build", *_SAME_FOR_ALL, *_STANDARD], program.graph)
+
+
+def fetch_sources(programs: Iterable[Program]) -> None:
+    """Have the sources of programs ready in Go's own cache.
+
+    Raises:
+        SandboxError: when Go is missing or too old, or the sources cannot be had.
+    """
+    for graph, one in {one.graph: one for one in programs}.items():
+        _run_go([_go(one), "mod", "download"], graph)
+
+
+def stop_builds() -> None:
+    """End what is being built in other threads. Go puts its own things in order at this signal."""
+    for process in list(_RUNNING):
+        process.send_signal(signal.SIGINT)
+
+
+def build_flags(program: Program) -> list[str]:
+    """How Go is told to build a program; a part of what decides the result."""
+    link = ["-s", "-w"]
+    if program.version_symbol is not None:
+        link += ["-X", f"{program.version_symbol}={pinned_version(program)}"]
+    if program.cgo:
+        # Symbols are looked for when they are called: the library that has them is loaded by the program itself.
+        link.append("-extldflags=-Wl,-z,lazy")
+    return [*_SAME_FOR_ALL, *(_BESIDE_C if program.cgo else ()), "-ldflags", " ".join(link)]
+
+
+def _go(program: Program) -> str:
+    """Find a Go command that can build the program."""
+    names = ", ".join(program.packages)
+    go = shutil.which("go")
+    needed = pinned_go(program.graph)
+    variable = " (or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver)"
+    hint = variable if program.name in {"etcd", "kubernetes"} else ""
+    remedy = f"Install Go {needed} or newer (https://go.dev/dl/), or put {names} on PATH{hint}."
+    if go is None:
+        message = f"{names}: not on this machine, and there is no Go to build it with."
+        raise SandboxError(message, remedy)
+    # Asked in the module's folder: Go may fetch the newer toolchain that the module wants by itself.
+    done = subprocess.run([go, "env", "GOVERSION"], cwd=FOLDER / program.graph, capture_output=True, text=True, check=False)
+    version = parsed(done.stdout)
+    required = parsed(needed)
+    if version is None or required is None or version < required:
+        seen = done.stdout.strip() or done.stderr.strip()
+        message = f"{names}: {go} is too old to build it: {seen}, needed is go{needed} or newer."
+        raise SandboxError(message, remedy)
+    return go
+
+
+def _run_go(command: Sequence[str], graph: str, *, cgo: bool = False) -> str:
+    """Run a Go command in a module's folder and return its output."""
+    environment = {**os.environ, "CGO_ENABLED": "1" if cgo else "0", "GOWORK": "off"}
+    module = FOLDER / graph
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=module, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        _RUNNING.add(process)
+        try:
+            output, complaints = process.communicate()
+        finally:
+            _RUNNING.discard(process)
+    if process.returncode == 0:
+        return output
+    tail = "\n".join((output + complaints).strip().splitlines()[-_OUTPUT_LINES:])
+    message = f"{module}: go {command[1]} failed (exit status {process.returncode}):\n{tail}"
+    if _NO_NETWORK.search(tail):
+        remedy = "Check the network, or set GOPROXY (and HTTPS_PROXY) to a proxy that can be reached from here."
+        raise SandboxError(message, f"The sources come from Go's module proxy. {remedy}")
+    raise SandboxError(message, "Read the output above; `go env` shows the settings in effect, as GOFLAGS.")
+
+
+def _copy_module_file(go: str, copy: ModuleFile, folder: Path) -> None:
+    """Copy a file out of a module's sources, made executable."""
+    version = pin(copy.graph, copy.module)
+    output = _run_go([go, "mod", "download", "-json", f"{copy.module}@{version}"], copy.graph)
+    source = Path(json.loads(output)["Dir"]) / copy.path
+    target = folder / source.name
+    with explained(target, "write"):
+        shutil.copyfile(source, target)
+        target.chmod(0o755)

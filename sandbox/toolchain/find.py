@@ -1,0 +1,132 @@
+"""Finds every program that the sandbox runs: on this machine, in the cache, or by having it made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from sandbox.files import explained
+from sandbox.toolchain.cache import cache_folder, make_once
+from sandbox.toolchain.machine import on_this_machine, plugin
+from sandbox.toolchain.obtain import BUILT, download_only, made, obtain
+from sandbox.toolchain.programs import program
+from sandbox.toolchain.tools import SEARCHES, TOOLS, Tools
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from sandbox.progress import Progress
+    from sandbox.toolchain.programs import Program
+    from sandbox.toolchain.tools import Search
+
+_CACHE = "cache"
+
+
+def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> Tools:
+    """Find every program that the sandbox runs; download or build what is missing.
+
+    Args:
+        progress: told about each download and build.
+        only: names out of TOOLS; None for all.
+
+    Raises:
+        SandboxError: when a program is neither there nor can be made.
+        ValueError: when `only` names something else.
+    """
+    here, missing = _look(progress, only)
+    origins = obtain(_programs_of(missing), progress)
+    paths = {tool: path for tool, (path, _) in here.items()}
+    paths |= {search.tool: _folder(program(search.made_by), progress) / search.program for search in missing}
+    return Tools(
+        **paths,
+        kubernetes_plugin=plugin("kubernetes", major=4),
+        openstack_plugin=plugin("openstack", major=5),
+        origin={
+            **{tool: origin for tool, (_, origin) in here.items()},
+            **{search.tool: origins.get(search.made_by, _CACHE) for search in missing},
+        },
+    )
+
+
+def find_built(name: str, progress: Progress) -> Path:
+    """Find a program in exactly the version that is pinned, whatever is on this machine; download or build it if need be.
+
+    Args:
+        name: of the Program.
+        progress: told about the download or build.
+
+    Returns:
+        The folder with it.
+
+    Raises:
+        SandboxError: when it cannot be made.
+    """
+    obtain([program(name)], progress)
+    return _folder(program(name), progress)
+
+
+def download_ahead(progress: Progress) -> None:
+    """Download what find_tools would: it can go on beside something else.
+
+    Raises:
+        SandboxError: when it cannot be had.
+    """
+    _, missing = _look(progress, None)
+    download_only(_programs_of(missing), progress)
+
+
+def put_engine(folder: Path, progress: Progress) -> None:
+    """Put what deploys into a folder, in exactly the version that is pinned, whatever is on this machine.
+
+    Pulumi with its language host, and kubelogin, with which it gets into clusters with Entra ID.
+
+    Args:
+        folder: where to; made if need be.
+        progress: told about a build.
+
+    Raises:
+        SandboxError: when they cannot be made.
+    """
+    engine = find_built("pulumi", progress)
+    login = find_built("kubelogin", progress) / "kubelogin"
+    with explained(folder, "copy into"):
+        shutil.copytree(engine, folder, dirs_exist_ok=True)
+        shutil.copy2(login, folder / login.name)
+
+
+def _look(progress: Progress, only: Collection[str] | None) -> tuple[dict[str, tuple[Path, str]], list[Search]]:
+    """What this machine has of the tools, and what it lacks."""
+    wanted = set(TOOLS if only is None else only)
+    if not wanted <= set(TOOLS):
+        message = f"unknown tools: {sorted(wanted - set(TOOLS))}; known are {list(TOOLS)}"
+        raise ValueError(message)
+    searches = [search for search in SEARCHES if search.tool in wanted]
+    here = {search.tool: found for search in searches if (found := on_this_machine(search, progress))}
+    return here, [search for search in searches if search.tool not in here]
+
+
+def _programs_of(searches: list[Search]) -> list[Program]:
+    return list({search.made_by: program(search.made_by) for search in searches}.values())
+
+
+def _folder(one: Program, progress: Progress) -> Path:
+    """The folder of a program that is made; with what it cannot do without beside it, as in a release."""
+    folder = made(one)
+    assert folder is not None, f"{one.name} was not made"  # noqa: S101 - obtain has raised, else
+    lacking = next((name for name in [one.companion] if name and not (folder / name).exists()), None)
+    if lacking is None:
+        return folder
+    companion = made(program(lacking))
+    assert companion is not None, f"{lacking} was not made"  # noqa: S101
+    target = cache_folder() / f"{folder.name}-with-{companion.name}"
+
+    def link(making: Path) -> None:
+        with explained(making, "link into"):
+            for path in (*folder.iterdir(), *companion.iterdir()):
+                # No links: the engine follows them before it looks beside itself, and warns in every run of a host elsewhere.
+                os.link(path, making / path.name)
+
+    make_once(target, f"Putting {one.name} and its language host side by side", link, progress, BUILT)
+    return target

@@ -1,0 +1,88 @@
+"""Builds several programs, two at a time: one build leaves a core idle while it loads, waits for a long file, and links.
+
+Programs of one go.mod are built one after the other, so that what they share is compiled once. When one fails, and at
+Ctrl-C, all end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Final
+
+from sandbox.toolchain import build
+from sandbox.toolchain.remaining import Remaining
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from sandbox.toolchain.programs import Program
+
+_LANES: Final = 2
+#: Two builds at a time, each of which compiles twice at a time or links a large program.
+_LANES_BYTES: Final = 6 * 1024**3
+_STOP_SECONDS: Final = 0.2
+
+
+class Builds:
+    """Programs that are to be built, and what remains of that."""
+
+    def __init__(self, programs: Sequence[Program], build_one: Callable[[Program], None]) -> None:
+        """Begin nothing yet.
+
+        Args:
+            programs: at least one.
+            build_one: builds one.
+        """
+        groups: dict[str, list[Program]] = {}
+        for one in programs:
+            groups.setdefault(one.graph, []).append(one)
+        self._longest_first = sorted(groups.values(), key=lambda group: -sum(one.seconds for one in group))
+        self._lanes = min(lanes(), len(groups))
+        self._build_one = build_one
+        self._over = threading.Event()
+        self.remaining = Remaining(programs, self._lanes)
+
+    def run(self) -> None:
+        """Build all.
+
+        Raises:
+            SandboxError: when one cannot be built.
+        """
+        if self._lanes > 1:
+            build.build_standard_library(self._longest_first[0][0])
+        with ThreadPoolExecutor(self._lanes) as pool:
+            builds = [pool.submit(self._build_group, group) for group in self._longest_first]
+            try:
+                for done in wait(builds, return_when=FIRST_EXCEPTION).done:
+                    done.result()
+            except BaseException:
+                self._stop(builds)
+                raise
+
+    def _build_group(self, group: Sequence[Program]) -> None:
+        try:
+            for one in group:
+                if self._over.is_set():
+                    return
+                self.remaining.begin(one)
+                self._build_one(one)
+                self.remaining.end(one)
+        except BaseException:
+            # Before this thread goes on to the group that waits.
+            self._over.set()
+            raise
+
+    def _stop(self, builds: Sequence[Future[None]]) -> None:
+        self._over.set()
+        # More than once: a build may be about to begin.
+        while wait(builds, timeout=_STOP_SECONDS).not_done:
+            build.stop_builds()
+
+
+def lanes() -> int:
+    """How many builds at a time this machine bears."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _LANES if (os.cpu_count() or 1) > 1 and memory >= _LANES_BYTES else 1

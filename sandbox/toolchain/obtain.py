@@ -1,0 +1,129 @@
+"""Makes what is not in the cache: downloads the releases that can be had from here, builds the rest, and says what remains.
+
+The cache holds each program as soon as it is made: what was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from sandbox.toolchain import build
+from sandbox.toolchain.cache import cache_folder, fill_once
+from sandbox.toolchain.download import SWITCH, Unreachable, download
+from sandbox.toolchain.lanes import Builds
+from sandbox.toolchain.programs import pinned_version, program, sources
+from sandbox.toolchain.releases import platform_name, release
+from sandbox.toolchain.remaining import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from sandbox.progress import Progress
+    from sandbox.toolchain.programs import Program
+    from sandbox.toolchain.releases import Release
+
+DOWNLOADED: Final = "downloaded"
+BUILT: Final = "built"
+
+
+def made(one: Program) -> Path | None:
+    """The folder of a program that the cache has; None where it has to be made."""
+    found = release(one)
+    places = [*([_place_of_release(one, found)] if found else []), place_of_build(one)]
+    return next((place for place in places if place.is_dir()), None)
+
+
+def obtain(programs: Iterable[Program], progress: Progress) -> dict[str, str]:
+    """Have programs in the cache.
+
+    Args:
+        programs: which.
+        progress: told about each download and build.
+
+    Returns:
+        program -> DOWNLOADED or BUILT, of those that were made by this call and not by another at the same time.
+
+    Raises:
+        SandboxError: when one can neither be downloaded nor built, or a download is not what it should be.
+    """
+    missing = [one for one in programs if made(one) is None]
+    downloaded = _download(missing, progress)
+    built = _build(_with_companions([one for one in missing if one.name not in downloaded]), progress)
+    return dict.fromkeys(downloaded, DOWNLOADED) | dict.fromkeys(built, BUILT)
+
+
+def download_only(programs: Iterable[Program], progress: Progress) -> None:
+    """Have releases in the cache, and the sources of what must be built in Go's: all that `obtain` needs a network for.
+
+    Raises:
+        SandboxError: when sources cannot be had, or a release is not what it should be.
+    """
+    missing = [one for one in programs if made(one) is None]
+    downloaded = _download(missing, progress)
+    build.fetch_sources(_with_companions([one for one in missing if one.name not in downloaded]))
+
+
+def place_of_build(one: Program) -> Path:
+    """The cache folder of a program that is built, named after everything that decides what is built."""
+    digest = hashlib.sha256()
+    for path in sources(one):
+        digest.update(path.read_bytes())
+    digest.update(json.dumps([build.build_flags(one), list(one.packages.values()), platform_name()]).encode())
+    return cache_folder() / f"{one.name}-{pinned_version(one)}-{digest.hexdigest()[:12]}"
+
+
+def _place_of_release(one: Program, found: Release) -> Path:
+    """The cache folder of a program that is downloaded."""
+    return cache_folder() / f"{one.name}-{pinned_version(one)}-release-{found.sha256[:12]}"
+
+
+def _with_companions(programs: Sequence[Program]) -> list[Program]:
+    """Programs that are to be built, and what they cannot do without."""
+    companions = [program(one.companion) for one in programs if one.companion]
+    return list({one.name: one for one in (*programs, *(one for one in companions if made(one) is None))}.values())
+
+
+def _download(programs: Sequence[Program], progress: Progress) -> list[str]:
+    """Download what has a release, all at a time; returns the names of what came."""
+    releases = [(one, found) for one in programs if (found := release(one))] if os.environ.get(SWITCH) != "no" else []
+    if not releases:
+        return []
+    came: list[str] = []
+
+    def fetch(one: Program, found: Release) -> None:
+        try:
+            fill_once(_place_of_release(one, found), partial(download, found))
+            came.append(one.name)
+        except Unreachable as error:
+            progress.note(f"{_words(one)} is built from its sources, since its release cannot be had from here: {error}")
+
+    with progress.step(f"Downloading {', '.join(_words(one) for one, _ in releases)}"), ThreadPoolExecutor(len(releases)) as pool:
+        # Read to the end, so that what one of them raises is raised here.
+        list(pool.map(fetch, *zip(*releases, strict=True)))
+    return came
+
+
+def _build(programs: Sequence[Program], progress: Progress) -> list[str]:
+    """Build programs; returns the names of those that nobody else has built meanwhile."""
+    built: list[str] = []
+
+    def build_one(one: Program) -> None:
+        if fill_once(place_of_build(one), partial(build.go_build, one)):
+            built.append(one.name)
+
+    if programs:
+        builds = Builds(programs, build_one)
+        text = f"Building {', '.join(map(_words, programs))} (first time only, about {duration(builds.remaining.seconds())})"
+        with progress.step(text, builds.remaining.lines):
+            builds.run()
+    return built
+
+
+def _words(one: Program) -> str:
+    return f"{' + '.join(one.packages)} {pinned_version(one)}"

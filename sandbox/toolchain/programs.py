@@ -1,0 +1,245 @@
+"""What the sandbox wants to run, and in which version: each program's Go module.
+
+A go.mod below programs/ is the only place that says which version. Programs that share most of what they are made of share a
+go.mod, too: it is then compiled once (docs/what-is-real.md says what that changes). Not here: where a program is, and how it gets
+there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sandbox.errors import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "programs"
+LANGUAGE_HOST: Final = "pulumi-language-python"
+_CLUSTER: Final = "kubernetes"
+
+
+@dataclass(frozen=True)
+class ModuleFile:
+    """A file that is taken as it is from the sources of a Go module.
+
+    Attributes:
+        graph: the folder below programs/ whose go.mod pins the module.
+        module: the module's path.
+        path: the file, relative to the module's root.
+    """
+
+    graph: str
+    module: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """Programs that are built together.
+
+    Attributes:
+        name: of the whole, as its folder in the cache begins.
+        graph: the folder below programs/ with go.mod and go.sum.
+        module: the module whose version in go.mod is the programs' version.
+        packages: what to build, as program name -> Go package.
+        version_symbol: the Go variable that the version is linked into; None when the program knows it.
+        seconds: about how long a first build takes on two cores, after those that stand before it here.
+        copies: files to put beside the programs.
+        cgo: whether it needs a C compiler: NVIDIA's programs load libnvidia-ml.so.1 by way of C.
+        companion: the name of another program that it cannot do without, and that its release has.
+    """
+
+    name: str
+    graph: str
+    module: str
+    packages: Mapping[str, str]
+    version_symbol: str | None
+    seconds: float
+    copies: tuple[ModuleFile, ...] = ()
+    cgo: bool = False
+    companion: str | None = None
+
+
+_DEVICE_PLUGIN: Final = "github.com/NVIDIA/k8s-device-plugin"
+
+
+def _device_plugin(minor: str, graph: str, seconds: float) -> Program:
+    """GPU feature discovery and the device plugin, which come from one module."""
+    return Program(
+        name=f"device-plugin-{minor}",
+        graph=graph,
+        module=_DEVICE_PLUGIN,
+        packages={name: f"{_DEVICE_PLUGIN}/cmd/{name}" for name in ("gpu-feature-discovery", "nvidia-device-plugin")},
+        version_symbol=f"{_DEVICE_PLUGIN}/internal/info.version",
+        seconds=seconds,
+        cgo=True,
+    )
+
+
+PROGRAMS: Final[tuple[Program, ...]] = (
+    Program(
+        name="kubernetes",
+        graph=_CLUSTER,
+        module="k8s.io/kubernetes",
+        packages={
+            "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+            "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+        },
+        version_symbol="k8s.io/component-base/version.gitVersion",
+        seconds=200,
+    ),
+    Program(
+        name="nfd-master",
+        graph=_CLUSTER,
+        module="sigs.k8s.io/node-feature-discovery",
+        packages={"nfd-master": "sigs.k8s.io/node-feature-discovery/cmd/nfd-master"},
+        version_symbol="sigs.k8s.io/node-feature-discovery/pkg/version.version",
+        seconds=8,
+    ),
+    Program(
+        name="config-manager",
+        graph=_CLUSTER,
+        module=_DEVICE_PLUGIN,
+        packages={"config-manager": f"{_DEVICE_PLUGIN}/cmd/config-manager"},
+        version_symbol=None,
+        seconds=3,
+    ),
+    _device_plugin("v0.19", _CLUSTER, 10),
+    Program(
+        name="pulumi",
+        graph="pulumi",
+        module="github.com/pulumi/pulumi/pkg/v3",
+        packages={"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"},
+        version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
+        seconds=180,
+        companion=LANGUAGE_HOST,
+    ),
+    Program(
+        name="helm",
+        graph="helm",
+        module="helm.sh/helm/v3",
+        packages={"helm": "helm.sh/helm/v3/cmd/helm"},
+        version_symbol="helm.sh/helm/v3/internal/version.version",
+        seconds=50,
+    ),
+    Program(
+        name="etcd",
+        graph="etcd",
+        module="go.etcd.io/etcd/server/v3",
+        packages={"etcd": "go.etcd.io/etcd/server/v3"},
+        version_symbol=None,
+        seconds=18,
+    ),
+    Program(
+        name=LANGUAGE_HOST,
+        graph=LANGUAGE_HOST,
+        module="github.com/pulumi/pulumi/sdk/v3",
+        packages={LANGUAGE_HOST: "github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python"},
+        version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
+        seconds=15,
+        # The newest sources of the language host that the module carries are older than the engine; the
+        # script that it runs programs with must be the engine's.
+        copies=(
+            ModuleFile(
+                graph="pulumi",
+                module="github.com/pulumi/pulumi/sdk/v3",
+                path="python/cmd/pulumi-language-python-exec",
+            ),
+        ),
+    ),
+    # A module of its own: what it shares with the device plugin is how it speaks to NVML, and there versions matter.
+    Program(
+        name="mig-parted",
+        graph="mig-parted",
+        module="github.com/NVIDIA/mig-parted",
+        packages={"nvidia-mig-parted": "github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted"},
+        version_symbol="github.com/NVIDIA/mig-parted/internal/info.version",
+        seconds=5,
+        cgo=True,
+    ),
+    # The rest is made when somebody asks for it. For comparing with an older one only:
+    _device_plugin("v0.17", "device-plugin-v0.17", 100),
+    # For programs that use the components from YAML.
+    Program(
+        name="pulumi-language-yaml",
+        graph="pulumi-language-yaml",
+        module="github.com/pulumi/pulumi-yaml",
+        packages={"pulumi-language-yaml": "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"},
+        version_symbol="github.com/pulumi/pulumi-yaml/pkg/version.Version",
+        seconds=60,
+    ),
+    # For jobs that deploy (put_engine): the sandbox has a stand-in, since there is no Entra ID here.
+    Program(
+        name="kubelogin",
+        graph="kubelogin",
+        module="github.com/Azure/kubelogin",
+        packages={"kubelogin": "github.com/Azure/kubelogin"},
+        version_symbol="main.gitTag",
+        seconds=90,
+    ),
+    # Reads the pipelines of this repository.
+    Program(
+        name="actionlint",
+        graph="actionlint",
+        module="github.com/rhysd/actionlint",
+        packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"},
+        version_symbol="github.com/rhysd/actionlint.version",
+        seconds=20,
+    ),
+    # Has images for tests. Of the project's own main.go, which leaves the clients of three clouds out: a third of the time.
+    Program(
+        name="registry",
+        graph="registry",
+        module="github.com/distribution/distribution/v3",
+        packages={"registry": "gpu-pools.invalid/sandbox/registry"},
+        version_symbol="github.com/distribution/distribution/v3/version.version",
+        seconds=40,
+    ),
+)
+
+
+def program(name: str) -> Program:
+    """The program of a name."""
+    return next(one for one in PROGRAMS if one.name == name)
+
+
+def pinned_version(one: Program) -> str:
+    """The version that the program's go.mod requires, such as "v1.36.3"."""
+    return pin(one.graph, one.module)
+
+
+def pin(graph: str, module: str) -> str:
+    """The version of a module in the go.mod of a folder.
+
+    Raises:
+        SandboxError: when it requires no such module.
+    """
+    path = FOLDER / graph / "go.mod"
+    requirement = re.compile(rf"^\s*(?:require\s+)?{re.escape(module)}\s+(v\S+)", re.MULTILINE)
+    match = requirement.search(path.read_text("utf-8"))
+    if match is None:
+        message = f"{path}: does not require {module}."
+        raise SandboxError(message, "Restore the file: git checkout -- sandbox/programs")
+    return match[1]
+
+
+def pinned_go(graph: str) -> str:
+    """The Go version that the go.mod of a folder asks for."""
+    text = (FOLDER / graph / "go.mod").read_text("utf-8")
+    match = re.search(r"^go\s+(\S+)", text, re.MULTILINE)
+    return match[1] if match else "1.21"
+
+
+def sources(one: Program) -> list[Path]:
+    """The files that say what is built: most programs have no source of our own."""
+    graphs = [one.graph, *(copy.graph for copy in one.copies)]
+    return [
+        path
+        for folder in (FOLDER / graph for graph in graphs)
+        for path in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go")))
+    ]
