@@ -106,8 +106,8 @@ def _replacements(preview: Preview, before: Plan | None, after: Plan) -> Iterato
     clusters = [one for one in replaced if one.type in CLUSTER_TYPES]
     pools = [one for one in replaced if one.type in POOL_TYPES and (one.because or not with_cluster)]
     ids = {pool.name: pool.change for pool in after.pools}
-    told = [_shown(one) for one in clusters] or ([()] if with_cluster else [])
-    for changes in told:
+    shown = [_shown(one) for one in clusters] or ([()] if with_cluster else [])
+    for changes in shown:
         yield Ending(CLUSTER, CLUSTER, _REPLACED, after.change, _first(before), changes)
     for one in sorted(pools, key=lambda one: one.name):
         name = pool_name(one) or ""

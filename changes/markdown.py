@@ -120,7 +120,7 @@ def _ending(one: Ending) -> Iterator[Markdown]:
     changed = Markdown.all((Markdown.of("{}: {} → {}", *parts) for parts in sides), "; ")
     replaced = one.how == "is replaced"
     because = Markdown.of(" ({})", changed) if changed else Markdown(" (it follows what it lies in)" if replaced else "")
-    told = Markdown.of("The {} {}{}", _called(one), one.how, because)
+    sentence = Markdown.of("The {} {}{}", _called(one), one.how, because)
     if one.first:
         yield Markdown(
             "What is deployed is protected, and the engine takes nothing protected away with something else. So first, without"
@@ -129,10 +129,10 @@ def _ending(one: Ending) -> Iterator[Markdown]:
         yield from _entry(one.resource, one.first)
         yield _NOTHING
     if one.acknowledged is not None:
-        yield Markdown.of("{}. Acknowledged: {}", told, one.acknowledged)
+        yield Markdown.of("{}. Acknowledged: {}", sentence, one.acknowledged)
     elif one.id:
         another = ", with another reason" if one.used else ""
-        yield Markdown.of("{}. To do it all the same, write into the stack file{}:", told, another)
+        yield Markdown.of("{}. To do it all the same, write into the stack file{}:", sentence, another)
         yield from _entry(one.resource, one.id)
     yield _NOTHING
 
@@ -320,9 +320,9 @@ def _finding(one: Finding) -> Iterator[Markdown]:
 
 def _ids(lines: list[Markdown]) -> Iterator[Markdown]:
     """What the ids above stand for."""
-    told = explained(lines)
-    if told:
-        yield from _folded("What the ids stand for", [Markdown.of("- {}", line) for line in told])
+    explanations = explained(lines)
+    if explanations:
+        yield from _folded("What the ids stand for", [Markdown.of("- {}", line) for line in explanations])
 
 
 def _rests_on(seen: Seen) -> Iterator[Markdown]:

@@ -34,7 +34,7 @@ _OWN: Final = {
 
 def sarif(file: str, text: str, radius: BlastRadius) -> dict[str, Any]:
     """The log: `file` is the stack file's path in the repository, `text` what is in it."""
-    results = [_result(file, text, *one) for one in _told(radius)]
+    results = [_result(file, text, *one) for one in _findings(radius)]
     rules = dict.fromkeys(result["ruleId"] for result in results)
     return {
         "$schema": _SCHEMA,
@@ -55,7 +55,7 @@ def sarif(file: str, text: str, radius: BlastRadius) -> dict[str, Any]:
     }
 
 
-def _told(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
+def _findings(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
     """(rule, level, pool or "", message)."""
     yield from _ended(radius)
     for name in radius.protected:

@@ -127,13 +127,15 @@ def _template(cluster: MagnumSettings) -> tuple[object, object]:
 def _surge(stay: tuple[PoolPlan, ...]) -> str:
     spot = [pool.name for pool in stay if isinstance(pool.pool.placement, AksPlacement) and pool.pool.placement.spot]
     surging = [pool for pool in stay if pool.name not in spot]
-    told = ["The control plane first, then every node of every pool: AKS drains one after the other and gives it a new image."]
+    sentences = [
+        "The control plane first, then every node of every pool: AKS drains one after the other and gives it a new image."
+    ]
     if surging:
         most = max(pool.hardware.gpus for pool in surging)
-        told.append(f"A pool gets one node more meanwhile, which takes quota for up to {most} GPU{'s' if most > 1 else ''}.")
+        sentences.append(f"A pool gets one node more meanwhile, which takes quota for up to {most} GPU{'s' if most > 1 else ''}.")
     if spot:
-        told.append(f"Spot pools ({', '.join(spot)}) get none, and their nodes are not drained.")
-    return " ".join(told)
+        sentences.append(f"Spot pools ({', '.join(spot)}) get none, and their nodes are not drained.")
+    return " ".join(sentences)
 
 
 def _operator(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:

@@ -32,8 +32,8 @@ _OPERATIONS: Final = ("create", "update")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is needed to tell of a pool.
+class Failed:
+    """What is needed to say why a pool is not verified.
 
     Attributes:
         pool: its name.
@@ -57,9 +57,9 @@ def tells_why(
         reports: of this pool alone, as gpus.verifier_reports has them.
         kubeconfig: how to reach the cluster; None where nobody said so.
     """
-    known: list[Told] = []
+    known: list[Failed] = []
     # Known long before the DaemonSet fails: the provider has made it with that.
-    pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: known.append(Told(pool, both[0], both[1] or None)))
+    pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: known.append(Failed(pool, both[0], both[1] or None)))
 
     async def tell(failed: pulumi.ErrorHookArgs) -> bool:
         """Log why; never try again."""
@@ -70,13 +70,13 @@ def tells_why(
     return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-why", tell)])
 
 
-def why(told: Told) -> str:
+def why(failed: Failed) -> str:
     """The whole text."""
-    (pool,) = told.reports["pools"].values()
-    namespace = told.reports["namespace"]
-    lines = [f"pool {told.pool} is not verified."]
-    if told.kubeconfig:
-        lines += _seen(told.reports, pool, told.kubeconfig)
+    (pool,) = failed.reports["pools"].values()
+    namespace = failed.reports["namespace"]
+    lines = [f"pool {failed.pool} is not verified."]
+    if failed.kubeconfig:
+        lines += _seen(failed.reports, pool, failed.kubeconfig)
     stack = pulumi.get_stack()
     lines += [
         "Where to look:",

@@ -48,8 +48,8 @@ def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
     full = [key if ":" in key else f"{NAMESPACE}:{_camel(key)}" for key in sections]
     twice = [key for key, count in Counter(full).items() if count > 1]
     if twice:
-        told = "is given twice, with its namespace and without, or in two spellings"
-        raise InvalidStackError(Problem(key, told, "each section once", "Keep one of them.") for key in twice)
+        message = "is given twice, with its namespace and without, or in two spellings"
+        raise InvalidStackError(Problem(key, message, "each section once", "Keep one of them.") for key in twice)
     return dict(zip(full, sections.values(), strict=True))
 
 

@@ -162,7 +162,7 @@ class GpuPlatform(pulumi.ComponentResource):
         return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
 
     def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
-        """What must be there before the pools' first nodes, so that they are born with the startup taint."""
+        """What must be there before the pools' first nodes, so that they register with the startup taint."""
         if not planned.settings.verification.startup_taint or tainted_by(planned.settings.cluster) != "admission":
             return []
         from components.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used

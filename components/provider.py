@@ -57,14 +57,14 @@ class GpuPoolsProvider(ComponentProvider):
         except ComponentInitError as error:
             if not isinstance(error.inner, InvalidStackError):
                 raise
-            told: Any = [
+            found: Any = [
                 {
                     "property_path": harmless.line(one.path.partition(").")[2] or one.path),
                     "reason": harmless.line(f"{one.message}; allowed: {one.allowed}; {one.remedy}"),
                 }
                 for one in error.inner.problems
             ]
-            raise InputPropertiesError("nothing was created or changed", told) from None
+            raise InputPropertiesError("nothing was created or changed", found) from None
 
 
 def whole_numbers(value: Any) -> Any:  # noqa: ANN401 - whatever comes over the wire

@@ -197,7 +197,7 @@ class Verification(pulumi.ComponentResource):
         spec: Any = pulumi.Output.from_input(args["program"]).apply(
             lambda program: verifier_daemon_set_spec(plan, planned, program, _sha256())
         )
-        told = pulumi.Output.from_input(args["program"]).apply(
+        pool_reports = pulumi.Output.from_input(args["program"]).apply(
             lambda program: reports(plan, deployed_program(program), planned.name)
         )
         DaemonSet(
@@ -209,7 +209,7 @@ class Verification(pulumi.ComponentResource):
                 opts,
                 depends_on=[document],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
-                hooks=tells_why(name, planned.name, told, args.get("kubeconfig")),
+                hooks=tells_why(name, planned.name, pool_reports, args.get("kubeconfig")),
             ),
         )
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}

@@ -193,8 +193,8 @@ def _gpu(gpu: Gpu, model: str) -> Html:
 
 def _versions(node: NodeEvidence) -> Iterator[str]:
     if node.report:
-        told = {"driver": "driver", "cuda": "CUDA", "nvml": "NVML"}
-        yield from (f"{words} {node.report.versions[key]}" for key, words in told.items() if key in node.report.versions)
+        labels = {"driver": "driver", "cuda": "CUDA", "nvml": "NVML"}
+        yield from (f"{words} {node.report.versions[key]}" for key, words in labels.items() if key in node.report.versions)
         yield from (_MPS[key].format(text) for key, text in node.report.mps.items() if key in _MPS)
         yield from set_by(node.report)
     if "kubeletVersion" in node.versions:

@@ -57,8 +57,8 @@ def _rows(evidence: Evidence, pool: PoolEvidence) -> Iterator[tuple[tuple[str, .
     name, declared = plain(pool.declared.name, _NAME_CHARACTERS), plain(pool.declared.declared, _NAME_CHARACTERS)
     for node in pool.nodes:
         seen = plain(resources_text(node.allocatable), _NAME_CHARACTERS)
-        told = _age(evidence, node)
-        yield (name, _name(node), declared, seen, told, node.verdict.value), node.verdict
+        age = _age(evidence, node)
+        yield (name, _name(node), declared, seen, age, node.verdict.value), node.verdict
     if not pool.nodes or pool.verdict is Verdict.NOT_YET_PROVEN:
         lacking = "more nodes" if pool.nodes else "no node yet"
         words = lacking if pool.verdict is Verdict.NOT_YET_PROVEN else "-"

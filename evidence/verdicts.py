@@ -279,7 +279,7 @@ def _read(
     outdated = _foreign(report, name, declared, pool) or _outdated(report, condition, declared, now)
     if outdated:
         return report, Verdict.STALE, outdated
-    return report, *_told(report, condition)
+    return report, *_claimed(report, condition)
 
 
 def _missing(declared: Declared, text: object, condition: Mapping[str, Any] | None) -> tuple[Verdict, str]:
@@ -318,7 +318,7 @@ def _outdated(report: Report, condition: Mapping[str, Any], declared: Declared, 
     return ""
 
 
-def _told(report: Report, condition: Mapping[str, Any]) -> tuple[Verdict, str]:
+def _claimed(report: Report, condition: Mapping[str, Any]) -> tuple[Verdict, str]:
     """(verdict, reason) by what a report says that counts."""
     if condition.get("status") != _STATUS[report.verdict]:
         return Verdict.CANNOT_TELL, f"its report says {report.verdict}, its condition {condition.get('status')}"

@@ -15,8 +15,8 @@ _NOTHING_SAID = frozenset({"", "PodInitializing", "ContainerCreating"})
 
 def waiting(pods: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line for each pod that is not ready and says why, by node."""
-    told = ((_where(pod), list(_reasons(pod.get("status") or {}))) for pod in pods)
-    return sorted(f"{where}: {'; '.join(reasons)}" for where, reasons in told if reasons)
+    waiting = ((_where(pod), list(_reasons(pod.get("status") or {}))) for pod in pods)
+    return sorted(f"{where}: {'; '.join(reasons)}" for where, reasons in waiting if reasons)
 
 
 def _where(pod: Mapping[str, Any]) -> str:

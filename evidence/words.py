@@ -98,10 +98,10 @@ def summary(evidence: Evidence) -> str:
     """One line about all nodes, e.g. ``8 nodes: 7 proven, 1 differs``."""
     counts = Counter(node.verdict for _, node in _nodes(evidence))
     total = sum(counts.values())
-    told = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in reversed(Verdict) if counts[verdict])
+    by_verdict = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in reversed(Verdict) if counts[verdict])
     waiting = [pool.declared.name for pool in evidence.pools if pool.verdict is Verdict.NOT_YET_PROVEN]
     more = f"; not yet proven: {', '.join(map(plain, waiting))}" if waiting else ""
-    return f"{total} node{'' if total == 1 else 's'}" + (f": {told}" if told else "") + more
+    return f"{total} node{'' if total == 1 else 's'}" + (f": {by_verdict}" if by_verdict else "") + more
 
 
 def omitted(node: NodeEvidence) -> str:
@@ -113,12 +113,12 @@ def omitted(node: NodeEvidence) -> str:
 
 def set_by(report: Report) -> list[str]:
     """Who has set the pool's labels and taints on a node, e.g. ``labels: 3 by nfd``."""
-    told = []
+    lines = []
     for kind in ("label", "taint"):
         counts = Counter(who for what, who in report.set_by.items() if what.startswith(f"{kind} "))
         if counts:
-            told.append(f"{kind}s: {', '.join(_by(who, count) for who, count in sorted(counts.items()))}")
-    return told
+            lines.append(f"{kind}s: {', '.join(_by(who, count) for who, count in sorted(counts.items()))}")
+    return lines
 
 
 def _by(who: str, count: int) -> str:

@@ -106,9 +106,9 @@ def _known(model: GpuModel, name: str) -> MigProfile | None:
 
 def _installed_driver(plan: Plan, planned: PoolPlan) -> str | None:
     """The version that the operator was told to install: what is not a version (a digest) is not to be seen on a node."""
-    told = plan.operator_values["driver"]
-    version = str(told.get("version") or "")
-    by_policy = planned.driver == "operator" and not (told.get("nvidiaDriverCRD") or {}).get("enabled")
+    values = plan.operator_values["driver"]
+    version = str(values.get("version") or "")
+    by_policy = planned.driver == "operator" and not (values.get("nvidiaDriverCRD") or {}).get("enabled")
     return version if by_policy and re.fullmatch(r"\d+(\.\d+)*", version) else None
 
 

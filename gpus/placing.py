@@ -5,7 +5,7 @@ tells a pool's nodes apart there is a node label: Magnum's driver sets one with 
 has its own. So a small DaemonSet per pool, selected by that label, drops a feature file on the node; NFD publishes it, and
 one NodeFeatureRule per pool turns it into the labels. Nodes that join later, by whatever means, get them without a deploy.
 
-Taints: the kubelets of Magnum's heat driver taint themselves at birth by the node-group label ``kubelet_options``
+Taints: the kubelets of Magnum's heat driver register with taints by the node-group label ``kubelet_options``
 (openstack/magnum stable/2025.1, configure-kubernetes-minion.sh); for the other drivers NFD sets the taints. On existing
 clusters the taints are there already. On AKS all of this is the node pool's own business.
 """
@@ -53,7 +53,7 @@ def marker_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, st
 
 
 def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
-    """The node labels that tell the pool's nodes apart from their birth on, on every platform.
+    """The node labels that tell the pool's nodes apart from the moment they register, on every platform.
 
     Raises:
         ValueError: for a Magnum section without driver.

@@ -91,7 +91,7 @@ class PoolPlan:
         mig_config_key: key of the mig-parted config; None where the operator's mig-manager has no say on these nodes.
         labels: every label that must reach the nodes.
         taints: the declared taints, and those that the cloud adds.
-        startup_taint: what nodes are born with until the verifier has passed them; None: nothing.
+        startup_taint: what new nodes register with until the verifier has passed them; None: nothing.
         driver: who installs driver and toolkit.
         mig_owner: who partitions.
         gpu_instance_profile: what AKS is told where AKS partitions.

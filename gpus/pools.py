@@ -374,7 +374,7 @@ def _check_reach(labels: Mapping[str, str], taints: tuple[Taint, ...], section: 
                     f"{section.at('taints')}[{index}]",
                     f'"{taint}" cannot reach the nodes: {reason}, and the driver {context.magnum_driver} sets no taints',
                     allowed="a prefixed key outside kubernetes.io, e.g. nvidia.com/gpu=true:NoSchedule",
-                    remedy="Choose such a key, or use the heat driver, whose kubelets taint themselves at birth.",
+                    remedy="Choose such a key, or use the heat driver, whose kubelets register with taints.",
                 )
 
 

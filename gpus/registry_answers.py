@@ -120,10 +120,10 @@ def content(answer: Answer, wanted: str) -> Said:
     Raises:
         UnaskedError: it is not a manifest.
     """
-    told = wanted or answer.header("docker-content-digest")
-    found = _digest(answer.body, like=told)
-    if told and told != found:
-        return Said("other", f"the content that its registry gives for {told[:80]} has the digest {found}", found)
+    expected = wanted or answer.header("docker-content-digest")
+    found = _digest(answer.body, like=expected)
+    if expected and expected != found:
+        return Said("other", f"the content that its registry gives for {expected[:80]} has the digest {found}", found)
     document = _document(answer.body)
     # The name of a type is optional in OCI's documents; what is in them is not.
     if isinstance(document.get("manifests"), list):

@@ -1,18 +1,18 @@
-"""The startup taint: nodes of verified pools are born with it, and their verifier takes it away once they have passed.
+"""The startup taint: nodes of verified pools register with it, and their verifier takes it away once they have passed.
 
-Born with it, not given it later: between a node's first moment and any patch a pod could start on it. Which means there are
-depends on who makes the nodes.
+They register with it, and are not given it later: between a node's registration and any patch a pod could start on it. How they
+can depends on who makes the nodes.
 
 - AKS: the API server puts it on a node when the node registers, by a MutatingAdmissionPolicy. The pool's own ``nodeTaints``
   cannot do it: AKS refuses everybody who takes such a taint away through the Kubernetes API (azure-aks-docs, use-node-taints;
   Azure/AKS#2934; release 2022-04-24), so no node would ever be free. Its node initialization taints could, but are a preview:
   they go through the managed cluster's request only, block requests for single pools, and the pinned SDK (API 2025-09-01) has
   no field for them. A taint that no pool has may be removed (inferred from those sources; users in #2934 put theirs on by an
-  admission webhook). The pool's label is there at birth: AKS hands it to the kubelet (``KUBELET_NODE_LABELS`` of its images).
+  admission webhook). The pool's label is there by then: AKS hands it to the kubelet (``KUBELET_NODE_LABELS`` of its images).
   None of this was tried on a real AKS.
 - Magnum's heat driver: the kubelet registers with it (gpus/placing.py).
 - Magnum's Cluster API drivers: none. Their labels are synchronized after a node has registered (cluster-api, proposal
-  20220927-label-sync-between-machine-and-nodes), so that nothing tells the pool at its birth, and NFD may not set this key.
+  20220927-label-sync-between-machine-and-nodes), so that nothing tells the pool when it registers, and NFD may not set this key.
 - Existing clusters: the same policy as on AKS; it sees those nodes that bring the labels of ``nodeSelector`` when they register.
 
 MutatingAdmissionPolicy is stable, and on, since Kubernetes 1.36 (KEP-3962). The key's prefix tells the cluster autoscaler that
@@ -45,7 +45,7 @@ TaintedBy = Literal["admission", "kubelet"]
 
 
 def tainted_by(cluster: ClusterSettings) -> TaintedBy | None:
-    """How nodes of this cluster can be born with a taint that can be taken away again; None: not at all."""
+    """How nodes of this cluster can register with a taint that can be taken away again; None: not at all."""
     if isinstance(cluster, MagnumSettings):
         return "kubelet" if cluster.driver == "heat" else None
     return "admission"
@@ -54,7 +54,7 @@ def tainted_by(cluster: ClusterSettings) -> TaintedBy | None:
 def refusal(cluster: ClusterSettings) -> str:
     """Why nodes of this cluster cannot have the startup taint; empty where they can, as far as is declared."""
     if isinstance(cluster, MagnumSettings) and cluster.driver and tainted_by(cluster) is None:
-        return f"nodes of Magnum's driver {cluster.driver} cannot be born with a taint"
+        return f"nodes of Magnum's driver {cluster.driver} cannot register with a taint"
     if isinstance(cluster, AksSettings) and cluster.kubernetes_version:
         version = tuple(int(part) for part in cluster.kubernetes_version.split("."))
         if version < _LEAST_KUBERNETES:

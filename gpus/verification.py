@@ -38,7 +38,7 @@ class VerificationSettings:
         deadline_seconds: how long a node may take to become what was declared, from the start of its verifier on.
         interval_seconds: between two assertions afterwards.
         image: Python 3.11 or newer with nothing else in it, by digest.
-        startup_taint: whether nodes are born with a taint that goes once they have passed.
+        startup_taint: whether new nodes register with a taint that goes once they have passed.
         smoke_test: whether pods use each pool after its nodes were verified.
         smoke_test_image: a shell, and a CUDA program /cuda-samples/sample.
     """

@@ -87,8 +87,8 @@ def operator(case: Case) -> Field | None:
 
 def operators(case: Case) -> list[tuple[Resource, Field]]:
     """The program's operators, installed or of another owner, with what each is told."""
-    told = [(resource, operator_values(resource, inputs)) for resource, inputs in case.of(*OPERATORS)]
-    return [(resource, values) for resource, values in told if values is not None]
+    operators = [(resource, operator_values(resource, inputs)) for resource, inputs in case.of(*OPERATORS)]
+    return [(resource, values) for resource, values in operators if values is not None]
 
 
 def on(place: Field, *keys: str, default: bool) -> bool:

@@ -156,8 +156,8 @@ def _verify(options: argparse.Namespace, progress: Progress) -> int:
 def _tell_incidents(pools: Iterable[PoolPlan]) -> None:
     from gpus.incidents import explained  # noqa: PLC0415 as above
 
-    if told := explained(warning for pool in pools for warning in pool.warnings):
-        print("\n- ".join(["\nIncidents that the warnings name:", *told]))
+    if explanations := explained(warning for pool in pools for warning in pool.warnings):
+        print("\n- ".join(["\nIncidents that the warnings name:", *explanations]))
 
 
 def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:

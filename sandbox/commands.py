@@ -159,8 +159,8 @@ def disturb(stack: str, wanted: Disturbances, progress: Progress) -> None:
     if not 0 <= wanted.seconds < math.inf:
         wrong += f"Nothing can take {wanted.seconds:g} seconds.", "Write 0 or more."
     if wrong:
-        *told, last = wrong
-        raise SandboxError("\n".join(told), last)
+        *others, last = wrong
+        raise SandboxError("\n".join(others), last)
     service.disturb(sandbox.openstack, wanted)
     progress.note(f"until the next `make disturb`: {wanted.words}")
 
@@ -259,16 +259,16 @@ def settle(sandbox: Sandbox, plan: Plan, progress: Progress, timeout: float | No
 
 def _watch(sandbox: Sandbox, plan: Plan, progress: Progress) -> Callable[[], None]:
     """What is done every other second while the engine works: it ends where a cluster has died, and what it waits for is told."""
-    begun = told = time.monotonic()
+    begun = noted = time.monotonic()
 
     def watch() -> None:
-        nonlocal told
+        nonlocal noted
         _see_that_clusters_live(sandbox)
-        if time.monotonic() - told < _TELL_SECONDS:
+        if time.monotonic() - noted < _TELL_SECONDS:
             return
-        told = time.monotonic()
+        noted = time.monotonic()
         if lines := [*waits_for(look(sandbox, plan), checkpoint.pending(sandbox))]:
-            progress.note("\n    ".join([f"{told - begun:.0f} s; waited for:", *lines]))
+            progress.note("\n    ".join([f"{noted - begun:.0f} s; waited for:", *lines]))
 
     return watch
 
@@ -418,7 +418,7 @@ def _held(sandbox: Sandbox, command: str) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not _lock(descriptor, fcntl.LOCK_EX):
-            message = f"Another command is working on the sandbox of {sandbox.stack}: {_told_by(descriptor)}."
+            message = f"Another command is working on the sandbox of {sandbox.stack}: {_holder(descriptor)}."
             raise SandboxError(message, "Wait for it to end, or interrupt it.")
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"`make {command}` (process {os.getpid()})".encode(), 0)
@@ -434,7 +434,7 @@ def _at_work(sandbox: Sandbox) -> str:
     except FileNotFoundError:
         return ""
     try:
-        return "" if _lock(descriptor, fcntl.LOCK_SH) else _told_by(descriptor)
+        return "" if _lock(descriptor, fcntl.LOCK_SH) else _holder(descriptor)
     finally:
         os.close(descriptor)
 
@@ -451,5 +451,5 @@ def _lock(descriptor: int, kind: int) -> bool:
     return False
 
 
-def _told_by(descriptor: int) -> str:
+def _holder(descriptor: int) -> str:
     return os.pread(descriptor, 100, 0).decode(errors="replace") or "one that has just begun"

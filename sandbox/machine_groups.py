@@ -50,7 +50,7 @@ class MachineGroup:
         taints: node taints that the cloud sets, each {"key", "value", "effect"}.
         hardware: what each machine is made of.
         driver_preinstalled: the machine's image carries the NVIDIA driver and container runtime.
-        cloud_mig_profile: AKS gpuInstanceProfile such as ``MIG1g``: the machine is born partitioned.
+        cloud_mig_profile: AKS gpuInstanceProfile such as ``MIG1g``: the machine registers partitioned.
         control_plane: the machines carry the cluster's control plane.
         guarded: nobody but the cloud may change these labels and taints on the nodes, as on AKS.
     """

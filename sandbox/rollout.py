@@ -115,11 +115,13 @@ def _policy(policy: Object) -> Iterator[str]:
     status = policy.get("status") or {}
     if status.get("state") == _READY:
         return
-    told = [_because(one) for one in status.get("conditions") or [] if one.get("type") == "Error" and one.get("status") == "True"]
-    told += [
+    reasons = [
+        _because(one) for one in status.get("conditions") or [] if one.get("type") == "Error" and one.get("status") == "True"
+    ]
+    reasons += [
         _because(one) for one in status.get("conditions") or [] if one.get("type") == "Ready" and one.get("status") != "True"
     ]
-    cause = next(filter(None, told), "")
+    cause = next(filter(None, reasons), "")
     yield f"ClusterPolicy {_name(policy)}: {status.get('state') or 'the operator has not said anything of it yet'}{cause}"
 
 

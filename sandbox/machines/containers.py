@@ -86,7 +86,7 @@ class PodRun:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         #: The attempt that the thread is at, and what came of it.
         self._attempt = request.attempt
-        self._told: tuple[int, Outcome] = (request.attempt, _before(request))
+        self._reported: tuple[int, Outcome] = (request.attempt, _before(request))
         self._write_volumes()
         self._thread = threading.Thread(target=self._live, name=f"pod {request.pod}", daemon=True)
         self._thread.start()
@@ -94,7 +94,7 @@ class PodRun:
     @property
     def outcome(self) -> Outcome:
         """What has become of the pod; a crash counts until another attempt is asked for."""
-        attempt, outcome = self._told
+        attempt, outcome = self._reported
         return outcome if attempt == self._request.attempt else _tried_again(outcome)
 
     def want(self, request: PodRequest) -> None:
@@ -228,9 +228,9 @@ class PodRun:
                     rest.replace(path)
 
     def _tell(self, outcome: Outcome) -> None:
-        told = (self._attempt, outcome)
-        if told != self._told:
-            self._told = told
+        reported = (self._attempt, outcome)
+        if reported != self._reported:
+            self._reported = reported
             self._wake()
 
     def _until_again(self) -> None:

@@ -66,7 +66,7 @@ class Gpu:
         }
 
 
-def born(node: str, hardware: Hardware, cloud_mig_profile: str | None) -> tuple[Gpu, ...]:
+def new_gpus(node: str, hardware: Hardware, cloud_mig_profile: str | None) -> tuple[Gpu, ...]:
     """The GPUs of a machine at its first boot.
 
     Args:

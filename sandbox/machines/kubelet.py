@@ -48,7 +48,7 @@ class _Life:
         waits: container that has ended -> when it is started again.
         backoffs: container -> how long it has to wait.
         volumes: the ConfigMaps as it sees them.
-        told: the last event, so that each is reported once.
+        reported: the last event, so that each is reported once.
     """
 
     restarts: dict[str, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Life:
     waits: dict[str, float] = field(default_factory=dict)
     backoffs: dict[str, Backoff] = field(default_factory=dict)
     volumes: ConfigVolumes = field(default_factory=ConfigVolumes)
-    told: str = field(default="")
+    reported: str = field(default="")
 
     def restart(self, now: float) -> None:
         """Start again what is due."""
@@ -148,8 +148,8 @@ class Kubelet:
         return outcome
 
     def _report(self, world: World, pod: Json, outcome: Outcome, life: _Life) -> None:
-        if isinstance(outcome, Creating) and life.told != outcome.message:
-            life.told = outcome.message
+        if isinstance(outcome, Creating) and life.reported != outcome.message:
+            life.reported = outcome.message
             world.event(pod, outcome.event, outcome.message)
         waiting = {name: life.backoffs[name].seconds for name in life.waits}
         status = pod_status(pod, outcome, life.restarts, waiting)

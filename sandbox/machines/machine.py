@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox.files import read_json, write_json
 from sandbox.machines.device_plugin import Advertised
 from sandbox.machines.gfd import Driver
-from sandbox.machines.gpu import Gpu, born, from_json, to_json
+from sandbox.machines.gpu import Gpu, from_json, new_gpus, to_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,11 +139,11 @@ class MachineFiles:
         self._written: dict[str, dict[str, Any]] = {}
 
     def load(self, node: str, group: MachineGroup) -> Machine:
-        """The machine as it was, or newly born."""
+        """The machine as it was, or a new one."""
         raw = read_json(self._path(node))
         if not raw:
             driver = PREINSTALLED_DRIVER if group.driver_preinstalled and group.hardware.gpus else None
-            return Machine(node, group, born(node, group.hardware, group.cloud_mig_profile), driver)
+            return Machine(node, group, new_gpus(node, group.hardware, group.cloud_mig_profile), driver)
         self._written[node] = raw
         return Machine(
             node, group, from_json(raw["gpus"]), Driver(**raw["driver"]) if raw["driver"] else None, raw["toolkit"],
@@ -172,7 +172,7 @@ class MachineFiles:
         return True
 
     def remove(self, node: str) -> None:
-        """Forget a machine that is gone for good: another one of that name is born anew."""
+        """Forget a machine that is gone for good: another one of that name is a new one."""
         self._written.pop(node, None)
         self._path(node).unlink(missing_ok=True)
         shutil.rmtree(self.folder / node, ignore_errors=True)

@@ -165,11 +165,11 @@ def _inits(
     found: list[Json] = []
     for container in containers:
         name = container["name"]
-        told = (restarts.get(name, 0), backoffs.get(name, 0.0))
+        counts = (restarts.get(name, 0), backoffs.get(name, 0.0))
         if name == at:
             reached = False
             if isinstance(outcome, InitCrash):
-                state = _crashed(_Crash(name, outcome.message, outcome.code, *told), old.get(name), now)
+                state = _crashed(_Crash(name, outcome.message, outcome.code, *counts), old.get(name), now)
             else:
                 state = _running(old.get(name), now)
         elif reached:
@@ -185,7 +185,7 @@ def _mains(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: M
     found: list[Json] = []
     for container in objects.containers(pod["spec"]):
         name = container["name"]
-        told = (restarts.get(name, 0), backoffs.get(name, 0.0))
+        counts = (restarts.get(name, 0), backoffs.get(name, 0.0))
         if isinstance(outcome, Creating):
             waiting = {"reason": outcome.reason}
             if outcome.reason != "ContainerCreating":
@@ -196,7 +196,7 @@ def _mains(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: M
         elif isinstance(outcome, Finished):
             state = _terminated(old.get(name), now, ready=False)
         elif name in outcome.crashed:
-            state = _crashed(_Crash(name, outcome.crashed[name], outcome.codes.get(name, 1), *told), old.get(name), now)
+            state = _crashed(_Crash(name, outcome.crashed[name], outcome.codes.get(name, 1), *counts), old.get(name), now)
         else:
             state = _running(old.get(name), now, ready=name not in outcome.unready)
         found.append(_container(pod, container, state, old.get(name), restarts.get(name, 0)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from policies.rule import Rule
 
 PRODUCTION: dict[str, Any] = json.loads((PROJECT / "policies" / "levels" / "prod.json").read_text(encoding="utf-8"))
-#: Its driver tells no node's pool at its birth; the plan refuses the startup taint there.
+#: Its driver tells no node's pool when it registers; the plan refuses the startup taint there.
 NO_STARTUP_TAINT = {"magnum-prod"}
 #: Advice that our stacks do not follow, and why.
 KNOWN = {

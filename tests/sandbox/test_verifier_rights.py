@@ -320,7 +320,7 @@ def test_a_removal_that_is_refused_is_told(admin: User, reader: NodeReader) -> N
 
 
 @pytest.fixture(scope="module")
-def births(admin: User) -> Callable[..., list[Any]]:
+def registered(admin: User) -> Callable[..., list[Any]]:
     """Tells the taints that a node gets when it registers, once pools a and b have the startup taint."""
     path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolic"
     admin.ok("POST", f"{path}ies", {"metadata": {"name": ADMISSION}, "spec": admission_policy_spec()})
@@ -343,20 +343,20 @@ def births(admin: User) -> Callable[..., list[Any]]:
     return taints
 
 
-def test_nodes_of_a_pool_are_born_with_the_taint_beside_their_own(births: Callable[..., list[Any]]) -> None:
-    born = {"key": STARTUP_TAINT, "effect": "NoSchedule"}
-    assert births({"agentpool": "a", "zone": "1"}) == [born]
-    assert births({"agentpool": "b"}, SKU) == [SKU, born]
-    assert births({"agentpool": "b"}, STARTUP) == [STARTUP]
+def test_nodes_of_a_pool_register_with_the_taint_beside_their_own(registered: Callable[..., list[Any]]) -> None:
+    tainted = {"key": STARTUP_TAINT, "effect": "NoSchedule"}
+    assert registered({"agentpool": "a", "zone": "1"}) == [tainted]
+    assert registered({"agentpool": "b"}, SKU) == [SKU, tainted]
+    assert registered({"agentpool": "b"}, STARTUP) == [STARTUP]
 
 
-def test_nodes_of_nobody_else_are(births: Callable[..., list[Any]]) -> None:
-    assert births({"agentpool": "system"}) == births({}) == []
-    assert births({"agentpool": "system"}, SKU) == [SKU]
+def test_nodes_of_nobody_else_are(registered: Callable[..., list[Any]]) -> None:
+    assert registered({"agentpool": "system"}) == registered({}) == []
+    assert registered({"agentpool": "system"}, SKU) == [SKU]
 
 
-def test_a_node_that_is_there_gets_no_taint_again(births: Callable[..., list[Any]], admin: User, node: Any) -> None:
-    assert births({"agentpool": "a"})
+def test_a_node_that_is_there_gets_no_taint_again(registered: Callable[..., list[Any]], admin: User, node: Any) -> None:
+    assert registered({"agentpool": "a"})
     admin.ok("PATCH", f"{NODES}/{NODE}", {"metadata": {"labels": {"agentpool": "a"}}, "spec": {"taints": [SKU]}}, MERGE)
     assert _taints(admin) == [SKU]
     assert node["spec"]["taints"] == [STARTUP, SKU]

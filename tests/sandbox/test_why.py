@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from components._why import Told, why
+from components._why import Failed, why
 from gpus.plan import plan_config
 from gpus.verifier_pods import Program, expectation_file
 from gpus.verifier_reports import reports
@@ -98,22 +98,22 @@ def _status(api: Api, obj: dict[str, Any], status: dict[str, Any]) -> None:
 
 def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pulumi.get_stack", lambda: "byo")
-    told = why(Told("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig))
-    assert "pool ts is not verified." in told
-    assert "2 nodes: " in told
-    assert "differs: somebody set it" in told
-    assert "remedy: nvidia-smi -c 0" in told
-    assert "ts/ts-0: GPU 0 (GPU-1): compute mode is PROHIBITED, expected DEFAULT" in told
-    assert "not verified: ts/ts-1: no verifier has reported" in told
-    assert "verifier on ts-1, pod verifier-1: watch waits: ImagePullBackOff: no such image" in told
-    assert "o-0" not in told
-    assert "python -m evidence byo" in told
+    text = why(Failed("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig))
+    assert "pool ts is not verified." in text
+    assert "2 nodes: " in text
+    assert "differs: somebody set it" in text
+    assert "remedy: nvidia-smi -c 0" in text
+    assert "ts/ts-0: GPU 0 (GPU-1): compute mode is PROHIBITED, expected DEFAULT" in text
+    assert "not verified: ts/ts-1: no verifier has reported" in text
+    assert "verifier on ts-1, pod verifier-1: watch waits: ImagePullBackOff: no such image" in text
+    assert "o-0" not in text
+    assert "python -m evidence byo" in text
 
 
 @pytest.mark.parametrize("kubeconfig", ["", "clusters: []", "apiVersion: v1", "[", "not-a-mapping"])
 def test_what_cannot_be_read_hides_nothing(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pulumi.get_stack", lambda: "byo")
-    told = why(Told("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig))
-    assert "pool ts is not verified." in told
-    assert ("The cluster cannot be asked why: " in told) == bool(kubeconfig)
-    assert "Where to look:" in told
+    text = why(Failed("ts", reports(PLAN, PROGRAM, "ts"), kubeconfig))
+    assert "pool ts is not verified." in text
+    assert ("The cluster cannot be asked why: " in text) == bool(kubeconfig)
+    assert "Where to look:" in text

@@ -1645,7 +1645,7 @@ _OPERATOR_CASES = (
                 nodeFeatureDiscovery={"install": True},
             ),
             "gpu-pools:verification.startupTaint",
-            f"nodes of Magnum's driver {driver} cannot be born with a taint",
+            f"nodes of Magnum's driver {driver} cannot register with a taint",
             "heat",
             "Leave it out",
         )

@@ -1,4 +1,4 @@
-"""The startup taint in the plan: who is born with it, who tolerates it, what is said about it."""
+"""The startup taint in the plan: who registers with it, who tolerates it, what is said about it."""
 
 from __future__ import annotations
 

@@ -270,11 +270,11 @@ def kubernetes_of(plan: Plan, pool: PoolPlan, node: str) -> NodeReading:
 
 def simulated(pool: PoolPlan, node: str) -> tuple[gpu.Gpu, ...]:
     known = pool.hardware.model
-    born = gpu.born(node, Hardware(8, 64, known.key, pool.hardware.product, pool.hardware.gpus), None)
+    made = gpu.new_gpus(node, Hardware(8, 64, known.key, pool.hardware.product, pool.hardware.gpus), None)
     if not isinstance(pool.sharing, Mig):
-        return born
-    layouts = [pool.sharing.of_gpu(one.index) for one in born]
-    return tuple(gpu.with_layout(one, layout) or one if layout else one for one, layout in zip(born, layouts, strict=True))
+        return made
+    layouts = [pool.sharing.of_gpu(one.index) for one in made]
+    return tuple(gpu.with_layout(one, layout) or one if layout else one for one, layout in zip(made, layouts, strict=True))
 
 
 def pod(operand: str, **changes: Any) -> Pod:

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox.machine_groups import Hardware
 from sandbox.machines.device_plugin import Advertised, Crash, advertise, mps_daemon
-from sandbox.machines.gpu import Gpu, born, cleared, with_layout
+from sandbox.machines.gpu import Gpu, cleared, new_gpus, with_layout
 from sandbox.machines.plugin_config import MissingFile, read_plugin_config
 
 A100 = Hardware(24, 220, "a100-80gb", None, 2)
@@ -12,7 +12,7 @@ SHARING = "version: v1\nsharing: {{{kind}: {{{options}resources: [{{name: {name}
 
 
 def gpus(layout: dict[str, int] | None = None, hardware: Hardware = A100) -> tuple[Gpu, ...]:
-    plain = born("node", hardware, None)
+    plain = new_gpus("node", hardware, None)
     return plain if layout is None else tuple(with_layout(gpu, layout) or gpu for gpu in plain)
 
 

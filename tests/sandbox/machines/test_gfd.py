@@ -3,7 +3,7 @@ from __future__ import annotations
 from sandbox.machine_groups import Hardware
 from sandbox.machines.device_plugin import Crash
 from sandbox.machines.gfd import Driver, Labels, discover
-from sandbox.machines.gpu import Gpu, born, cleared, with_layout
+from sandbox.machines.gpu import Gpu, cleared, new_gpus, with_layout
 
 HARDWARE = Hardware(24, 220, "a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
 PRODUCT = "NVIDIA-A100-SXM4-80GB"
@@ -13,7 +13,7 @@ MPS = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 10}]}}"
 
 
 def gpus(layout: dict[str, int] | None = None) -> tuple[Gpu, ...]:
-    plain = born("node", HARDWARE, None)
+    plain = new_gpus("node", HARDWARE, None)
     return plain if layout is None else tuple(with_layout(gpu, layout) or gpu for gpu in plain)
 
 

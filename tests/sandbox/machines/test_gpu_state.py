@@ -10,7 +10,7 @@ from gpus.mig import legal_layouts
 from gpus.models import model, model_keys
 from sandbox.machine_groups import Hardware
 from sandbox.machines.gfd import Driver
-from sandbox.machines.gpu import EXCLUSIVE_PROCESS, Gpu, born, with_layout
+from sandbox.machines.gpu import EXCLUSIVE_PROCESS, Gpu, new_gpus, with_layout
 from sandbox.machines.gpu_state import gpus_of, state_of, with_mode
 from sandbox.nvml import state
 from sandbox.nvml.facts import profiles
@@ -27,7 +27,7 @@ def machines(draw: Callable[[st.SearchStrategy[object]], object]) -> tuple[Gpu, 
     """GPUs of a model, each whole, in exclusive-process mode, empty in MIG mode or with a legal layout."""
     key = str(draw(st.sampled_from(sorted(model_keys()))))
     found = []
-    for gpu in born("node", Hardware(4, 16, key, None, 2), None):
+    for gpu in new_gpus("node", Hardware(4, 16, key, None, 2), None):
         choice = draw(
             st.sampled_from(["whole", "exclusive", "empty", "layout"] if key in PARTITIONABLE else ["whole", "exclusive"])
         )
@@ -49,13 +49,13 @@ def test_the_record_and_the_state_file_say_the_same(gpus: tuple[Gpu, ...]) -> No
 
 
 def test_aks_partitions_a_machine_before_its_first_boot() -> None:
-    gpus = born("node", Hardware(24, 220, "a100-80gb", None, 2), "MIG3g")
+    gpus = new_gpus("node", Hardware(24, 220, "a100-80gb", None, 2), "MIG3g")
     mig = [gpu.mig for gpu in state_of("node", gpus, None).gpus]
     assert [(one.current, one.pending, len(one.instances)) for one in mig if one] == [(True, True, 2)] * 2
 
 
 def test_only_gpus_outside_mig_change_their_mode() -> None:
-    whole, other = born("node", Hardware(24, 220, "a100-80gb", None, 2), None)
+    whole, other = new_gpus("node", Hardware(24, 220, "a100-80gb", None, 2), None)
     machine = state_of("node", (whole, with_layout(other, {"1g.10gb": 7}) or other), DRIVER)
     exclusive = with_mode(machine, exclusive=True)
     assert [gpu.compute_mode for gpu in gpus_of("a100-80gb", exclusive)] == [EXCLUSIVE_PROCESS, "DEFAULT"]
@@ -63,7 +63,7 @@ def test_only_gpus_outside_mig_change_their_mode() -> None:
 
 
 def test_the_file_names_the_loaded_driver() -> None:
-    gpus = born("node", Hardware(4, 28, "t4-16gb", None, 1), None)
+    gpus = new_gpus("node", Hardware(4, 28, "t4-16gb", None, 1), None)
     machine = state_of("node", gpus, Driver("535.183.01", "12.2"))
     assert (machine.driver_version, machine.nvml_version, machine.cuda_version) == ("535.183.01", "12.535.183.01", 12020)
     assert state_of("node", gpus, None) == state.machine_state("t4-16gb", gpus[0].product, 1, node="node")

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from sandbox.machine_groups import Hardware
-from sandbox.machines.gpu import Gpu, born, from_json, to_json
+from sandbox.machines.gpu import Gpu, from_json, new_gpus, to_json
 from sandbox.machines.mig_parted import MigPartedError, apply, generated_config, holds, read_config
 
 A100 = Hardware(24, 220, "a100-80gb", "NVIDIA A100 80GB PCIe", 2)
 
 
 def gpus(hardware: Hardware = A100) -> tuple[Gpu, ...]:
-    return born("node", hardware, None)
+    return new_gpus("node", hardware, None)
 
 
 def config(entries: str, name: str = "it") -> str:
@@ -34,7 +34,7 @@ def test_a_machine_always_has_the_same_gpus() -> None:
     ],
 )
 def test_aks_partitions_before_the_node_joins(cloud: str, layout: dict[str, int]) -> None:
-    assert [gpu.layout for gpu in born("node", A100, cloud)] == [layout, layout]
+    assert [gpu.layout for gpu in new_gpus("node", A100, cloud)] == [layout, layout]
 
 
 def test_a_layout_is_applied_to_the_listed_gpus_only() -> None:

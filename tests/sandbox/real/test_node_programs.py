@@ -15,7 +15,7 @@ from sandbox import processes
 from sandbox.machine_groups import Hardware, MachineGroup
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Driver, Labels
-from sandbox.machines.gpu import EXCLUSIVE_PROCESS, born, with_layout
+from sandbox.machines.gpu import EXCLUSIVE_PROCESS, new_gpus, with_layout
 from sandbox.machines.machine import PREINSTALLED_DRIVER, Loaded, Machine
 from sandbox.machines.node_programs import LayoutRequest
 from sandbox.machines.outcomes import InitCrash, Up
@@ -54,7 +54,7 @@ _pods: Final = itertools.count()
 
 
 def machine(node: str, hardware: Hardware = A100, layout: Mapping[str, int] | None = None) -> Machine:
-    gpus = born(node, hardware, None)
+    gpus = new_gpus(node, hardware, None)
     gpus = gpus if layout is None else tuple(with_layout(gpu, layout) or gpu for gpu in gpus)
     group = MachineGroup(node, node, 1, hardware, driver_preinstalled=True)
     return Machine(node, group, gpus, PREINSTALLED_DRIVER)
@@ -334,7 +334,7 @@ def test_the_machine_outlives_the_daemon_and_is_not_reported_empty(site: Site) -
     on.advertise(site.served(on, before, {GPU: 14}))
     site.start_anew()
     # As the record had it before: the state file knows better.
-    on.gpus = born("n", A100, None)
+    on.gpus = new_gpus("n", A100, None)
     seen = []
     site.answer(lambda: seen.append(site.programs.serve(on, before, {})) or seen[-1])
     assert [gpu.layout for gpu in on.gpus] == [{"1g.10gb": 7}] * 2
