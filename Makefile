@@ -1,4 +1,4 @@
-# gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks everything.
+# gpu-pools: `make up` brings a stack up on the embedded platform, `make test` checks every kind of thing, `make test-all` everything.
 STACK  ?= aks-dev
 BASE   ?= main
 LEVELS ?= policies/levels/$(if $(findstring prod,$(STACK)),prod,dev).json
@@ -6,13 +6,14 @@ PYTHON ?= python3
 # Files of tests that run at once; each may have a cluster, which wants a core and 2 GiB.
 JOBS   ?= 2
 VENV   := venv
+PYTEST ?= $(VENV)/bin/pytest
 # Python would answer a Ctrl-C in its own first 40 ms with a traceback: it is held back until the program answers it.
 HOLD   := $(shell env --block-signal=INT true 2>/dev/null && echo env --block-signal=INT)
 RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv ahead tools up preview status verify scale disturb openstack shell down clean test unit lint bench
+.PHONY: help venv ahead tools up preview status verify scale disturb openstack shell down clean test test-rest test-all unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -87,8 +88,13 @@ lint: venv ## style, types and the borders between packages
 unit: venv ## the fast tests
 	@$(VENV)/bin/pytest tests/unit
 
-test: lint tools ## everything: style, types, borders, and all tests
-	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile
+test: lint tools ## style, types, borders, and each kind of test once: under ten minutes
+	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not sweep"
+
+test-rest: venv tools ## the tests that `make test` leaves out: more of the same, half an hour
+	@$(PYTEST) -n $(JOBS) --dist loadfile -m sweep
+
+test-all: test test-rest ## everything: style, types, borders, and all tests
 
 bench: venv ## the ratios of benchmarks/
 	@$(VENV)/bin/python benchmarks/run.py

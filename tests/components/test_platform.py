@@ -18,6 +18,7 @@ from gpus.errors import InvalidStackError, Problems
 from gpus.plan import plan_config
 from gpus.section import Section
 from gpus.stack_file import read_stack_file
+from tests.tiers import these
 
 from .conftest import KUBECONFIG
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[2]
 STACKS = ("aks-dev", "aks-prod", "magnum-dev", "magnum-prod", "byo")
+#: In `make test` one of each platform.
+EACH = these(STACKS, ("aks-dev", "magnum-dev", "byo"))
 PREFIX = "gpu-pools:"
 UNVERIFIED: Any = ({}, {"verification": {"enabled": False}})
 
@@ -51,7 +54,7 @@ def deploy(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 class TestEveryStack:
     """What holds on all platforms."""
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_each_mapping_of_the_stack_is_read_once(self, deploy: Any, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
         read: list[str] = []
         plain = Section.__init__
@@ -66,7 +69,7 @@ class TestEveryStack:
         assert [path for path in read if not path.startswith("gpu-pools:")] == []
         assert len(read) == len(set(read))
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_each_name_of_a_node_label_s_key_is_in_the_config_maps(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
         keys = {key for patch in recorded.of("ConfigMapPatch") for key in patch.inputs["data"]}
@@ -75,7 +78,7 @@ class TestEveryStack:
         assert len(labels) == len(settings(stack)["pools"])
         assert {label["nvidia.com/device-plugin.config"] for label in labels} <= keys
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_nfd_comes_before_the_operator_and_the_operator_before_the_pools(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
         assert "gpu-nfd-release" in recorded.depends_on("gpu-operator-release")
@@ -92,7 +95,7 @@ class TestEveryStack:
         pools = {one.name for kind in ("AgentPool", "NodeFeatureRule") for one in bare.of(kind)}
         assert pools <= bare.depends_on("gpu-keys-left")
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_everything_waits_for_what_the_platform_waits_for(self, run: Run, deploy: Any, stack: str) -> None:
         deploy(stack)  # for its surroundings
 
@@ -105,7 +108,7 @@ class TestEveryStack:
         assert len(custom) > 5
         assert [request.name for request in custom if not any(urn.endswith("::first") for urn in request.dependencies)] == []
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     @pytest.mark.parametrize("verified", [True, False])
     def test_what_is_in_the_cluster_is_made_by_its_provider_and_goes_with_it(
         self, run: Run, deploy: Any, stack: str, *, verified: bool
@@ -118,13 +121,13 @@ class TestEveryStack:
         assert [one.name for one in inside if "::gpu-kubernetes::" not in one.provider] == []
         assert stack == "byo" or [one.name for one in inside if not one.deletedWith.endswith("::gpu-cluster")] == []
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_the_protection_of_the_platform_is_undone_nowhere(self, run: Run, deploy: Any, stack: str) -> None:
         deploy(stack)
         recorded = run(lambda: GpuPlatform("gpu", settings(stack), pulumi.ResourceOptions(protect=True)))
         assert not [request.name for request in recorded.requests.values() if request.HasField("protect") and not request.protect]
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_no_credential_reaches_the_engine_in_plain_text(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
         assert recorded.is_secret("gpu-kubernetes", "kubeconfig")
@@ -132,7 +135,7 @@ class TestEveryStack:
             str(request) for request in recorded.requests.values() if request.type != "pulumi:providers:kubernetes"
         )
 
-    @pytest.mark.parametrize("stack", ["aks-prod", "magnum-prod"])
+    @pytest.mark.parametrize("stack", these(["aks-prod", "magnum-prod"], ["magnum-prod"]))
     def test_production_is_protected_but_for_what_is_acknowledged(self, run: Run, stack: str) -> None:
         sections = settings(stack)
         plan = plan_config({f"{PREFIX}{key}": value for key, value in sections.items()})
@@ -146,7 +149,7 @@ class TestEveryStack:
             recorded = run(lambda acknowledged=acknowledged: GpuPlatform("gpu", {**sections, "acknowledged": acknowledged}))
             assert {request.name for request in recorded.requests.values() if request.protect} == left
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_objects_in_the_cluster_use_its_own_provider(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
         for request in recorded.requests.values():
@@ -163,7 +166,7 @@ class TestEveryStack:
     def test_an_existing_cluster_is_never_assumed_to_go_away(self, deploy: Any) -> None:
         assert not any(request.deletedWith for request in deploy("byo").requests.values())
 
-    @pytest.mark.parametrize("stack", STACKS)
+    @pytest.mark.parametrize("stack", EACH)
     def test_each_declaration_is_a_resource_of_its_own(self, deploy: Any, stack: str) -> None:
         recorded = deploy(stack)
         kinds = (":Exclusive", ":TimeSlicing", ":Mps", ":Mig")

@@ -6,11 +6,13 @@ The unit tests plan every case of the table; here a sample goes past the command
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from sandbox.files import read_json
+from tests.tiers import one_of_each
 from tests.unit.bad_stacks import CASES, TEN_MISTAKES, TEN_PATHS, Case
 from tests.unit.stacks import aks
 
@@ -60,11 +62,16 @@ def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
     return made
 
 
+def _section(case: Case) -> str:
+    """Of the stack file."""
+    return re.split(r"[.\[]", case.path)[0]
+
+
 def test_the_sample_is_in_the_table() -> None:
     assert {case.id for case in CHOSEN} == SAMPLE
 
 
-@pytest.mark.parametrize("case", CHOSEN, ids=[case.id for case in CHOSEN])
+@pytest.mark.parametrize("case", one_of_each(CHOSEN, _section), ids=lambda case: case.id)
 def test_preview_refuses(case: Case, trial: Trial) -> None:
     trial.write(case.stack)
     refused = trial.engine("preview")

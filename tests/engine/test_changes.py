@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 AKS = """
 config:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 GROUP = "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"
 STACK = """

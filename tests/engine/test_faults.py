@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox import node_tools, processes
-from tests.engine.courses import Course, run
+from tests.engine.courses import found_and_repaired, run
 from tests.engine.faults import FAULTS, OF_THE_CLUSTER, UNHEARD
 from tests.engine.fleet import CONFIG_LABEL, LONGEST_SECONDS, NFD_MASTER, NFD_WORKER, POLICY, POLL_SECONDS, STACK, Fleet, now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tests.engine.courses import Course
     from tests.engine.fleet import Condition
     from tests.engine.trial import Trial
 
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.programs,
+    pytest.mark.sweep,
     pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
 ]
 
@@ -57,17 +59,9 @@ def unheard(fleet: Fleet) -> Mapping[str, Course]:
     return run(fleet, UNHEARD, first=back)
 
 
-def _is_found_and_repaired(course: Course) -> None:
-    assert course.causes == course.fault.causes, f"{course.node}: {course.condition}"
-    assert course.condition.status == course.fault.status, course.condition
-    assert course.condition.causes[0] == course.fault.causes[0], course.condition
-    assert not course.false_green, [condition.status for condition in course.before]
-    assert course.green_at_last, f"{course.node} was not verified again after the repair"
-
-
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_with_its_cause_and_gone_after_the_repair(courses: Mapping[str, Course], name: str) -> None:
-    _is_found_and_repaired(courses[name])
+    found_and_repaired(courses[name])
 
 
 def test_nobody_else_was_called_different_meanwhile(courses: Mapping[str, Course], fleet: Fleet) -> None:
@@ -81,7 +75,7 @@ def test_nobody_else_was_called_different_meanwhile(courses: Mapping[str, Course
 
 @pytest.mark.parametrize("name", UNHEARD)
 def test_so_is_what_nobody_carries_to_the_node_and_what_befalls_the_verifier(unheard: Mapping[str, Course], name: str) -> None:
-    _is_found_and_repaired(unheard[name])
+    found_and_repaired(unheard[name])
 
 
 def test_a_pool_without_nodes_is_not_yet_proven(fleet: Fleet) -> None:

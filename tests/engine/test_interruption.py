@@ -1,7 +1,7 @@
 """`make up` and `make down`, interrupted at every stage and in every way: the next one finishes, and nothing exists twice.
 
 A cycle: an `up` that is interrupted, one `up` that must converge, a `down`, sometimes interrupted too, one that must finish.
-The cycles chosen here take a few minutes; GPU_POOLS_TEST_ALL=1 runs them all (about an hour).
+Two cycles are in `make test`, ten in `make test-all`; GPU_POOLS_TEST_ALL=1 adds all others (about an hour).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from sandbox.clouds.records import Records
 from sandbox.files import read_json
 from sandbox.machines.api import Api
 from tests.engine.trial import PROJECT
+from tests.tiers import these
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -370,10 +371,12 @@ def _all_cycles() -> Iterator[Cycle]:
                     yield Cycle(stack, when, how, next(downs))
 
 
+#: In `make test`: an interrupt before anything is made, and a power cut in the middle.
+FAST: Final = (Cycle("aks", 0.3, "ctrl-c"), Cycle("aks", "pool", "kill all"))
 CYCLES: Final = tuple(dict.fromkeys([*CHOSEN, *(_all_cycles() if ALL else ())]))
 
 
-@pytest.mark.parametrize("one", CYCLES, ids=str)
+@pytest.mark.parametrize("one", these(CYCLES, FAST), ids=str)
 def test_the_next_run_finishes_what_was_interrupted(one: Cycle, sandbox: Callable[..., Trial]) -> None:
     trial = sandbox(yaml.safe_dump({"config": STACKS[one.stack]}), one.stack)
     _interrupt(trial, "up", one.when, one.how)

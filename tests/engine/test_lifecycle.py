@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.sandbox.used_ports import Port
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 #: Whose annotations a node has while it is a stack's.
 OURS = ("nvidia.com/", "gpu-pools/", "nfd.node.kubernetes.io/")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = [pytest.mark.programs, pytest.mark.engine]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 STACK = """
 config:

@@ -185,6 +185,7 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("instances", "code"), [("7", 0), ("8", 1)])
 def test_a_typescript_program_uses_the_components(typescript: Path, around: dict[str, str], instances: str, code: int) -> None:
     ended, text = _run(["node", "index.js", instances], typescript, around)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.engine.trial import Run, Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 STACK = """\
 config:

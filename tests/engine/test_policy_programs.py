@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from policies.described import Resource
     from tests.engine.pack_preview import Finding, Previewed
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 AT_ONCE: Final = 2
 SUMS: Final = {"max-gpus", "max-cost"}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 SEEDS: Final = range(12) if os.environ.get("GPU_POOLS_TEST_ALL") == "1" else range(1)
 FAULTS: Final = ("refused", "killed before", "killed after", "differs")

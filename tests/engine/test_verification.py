@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.programs,
+    pytest.mark.sweep,
     pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
 ]
 

@@ -174,6 +174,7 @@ def test_the_kubeconfig_names_the_cluster(shared: cluster.Cluster) -> None:
     assert config["clusters"][0]["cluster"]["server"] == shared.server
 
 
+@pytest.mark.sweep
 @pytest.mark.programs
 def test_data_outlives_a_stop_and_a_taken_port_is_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "one"
@@ -200,6 +201,7 @@ def test_data_outlives_a_stop_and_a_taken_port_is_replaced(tmp_path: Path) -> No
     assert str(folder) not in listing
 
 
+@pytest.mark.sweep
 @pytest.mark.programs
 def test_the_data_of_another_cluster_is_noticed(tmp_path: Path) -> None:
     folder = tmp_path / "one"

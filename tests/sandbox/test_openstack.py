@@ -192,6 +192,7 @@ def test_magnums_certificates_open_the_cluster(
     assert "kube-system" in {space["metadata"]["name"] for space in spaces}
 
 
+@pytest.mark.sweep
 def test_a_node_group_joins_is_resized_and_goes(cloud: Cloud, cluster: str) -> None:
     asked = {"name": "gpus", "flavor_id": "g2.5xlarge", "node_count": 1, "max_node_count": 3}
     assert "error" not in cloud.call("nodegroups", "create", cluster, **asked)
@@ -212,6 +213,7 @@ def test_a_node_group_joins_is_resized_and_goes(cloud: Cloud, cluster: str) -> N
     await_nodes(cloud, "gpus", 0)
 
 
+@pytest.mark.sweep
 def test_a_group_can_be_made_to_fail_and_to_be_lost(cloud: Cloud, cluster: str) -> None:
     cloud.disturb(seconds=0, fail=("broken",), lose=("lost",))
     try:
@@ -229,6 +231,7 @@ def test_a_group_can_be_made_to_fail_and_to_be_lost(cloud: Cloud, cluster: str) 
         cloud.disturb(seconds=0)
 
 
+@pytest.mark.sweep
 def test_what_was_made_outlives_a_stop_and_what_was_being_made_is_finished(cloud: Cloud, cluster: str) -> None:
     cloud.disturb(seconds=2)
     assert "error" not in cloud.call("nodegroups", "create", cluster, name="late", flavor_id="m2.large")
@@ -320,6 +323,7 @@ class TestPluginOverTheRealApi:
         api._token = "expired"  # noqa: S105
         assert api.template(template) is not None
 
+    @pytest.mark.sweep
     def test_a_token_that_expires_while_a_group_is_made_is_renewed(self, cloud: Cloud, cluster: str) -> None:
         ends = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=3)
         short = MagnumApi(credential(cloud, "short", expires_at=f"{ends:%Y-%m-%dT%H:%M:%S}.000000"))
@@ -413,6 +417,7 @@ class TestPluginOverTheRealApi:
             cloud.disturb(seconds=0)
         plugin.delete(GROUP_TYPE, id_, inputs, outputs)
 
+    @pytest.mark.sweep
     def test_a_pool_that_was_autoscaled_can_have_fewer_nodes_than_its_lower_limit_was(
         self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str
     ) -> None:
@@ -500,6 +505,7 @@ class TestRefusals:
             plugin.create(GROUP_TYPE, "bad", inputs, 0, preview=False)
         plugin.delete(GROUP_TYPE, failure.value.resource_id, inputs, {})
 
+    @pytest.mark.sweep
     def test_a_row_that_comes_after_the_plugins_look_is_found_by_the_next_run(
         self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -519,6 +525,7 @@ class TestRefusals:
         plugin.delete(GROUP_TYPE, id_, inputs, {})
 
 
+@pytest.mark.sweep
 def test_what_no_stack_knows_and_what_failed_is_found_and_removed(cloud: Cloud, cluster: str, template: str) -> None:
     api = MagnumApi(cloud.openstack.login())
     cloud.disturb(seconds=0, fail=("failed",))

@@ -52,6 +52,7 @@ def times(*parts: tuple[dict[tuple[str, str], int], int]) -> dict[tuple[str, str
     return {name: COUNT * sum(part.get(name, 0) * number for part, number in parts) for name in names}
 
 
+@pytest.mark.sweep
 def test_a_first_assertion_reads_twice_and_each_later_one_of_an_undisturbed_node_once(fleet: Fleet) -> None:
     begin = fleet.requests()
     all_hold(fleet.assert_all())

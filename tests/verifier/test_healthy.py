@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def _kubernetes(node: nodes.Node, **changes: Any) -> nodes.Node:
     return replace(node, kubernetes=replace(node.kubernetes, **changes))
 
 
+@pytest.mark.sweep
 def test_no_node_of_a_thousand_healthy_fleets_is_called_different_and_a_sick_one_is() -> None:
     seen: Counter[str] = Counter()
 

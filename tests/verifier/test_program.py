@@ -537,6 +537,7 @@ def test_a_hung_driver_blocks_no_probe_and_is_told(pyz: Path, bench: Bench, expe
         assert get(port, "/readyz")[0] == 503
 
 
+@pytest.mark.sweep
 @programs
 def test_attack_holding_connections_open_keeps_no_probe_out(pyz: Path, bench: Bench, expect: Path) -> None:
     """Open many connections and say nothing: one address gets a few threads, and another one is still answered."""

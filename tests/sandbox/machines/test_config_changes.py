@@ -96,7 +96,7 @@ class _Reads:
         return self._api.list(path + (f"?{urllib.parse.urlencode(query)}" if query else ""))
 
 
-@pytest.fixture(scope="module", params=["real", "rules"])
+@pytest.fixture(scope="module", params=["real", pytest.param("rules", marks=pytest.mark.sweep)])
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     if request.param == "real" and node_tools.obstacle() is not None:
         pytest.skip(f"rules stand in here: {node_tools.obstacle()}")
@@ -122,6 +122,7 @@ def shared_by_four(node: Node) -> None:
     node.until(lambda: node.offered() == {"gpu": "8"} and node.labels().get("nvidia.com/gpu.replicas") == "4")
 
 
+@pytest.mark.sweep
 def test_the_old_key_goes_as_the_label_moves_and_the_node_is_stuck(node: Node) -> None:
     """On the real node 8 of 11 were stuck; the others were healed by a race, when the volume came as the sidecar started."""
     for _ in range(TRIES):
@@ -142,6 +143,7 @@ def test_the_old_key_goes_as_the_label_moves_and_the_node_is_stuck(node: Node) -
     node.until(lambda: node.offered() == {"gpu": "16"} and node.waiting(PLUGIN) == [])
 
 
+@pytest.mark.sweep
 def test_to_wait_for_the_volume_does_not_help_when_the_old_key_is_gone(node: Node) -> None:
     node.hold(NEW)
     time.sleep(LONGEST + 0.5)
@@ -163,6 +165,7 @@ def test_the_old_key_stays_and_the_label_moves_at_once(node: Node) -> None:
     assert node.restarts()["config-manager"] == 1
 
 
+@pytest.mark.sweep
 def test_the_old_key_stays_and_the_label_waits_for_the_volume(node: Node) -> None:
     node.hold(BOTH)
     time.sleep(LONGEST + 0.5)

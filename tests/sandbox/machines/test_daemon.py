@@ -120,6 +120,7 @@ def test_mistakes_show_in_the_pods(site: Site) -> None:
     site.until(lambda: (site.api.get(f"{POLICY}/cluster-policy") or {})["status"]["state"] == "notReady")
 
 
+@pytest.mark.sweep
 def test_an_edit_under_the_same_key_changes_nothing(site: Site) -> None:
     site.share("ts4")
     site.until(lambda: site.offered() == {"gpu": "8"})
@@ -199,6 +200,7 @@ def test_a_taint_that_nobody_tolerates_keeps_the_node_dark(site: Site) -> None:
     remove(site.folder, "dark")
 
 
+@pytest.mark.sweep
 def test_driver_and_runtime_have_one_owner_each(site: Site) -> None:
     """A bare machine waits for the operator's driver and toolkit; a machine with a driver refuses another one."""
     put(site.folder, MachineGroup("bare", "bare", 1, A100, taints=[SKU]))
@@ -291,6 +293,7 @@ def test_jobs_finish_and_missing_mounts_are_told(site: Site) -> None:
     site.api.delete("/api/v1/namespaces/default/pods/mounts")
 
 
+@pytest.mark.sweep
 def test_a_restarted_daemon_goes_on_where_it_was(site: Site) -> None:
     site.share("ts4")
     site.until(lambda: site.offered() == {"gpu": "8"})
@@ -326,6 +329,7 @@ def test_a_fault_that_is_injected_into_a_gpu_shows_on_the_node(site: Site) -> No
     assert site.node("gpu0")["status"]["capacity"]["nvidia.com/gpu"] == "8"
 
 
+@pytest.mark.sweep
 @REAL
 def test_nothing_of_the_nodes_outlives_a_daemon_that_is_killed(site: Site) -> None:
     site.share("mixed")
@@ -339,6 +343,7 @@ def test_nothing_of_the_nodes_outlives_a_daemon_that_is_killed(site: Site) -> No
     site.until(lambda: site.offered() == {"mig-3g.40gb": "2", "mig-2g.20gb": "4"})
 
 
+@pytest.mark.sweep
 def test_where_the_real_programs_cannot_run_rules_take_over_and_say_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.share("single")
     site.label(mig_config="seven")

@@ -71,6 +71,7 @@ def whole_again(node: Node) -> Iterator[None]:
     node.api.patch(f"/api/v1/namespaces/{OPERATOR}/configmaps/layouts", {"data": {"config.yaml": LAYOUTS}})
 
 
+@pytest.mark.sweep
 def test_an_entry_that_comes_after_its_label_is_not_noticed_until_the_label_is_set_anew(node: Node) -> None:
     node.lay("later")
     node.until(lambda: node.state() == "failed")
@@ -112,6 +113,7 @@ def test_a_change_that_fails_after_another_has_succeeded_leaves_the_clients_paus
     node.until(lambda: node.offered() == {"mig-3g.40gb": "2", "mig-2g.20gb": "4"} and node.clients() == {"true"})
 
 
+@pytest.mark.sweep
 def test_a_client_that_does_not_go_leaves_the_change_pending_for_ever(node: Node) -> None:
     (plugin,) = node.pods("nvidia-device-plugin-daemonset")
     path = f"{PODS}/{plugin['metadata']['name']}"

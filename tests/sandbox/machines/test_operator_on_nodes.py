@@ -133,6 +133,7 @@ def watched(site: Site, begin: str) -> tuple[set[str], int, set[str]]:
     return seen, most, states
 
 
+@pytest.mark.sweep
 def test_a_changed_driver_version_goes_node_by_node(site: Site) -> None:
     before = drivers(site)
     begin = change(site, driver={"version": "580.105.08"})
@@ -155,6 +156,7 @@ def test_a_new_toleration_restarts_every_driver_with_a_cordon_and_leaves_its_ver
     assert site.labels()["nvidia.com/cuda.driver-version.full"] == "595.91.07"
 
 
+@pytest.mark.sweep
 def test_a_node_that_was_cordoned_before_stays_so(site: Site) -> None:
     """It counts as unavailable all the while: with 25% of two nodes the other one would wait for ever."""
     site.api.patch("/api/v1/nodes/gpu1", {"spec": {"unschedulable": True}})

@@ -201,6 +201,7 @@ def test_a_verified_node_that_loses_its_sharing_is_not_ready_until_it_has_it_aga
     site.until(lambda: ready(site, "ts") and condition(site, "ts")["status"] == "True", LONG)
 
 
+@pytest.mark.sweep
 def test_a_node_that_is_not_what_was_declared_never_gets_past_the_gate_until_it_is(site: Site) -> None:
     path = "/api/v1/nodes/ts0"
     site.api.patch(path, {"metadata": {"labels": {CONFIG_LABEL: PLAN.default_config_key}}})
@@ -218,6 +219,7 @@ def test_a_node_that_is_not_what_was_declared_never_gets_past_the_gate_until_it_
     site.until(lambda: ready(site, "ts"), LONG)
 
 
+@pytest.mark.sweep
 def test_a_verifier_without_permission_cannot_tell_and_is_no_pass(site: Site) -> None:
     path = f"{RBAC}/clusterroles/{ROLE}"
     site.api.patch(path, {"rules": None})
@@ -232,6 +234,7 @@ def test_a_verifier_without_permission_cannot_tell_and_is_no_pass(site: Site) ->
     site.until(lambda: ready(site, "mps"), LONG)
 
 
+@pytest.mark.sweep
 def test_what_a_killed_daemon_ran_is_run_again_by_the_next_one(site: Site) -> None:
     names = {pool: pods(site, pool)[0]["metadata"]["name"] for pool in POOLS}
     site.kill_daemon()

@@ -1,0 +1,45 @@
+"""Which cases of a sweep `make test` tries, and which are left to `make test-rest`: those are marked `sweep`.
+
+A sweep repeats with more cases what one case of each kind shows already. The choice is the same in each run: by seed, or by name;
+what a run tried must not depend on chance. Nothing is left out here: `make test-all` tries every case.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Iterable
+
+    from _pytest.mark import ParameterSet
+
+
+def one_of_each(cases: Iterable[Any], kind: Callable[[Any], Hashable], seed: int = 0) -> list[ParameterSet]:
+    """All cases as parameters; of each kind one, drawn with the seed, is in `make test`."""
+    known, kinds = list(cases), {}
+    for number, case in enumerate(known):
+        kinds.setdefault(kind(case), []).append(number)
+    draw = random.Random(seed)  # noqa: S311 the same every time
+    chosen = {draw.choice(numbers) for numbers in kinds.values()}
+    return [_parameter(case, fast=number in chosen) for number, case in enumerate(known)]
+
+
+def these(cases: Iterable[Any], fast: Collection[Any]) -> list[ParameterSet]:
+    """All cases as parameters; those that are named are in `make test`.
+
+    Raises:
+        ValueError: one that is named is no case, so that nothing leaves `make test` by a renaming.
+    """
+    known = list(cases)
+    missing = [one for one in fast if one not in known]
+    if missing:
+        raise ValueError(f"no such case: {missing}; there are: {known}")
+    return [_parameter(case, fast=case in fast) for case in known]
+
+
+def _parameter(case: Any, *, fast: bool) -> ParameterSet:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=() if fast else pytest.mark.sweep)

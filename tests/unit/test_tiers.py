@@ -1,0 +1,106 @@
+"""`make test` holds every kind of thing once, although most cases of the slow kinds are left to `make test-all`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.tiers import one_of_each, these
+
+PROJECT: Final = Path(__file__).resolve().parents[2]
+#: Where whole files are marked.
+FOLDERS: Final = ("tests/engine", "tests/sandbox")
+#: Files of which `make test` runs nothing; each repeats with special cases what the file behind it shows.
+LEFT_OUT: Final = {
+    "tests/engine/test_aks_changes.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_changes.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_entra.py": "tests/sandbox/test_attacks_entra.py",
+    "tests/engine/test_faults.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_keys.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_lifecycle.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_magnum.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_magnum_addons.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_magnum_checks.py": "tests/components/test_openstack_check.py",
+    "tests/engine/test_plans.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_policy_programs.py": "tests/policies/test_rules.py",
+    "tests/engine/test_reverts.py": "tests/engine/test_interruption.py",
+    "tests/engine/test_startup_taint.py": "tests/components/test_startup_taint.py",
+    "tests/engine/test_surroundings.py": "tests/engine/test_interruption.py",
+    "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
+}
+INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_finishes_what_was_interrupted"
+ENGINE: Final = ("bad_input", "interruption", "packages", "platforms", "policy_pack")
+#: Each kind, as a pattern of the name of a test in `make test`.
+KINDS: Final = {
+    "AKS brought up and changed": r"engine/test_platforms\.py::.*\[aks\]",
+    "Magnum brought up and changed": r"engine/test_platforms\.py::.*\[magnum\]",
+    "an existing cluster brought up and changed": r"engine/test_platforms\.py::.*\[existing\]",
+    "an interrupt": r"engine/test_interruption\.py::.*-ctrl-c\]",
+    "a kill": r"engine/test_interruption\.py::.*-kill-all\]",
+    "bad input refused by the program": r"engine/test_bad_input\.py::test_preview_refuses\[",
+    "bad input refused by the command": r"engine/test_bad_input\.py::test_the_command_line_refuses",
+    "a mandatory policy": r"engine/test_policy_pack\.py::test_a_bad_program_is_stopped",
+    "an advisory policy": r"engine/test_policy_pack\.py::test_a_stack_makes_a_rule_advisory",
+    "an exception of a policy": r"engine/test_policy_pack\.py::test_an_exception_holds",
+    "the wheel": r"engine/test_packages\.py::test_the_wheel",
+    "another language": r"engine/test_packages\.py::test_a_yaml_program",
+    "the real mig-parted, 7 slices": r"real/test_mig_parted\.py::test_what_the_plan_calls_legal.*\[[abgh]\d+",
+    "the real mig-parted refuses": r"real/test_mig_parted\.py::test_what_the_plan_refuses_is_refused\[",
+    "the real device plugin": r"real/test_device_plugin\.py::",
+    "the real gpu-feature-discovery": r"real/test_labels\.py::",
+    "all real programs on a node": r"machines/test_verified_nodes\.py::test_nodes_of_every_strategy",
+    "the real Magnum": r"sandbox/test_openstack\.py::TestPluginOverTheRealApi::",
+}
+
+
+@pytest.fixture(scope="module")
+def fast() -> list[str]:
+    """The names of the tests in these folders that `make test` runs."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not sweep"]
+    done = subprocess.run([*command, *FOLDERS], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_make_test_has_one_of_each_kind(kind: str, fast: list[str]) -> None:
+    assert any(re.search(KINDS[kind], name) for name in fast)
+
+
+def test_only_files_that_repeat_what_another_shows_are_left_out_wholly(fast: list[str]) -> None:
+    some = {name.partition("::")[0] for name in fast}
+    every = {str(path.relative_to(PROJECT)) for folder in FOLDERS for path in (PROJECT / folder).rglob("test_*.py")}
+    assert every - some == LEFT_OUT.keys()
+    assert all((PROJECT / shown).is_file() for shown in LEFT_OUT.values())
+
+
+def test_the_engine_runs_some_tests_in_make_test_and_not_most(fast: list[str]) -> None:
+    """What is not marked is in `make test`, so a new file that brings stacks up would be; it is to be marked, or listed here."""
+    files = {name.partition("::")[0] for name in fast if name.startswith("tests/engine/")}
+    assert files == {f"tests/engine/test_{name}.py" for name in ENGINE}
+    assert len([name for name in fast if name.startswith(INTERRUPTIONS)]) == 2
+
+
+def test_of_each_kind_one_is_drawn_and_always_the_same() -> None:
+    words = ["ant", "ape", "bee", "cat", "cow", "cub"]
+    drawn = [one_of_each(words, lambda word: word[0], seed=3) for _ in range(2)]
+    chosen = [[one.values[0] for one in each if not one.marks] for each in drawn]
+    assert chosen[0] == chosen[1]
+    assert [word[0] for word in chosen[0]] == ["a", "b", "c"]
+    assert [one.values[0] for one in drawn[0]] == words
+
+
+def test_other_seeds_draw_others() -> None:
+    drawn = {tuple(bool(one.marks) for one in one_of_each(range(9), lambda _: 0, seed=seed)) for seed in range(20)}
+    assert len(drawn) > 3
+
+
+def test_what_is_named_is_a_case() -> None:
+    assert [bool(one.marks) for one in these(["a", "b"], ["b"])] == [True, False]
+    with pytest.raises(ValueError, match="no such case"):
+        these(["a", "b"], ["c"])
