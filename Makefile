@@ -45,7 +45,7 @@ preview: venv
 	@mkdir -p $(CHANGE)
 	@.ci/before "$(BASE)" stacks/Pulumi.$(STACK).yaml $(CHANGE)/before.yaml
 	@$(RUN) preview $(STACK) --save $(CHANGE)/events.jsonl --policies $(LEVELS) >&2
-	@$(HOLD) $(VENV)/bin/python -m changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
+	@$(HOLD) $(VENV)/bin/python -m gpu_pools changes $(CHANGE)/events.jsonl --after stacks/Pulumi.$(STACK).yaml \
 		$$(test ! -e $(CHANGE)/before.yaml || echo --before $(CHANGE)/before.yaml) \
 		--against "the sandbox, where the stack is as $(BASE) has it" \
 		$(if $(PRICES),--prices "$$PRICES") $(if $(PODS),--pods "$$PODS") \

@@ -8,7 +8,7 @@ import pulumi
 
 from components.platform import GpuPlatform
 from components.stack_config import read_stack_config, secret_sections
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 A real API server and etcd hold that many Node objects in three pools, with their operands' pods. Each node has a verifier: its
 real code in this process, its own token, the rights and the policy in force; only NVML is prepared (tests/verifier/fleet.py).
 The API server counts what it is asked. What an hour brings follows from that and the usual interval, and is held against the
-promise of docs/reference/verification.md. Then `python -m evidence` reports on all nodes in one run. The times are this
+promise of docs/reference/verification.md. Then `python -m gpu_pools evidence` reports on all nodes in one run. The times are this
 machine's, which runs all of it at once: for orientation only.
 
 Needs the programs of `make tools`, for the report kubectl; no GPU, no root.
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from gpu_pools.verifier.findings import Verdict  # noqa: E402
 from sandbox.progress import Progress  # noqa: E402
 from sandbox.toolchain.find import find_tools  # noqa: E402
 from tests.verifier.fleet import MOST_PER_HOUR, PLAN, Fleet, most_per_hour  # noqa: E402
-from verifier.findings import Verdict  # noqa: E402
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _report(fleet: Fleet) -> None:
-    """One run of `python -m evidence` on all nodes, with JSON and the HTML page."""
+    """One run of `python -m gpu_pools evidence` on all nodes, with JSON and the HTML page."""
     if shutil.which("kubectl") is None:
         print("report: NOT MEASURED (no kubectl on PATH)")
         return

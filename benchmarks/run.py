@@ -35,12 +35,13 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
-from gpus import mig, mig_layouts  # noqa: E402
-from gpus.expectation import gfd_labels  # noqa: E402
-from gpus.models import model, model_keys  # noqa: E402
-from gpus.plan import plan_config  # noqa: E402
-from gpus.render import device_plugin_config  # noqa: E402
-from gpus.stack_file import load_yaml, read_stack_file  # noqa: E402
+from gpu_pools.hardware.models import model, model_keys  # noqa: E402
+from gpu_pools.mig import geometry as mig
+from gpu_pools.mig import layouts as mig_layouts  # noqa: E402
+from gpu_pools.plan.expectation import gfd_labels  # noqa: E402
+from gpu_pools.plan.planning import plan_config  # noqa: E402
+from gpu_pools.rendering.sharing_configs import device_plugin_config  # noqa: E402
+from gpu_pools.stack.stack_file import load_yaml, read_stack_file  # noqa: E402
 from sandbox import commands, stand_ins  # noqa: E402
 from sandbox.engine import Engine  # noqa: E402
 from sandbox.gpu_host import GpuHost, obstacle  # noqa: E402
@@ -52,7 +53,7 @@ from sandbox.toolchain.find import find_built, find_tools  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpus.models import GpuModel
+    from gpu_pools.hardware.models import GpuModel
 
 PAIRS = 5
 NODES = 40

@@ -26,13 +26,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gpus.models import find_model  # noqa: E402
-from gpus.node_expectation import node_expectation  # noqa: E402
-from gpus.plan import plan_config  # noqa: E402
+from gpu_pools.hardware.models import find_model  # noqa: E402
+from gpu_pools.plan.planning import plan_config  # noqa: E402
+from gpu_pools.proof.node_expectation import node_expectation  # noqa: E402
+from gpu_pools.verifier import archive  # noqa: E402
 from sandbox.nvml import state  # noqa: E402
 from sandbox.nvml.library import find_library, nvml_environment  # noqa: E402
 from sandbox.progress import Progress  # noqa: E402
-from verifier import archive  # noqa: E402
 
 TIMES = 20
 ASSERTIONS = 5

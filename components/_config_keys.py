@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from gpus.errors import InvalidStackError, Problem
-from gpus.plan import PoolPlan
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.text.errors import InvalidStackError, Problem
 
 _T = TypeVar("_T")
 

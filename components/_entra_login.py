@@ -11,9 +11,10 @@ from typing import Final
 
 import pulumi
 
-from components import _log
-from gpus.entra import KUBELOGIN, EntraSettings, login_command
-from gpus.errors import InvalidStackError, Problem
+from gpu_pools.stack.entra import KUBELOGIN, EntraSettings, login_command
+from gpu_pools.text.errors import InvalidStackError, Problem
+
+from . import _log
 
 _SECONDS: Final = 60
 _INSTALL: Final = "Install kubelogin (https://azure.github.io/kubelogin) and put it on PATH."

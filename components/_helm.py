@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release
 
-from gpus.charts import ChartSettings
+from gpu_pools.stack.charts import ChartSettings
 
 #: Images are large and driver builds slow.
 _TIMEOUT_SECONDS = 1800

@@ -6,7 +6,7 @@ answers of a cloud, reports of nodes.
 
 import pulumi
 
-from gpus import harmless
+from gpu_pools.text import harmless
 
 
 def info(message: str, resource: pulumi.Resource | None = None) -> None:

@@ -6,9 +6,10 @@ Only clusters that may have an operator of their own are watched: those that exi
 
 import pulumi
 
-from components import _log
-from gpus.adoption import REMEDY
-from gpus.clusters import ClusterSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.adoption import REMEDY
+from gpu_pools.stack.clusters import ClusterSettings, ExistingSettings, MagnumSettings
+
+from . import _log
 
 #: The API server of a namespace; Helm of a release, and of a chart's object.
 _REFUSALS = (

@@ -1,21 +1,22 @@
 """Looks into the cluster for the verifier's program before it is declared, so that one that was replaced is repaired.
 
-gpus/program_place.py says why the engine does not see that by itself, and which name follows from what is there. In previews,
-too: who approves a repair should see it. Where the cluster is not there yet, or does not answer, the first name is taken; who
-looks at the evidence is told of a program that is another all the same.
+gpu_pools/proof/program_place.py says why the engine does not see that by itself, and which name follows from what is there. In
+previews, too: who approves a repair should see it. Where the cluster is not there yet, or does not answer, the first name is
+taken; who looks at the evidence is told of a program that is another all the same.
 """
 
 import asyncio
 
 import pulumi
 
-from components import _log
-from evidence.cluster import Kubectl
-from evidence.errors import EvidenceError
-from evidence.stack import kubeconfig_in
-from gpus.program_place import program_place
-from gpus.verifier_pods import program_name
-from gpus.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.evidence.cluster import Kubectl
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.stack import kubeconfig_in
+from gpu_pools.proof.program_place import program_place
+from gpu_pools.proof.verifier_pods import program_name
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+
+from . import _log
 
 
 def program_there(sha256: str, kubeconfig: pulumi.Input[str] | None, context: str | None) -> pulumi.Output[str]:

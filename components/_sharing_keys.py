@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 import pulumi
 from pulumi_kubernetes.core.v1 import ConfigMap, ConfigMapPatch
 
-from components._options import child_options
-from gpus.node_expectation import OPERATOR_NAMESPACE
-from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, MIG_PARTED_ENTRIES_CONFIG_MAP, Plan
-from gpus.render import mig_parted_file
+from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, MIG_PARTED_ENTRIES_CONFIG_MAP, Plan
+from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
+from gpu_pools.rendering.sharing_configs import mig_parted_file
+
+from ._options import child_options
 
 
 def config_keys(

@@ -18,14 +18,15 @@ from typing import Any, Final
 import pulumi
 import yaml
 
+from gpu_pools.evidence.cluster import config_maps_of
+from gpu_pools.evidence.declared import declared
+from gpu_pools.evidence.table import findings
+from gpu_pools.evidence.verdicts import Snapshot, judge
+from gpu_pools.evidence.waiting import waiting
+from gpu_pools.evidence.words import summary
+
 # Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
-from components import _log
-from evidence.cluster import config_maps_of
-from evidence.declared import declared
-from evidence.table import findings
-from evidence.verdicts import Snapshot, judge
-from evidence.waiting import waiting
-from evidence.words import summary
+from . import _log
 
 _REQUEST_SECONDS: Final = 10
 _OPERATIONS: Final = ("create", "update")
@@ -37,7 +38,7 @@ class Failed:
 
     Attributes:
         pool: its name.
-        reports: of this pool alone, as gpus.verifier_reports has them.
+        reports: of this pool alone, as gpu_pools.proof.verifier_reports has them.
         kubeconfig: how to reach the cluster; None where nobody said so.
     """
 
@@ -54,7 +55,7 @@ def tells_why(
     Args:
         name: unique among the hooks of the program.
         pool: its name.
-        reports: of this pool alone, as gpus.verifier_reports has them.
+        reports: of this pool alone, as gpu_pools.proof.verifier_reports has them.
         kubeconfig: how to reach the cluster; None where nobody said so.
     """
     known: list[Failed] = []
@@ -80,7 +81,7 @@ def why(failed: Failed) -> str:
     stack = pulumi.get_stack()
     lines += [
         "Where to look:",
-        f"  what each node's verifier found: python -m evidence {stack} (in the sandbox: make verify STACK={stack})",
+        f"  what each node's verifier found: python -m gpu_pools evidence {stack} (in the sandbox: make verify STACK={stack})",
         f"  what the verifiers say: kubectl logs --namespace {namespace} --selector {pool['podSelector']} --all-containers",
         "  what causes and remedies mean: docs/reference/verification.md",
     ]

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from gpus.errors import InvalidStackError, Problem
-from gpus.plan import Plan, PoolPlan, plan_config
-from gpus.settings import NAMESPACE
+from gpu_pools.plan.planning import Plan, PoolPlan, plan_config
+from gpu_pools.stack.settings import NAMESPACE
+from gpu_pools.text.errors import InvalidStackError, Problem
 
 #: Where the arguments of a pool or cluster that is used alone stand in the stack that it is planned as.
 ALONE = {

@@ -12,8 +12,9 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 import yaml
 
-from components.kubernetes_provider import kubernetes_provider
-from gpus.errors import InvalidStackError, Problem
+from gpu_pools.text.errors import InvalidStackError, Problem
+
+from .kubernetes_provider import kubernetes_provider
 
 
 class ExistingClusterArgs(TypedDict):

@@ -4,12 +4,12 @@ The chart's values follow from the plan; raw overrides were merged last and can 
 the chart's own, so nothing here waits for it: a ready release means that the operator runs, not that GPUs are shared. The
 ConfigMaps come before the release, and pools wait for this component: a label must never name a key that is not there yet. Nor
 one that is there, but not yet in the volumes of the nodes' pods: where nodes have such labels already and keys change, this
-component waits until the kubelets have brought them (gpus/key_wait.py).
+component waits until the kubelets have brought them (gpu_pools/proof/key_wait.py).
 
 Where the cluster has an operator already (`install: false`) nothing is installed, and its namespace stays its owner's: the
-ConfigMaps go into it, and the few fields of the ClusterPolicy that the plan decides are taken over (gpus.adoption). A cluster
-without one then refuses the change, since a ClusterPolicy has required fields that are not among them. When the stack goes, the
-fields go with it, and the operator falls back to its own defaults until its owner's next upgrade.
+ConfigMaps go into it, and the few fields of the ClusterPolicy that the plan decides are taken over (gpu_pools.stack.adoption). A
+cluster without one then refuses the change, since a ClusterPolicy has required fields that are not among them. When the stack
+goes, the fields go with it, and the operator falls back to its own defaults until its owner's next upgrade.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -18,16 +18,17 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResourcePatch
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
-from components._helm import chart_release
-from components._options import child_options
-from components._owners import tells_of_another_owner
-from components._sharing_keys import config_keys
-from components._words import plan_of
-from components.node_features import chart_values, privileged_namespace
-from gpus.adoption import CLUSTER_POLICY, cluster_policy_changes
-from gpus.key_wait import KEY_WAIT, key_wait_spec
-from gpus.node_expectation import OPERATOR_NAMESPACE
-from gpus.plan import Plan
+from gpu_pools.plan.planning import Plan
+from gpu_pools.proof.key_wait import KEY_WAIT, key_wait_spec
+from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
+from gpu_pools.stack.adoption import CLUSTER_POLICY, cluster_policy_changes
+
+from ._helm import chart_release
+from ._options import child_options
+from ._owners import tells_of_another_owner
+from ._sharing_keys import config_keys
+from ._words import plan_of
+from .node_features import chart_values, privileged_namespace
 
 #: Beyond the wait itself, until its pods run on all nodes.
 _SLACK_SECONDS = 300
@@ -39,7 +40,7 @@ class GpuOperatorArgs(TypedDict):
     config: NotRequired[dict[str, Any]]
     """Sections of a stack file by name: cluster (its platform), sharing, pools, operator, …"""
     planned: NotRequired[Any]
-    """A gpus.plan.Plan."""
+    """A gpu_pools.plan.planning.Plan."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
 

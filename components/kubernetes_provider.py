@@ -7,7 +7,7 @@ cluster answers; the provider does so itself when it is first used.
 import pulumi
 from pulumi_kubernetes.provider import Provider
 
-from components._options import child_options
+from ._options import child_options
 
 
 def kubernetes_provider(

@@ -1,8 +1,8 @@
 """Node Feature Discovery, and the labels of pools whose cloud does not bring them to the nodes.
 
 NFD puts labels on nodes by rules, so that nodes which join later get them without a deploy. Its rules cannot see node
-labels; a small DaemonSet per pool marks the pool's nodes for them (gpus.placing tells why and how). AKS needs no PoolLabels:
-its agent pools carry their labels themselves. No node is ever patched from here.
+labels; a small DaemonSet per pool marks the pool's nodes for them (gpu_pools.plan.placing tells why and how). AKS needs no
+PoolLabels: its agent pools carry their labels themselves. No node is ever patched from here.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -12,16 +12,17 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import Namespace
 
-from components._config_keys import once_agreed
-from components._helm import chart_release
-from components._options import child_options
-from components._owners import tells_of_another_owner
-from components._words import one_of, plan_alone, plan_of
-from gpus.charts import DEFAULT_MARKER_IMAGE
-from gpus.errors import InvalidStackError, Problem
-from gpus.placing import marker_daemon_set_spec, node_feature_rule
-from gpus.plan import PoolPlan
-from gpus.pools import ExistingPlacement
+from gpu_pools.plan.placing import marker_daemon_set_spec, node_feature_rule
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
+from gpu_pools.stack.pools import ExistingPlacement
+from gpu_pools.text.errors import InvalidStackError, Problem
+
+from ._config_keys import once_agreed
+from ._helm import chart_release
+from ._options import child_options
+from ._owners import tells_of_another_owner
+from ._words import one_of, plan_alone, plan_of
 
 NFD_NAMESPACE = "node-feature-discovery"
 
@@ -32,7 +33,7 @@ class NodeFeatureDiscoveryArgs(TypedDict):
     config: NotRequired[dict[str, Any]]
     """Sections of a stack file by name: cluster (its platform), sharing, pools, node_feature_discovery, …"""
     planned: NotRequired[Any]
-    """A gpus.plan.Plan."""
+    """A gpu_pools.plan.planning.Plan."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
 
@@ -98,7 +99,7 @@ class PoolLabelsArgs(TypedDict):
     pool: NotRequired[ExistingPoolArgs]
     """The pool, planned by itself."""
     planned: NotRequired[Any]
-    """A gpus.plan.PoolPlan."""
+    """A gpu_pools.plan.planning.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
     config_keys: NotRequired[pulumi.Input[list[str]]]

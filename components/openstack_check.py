@@ -1,7 +1,7 @@
 """Holds a stack on Magnum against its cloud before anything is made, also in a preview: what is missing comes all at once.
 
-Reads what the stack needs from Magnum, Nova, Glance and Neutron at the same time; gpus.magnum_cloud judges. A cloud that cannot
-be asked (a fork without a login, a service that refuses) stops nothing: a warning says what was not checked, and why.
+Reads what the stack needs from Magnum, Nova, Glance and Neutron at the same time; gpu_pools.clouds.magnum_cloud judges. A cloud
+that cannot be asked (a fork without a login, a service that refuses) stops nothing: a warning says what was not checked, and why.
 """
 
 import re
@@ -12,11 +12,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from components import _log
-from components._openstack_session import NotThereError, Session, UnreadError, log_in
-from gpus.clusters import MagnumSettings
-from gpus.errors import InvalidStackError
-from gpus.magnum_cloud import (
+from gpu_pools.clouds.magnum_cloud import (
     Cloud,
     Free,
     Group,
@@ -32,7 +28,12 @@ from gpus.magnum_cloud import (
     judge,
     needs,
 )
-from gpus.pools import Pool
+from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.stack.pools import Pool
+from gpu_pools.text.errors import InvalidStackError
+
+from . import _log
+from ._openstack_session import NotThereError, Session, UnreadError, log_in
 
 _T = TypeVar("_T")
 

@@ -16,28 +16,29 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
-from components import _log
-from components._options import child_options
-from components._words import located_in, sections_in, stack_config
-from components.gpu_operator import GpuOperator
-from components.node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
-from components.sharing import declare
-from gpus.clusters import AksSettings, MagnumSettings
-from gpus.incidents import explained
-from gpus.key_wait import KEYS_LEFT, keys_left_spec
-from gpus.node_expectation import OPERATOR_NAMESPACE
-from gpus.placing import marker_selector
-from gpus.plan import Plan, PoolPlan, plan_config
-from gpus.settings import NAMESPACE
-from gpus.smoke_test import SMOKE_TEST_NAMESPACE
-from gpus.startup_taint import tainted_by
-from gpus.verifier_reports import no_reports, reports
+from gpu_pools.plan.placing import marker_selector
+from gpu_pools.plan.planning import Plan, PoolPlan, plan_config
+from gpu_pools.proof.key_wait import KEYS_LEFT, keys_left_spec
+from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
+from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
+from gpu_pools.proof.verifier_reports import no_reports, reports
+from gpu_pools.rendering.startup_taint import tainted_by
+from gpu_pools.stack.clusters import AksSettings, MagnumSettings
+from gpu_pools.stack.settings import NAMESPACE
+from gpu_pools.text.incidents import explained
+
+from . import _log
+from ._options import child_options
+from ._words import located_in, sections_in, stack_config
+from .gpu_operator import GpuOperator
+from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
+from .sharing import declare
 
 if TYPE_CHECKING:
-    from components.aks import AksCluster, AksGpuNodePoolArgs
-    from components.existing import ExistingCluster
-    from components.magnum import MagnumCluster
-    from components.verification import VerifierArgs
+    from .aks import AksCluster, AksGpuNodePoolArgs
+    from .existing import ExistingCluster
+    from .magnum import MagnumCluster
+    from .verification import VerifierArgs
 
 
 class GpuPlatformArgs(TypedDict):
@@ -69,11 +70,11 @@ class GpuPlatform(pulumi.ComponentResource):
     kubeconfig: pulumi.Output[str]
     """How to reach the cluster; a secret."""
     plan: pulumi.Output[dict[str, Any]]
-    """What every node must be and show, as `python -m gpus plan --json` prints it."""
+    """What every node must be and show, as `python -m gpu_pools plan --json` prints it."""
     advertises: pulumi.Output[dict[str, dict[str, int]]]
     """Pool -> resource -> count that every node of it must advertise."""
     verification: pulumi.Output[dict[str, Any]]
-    """What is needed to read the reports of the nodes (gpus/verifier_reports.py); `enabled` says whether there are any."""
+    """What is needed to read the reports of the nodes (gpu_pools/proof/verifier_reports.py); `enabled` says whether there are any."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class GpuPlatform(pulumi.ComponentResource):
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         _warn(planned, self)
         if isinstance(planned.settings.cluster, MagnumSettings):
-            from components.openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
+            from .openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
 
             with located_in(what, places):
                 check_cloud(planned.settings.cluster, planned.settings.pools, self)
@@ -139,15 +140,15 @@ class GpuPlatform(pulumi.ComponentResource):
         args, settings = cast("Any", section), planned.settings.cluster
         # Protected as declared, unless an acknowledgement lifts it.
         if isinstance(settings, AksSettings):
-            from components.aks import AksCluster  # noqa: PLC0415
+            from .aks import AksCluster  # noqa: PLC0415
 
             return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect))
         if isinstance(settings, MagnumSettings):
-            from components.magnum import MagnumCluster  # noqa: PLC0415
+            from .magnum import MagnumCluster  # noqa: PLC0415
 
             # The cloud was asked already, together with the pools.
             return MagnumCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
-        from components.existing import ExistingCluster  # noqa: PLC0415
+        from .existing import ExistingCluster  # noqa: PLC0415
 
         return ExistingCluster(name, args, opts)
 
@@ -165,7 +166,7 @@ class GpuPlatform(pulumi.ComponentResource):
         """What must be there before the pools' first nodes, so that they register with the startup taint."""
         if not planned.settings.verification.startup_taint or tainted_by(planned.settings.cluster) != "admission":
             return []
-        from components.startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
+        from .startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
 
         return [StartupTaint(f"{name}-startup-taint", {"planned": planned}, inside)]
 
@@ -204,7 +205,7 @@ class GpuPlatform(pulumi.ComponentResource):
         kubeconfig: pulumi.Output[str],
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
-        from components.verification import Verification, Verifier, deployed_program  # noqa: PLC0415
+        from .verification import Verification, Verifier, deployed_program  # noqa: PLC0415
 
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
         if context := getattr(planned.settings.cluster, "context", None):
@@ -219,7 +220,7 @@ class GpuPlatform(pulumi.ComponentResource):
         return verifier.program.apply(lambda program: reports(planned, deployed_program(program)))
 
     def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
-        from components.smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
+        from .smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
 
         namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
         for pool, verification in proven.items():
@@ -234,7 +235,7 @@ class GpuPlatform(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
         made: Mapping[str, list[pulumi.Resource]],
     ) -> None:
-        from components.aks import AksGpuNodePool  # noqa: PLC0415
+        from .aks import AksGpuNodePool  # noqa: PLC0415
 
         settings = cast("AksSettings", planned.settings.cluster)
         args: AksGpuNodePoolArgs = {
@@ -256,7 +257,7 @@ class GpuPlatform(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
         made: Mapping[str, list[pulumi.Resource]],
     ) -> None:
-        from components.magnum import MagnumGpuNodePool  # noqa: PLC0415
+        from .magnum import MagnumGpuNodePool  # noqa: PLC0415
 
         settings = cast("MagnumSettings", planned.settings.cluster)
         groups: list[pulumi.Resource] = []

@@ -16,19 +16,20 @@ from pulumi.provider import main as serve
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 
-from components.aks import AksCluster, AksGpuNodePool
-from components.existing import ExistingCluster
-from components.gpu_operator import GpuOperator
-from components.magnum import MagnumCluster, MagnumGpuNodePool
-from components.node_features import NodeFeatureDiscovery, PoolLabels
-from components.platform import GpuPlatform
-from components.sharing import Exclusive, Mig, Mps, TimeSlicing
-from components.smoke_test import SharingSmokeTest
-from components.startup_taint import StartupTaint
-from components.verification import Verification, Verifier
-from gpus import harmless
-from gpus.errors import InvalidStackError
-from gpus.settings import NAMESPACE
+from gpu_pools.stack.settings import NAMESPACE
+from gpu_pools.text import harmless
+from gpu_pools.text.errors import InvalidStackError
+
+from .aks import AksCluster, AksGpuNodePool
+from .existing import ExistingCluster
+from .gpu_operator import GpuOperator
+from .magnum import MagnumCluster, MagnumGpuNodePool
+from .node_features import NodeFeatureDiscovery, PoolLabels
+from .platform import GpuPlatform
+from .sharing import Exclusive, Mig, Mps, TimeSlicing
+from .smoke_test import SharingSmokeTest
+from .startup_taint import StartupTaint
+from .verification import Verification, Verifier
 
 VERSION: Final = "0.1.0"
 COMPONENTS: Final[tuple[type[ComponentResource], ...]] = (

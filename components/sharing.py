@@ -11,9 +11,10 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 
-from components._words import stack_keys
-from gpus.errors import Problems
-from gpus.sharing import Sharing, parse_sharing
+from gpu_pools.stack.sharing import Sharing, parse_sharing
+from gpu_pools.text.errors import Problems
+
+from ._words import stack_keys
 
 
 class NeedsArgs(TypedDict):

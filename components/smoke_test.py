@@ -1,7 +1,8 @@
 """The smoke test of a pool: pods that use it as its users will, one more than a node has shares.
 
-Pulumi waits for the Jobs, so a deploy ends well only if all pods came to their end. gpus/smoke_test.py says what they do and why
-their names change with what is tested. A Job that failed is replaced by the next deploy: what was repaired is tested again.
+Pulumi waits for the Jobs, so a deploy ends well only if all pods came to their end. gpu_pools/proof/smoke_test.py says what they
+do and why their names change with what is tested. A Job that failed is replaced by the next deploy: what was repaired is tested
+again.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -10,10 +11,11 @@ import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import Namespace
 
-from components import _log
-from components._options import child_options, once_named
-from components._words import plan_of, pool_of
-from gpus.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, smoke_tests, why_not
+from gpu_pools.proof.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, smoke_tests, why_not
+
+from . import _log
+from ._options import child_options, once_named
+from ._words import plan_of, pool_of
 
 #: Beyond the Job's own deadline, so that it is Kubernetes that says how it ended.
 _SLACK_SECONDS = 60
@@ -29,7 +31,7 @@ class SharingSmokeTestArgs(TypedDict):
     config: NotRequired[dict[str, Any]]
     """Sections of a stack file by name: cluster (its platform), sharing, pools, verification (smokeTestImage), …"""
     planned: NotRequired[Any]
-    """A gpus.plan.Plan."""
+    """A gpu_pools.plan.planning.Plan."""
 
 
 class SharingSmokeTest(pulumi.ComponentResource):

@@ -1,14 +1,14 @@
 """Reads the stack's `gpu-pools:` settings as the engine hands them over.
 
 All keys are taken, also those that nobody asks for: a misspelt key must be reported, and `pulumi.Config` can only look for
-keys that are known beforehand. Meaning and checks are in gpus.settings.
+keys that are known beforehand. Meaning and checks are in gpu_pools.stack.settings.
 """
 
 from typing import Any
 
 from pulumi.runtime import config as runtime_config
 
-from gpus.settings import NAMESPACE, config_value
+from gpu_pools.stack.settings import NAMESPACE, config_value
 
 
 def read_stack_config() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The startup taint of new nodes, where the API server puts it on: gpus/startup_taint.py says when, and why so.
+"""The startup taint of new nodes, where the API server puts it on: gpu_pools/rendering/startup_taint.py says when, and why so.
 
 One policy for the cluster, one binding per pool, which selects the pool's nodes. Both must be there before the pool is: a node
 that registers earlier has no taint. Who takes it away again is the verifier.
@@ -9,10 +9,11 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 
-from components._options import child_options
-from components._words import plan_of
-from gpus.placing import pool_selector
-from gpus.startup_taint import POLICY, STARTUP_TAINT, admission_binding_spec, admission_policy_spec
+from gpu_pools.plan.placing import pool_selector
+from gpu_pools.rendering.startup_taint import POLICY, STARTUP_TAINT, admission_binding_spec, admission_policy_spec
+
+from ._options import child_options
+from ._words import plan_of
 
 
 class StartupTaintArgs(TypedDict):
@@ -21,7 +22,7 @@ class StartupTaintArgs(TypedDict):
     config: NotRequired[dict[str, Any]]
     """Sections of a stack file by name: cluster (its platform), sharing, pools, verification, …"""
     planned: NotRequired[Any]
-    """A gpus.plan.Plan."""
+    """A gpu_pools.plan.planning.Plan."""
 
 
 class StartupTaint(pulumi.ComponentResource):

@@ -5,7 +5,7 @@ the policy that narrows these to each one's own node. `Verification` adds, per p
 for the DaemonSet, and where that wait ends in vain components/_why.py says why. A pool without nodes has nothing to wait for:
 that is not proof, and nothing here calls it one.
 
-The program is the file of verifier/archive.py: this is the one place where components take anything but gpus/.
+The program is the file of gpu_pools/verifier/archive.py: this is the one place where components take anything but gpus/.
 """
 
 import base64
@@ -20,12 +20,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
 from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
-from components._options import child_options, once_named
-from components._program_there import program_there
-from components._why import tells_why
-from components._words import plan_of, pool_of
-from components.node_features import privileged_namespace
-from gpus.verifier_pods import (
+from gpu_pools.proof.verifier_pods import (
     EXPECTATION_FILE,
     PROGRAM_FILE,
     SERVICE_ACCOUNT,
@@ -37,8 +32,8 @@ from gpus.verifier_pods import (
     verifier_daemon_set_spec,
     verifier_selector,
 )
-from gpus.verifier_reports import reports
-from gpus.verifier_rights import (
+from gpu_pools.proof.verifier_reports import reports
+from gpu_pools.proof.verifier_rights import (
     POLICY,
     ROLE,
     VERIFIER_NAMESPACE,
@@ -47,7 +42,13 @@ from gpus.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
-from verifier.archive import archive, digest
+from gpu_pools.verifier.archive import archive, digest
+
+from ._options import child_options, once_named
+from ._program_there import program_there
+from ._why import tells_why
+from ._words import plan_of, pool_of
+from .node_features import privileged_namespace
 
 _RBAC = "rbac.authorization.k8s.io"
 #: Beyond the deadline, which begins when the verifier starts: until the image is there, and the runtime that its pod needs.
@@ -159,7 +160,7 @@ class VerificationArgs(TypedDict):
     config: NotRequired[dict[str, Any]]
     """Sections of a stack file by name: cluster (its platform), sharing, pools, verification, …"""
     planned: NotRequired[Any]
-    """A gpus.plan.Plan."""
+    """A gpu_pools.plan.planning.Plan."""
     kubeconfig: NotRequired[pulumi.Input[str]]
     """How to reach the cluster. With it a deploy whose verification fails says what differs on which node, and what to do."""
 

@@ -10,7 +10,7 @@ Exit codes: 0 done; 1 the forge refused, or an environment is not protected; 2 t
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from gpus.interrupts import end_at_once
+    from gpu_pools.text.interrupts import end_at_once
 
     # Before the rest is loaded.
     end_at_once()
@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpus.interrupts import answered
-from gpus.terminal import guarded
+from gpu_pools.text.interrupts import answered
+from gpu_pools.text.terminal import guarded
 from pipelines.comments import Checkout, comment_on
 from pipelines.forge import ForgeError
 from pipelines.github import GitHub

@@ -97,7 +97,7 @@ def _mine(notes: Sequence[Note], stack: str) -> Note | None:
 
 
 def _marker(stack: str) -> str:
-    """As changes/markdown.py writes it."""
+    """As gpu_pools/changes/markdown.py writes it."""
     return f"<!-- gpu-pools preview of {stack} -->"
 
 
@@ -124,7 +124,7 @@ def _judged(forge: Forge, request: Request, base: Checkout, stack: str, events: 
 def _run(base: Checkout, folder: Path, stack: str, deployed: Deployed | None) -> bool:
     """Whether the change could be judged."""
     since = f"deployed last, of {deployed.commit[:12]}" if deployed else f"in the base branch, {base.commit[:12]}"
-    command = [sys.executable, "-m", "changes", str(folder / "events.jsonl"), "--stack", stack]
+    command = [sys.executable, "-m", "gpu_pools", "changes", str(folder / "events.jsonl"), "--stack", stack]
     command += ["--after", str(folder / f"Pulumi.{stack}.yaml")]
     command += ["--against", f"the sandbox, where the stack is as it was {since}"]
     command += ["--markdown", str(folder / "comment.md"), "--sarif", str(folder / "change.sarif")]

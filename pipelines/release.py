@@ -11,7 +11,7 @@ written.
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from gpus.interrupts import end_at_once
+    from gpu_pools.text.interrupts import end_at_once
 
     # Before the rest is loaded.
     end_at_once()
@@ -25,7 +25,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.interrupts import answered
+from gpu_pools.text.interrupts import answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Whose replacement the stack's own configuration acknowledges: that of a stack file with such a section (gpus/acknowledged.py).
+"""Whose replacement the stack's own configuration acknowledges: that of a stack file with such a section
+(gpu_pools/stack/acknowledged.py).
 
 An engine shows its policies no state, so no rule can tell a replacement. But it hands them the configuration of the stack; from
 it the plan says what is acknowledged as exactly what is declared now, and so unprotected. Other stacks acknowledge nothing.
@@ -8,15 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpus.acknowledged import CLUSTER
-from gpus.errors import InvalidStackError
-from gpus.settings import NAMESPACE
-from policies import kinds
+from gpu_pools.stack.acknowledged import CLUSTER
+from gpu_pools.stack.settings import NAMESPACE
+from gpu_pools.text.errors import InvalidStackError
+
+from . import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
 
 #: Platform -> (type of a cluster, type of a pool).
 _TYPES: Final = {
@@ -35,7 +37,7 @@ def acknowledged_by(config: Mapping[str, object]) -> dict[tuple[str, str], bool]
     """
     if f"{NAMESPACE}:acknowledged" not in config:
         return {}
-    from gpus.plan import plan_config  # noqa: PLC0415 - a good part of the time that the pack takes to start
+    from gpu_pools.plan.planning import plan_config  # noqa: PLC0415 - a good part of the time that the pack takes to start
 
     try:
         plan = plan_config(config, complete=False)

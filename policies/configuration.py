@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from policies.exceptions import SCHEMA
+from .exceptions import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from policies.rule import Rule
+    from .rule import Rule
 
 _ALL: Final = "all"
 

@@ -41,18 +41,19 @@ from pulumi_policy.deserialize import SPECIAL_SECRET_SIG, SPECIAL_SIG_KEY, deser
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, UnknownValueError, unknown_checking_proxy
 from pulumi_policy.secret import Secret as EngineSecret
 
-from gpus import harmless
-from gpus.settings import config_value
-from policies.acknowledged import acknowledged_by
-from policies.configuration import schema_of, unknown_rules
-from policies.described import Resource, Secret, Stack, Unknown, plain_type
-from policies.judging import Undecided, Violation, judge, read_settings
+from gpu_pools.stack.settings import config_value
+from gpu_pools.text import harmless
+
+from .acknowledged import acknowledged_by
+from .configuration import schema_of, unknown_rules
+from .described import Resource, Secret, Stack, Unknown, plain_type
+from .judging import Undecided, Violation, judge, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from policies.judging import Verdict
-    from policies.rule import Rule
+    from .judging import Verdict
+    from .rule import Rule
 
     Report = Callable[[str, str | None], None]
 

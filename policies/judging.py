@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.incidents import link
-from policies.exceptions import Exemption, holding, parse_exemptions
-from policies.reading import Trace, UnknownMetError
-from policies.rule import Case
+from gpu_pools.text.incidents import link
+
+from .exceptions import Exemption, holding, parse_exemptions
+from .reading import Trace, UnknownMetError
+from .rule import Case
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping
 
-    from policies.described import Resource, Stack
-    from policies.rule import Found, Limit, Rule
+    from .described import Resource, Stack
+    from .rule import Found, Limit, Rule
 
 
 #: In the urn of what our platform component makes of the sections of a stack file.

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from gpus.azure_sizes import retired, size
-from gpus.existing.documents import kind_of_text
-from gpus.existing.yaml_tree import parse_documents
-from policies.reading import UnknownMetError
+from gpu_pools.existing.documents import kind_of_text
+from gpu_pools.existing.yaml_tree import parse_documents
+from gpu_pools.hardware.azure_sizes import retired, size
+
+from .reading import UnknownMetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policies.described import Resource
-    from policies.reading import Field
-    from policies.rule import Case
+    from .described import Resource
+    from .reading import Field
+    from .rule import Case
 
 AGENT_POOL: Final = "azure-native:containerservice:AgentPool"
 MANAGED_CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
@@ -28,7 +29,7 @@ NODE_GROUP: Final = "openstack:containerinfra/nodeGroup:NodeGroup"
 MAGNUM_CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 CHARTS: Final = ("kubernetes:helm.sh/v3:Chart", "kubernetes:helm.sh/v4:Chart")
-#: What an operator of another owner is changed by; its ``spec`` has the keys of the chart's values (gpus/adoption.py).
+#: What an operator of another owner is changed by; its ``spec`` has the keys of the chart's values (gpu_pools/stack/adoption.py).
 CLUSTER_POLICIES: Final = ("kubernetes:nvidia.com/v1:ClusterPolicy", "kubernetes:nvidia.com/v1:ClusterPolicyPatch")
 #: Where an operator is told things: only for rules that judge what is said, since a ClusterPolicy has no chart's defaults.
 OPERATORS: Final = (RELEASE, *CLUSTER_POLICIES)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from policies.described import Secret, Unknown
+from .described import Secret, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from policies.described import Resource
+    from .described import Resource
 
 
 class UnknownMetError(Exception):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from policies.reading import Field, Trace, UnknownMetError
+from .reading import Field, Trace, UnknownMetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from policies.described import Resource, Stack
+    from .described import Resource, Stack
 
 Level = Literal["advisory", "mandatory", "disabled"]
 

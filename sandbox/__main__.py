@@ -3,13 +3,13 @@
 Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
 file is wrong, nothing was started; 3 the stack is up, but a node does not show what was declared, something that was deployed is
 not rolled out, or evidence is missing; 130 interrupted.
-`verify` has those of `python -m evidence`: 0 proven, 1 a node differs, 2 it cannot be told, 3 a pool lacks nodes.
+`verify` has those of `python -m gpu_pools evidence`: 0 proven, 1 a node differs, 2 it cannot be told, 3 a pool lacks nodes.
 """
 
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from gpus import interrupts
+    from gpu_pools.text import interrupts
 
     # Before the rest is loaded.
     interrupts.end_at_once()
@@ -21,11 +21,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evidence.errors import EvidenceError
-from evidence.showing import add_outputs, show
-from gpus.errors import InvalidStackError
-from gpus.interrupts import end_at_once, raise_again
-from gpus.terminal import guarded
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.showing import add_outputs, show
+from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.text.interrupts import end_at_once, raise_again
+from gpu_pools.text.terminal import guarded
 from sandbox import trust
 from sandbox.errors import SandboxError
 from sandbox.openstack.disturbances import Disturbances
@@ -34,7 +34,7 @@ from sandbox.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpus.plan import PoolPlan
+    from gpu_pools.plan.planning import PoolPlan
     from sandbox.look import Look
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
@@ -154,7 +154,7 @@ def _verify(options: argparse.Namespace, progress: Progress) -> int:
 
 
 def _tell_incidents(pools: Iterable[PoolPlan]) -> None:
-    from gpus.incidents import explained  # noqa: PLC0415 as above
+    from gpu_pools.text.incidents import explained  # noqa: PLC0415 as above
 
     if explanations := explained(warning for pool in pools for warning in pool.warnings):
         print("\n- ".join(["\nIncidents that the warnings name:", *explanations]))

@@ -14,9 +14,9 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from gpus.errors import InvalidStackError
-from gpus.plan import plan_config
-from gpus.stack_file import read_stack_file
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.errors import InvalidStackError
 from sandbox import checkpoint, offline_charts, processes, recovery, stand_ins
 from sandbox import cluster as clusters
 from sandbox.engine import Engine
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from evidence.verdicts import Evidence
-    from gpus.plan import Plan
+    from gpu_pools.evidence.verdicts import Evidence
+    from gpu_pools.plan.planning import Plan
     from sandbox.openstack.disturbances import Disturbances
     from sandbox.progress import Progress
     from sandbox.toolchain.tools import Tools
@@ -114,7 +114,7 @@ def status(stack: str, progress: Progress) -> Look:
 
 
 def verify(stack: str, progress: Progress) -> Evidence:
-    """What the verifiers of a stack have reported, as `python -m evidence` tells it of a real cluster.
+    """What the verifiers of a stack have reported, as `python -m gpu_pools evidence` tells it of a real cluster.
 
     Raises:
         EvidenceError: if the stack's outputs do not say where reports are.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from urllib3.exceptions import HTTPError
 
-from evidence.cluster import config_maps_of
-from evidence.declared import declared
-from evidence.errors import EvidenceError
-from evidence.verdicts import Snapshot, Verdict, judge
-from gpus.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.evidence.cluster import config_maps_of
+from gpu_pools.evidence.declared import declared
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox import checkpoint
 from sandbox.machines.api import Api, ApiError
 from sandbox.node_tools import recorded
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from evidence.verdicts import Evidence, NodeEvidence
-    from gpus.plan import Plan
+    from gpu_pools.evidence.verdicts import Evidence, NodeEvidence
+    from gpu_pools.plan.planning import Plan
     from sandbox.state import Sandbox
 
 _PATHS: Final = {

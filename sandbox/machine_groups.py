@@ -26,7 +26,7 @@ class Hardware:
     Attributes:
         cpus: virtual CPUs.
         memory_gib: RAM in GiB.
-        gpu_model: key of gpus.models, None on machines without a GPU.
+        gpu_model: key of gpu_pools.hardware.models, None on machines without a GPU.
         gpu_product: what NVML names the GPU; None takes the model's first name.
         gpus: GPUs per machine.
     """

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.placing import pool_selector
-from gpus.plan import sharing_text
-from gpus.tables import resources_text, table
-from gpus.verifier_rights import CONDITION
+from gpu_pools.plan.placing import pool_selector
+from gpu_pools.plan.planning import sharing_text
+from gpu_pools.plan.tables import resources_text, table
+from gpu_pools.proof.verifier_rights import CONDITION
 from sandbox.rollout import node_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpus.plan import Plan, PoolPlan
+    from gpu_pools.plan.planning import Plan, PoolPlan
 
 _PREFIX: Final = "nvidia.com/"
 _SHORTEST_ELLIPSIS: Final = 3

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpus.settings import NAMESPACE
+from gpu_pools.stack.settings import NAMESPACE
 from sandbox.files import write_atomic
 from sandbox.providers.chart_sources import ChartRequest, answers, stand_in_of
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from gpus.charts import ChartSettings
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
+    from gpu_pools.stack.charts import ChartSettings
     from sandbox.progress import Progress
     from sandbox.state import Sandbox
 

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from gpus.terminal import coloured, harmless_to
+from gpu_pools.text.terminal import coloured, harmless_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

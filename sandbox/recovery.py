@@ -17,7 +17,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.clusters import AksSettings, MagnumSettings
+from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from sandbox import cluster as clusters
 from sandbox import inventory, machine_groups, processes, stand_ins
 from sandbox.clouds import azure, lookup
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
     from sandbox.engine import Engine
     from sandbox.progress import Progress
     from sandbox.state import Sandbox

@@ -11,7 +11,7 @@ import re
 import threading
 from typing import IO, TYPE_CHECKING, Final, TextIO
 
-from gpus.terminal import as_coloured, harmless_to
+from gpu_pools.text.terminal import as_coloured, harmless_to
 from sandbox.files import explained, make_folder
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gpus.clusters import MagnumSettings
+from gpu_pools.stack.clusters import MagnumSettings
 from sandbox import processes
 from sandbox.errors import SandboxError
 from sandbox.files import read_json
@@ -23,7 +23,7 @@ from sandbox.state import PROJECT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
     from sandbox.progress import Progress
     from sandbox.state import Sandbox
     from sandbox.toolchain.tools import Tools

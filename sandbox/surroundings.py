@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.clusters import ExistingSettings, MagnumSettings
-from gpus.pools import ExistingPlacement, MagnumPlacement
+from gpu_pools.stack.clusters import ExistingSettings, MagnumSettings
+from gpu_pools.stack.pools import ExistingPlacement, MagnumPlacement
 from sandbox import add_ons, inventory, machine_groups
 from sandbox import cluster as clusters
 from sandbox.add_ons import AddOns
@@ -19,8 +19,8 @@ from sandbox.files import write_json
 from sandbox.machine_groups import Hardware, MachineGroup
 
 if TYPE_CHECKING:
-    from gpus.plan import Plan, PoolPlan
-    from gpus.pools import Flavor
+    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.stack.pools import Flavor
     from sandbox.state import Sandbox
     from sandbox.toolchain.tools import Tools
 

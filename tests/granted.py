@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpus.verifier_pods import SERVICE_ACCOUNT
-from gpus.verifier_rights import (
+from gpu_pools.proof.verifier_pods import SERVICE_ACCOUNT
+from gpu_pools.proof.verifier_rights import (
     POLICY,
     ROLE,
     VERIFIER_NAMESPACE,

@@ -1,6 +1,6 @@
 """ConfigMaps that people write for the device plugin and for mig-manager, beside or instead of ours.
 
-What is inside the files is judged by gpus/existing, the same checks as ``python -m gpus check``.
+What is inside the files is judged by gpu_pools/existing, the same checks as ``python -m gpu_pools check``.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from gpus.existing.findings import Findings
-from gpus.existing.mig_parted_check import check_disabled_key, check_mig_parted
-from gpus.existing.plugin_check import check_plugin_config
-from gpus.existing.plugin_schema import plugin_schema
-from gpus.existing.surroundings import RunContext
-from gpus.existing.yaml_tree import parse_documents
-from policies import kinds
-from policies.rule import Found, Limit, Rule
+from gpu_pools.existing.findings import Findings
+from gpu_pools.existing.mig_parted_check import check_disabled_key, check_mig_parted
+from gpu_pools.existing.plugin_check import check_plugin_config
+from gpu_pools.existing.plugin_schema import plugin_schema
+from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.existing.yaml_tree import parse_documents
+
+from .. import kinds
+from ..rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from policies.reading import Field
-    from policies.rule import Case
+    from ..reading import Field
+    from ..rule import Case
 
 #: The MIG strategy of the cluster is not a matter of one file: `mig-strategy-fits` compares the two.
 _OPEN: Final = RunContext("operator", "")
@@ -105,7 +106,7 @@ RULES: Final = (
         types=kinds.CONFIG_MAPS,
         judge=_parted,
         why="mig-manager reports success for profiles that a GPU lacks, and fails half-way on layouts that do not fit",
-        repair="Mend the layout as said; `python -m gpus layouts MODEL` lists the possible ones.",
+        repair="Mend the layout as said; `python -m gpu_pools layouts MODEL` lists the possible ones.",
     ),
     Rule(
         name="mig-parted-map-is-yours",

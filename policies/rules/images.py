@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpus.image_names import read_image_name
-from policies import kinds
-from policies.rule import Found, Limit, Rule
+from gpu_pools.stack.image_names import read_image_name
+
+from .. import kinds
+from ..rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policies.reading import Field
-    from policies.rule import Case
+    from ..reading import Field
+    from ..rule import Case
 
 _OURS: Final = "gpu-pools:index:"
 
@@ -43,7 +44,7 @@ RULES: Final = (
         judge=_by_digest,
         why="whoever can push to the registry decides what runs on the nodes, at the next pull (W91)",
         repair="Write the image with the digest that `docker buildx imagetools inspect IMAGE` prints.",
-        stack_repair="Write it with the digest that `python -m gpus images STACKFILE` tells.",
+        stack_repair="Write it with the digest that `python -m gpu_pools images STACKFILE` tells.",
         limits=(Limit("required", {"type": "boolean"}, default=False),),
     ),
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from policies import kinds
-from policies.rule import Found, Rule
+from .. import kinds
+from ..rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policies.described import Resource
-    from policies.reading import Field
-    from policies.rule import Case
+    from ..described import Resource
+    from ..reading import Field
+    from ..rule import Case
 
 _NO_DRIVER_IMAGE: Final = re.compile(r"flatcar|fedora-?coreos|fcos", re.IGNORECASE)
 

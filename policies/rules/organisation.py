@@ -8,17 +8,19 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.azure_sizes import size
-from policies import kinds
-from policies.prices import HOURS_PER_MONTH, read_prices
-from policies.rule import Found, Limit, Rule
+from gpu_pools.hardware.azure_sizes import size
+from gpu_pools.hardware.prices import HOURS_PER_MONTH, read_prices
+
+from .. import kinds
+from ..rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from policies.prices import Prices
-    from policies.reading import Field
-    from policies.rule import Case
+    from gpu_pools.hardware.prices import Prices
+
+    from ..reading import Field
+    from ..rule import Case
 
 _GROUP: Final = "azure-native:resources:ResourceGroup"
 _TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpus.azure_sizes import retired, size
-from gpus.errors import show
-from policies import kinds
-from policies.rule import Found, Rule
+from gpu_pools.hardware.azure_sizes import retired, size
+from gpu_pools.text.errors import show
+
+from .. import kinds
+from ..rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policies.reading import Field
-    from policies.rule import Case
+    from ..reading import Field
+    from ..rule import Case
 
 _SPOT_TAINT: Final = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gpus.azure_sizes import size
-from gpus.errors import show
-from gpus.existing.findings import Findings
-from gpus.existing.mig_parted_check import check_mig_parted
-from gpus.existing.plugin_check import check_plugin_config
-from gpus.existing.plugin_schema import plugin_schema
-from gpus.existing.surroundings import RunContext
-from policies import kinds
-from policies.rule import Found, Rule
+from gpu_pools.existing.findings import Findings
+from gpu_pools.existing.mig_parted_check import check_mig_parted
+from gpu_pools.existing.plugin_check import check_plugin_config
+from gpu_pools.existing.plugin_schema import plugin_schema
+from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.hardware.azure_sizes import size
+from gpu_pools.text.errors import show
+
+from .. import kinds
+from ..rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from policies.described import Resource
-    from policies.reading import Field
-    from policies.rule import Case
+    from ..described import Resource
+    from ..reading import Field
+    from ..rule import Case
 
 _Check = Callable[[object, tuple[str, ...], Findings, RunContext], None]
 _NODE_POOLS: Final = (kinds.AGENT_POOL, kinds.NODE_GROUP)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from gpus.errors import show
-from gpus.operands import brought, parse_version, version_text
-from policies import kinds
-from policies.rule import Found, Limit, Rule
+from gpu_pools.hardware.operands import brought, parse_version, version_text
+from gpu_pools.text.errors import show
+
+from .. import kinds
+from ..rule import Found, Limit, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policies.reading import Field
-    from policies.rule import Case
+    from ..reading import Field
+    from ..rule import Case
 
 _OPERANDS: Final = ("devicePlugin", "migManager")
 _LEAST_SECONDS: Final = 1800

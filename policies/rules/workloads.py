@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpus.kubernetes_names import MIG_RESOURCE, WHOLE_GPU, mig_resource
-from policies import kinds
-from policies.rule import Found, Rule
+from gpu_pools.stack.kubernetes_names import MIG_RESOURCE, WHOLE_GPU, mig_resource
+
+from .. import kinds
+from ..rule import Found, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policies.described import Resource
-    from policies.reading import Field
-    from policies.rule import Case
+    from ..described import Resource
+    from ..reading import Field
+    from ..rule import Case
 
 #: Labels that gpu-feature-discovery sets once a node lives.
 _DISCOVERED: Final = ("nvidia.com/gpu.", "nvidia.com/mig", "nvidia.com/cuda", "nvidia.com/mps")
@@ -89,7 +90,7 @@ def _sees_all(case: Case) -> Iterator[Found]:
 
 
 def _is_verifier(resource: Resource) -> bool:
-    """Whether it is what our Verification makes: it looks at the node's GPUs without using any (gpus/verifier_pods.py)."""
+    """Whether it is what our Verification makes: it looks at the node's GPUs without using any (gpu_pools/proof/verifier_pods.py)."""
     kind = "".join(resource.parent.split("::")[2:3]).rpartition("$")[2]
     return resource.type == kinds.DAEMON_SET and kind == kinds.VERIFICATION
 
@@ -156,7 +157,7 @@ RULES: Final = (
         types=kinds.WORKLOADS,
         judge=_asked,
         why="the pods stay Pending for ever: after a rename the old name is gone",
-        repair="Ask for one of the names that are advertised; `python -m gpus plan STACKFILE` prints them.",
+        repair="Ask for one of the names that are advertised; `python -m gpu_pools plan STACKFILE` prints them.",
         whole=True,
     ),
     Rule(

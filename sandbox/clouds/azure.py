@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpus.entra import SERVER_ID
+from gpu_pools.stack.entra import SERVER_ID
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_rules import AzureError, Body

@@ -16,8 +16,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus import azure_sizes
-from gpus.stack_file import load_yaml
+from gpu_pools.hardware import azure_sizes
+from gpu_pools.stack.stack_file import load_yaml
 from sandbox.clouds.refusal import Refusal
 
 if TYPE_CHECKING:

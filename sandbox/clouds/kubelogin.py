@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gpus.entra import LOGINS, SERVER_ID
-from gpus.terminal import guarded
+from gpu_pools.stack.entra import LOGINS, SERVER_ID
+from gpu_pools.text.terminal import guarded
 from sandbox.clouds.entra import TENANT, Tenant
 
 if TYPE_CHECKING:

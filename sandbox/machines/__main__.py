@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from gpus.terminal import guarded
+from gpu_pools.text.terminal import guarded
 from sandbox.errors import SandboxError
 from sandbox.machines.daemon import Daemon
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gpus.node_cleanup import APP_LABEL
+from gpu_pools.rendering.node_cleanup import APP_LABEL
 from sandbox import processes
 from sandbox.files import make_folder, write_atomic
 from sandbox.machines import objects

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpus.models import model
+from gpu_pools.hardware.models import model
 from sandbox.machines.plugin_config import ConfigError, MissingFile, PluginConfig, read_plugin_config
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpus.mig import place
-from gpus.models import model
+from gpu_pools.hardware.models import model
+from gpu_pools.mig.geometry import place
 from sandbox.nvml.state import gpu_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpus.models import GpuModel, MigProfile
+    from gpu_pools.hardware.models import GpuModel, MigProfile
     from sandbox.machine_groups import Hardware
 
 DEFAULT_MODE = "DEFAULT"
@@ -42,7 +42,7 @@ class Gpu:
     Attributes:
         index: as NVML counts.
         uuid: as NVML names it; the same GPU of the same node always has the same.
-        model: key of gpus.models.
+        model: key of gpu_pools.hardware.models.
         product: what nvmlDeviceGetName answers.
         mig_enabled: MIG mode, current and pending alike.
         instances: what is created on it, in placement order.

@@ -164,7 +164,7 @@ class GpuNode:
         """The GPUs, where somebody has changed the state file since they were last asked for.
 
         Args:
-            model: key of gpus.models.
+            model: key of gpu_pools.hardware.models.
             driver: the loaded one; NVML tells its version from now on.
         """
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from gpus.models import model, model_keys
+from gpu_pools.hardware.models import model, model_keys
 from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS, Gpu, GpuInstance
 from sandbox.nvml import state
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpus import node_cleanup, verifier_pods
-from gpus.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.proof import verifier_pods
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.rendering import node_cleanup
 from sandbox.machines import objects
 
 if TYPE_CHECKING:

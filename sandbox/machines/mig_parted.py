@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gpus.mig import place
-from gpus.models import model
+from gpu_pools.hardware.models import model
+from gpu_pools.mig.geometry import place
 from sandbox.machines.gpu import Gpu, cleared, with_layout
 
 if TYPE_CHECKING:

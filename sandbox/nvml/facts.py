@@ -13,13 +13,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpus.models import model
-from gpus.stack_file import load_yaml
+from gpu_pools.hardware.models import model
+from gpu_pools.stack.stack_file import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpus.models import GpuModel, MigProfile
+    from gpu_pools.hardware.models import GpuModel, MigProfile
 
 Engines = tuple[int | None, int | None, int | None, int | None, int | None]
 
@@ -187,7 +187,7 @@ def _answer_text(value: int | list[int | None]) -> str:
 
 @lru_cache(maxsize=1)
 def _raw() -> Mapping[str, Any]:
-    text = (resources.files("gpus") / "data" / "gpu_models.yaml").read_text(encoding="utf-8")
+    text = (resources.files("gpu_pools.hardware") / "gpu_models.yaml").read_text(encoding="utf-8")
     raw: dict[str, Any] = load_yaml(text)
     return raw
 

@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gpus.models import model
+from gpu_pools.hardware.models import model
 from sandbox.errors import SandboxError
 from sandbox.files import explained, locked, write_atomic
 from sandbox.nvml.facts import Answer, Profile, architecture_number, board, pci_device, profiles, total_memory_mib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from gpus.models import GpuModel
+    from gpu_pools.hardware.models import GpuModel
 
 VARIABLE = "GPU_POOLS_NVML_STATE"
 """The environment variable that names the file."""
@@ -195,7 +195,7 @@ def machine_state(
     no profiles while MIG is off.
 
     Args:
-        model_key: of gpus.models.
+        model_key: of gpu_pools.hardware.models.
         product: what nvmlDeviceGetName answers.
         gpus: how many; at most MAX_GPUS.
         driver_version: such as ``580.95.05``.

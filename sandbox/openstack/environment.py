@@ -10,7 +10,7 @@ requirements.txt, and the folder is named after it: other versions are another f
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from gpus.interrupts import end_at_once
+    from gpu_pools.text.interrupts import end_at_once
 
     # Before the rest is loaded.
     end_at_once()
@@ -22,7 +22,7 @@ import venv
 from pathlib import Path
 from typing import Final
 
-from gpus.interrupts import answered
+from gpu_pools.text.interrupts import answered
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
 from sandbox.toolchain.cache import cache_folder, make_once

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpus.terminal import guarded
+from gpu_pools.text.terminal import guarded
 from sandbox import files
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.host import simulated_host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from gpus.interrupts import end_at_once
+    from gpu_pools.text.interrupts import end_at_once
 
     # Before the rest is loaded.
     end_at_once()
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpus.interrupts import answered
+from gpu_pools.text.interrupts import answered
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
 from sandbox.toolchain.find import download_ahead, find_tools, put_engine

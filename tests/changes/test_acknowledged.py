@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from changes.acknowledged import Standing, endings, standing
-from changes.blast import blast_radius
-from changes.markdown import comment
-from changes.sarif import sarif
-from changes.seen import Seen
-from changes.steps import Preview, Step
-from gpus.plan import plan_config
+from gpu_pools.changes.acknowledged import Standing, endings, standing
+from gpu_pools.changes.blast import blast_radius
+from gpu_pools.changes.markdown import comment
+from gpu_pools.changes.sarif import sarif
+from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.steps import Preview, Step
+from gpu_pools.plan.planning import plan_config
 from policies.acknowledged import acknowledged_by
 
 from .stacks import BEFORE
 
 if TYPE_CHECKING:
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
 
 POOL, CLUSTER = "azure-native:containerservice:AgentPool", "azure-native:containerservice:ManagedCluster"
 SECTION = "gpu-pools:acknowledged"

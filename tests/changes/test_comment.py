@@ -11,21 +11,21 @@ import pytest
 import yaml
 from hypothesis import assume, example, given, settings
 
-from changes.__main__ import main
-from changes.blast import blast_radius
-from changes.markdown import comment
-from changes.seen import Seen
-from changes.steps import Finding, Preview
-from changes.workloads import Asking
-from gpus.incidents import named
-from gpus.plan import plan_config
+from gpu_pools.changes.blast import blast_radius
+from gpu_pools.changes.markdown import comment
+from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.steps import Finding, Preview
+from gpu_pools.changes.workloads import Asking
+from gpu_pools.cli.changes import main
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.text.incidents import named
 from tests.hostile import LIVE, forge, harmful, texts
 
 from .stacks import BEFORE, after
 from .test_pools import SEVEN, SLICED, plan
 
 if TYPE_CHECKING:
-    from changes.blast import BlastRadius
+    from gpu_pools.changes.blast import BlastRadius
 
 HERE = Path(__file__).parent
 TWO, ONE = plan(SLICED, pools=2), plan(SLICED)
@@ -119,7 +119,7 @@ def test_the_first_line_says_which_comment_it_is() -> None:
 
 
 class TestCommand:
-    """``python -m changes``."""
+    """``python -m gpu_pools changes``."""
 
     @pytest.fixture(autouse=True)
     def _files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

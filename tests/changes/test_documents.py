@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from changes.steps import Step, name_of, read_preview
-from changes.workloads import Asking, of_cluster, of_stack
-from gpus.errors import InvalidStackError
+from gpu_pools.changes.steps import Step, name_of, read_preview
+from gpu_pools.changes.workloads import Asking, of_cluster, of_stack
+from gpu_pools.text.errors import InvalidStackError
 
 HERE = Path(__file__).parent
 POOL, CLUSTER = "azure-native:containerservice:AgentPool", "azure-native:containerservice:ManagedCluster"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from changes.__main__ import main
-from changes.steps import read_preview
+from gpu_pools.changes.steps import read_preview
+from gpu_pools.cli.changes import main
 
 from .stacks import BEFORE, CHANGES, PRICES, after, pods
 

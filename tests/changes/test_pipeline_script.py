@@ -126,7 +126,7 @@ def test_of_pods_only_what_counts_gets_out(checkout: Checkout) -> None:
     listed["items"][2]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": SECRET}]
     (checkout.programs / "pods.json").write_text(json.dumps(listed))
     around = {**os.environ, "PATH": f"{checkout.programs}:{os.environ['PATH']}"}
-    command = [sys.executable, "-m", "evidence.pods", "shop"]
+    command = [sys.executable, "-m", "gpu_pools.evidence.pods", "shop"]
     done = subprocess.run(command, cwd=ROOT, env=around, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout

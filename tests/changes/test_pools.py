@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from changes.blast import Limits, blast_radius
-from changes.pools import pool_changes
-from changes.steps import Preview, Step
-from changes.workloads import Asking
-from gpus.plan import Plan, plan_config
-from policies.prices import Prices
+from gpu_pools.changes.blast import Limits, blast_radius
+from gpu_pools.changes.pools import pool_changes
+from gpu_pools.changes.steps import Preview, Step
+from gpu_pools.changes.workloads import Asking
+from gpu_pools.hardware.prices import Prices
+from gpu_pools.plan.planning import Plan, plan_config
 
 A100, H100 = "Standard_NC24ads_A100_v4", "Standard_NC40ads_H100_v5"
 POOL = "azure-native:containerservice:AgentPool"

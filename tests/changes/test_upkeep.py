@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from changes.blast import blast_radius
-from changes.markdown import comment
-from changes.seen import Seen
-from changes.steps import Preview
-from changes.upkeep import Upkeep, upkeep
-from gpus.plan import Plan, plan_config
+from gpu_pools.changes.blast import blast_radius
+from gpu_pools.changes.markdown import comment
+from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.steps import Preview
+from gpu_pools.changes.upkeep import Upkeep, upkeep
+from gpu_pools.plan.planning import Plan, plan_config
 
 from .stacks import BEFORE
 

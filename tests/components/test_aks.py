@@ -10,7 +10,7 @@ import pytest
 from components.aks import AksCluster, AksGpuNodePool
 from components.gpu_operator import GpuOperator
 from components.sharing import Mig, TimeSlicing
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

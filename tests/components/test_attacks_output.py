@@ -10,8 +10,8 @@ from pulumi import InputPropertiesError
 
 from components import _log
 from components.provider import GpuPoolsProvider
-from gpus.errors import InvalidStackError
-from gpus.plan import plan_config
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.text.errors import InvalidStackError
 from tests.hostile import WORST, harmful
 
 if TYPE_CHECKING:

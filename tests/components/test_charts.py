@@ -9,7 +9,7 @@ import yaml
 
 from components.gpu_operator import GpuOperator
 from components.node_features import NodeFeatureDiscovery, PoolLabels
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import Recorder
 

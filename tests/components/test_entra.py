@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from components.aks import AksCluster
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG, TOKEN
 from .test_aks import CLUSTER

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from components.platform import GpuPlatform
-from gpus.errors import InvalidStackError
-from gpus.plan import plan_config
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.verifier import archive
 from tests.tiers import one_of_each
-from verifier import archive
 
 from .conftest import KUBECONFIG
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from components.existing import ExistingCluster, read_kubeconfig
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG
 

@@ -1,4 +1,4 @@
-"""Every image that a stack's objects run: ours by digest, and each of them in the table of gpus/images.py."""
+"""Every image that a stack's objects run: ours by digest, and each of them in the table of gpu_pools/images/placed.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from components.platform import GpuPlatform
-from gpus.images import placed_images
-from gpus.node_cleanup import cleanup_objects
-from gpus.plan import plan_config
+from gpu_pools.images.placed import placed_images
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.rendering.node_cleanup import cleanup_objects
 
 from .conftest import KUBECONFIG
 

@@ -8,7 +8,7 @@ import pulumi
 import pytest
 
 from components.magnum import MagnumCluster, MagnumGpuNodePool
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import GIVEN_TEMPLATE
 

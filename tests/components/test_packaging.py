@@ -14,7 +14,7 @@ import pytest
 
 from components.platform import GpuPlatform
 from components.sharing import Exclusive, Mig, Mps, TimeSlicing
-from gpus.stack_file import read_stack_file
+from gpu_pools.stack.stack_file import read_stack_file
 
 from .conftest import KUBECONFIG
 

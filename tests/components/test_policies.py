@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from components.platform import GpuPlatform
-from gpus.stack_file import read_stack_file
+from gpu_pools.stack.stack_file import read_stack_file
 from policies import kinds
 from policies.described import Resource, Stack
 from policies.judging import RuleSettings, Undecided, judge, read_settings

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from components.platform import GpuPlatform
-from gpus.node_cleanup import cleanup_objects
-from gpus.plan import plan_config
-from gpus.verifier_pods import METRICS_LABEL
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.proof.verifier_pods import METRICS_LABEL
+from gpu_pools.rendering.node_cleanup import cleanup_objects
 
 from .conftest import KUBECONFIG
 

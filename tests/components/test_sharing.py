@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from components.sharing import Exclusive, Mig, Mps, TimeSlicing, declare
-from gpus import sharing
-from gpus.errors import InvalidStackError, Problems
+from gpu_pools.stack import sharing
+from gpu_pools.text.errors import InvalidStackError, Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 
 from components.platform import GpuPlatform
 from components.smoke_test import SharingSmokeTest
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG
 

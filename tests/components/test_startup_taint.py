@@ -8,7 +8,7 @@ import pytest
 
 from components.platform import GpuPlatform
 from components.startup_taint import StartupTaint
-from gpus.startup_taint import POLICY, STARTUP_TAINT
+from gpu_pools.rendering.startup_taint import POLICY, STARTUP_TAINT
 
 from .conftest import KUBECONFIG
 

@@ -13,10 +13,10 @@ import pytest
 
 from components.platform import GpuPlatform
 from components.verification import Verification, Verifier, program_file
-from gpus.errors import InvalidStackError
-from verifier import evidence, mark
-from verifier.archive import digest
-from verifier.expectation import parse_expectation
+from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.verifier import evidence, mark
+from gpu_pools.verifier.archive import digest
+from gpu_pools.verifier.expectation import parse_expectation
 
 from .conftest import KUBECONFIG
 
@@ -79,7 +79,7 @@ def test_each_pool_s_pods_mount_its_own_expectation_and_the_one_program(deployed
 def test_the_program_is_the_verifier(deployed: Recorder) -> None:
     (data,) = [one.inputs["binaryData"] for one in deployed.of("ConfigMap") if "binaryData" in one.inputs]
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(data["verifier.pyz"]))) as packed:
-        assert "verifier/compare_node.py" in packed.namelist()
+        assert "gpu_pools/verifier/compare_node.py" in packed.namelist()
 
 
 def test_nobody_has_rights_before_the_policy_narrows_them(deployed: Recorder) -> None:

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gpus.verifier_pods import PORT
-from gpus.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.proof.verifier_pods import PORT
+from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.verifier.causes import CAUSES
 from sandbox import cluster as clusters
 from sandbox import gpu_host, private_network, processes
 from sandbox.files import read_json
 from sandbox.node_tools import find_platform_tools
 from sandbox.nvml import state
 from sandbox.progress import Progress
-from verifier.causes import CAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

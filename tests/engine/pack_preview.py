@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from policies.prices import Prices
+from gpu_pools.hardware.prices import Prices
 from sandbox.progress import Progress
 from sandbox.toolchain.find import find_tools
 

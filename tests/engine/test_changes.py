@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from changes.__main__ import main as judge_change
+from gpu_pools.cli.changes import main as judge_change
 from sandbox.engine import Engine
 from sandbox.files import read_json
 from sandbox.progress import Progress
@@ -371,7 +371,7 @@ def test_destroying_magnum_empties_the_cloud(magnum: Trial) -> None:
 
 
 class _Judged:
-    """`python -m changes` on the change of a stack file since now, with a rule that demands protection."""
+    """`python -m gpu_pools changes` on the change of a stack file since now, with a rule that demands protection."""
 
     def __init__(self, trial: Trial, folder: Path) -> None:
         self._trial = trial

@@ -92,7 +92,7 @@ def test_the_evidence_and_the_pods_are_read_with_it(trial: Trial) -> None:
 def test_who_is_taken_out_of_the_group_deploys_nothing_more(trial: Trial) -> None:
     """The log-in is what decides, also for who has the state and its passphrase."""
     Tenant(trial.folder).leave(GROUP)
-    shown: Run = trial.run("shell", trial.stack, "python", "-m", "evidence", trial.stack)
+    shown: Run = trial.run("shell", trial.stack, "python", "-m", "gpu_pools", "evidence", trial.stack)
     assert shown.code != 0
     assert 'User "sandbox@entra.invalid" cannot list resource "nodes"' in shown.text
     Tenant(trial.folder).join([GROUP])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.smoke_test import SMOKE_TEST_NAMESPACE
-from gpus.verifier_rights import CONDITION
+from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
+from gpu_pools.proof.verifier_rights import CONDITION
 from sandbox import node_tools, processes
 from sandbox.engine import Engine
 from sandbox.files import read_json, write_json
@@ -137,7 +137,7 @@ def test_a_user_collects_them_with_pulumi_and_kubectl(deployed: Deployed, tmp_pa
         pytest.skip("one cluster of ours and one that exists are enough")
     engine = Engine(trial.sandbox, find_tools(Progress(), only={"pulumi"}), Attached())
     environment = {**engine.environment(), "TMPDIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
-    command = [sys.executable, "-m", "evidence", trial.stack, "--json", "-"]
+    command = [sys.executable, "-m", "gpu_pools", "evidence", trial.stack, "--json", "-"]
     done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == (0 if node_tools.obstacle() is None else 2), done.stderr
     evidence = json.loads(done.stdout)

@@ -108,7 +108,7 @@ _DIGEST = "import components, verifier.archive; print(components.__file__, verif
 
 def test_the_wheel_stands_alone(installed: Path, tmp_path: Path) -> None:
     python = installed / "bin" / "python"
-    code, text = _run([python, "-m", "gpus", "plan", PROJECT / "stacks" / "Pulumi.aks-dev.yaml"], tmp_path)
+    code, text = _run([python, "-m", "gpu_pools", "plan", PROJECT / "stacks" / "Pulumi.aks-dev.yaml"], tmp_path)
     assert code == 0, text
     code, text = _run([python, "-c", _DIGEST], tmp_path)
     assert code == 0, text

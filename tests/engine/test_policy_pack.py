@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from changes.steps import read_preview
-from gpus.errors import InvalidStackError
+from gpu_pools.changes.steps import read_preview
+from gpu_pools.text.errors import InvalidStackError
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD, POOL, pool, program
 

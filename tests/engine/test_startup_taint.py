@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpus.verifier_rights import CONDITION, STARTUP_TAINT
+from gpu_pools.proof.verifier_rights import CONDITION, STARTUP_TAINT
 from sandbox import node_tools
 
 if TYPE_CHECKING:

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import strategies as st
 
-from evidence.declared import declared
-from evidence.verdicts import Evidence, Snapshot, judge
-from gpus.plan import plan_config
-from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, Program, expectation_file
-from gpus.verifier_reports import reports
-from gpus.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.evidence.declared import declared
+from gpu_pools.evidence.verdicts import Evidence, Snapshot, judge
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, Program, expectation_file
+from gpu_pools.proof.verifier_reports import reports
+from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.verifier import evidence as written
+from gpu_pools.verifier.findings import Findings, Verdict, Where
+from gpu_pools.verifier.observation import Assertion, Observation
 from tests.hostile import spoiled
 from tests.verifier import nodes as healthy_nodes
-from verifier import evidence as written
-from verifier.findings import Findings, Verdict, Where
-from verifier.observation import Assertion, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
 
 NOW: Final = dt.datetime(2026, 3, 4, 12, 0, 0, tzinfo=dt.UTC)
 DIGEST: Final = "d" * 64

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evidence.document import evidence_json
-from evidence.page import evidence_page
-from evidence.table import evidence_table
-from evidence.verdicts import Verdict
-from evidence.words import TRUST
-from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file
+from gpu_pools.evidence.document import evidence_json
+from gpu_pools.evidence.page import evidence_page
+from gpu_pools.evidence.table import evidence_table
+from gpu_pools.evidence.verdicts import Verdict
+from gpu_pools.evidence.words import TRUST
+from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file
 from tests.evidence.fleets import PLAN, POOLS, PROGRAM, fleet
 
 if TYPE_CHECKING:

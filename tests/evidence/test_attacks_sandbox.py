@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evidence.__main__ import main
+from gpu_pools.cli.evidence import main
 from tests.evidence.fleets import fleet
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to attack")

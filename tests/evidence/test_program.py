@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from evidence.__main__ import main
-from gpus.verifier_reports import no_reports
+from gpu_pools.cli.evidence import main
+from gpu_pools.proof.verifier_reports import no_reports
 from tests.evidence.fleets import NOW, broken, fleet, put_report, text_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Site:
             "PYTHONIOENCODING": "utf-8",
         }
         return subprocess.Popen(
-            [sys.executable, "-m", "evidence", *map(str, arguments)],
+            [sys.executable, "-m", "gpu_pools", "evidence", *map(str, arguments)],
             cwd=self.folder,
             env=environment,
             text=True,

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.page import evidence_page
-from evidence.table import evidence_table
-from evidence.verdicts import Verdict
-from evidence.words import plain
-from gpus.incidents import explained
-from gpus.terminal import Terminal
-from gpus.verifier_rights import ANNOTATION
+from gpu_pools.evidence.page import evidence_page
+from gpu_pools.evidence.table import evidence_table
+from gpu_pools.evidence.verdicts import Verdict
+from gpu_pools.evidence.words import plain
+from gpu_pools.proof.verifier_rights import ANNOTATION
+from gpu_pools.text.incidents import explained
+from gpu_pools.text.terminal import Terminal
+from gpu_pools.verifier.causes import cause
+from gpu_pools.verifier.findings import Findings, Where
 from tests.evidence.fleets import broken, fleet, put_report, reported, unanswered
 from tests.examples import examples
-from verifier.causes import cause
-from verifier.findings import Findings, Where
 
 if TYPE_CHECKING:
     from tests.evidence.fleets import Fleet

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.declared import declared
-from evidence.document import evidence_json, evidence_text
-from evidence.errors import EvidenceError
-from evidence.reports import MOST_BYTES, ReportError, parse_report
-from evidence.table import evidence_table
-from evidence.verdicts import Snapshot, Verdict, judge, words_of, worst
-from gpus.verifier_reports import no_reports
-from gpus.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.evidence.declared import declared
+from gpu_pools.evidence.document import evidence_json, evidence_text
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.reports import MOST_BYTES, ReportError, parse_report
+from gpu_pools.evidence.table import evidence_table
+from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge, words_of, worst
+from gpu_pools.proof.verifier_reports import no_reports
+from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
 from tests.evidence.fleets import NOW, POOLS, Fleet, aged, broken, fleet, put_report, unanswered
 from tests.examples import examples
 

@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from components.provider import VERSION
-from gpus.verifier_pods import program_name
+from gpu_pools.proof.verifier_pods import program_name
+from gpu_pools.verifier import archive
 from pipelines.release import disagreements, sections_of, sums_of
-from verifier import archive
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gpus", "components", "policies", "changes", "evidence", "verifier", "pipelines", ".ci")
@@ -123,7 +123,7 @@ def test_the_wheel_works_in_an_environment_that_has_nothing_else(
     subprocess.run([*pip, "install", "--no-index", "--no-deps", wheel], check=True, timeout=120)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     shutil.copytree(Path(yaml.__file__).parent, packages / "yaml")
-    plan = [python, "-m", "gpus", "plan", ROOT / "stacks" / "Pulumi.aks-dev.yaml"]
+    plan = [python, "-m", "gpu_pools", "plan", ROOT / "stacks" / "Pulumi.aks-dev.yaml"]
     done = subprocess.run(plan, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert "timesliced" in done.stdout

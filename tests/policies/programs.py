@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpus.charts import merge_values
+from gpu_pools.hardware.prices import Prices
+from gpu_pools.stack.charts import merge_values
 from policies import kinds
 from policies.described import Resource
-from policies.prices import Prices
 
 SLICED = """\
 version: v1

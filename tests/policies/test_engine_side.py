@@ -13,10 +13,10 @@ import pytest
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
-from gpus.plan import plan_config
+from gpu_pools.hardware.prices import Prices
+from gpu_pools.plan.planning import plan_config
 from policies import kinds
 from policies.engine import _remembering
-from policies.prices import Prices
 from tests.hostile import WORST, harmful
 
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program, acknowledging

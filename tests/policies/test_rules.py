@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.incidents import link
-from gpus.plan import plan_config
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.text.incidents import link
 from policies import kinds
 from policies.acknowledged import acknowledged_by
 from policies.described import Stack, Unknown

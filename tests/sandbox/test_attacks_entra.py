@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from components._why import _Cluster
-from gpus.entra import SERVER_ID, user_kubeconfig
+from gpu_pools.stack.entra import SERVER_ID, user_kubeconfig
 from sandbox import cluster as clusters
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_rules import AzureError

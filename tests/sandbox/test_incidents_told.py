@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpus.incidents import named
-from gpus.plan import plan_config
-from gpus.stack_file import read_stack_file
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.incidents import named
 from sandbox import __main__ as command_line
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))

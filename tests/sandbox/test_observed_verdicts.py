@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpus.verifier_rights import CONDITION
+from gpu_pools.proof.verifier_rights import CONDITION
 from sandbox.observe import notes, observe
 from tests.unit.stacks import aks, plan_of
 

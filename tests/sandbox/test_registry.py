@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpus.__main__ import main
-from gpus.image_names import read_image_name
-from gpus.registry import ask_all
+from gpu_pools.cli.main import main
+from gpu_pools.images.registry import ask_all
+from gpu_pools.stack.image_names import read_image_name
 from sandbox.progress import Progress
 from sandbox.toolchain.find import find_built
 from tests.registries import make_trust, running
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gpus.registry_answers import Said
+    from gpu_pools.images.registry_answers import Said
     from tests.registries import Registry
 
 pytestmark = pytest.mark.programs

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.node_expectation import OPERATOR_NAMESPACE
-from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP
-from gpus.startup_taint import POLICY as ADMISSION
-from gpus.startup_taint import admission_binding_spec, admission_policy_spec
-from gpus.verifier_rights import (
+from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
+from gpu_pools.proof.verifier_rights import (
     ANNOTATION,
     CONDITION,
     FIELD_MANAGER,
@@ -33,16 +31,18 @@ from gpus.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
+from gpu_pools.rendering.startup_taint import POLICY as ADMISSION
+from gpu_pools.rendering.startup_taint import admission_binding_spec, admission_policy_spec
+from gpu_pools.verifier.api import Api
+from gpu_pools.verifier.causes import CAUSES
+from gpu_pools.verifier.findings import Findings, Where
+from gpu_pools.verifier.node import NodeReader
+from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.reading import Unreadable
+from gpu_pools.verifier.untaint import untaint
 from sandbox import cluster, processes
 from sandbox.progress import Progress
 from sandbox.toolchain.find import find_tools
-from verifier.api import Api
-from verifier.causes import CAUSES
-from verifier.findings import Findings, Where
-from verifier.node import NodeReader
-from verifier.observation import Assertion, Observation
-from verifier.reading import Unreadable
-from verifier.untaint import untaint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

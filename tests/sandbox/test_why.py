@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from components._why import Failed, why
-from gpus.plan import plan_config
-from gpus.verifier_pods import Program, expectation_file
-from gpus.verifier_reports import reports
-from gpus.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.proof.verifier_pods import Program, expectation_file
+from gpu_pools.proof.verifier_reports import reports
+from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 from sandbox import cluster
 from sandbox.progress import Progress
 from sandbox.providers.kube_api import Api, read_kubeconfig
@@ -107,7 +107,7 @@ def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypat
     assert "not verified: ts/ts-1: no verifier has reported" in text
     assert "verifier on ts-1, pod verifier-1: watch waits: ImagePullBackOff: no such image" in text
     assert "o-0" not in text
-    assert "python -m evidence byo" in text
+    assert "python -m gpu_pools evidence byo" in text
 
 
 @pytest.mark.parametrize("kubeconfig", ["", "clusters: []", "apiVersion: v1", "[", "not-a-mapping"])

@@ -865,7 +865,7 @@ _POOL_CASES = (
         aks({"vmSize": "Standard_D4s_v5"}),
         f"{_POOL}.vmSize",
         '"Standard_D4s_v5" is not a known Azure GPU size',
-        "python -m gpus sizes",
+        "python -m gpu_pools sizes",
         "e.g. Standard_NC4as_T4_v3.",
     ),
     Case(
@@ -1399,7 +1399,7 @@ _OPERATOR_CASES = (
         f"{_OPERATOR}.version",
         '"v25.3.0" is unknown',
         "v26.7.0",
-        "gpus/data/charts",
+        "gpu_pools/stack/charts",
     ),
     Case(
         "operator-two-sources",

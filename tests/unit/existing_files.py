@@ -6,11 +6,11 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpus.existing.check import check_file
+from gpu_pools.existing.check import check_file
 
 if TYPE_CHECKING:
-    from gpus.existing.check import Checked
-    from gpus.existing.findings import Finding
+    from gpu_pools.existing.check import Checked
+    from gpu_pools.existing.findings import Finding
 
 DATA = Path(__file__).parent / "data"
 FIXTURES = tuple(sorted(path.name for path in DATA.glob("*.yaml")))

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gpus.plan import plan_config
-from gpus.stack_file import load_yaml
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpus.plan import Plan, PoolPlan
+    from gpu_pools.plan.planning import Plan, PoolPlan
 
 #: Leaves a key out of the good stack.
 GONE = ...

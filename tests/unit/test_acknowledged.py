@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpus.acknowledged import pool_goes, pool_use
-from gpus.errors import InvalidStackError
-from gpus.plan import Plan, plan_config
+from gpu_pools.plan.planning import Plan, plan_config
+from gpu_pools.stack.acknowledged import pool_goes, pool_use
+from gpu_pools.text.errors import InvalidStackError
 
 SECTION = "gpu-pools:acknowledged"
 AKS = {"platform": "aks", "name": "a", "location": "westeurope", "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1}}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpus.adoption import cluster_policy_changes
-from gpus.plan import plan_config
-from gpus.stack_file import load_yaml
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.adoption import cluster_policy_changes
+from gpu_pools.stack.stack_file import load_yaml
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
 ADOPTED = {"install": False}

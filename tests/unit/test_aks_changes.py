@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpus.aks_changes import refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_changes import refused_cluster_changes, system_pool_left_behind
 
 SYSTEM: dict[str, Any] = {"name": "system", "vmSize": "Standard_D4s_v5", "count": 2, "availabilityZones": ["1"]}
 

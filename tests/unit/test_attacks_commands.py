@@ -11,12 +11,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from changes.__main__ import main as changes
-from evidence.__main__ import main as evidence
-from evidence.cluster import Kubectl
-from evidence.verdicts import Snapshot
-from gpus.__main__ import main as gpus
-from gpus.stack_file import load_yaml
+from gpu_pools.cli.changes import main as changes
+from gpu_pools.cli.evidence import main as evidence
+from gpu_pools.cli.main import main as gpus
+from gpu_pools.evidence.cluster import Kubectl
+from gpu_pools.evidence.verdicts import Snapshot
+from gpu_pools.stack.stack_file import load_yaml
 from tests.changes.stacks import BEFORE, PRICES, after, pods
 from tests.evidence.fleets import NOW, spoil
 from tests.evidence.test_showing import Page, check_harmless

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.program_place import program_place
-from gpus.verifier_pods import PROGRAM_FILE, program_name
-from gpus.verifier_start import START, start_command
+from gpu_pools.proof.program_place import program_place
+from gpu_pools.proof.verifier_pods import PROGRAM_FILE, program_name
+from gpu_pools.proof.verifier_start import START, start_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus import registry
-from gpus.__main__ import main
-from gpus.image_names import read_image_name
-from gpus.registry import ask_all, how_near
-from gpus.registry_answers import Answer, UnaskedError, challenge, content, is_absent, parts, token_of
+from gpu_pools.cli.main import main
+from gpu_pools.images import registry
+from gpu_pools.images.registry import ask_all, how_near
+from gpu_pools.images.registry_answers import Answer, UnaskedError, challenge, content, is_absent, parts, token_of
+from gpu_pools.stack.image_names import read_image_name
 from tests.hostile import ACTED_ON, WORST
 from tests.registries import INDEX, digest_of, make_trust, say, serving
 from tests.unit.stacks import existing
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
-    from gpus.registry_answers import Said
+    from gpu_pools.images.registry_answers import Said
     from tests.registries import Asked, Server, Trust
 
     Answering = Callable[[Asked, BaseHTTPRequestHandler], None]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from changes.__main__ import main as changes
-from evidence.__main__ import main as evidence
-from evidence.cluster import Kubectl
-from evidence.verdicts import Snapshot
-from gpus.__main__ import main as gpus
-from gpus.files import read_text, write_whole
-from gpus.settings import config_value
-from policies.prices import read_prices
+from gpu_pools.cli.changes import main as changes
+from gpu_pools.cli.evidence import main as evidence
+from gpu_pools.cli.main import main as gpus
+from gpu_pools.evidence.cluster import Kubectl
+from gpu_pools.evidence.verdicts import Snapshot
+from gpu_pools.hardware.prices import read_prices
+from gpu_pools.stack.settings import config_value
+from gpu_pools.text.files import read_text, write_whole
 from sandbox import state
 from sandbox.errors import SandboxError
 from sandbox.state import find_sandbox

@@ -12,11 +12,11 @@ from typing import Any, Final
 import pytest
 from hypothesis import assume, example, given, settings
 
-from gpus import harmless
-from gpus.errors import Problem
-from gpus.markup import Html, Markdown
-from gpus.tables import table
-from gpus.terminal import Terminal, coloured, guarded
+from gpu_pools.plan.tables import table
+from gpu_pools.text import harmless
+from gpu_pools.text.errors import Problem
+from gpu_pools.text.markup import Html, Markdown
+from gpu_pools.text.terminal import Terminal, coloured, guarded
 from tests.hostile import ACTED_ON, LIVE, forge, harmful, texts
 
 ROOT: Final = Path(__file__).parents[2]
@@ -182,7 +182,7 @@ def test_the_list_of_what_terminals_act_on_is_whole() -> None:
 
 #: What prints no text of others: where programs lie, and what is handed to another program of ours.
 _OWN_WORDS = {
-    "gpus/cleanup_program.py",
+    "gpu_pools/rendering/cleanup_program.py",
     "pipelines/release.py",
     "sandbox/nvml/library.py",
     "sandbox/nvml/reset.py",
@@ -191,7 +191,7 @@ _OWN_WORDS = {
     "sandbox/openstack/host.py",
     "sandbox/private_network.py",
     "sandbox/toolchain/__main__.py",
-    "verifier/archive.py",
+    "gpu_pools/verifier/archive.py",
 }
 
 

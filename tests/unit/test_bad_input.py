@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpus.errors import InvalidStackError
-from gpus.plan import plan_config
-from gpus.stack_file import read_stack_file
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.bad_stacks import CASES, FILE, TEN_MISTAKES, TEN_PATHS, Case
 from tests.unit.stacks import aks, existing, magnum
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpus.errors import Problem
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
+    from gpu_pools.text.errors import Problem
 
 
 def _plan(stack: str, folder: Path, *, complete: bool = False) -> Plan:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpus.charts import VERSIONS, ChartSource, check_values, merge_values, parse_nfd, parse_operator
-from gpus.errors import Problems
+from gpu_pools.stack.charts import VERSIONS, ChartSource, check_values, merge_values, parse_nfd, parse_operator
+from gpu_pools.text.errors import Problems
 from tests.examples import examples
 from tests.unit.stacks import aks, existing, magnum, plan_of
 

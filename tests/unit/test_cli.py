@@ -1,4 +1,4 @@
-"""``python -m gpus plan``: exit codes, the JSON that machines read, the table that people read."""
+"""``python -m gpu_pools plan``: exit codes, the JSON that machines read, the table that people read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpus.__main__ import main
+from gpu_pools.cli.main import main
 from tests.unit.stacks import A100, GONE, TWO_A100, aks
 
 ROOT = Path(__file__).parents[2]
@@ -190,11 +190,13 @@ def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: python -m gpus")
+    assert capsys.readouterr().err.startswith("usage: python -m gpu_pools")
 
 
 def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gpus", *arguments], cwd=ROOT, text=True, check=False, timeout=30, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "gpu_pools", *arguments], cwd=ROOT, text=True, check=False, timeout=30, **options
+    )
 
 
 def test_as_a_program(stack: str, bad: str) -> None:
@@ -206,9 +208,9 @@ def test_as_a_program(stack: str, bad: str) -> None:
 
 @pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
 def test_a_reader_that_goes_away_is_no_error(stack: str, more: list[str]) -> None:
-    """``python -m gpus plan … | head -1`` prints no traceback."""
+    """``python -m gpu_pools plan … | head -1`` prints no traceback."""
     program = subprocess.Popen(
-        [sys.executable, "-m", "gpus", "plan", stack, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "gpu_pools", "plan", stack, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     program.stdout.close()
     with program.stderr:
@@ -232,7 +234,7 @@ COMMANDS = [
 def _shell(script: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """A command under a shell that closes or redirects its streams; ``$@`` is the command."""
     return subprocess.run(
-        ["sh", "-c", script, "sh", sys.executable, "-m", "gpus", *arguments],
+        ["sh", "-c", script, "sh", sys.executable, "-m", "gpu_pools", *arguments],
         cwd=ROOT,
         encoding="utf-8",
         check=False,
@@ -295,7 +297,7 @@ def test_a_stack_file_is_told_apart_from_a_config() -> None:
     ran = _shell('"$@"', "check", "stacks/Pulumi.byo.yaml")
     assert ran.returncode == 2
     assert "is a stack file" in ran.stderr
-    assert "python -m gpus plan stacks/Pulumi.byo.yaml" in ran.stderr
+    assert "python -m gpu_pools plan stacks/Pulumi.byo.yaml" in ran.stderr
 
 
 @pytest.mark.parametrize("command", ["models", "sizes"])

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROMPT: Final = "$ venv/bin/python -m gpus "
+PROMPT: Final = "$ venv/bin/python -m gpu_pools "
 PAGES = sorted(
     page for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")) if PROMPT in page.read_text(encoding="utf-8")
 )
@@ -25,7 +25,7 @@ PAGES = sorted(
 def _printed(arguments: list[str], folder: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
     ran = subprocess.run(
-        [sys.executable, "-m", "gpus", *arguments],
+        [sys.executable, "-m", "gpu_pools", *arguments],
         cwd=folder,
         env=environment,
         encoding="utf-8",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpus.__main__ import main
-from gpus.existing.check import check_file
-from gpus.existing.documents import UnreadableFileError
-from gpus.existing.findings import SEVERITIES
-from gpus.models import model, model_keys
+from gpu_pools.cli.main import main
+from gpu_pools.existing.check import check_file
+from gpu_pools.existing.documents import UnreadableFileError
+from gpu_pools.existing.findings import SEVERITIES
+from gpu_pools.hardware.models import model, model_keys
 from tests.unit.existing_files import DATA, DECODED, FIXTURES, check_text, config_map, found, mig, plugin, sliced
 
 if TYPE_CHECKING:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpus.__main__ import main
-from gpus.existing.imported import import_files
-from gpus.render import device_plugin_config, mig_parted_entry
-from gpus.sharing import Mig
-from gpus.stack_file import load_yaml
+from gpu_pools.cli.main import main
+from gpu_pools.existing.imported import import_files
+from gpu_pools.rendering.sharing_configs import device_plugin_config, mig_parted_entry
+from gpu_pools.stack.sharing import Mig
+from gpu_pools.stack.stack_file import load_yaml
 from tests.unit.existing_files import DATA, FIXTURES, config_map, mig, plugin, sliced
 from tests.unit.stacks import existing, plan_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpus.existing.imported import Imported
-    from gpus.plan import Plan
+    from gpu_pools.existing.imported import Imported
+    from gpu_pools.plan.planning import Plan
 
 
 def imported(folder: Path, text: str) -> Imported:

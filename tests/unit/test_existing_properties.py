@@ -10,9 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpus.__main__ import main
-from gpus.existing.imported import import_files
-from gpus.stack_file import load_yaml
+from gpu_pools.cli.main import main
+from gpu_pools.existing.imported import import_files
+from gpu_pools.stack.stack_file import load_yaml
 from tests.examples import examples
 from tests.unit.existing_files import DATA, FIXTURES
 

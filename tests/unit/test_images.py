@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.__main__ import main
-from gpus.errors import InvalidStackError
-from gpus.image_names import by_digest, read_image_name
-from gpus.images import placed_images
+from gpu_pools.cli.main import main
+from gpu_pools.images.placed import placed_images
+from gpu_pools.stack.image_names import by_digest, read_image_name
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpus.incidents import explained, named
-from gpus.stack_file import load_yaml
-from gpus.tables import plan_table
+from gpu_pools.plan.tables import plan_table
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.incidents import explained, named
 from tests.unit.stacks import aks, plan_of
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def test_all_incidents_and_every_id_that_is_used_have_a_row() -> None:
 
 
 def test_messages_can_say_what_their_ids_stand_for_in_the_words_of_the_page() -> None:
-    assert _used("gpus", "components", "policies", "changes") <= LINES.keys(), "add a line to gpus/data/incidents.yaml"
+    assert _used("gpus", "components", "policies", "changes") <= LINES.keys(), "add a line to gpu_pools/text/incidents.yaml"
     rows = _rows()
     assert {one: rows.get(one) for one in LINES} == LINES
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpus.errors import InvalidStackError
-from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, Plan
+from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, Plan
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import A100, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
 
 VALUES = "gpu-pools:operator.values"

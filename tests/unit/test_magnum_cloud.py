@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus.clusters import MagnumSettings
-from gpus.magnum_cloud import (
+from gpu_pools.clouds.magnum_cloud import (
     Cloud,
     Free,
     Group,
@@ -25,13 +24,14 @@ from gpus.magnum_cloud import (
     judge,
     needs,
 )
-from gpus.plan import plan_config
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.clusters import MagnumSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpus.pools import Pool
-    from gpus.settings import Settings
+    from gpu_pools.stack.pools import Pool
+    from gpu_pools.stack.settings import Settings
 
 MADE = {"image": "fcos", "externalNetwork": "public", "flavor": "m2.large"}
 NEW = Magnum((1, 14), (Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False, labels={"kube_tag": "v2"}),), (), 3)

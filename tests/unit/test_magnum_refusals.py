@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from gpus.plan import plan_config
+from gpu_pools.plan.planning import plan_config
 from tests.unit.bad_stacks import CASES, TEMPLATE
 from tests.unit.stacks import GONE, magnum
 

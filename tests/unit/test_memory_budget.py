@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus.errors import InvalidStackError
-from gpus.memory_budget import CONTEXT_MIB, MPS_CONTEXT_MIB
+from gpu_pools.plan.memory_budget import CONTEXT_MIB, MPS_CONTEXT_MIB
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import TWO_A100, aks, existing, pool_of
 
 #: MiB of an A100 80GB.

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpus.mig import most_of, place
-from gpus.models import model, model_keys
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import most_of, place
 from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpus.models import GpuModel
+    from gpu_pools.hardware.models import GpuModel
 
 WITH_GEOMETRY = [model(key) for key in model_keys() if model(key).profiles]
 #: The largest instance that a 7-slice, a 4-slice and a 12-unit GPU can hold is 7 of one kind.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpus import mig_advice
-from gpus.mig import Placement
-from gpus.mig_advice import layout_text, nearest, nearest_profile, why_not
-from gpus.models import model
+from gpu_pools.hardware.models import model
+from gpu_pools.mig import advice as mig_advice
+from gpu_pools.mig.advice import layout_text, nearest, nearest_profile, why_not
+from gpu_pools.mig.geometry import Placement
 
 A100, RTX = "a100-40gb", "rtx-pro-6000-blackwell"
 

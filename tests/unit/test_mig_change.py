@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus.mig import Placement, arrangements, legal_layouts, place
-from gpus.mig_change import change, mode_change_needs
-from gpus.models import GpuModel, model, model_keys
+from gpu_pools.hardware.models import GpuModel, model, model_keys
+from gpu_pools.mig.change import change, mode_change_needs
+from gpu_pools.mig.geometry import Placement, arrangements, legal_layouts, place
 
 WITH_GEOMETRY = [model(key) for key in model_keys() if model(key).profiles]
 

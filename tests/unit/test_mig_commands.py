@@ -1,4 +1,4 @@
-"""``python -m gpus layouts`` and ``change``: what people see, what machines read, what is refused."""
+"""``python -m gpu_pools layouts`` and ``change``: what people see, what machines read, what is refused."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from gpus.__main__ import main
-from gpus.mig import maximal_layouts, place
-from gpus.mig_picture import Pen, draw, ruler, unit_width
-from gpus.models import model, model_keys
+from gpu_pools.cli.main import main
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import maximal_layouts, place
+from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
 
 A30_PICTURE = """\
 a30-24gb: 9 maximal layouts; 4 compute slices, 4 placement units, 56 SMs

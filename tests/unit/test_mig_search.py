@@ -13,9 +13,9 @@ from itertools import combinations, product
 
 import pytest
 
-from gpus.mig import Placement, arrangements, legal_layouts, maximal_layouts, place
-from gpus.mig_advice import MOST_SUGGESTIONS, nearest, why_not
-from gpus.models import model, model_keys
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.advice import MOST_SUGGESTIONS, nearest, why_not
+from gpu_pools.mig.geometry import Placement, arrangements, legal_layouts, maximal_layouts, place
 
 WITH_GEOMETRY = [key for key in model_keys() if model(key).profiles]
 RANDOM_LAYOUTS = 10_000

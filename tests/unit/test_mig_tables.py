@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpus.mig import legal_layouts, most_of
-from gpus.models import find_model, model, model_keys
+from gpu_pools.hardware.models import find_model, model, model_keys
+from gpu_pools.mig.geometry import legal_layouts, most_of
 from sandbox.nvml import facts
 
 if TYPE_CHECKING:
-    from gpus.models import MigProfile
+    from gpu_pools.hardware.models import MigProfile
 
 HERE = Path(__file__).parent
 PUBLISHED: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "mig_published.yaml").read_text(encoding="utf-8"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpus.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import existing, plan_of, pool_of
 
 UNCHECKED = "cannot be checked before the deploy"

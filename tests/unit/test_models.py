@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus import azure_sizes
-from gpus.charts import VERSIONS
-from gpus.kubernetes_names import mig_resource
-from gpus.models import find_model, model, model_keys, nearest_model
-from gpus.stack_file import load_yaml
+from gpu_pools.hardware import azure_sizes
+from gpu_pools.hardware.models import find_model, model, model_keys, nearest_model
+from gpu_pools.stack.charts import VERSIONS
+from gpu_pools.stack.kubernetes_names import mig_resource
+from gpu_pools.stack.stack_file import load_yaml
 
 if TYPE_CHECKING:
-    from gpus.models import GpuModel, MigProfile
+    from gpu_pools.hardware.models import GpuModel, MigProfile
 
 DATA = resources.files("gpus") / "data"
 MODELS: dict[str, dict[str, Any]] = load_yaml((DATA / "gpu_models.yaml").read_text(encoding="utf-8"))

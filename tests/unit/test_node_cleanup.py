@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpus.cleanup_program import STARTUP_TAINT, leftovers
-from gpus.node_cleanup import NAME, cleanup_objects
-from gpus.startup_taint import STARTUP_TAINT as PUT_ON
-from gpus.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.rendering.cleanup_program import STARTUP_TAINT, leftovers
+from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
+from gpu_pools.rendering.startup_taint import STARTUP_TAINT as PUT_ON
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 USED = {"labels": {"team": "red", "nvidia.com/gpu.deploy.driver": "false", "nvidia.com/gpu-driver-upgrade.skip": "true"}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpus.plan import plan_config
+from gpu_pools.plan.planning import plan_config
 from sandbox.offline_charts import missing_charts, with_charts
 from sandbox.providers.chart_sources import STAND_INS
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpus.charts import VERSIONS
-from gpus.errors import InvalidStackError
-from gpus.operands import brought, charts_with, overridden, parse_version
+from gpu_pools.hardware.operands import brought, charts_with, overridden, parse_version
+from gpu_pools.stack.charts import VERSIONS
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, plan_of, pool_of
 
 UNCHECKED = "cannot be checked before the deploy"

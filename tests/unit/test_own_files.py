@@ -11,18 +11,18 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from gpus.errors import Problems
-from gpus.existing.check import check_file
-from gpus.existing.imported import import_files
-from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
-from gpus.sharing import Mig, parse_sharing
-from gpus.stack_file import load_yaml, read_stack_file
+from gpu_pools.existing.check import check_file
+from gpu_pools.existing.imported import import_files
+from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
+from gpu_pools.stack.sharing import Mig, parse_sharing
+from gpu_pools.stack.stack_file import load_yaml, read_stack_file
+from gpu_pools.text.errors import Problems
 from tests.examples import examples
 from tests.unit.test_properties import Drawn, well_formed_stacks
 
 if TYPE_CHECKING:
-    from gpus.plan import Plan, PoolPlan
-    from gpus.sharing import Sharing
+    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.stack.sharing import Sharing
 
 #: Of gpu-operator v26.7.0, the newest chart that a stack can choose.
 DEVICE_PLUGIN = "0.20"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpus.clusters import NODE_GROUP_LABELS, ExistingSettings, MagnumSettings
-from gpus.placing import FEATURES_FOLDER, marker_daemon_set_spec, marker_selector, node_feature_rule, node_group_labels
+from gpu_pools.plan.placing import FEATURES_FOLDER, marker_daemon_set_spec, marker_selector, node_feature_rule, node_group_labels
+from gpu_pools.stack.clusters import NODE_GROUP_LABELS, ExistingSettings, MagnumSettings
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
 if TYPE_CHECKING:

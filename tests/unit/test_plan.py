@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpus.errors import InvalidStackError
-from gpus.plan import make_plan, plan_config, sharing_text
-from gpus.settings import parse_settings
-from gpus.stack_file import load_yaml
-from gpus.tables import plan_table
+from gpu_pools.plan.planning import make_plan, plan_config, sharing_text
+from gpu_pools.plan.tables import plan_table
+from gpu_pools.stack.settings import parse_settings
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
 
 if TYPE_CHECKING:
-    from gpus.plan import Plan, PoolPlan
+    from gpu_pools.plan.planning import Plan, PoolPlan
 
 SLICED = {"nb": {"timeSlicing": {"replicas": 4}}}
 RENAMED = {"nb": {"timeSlicing": {"replicas": 4, "renameByDefault": True}}}

@@ -15,20 +15,20 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpus import azure_sizes
-from gpus.errors import InvalidStackError
-from gpus.kubernetes_names import qualified_name
-from gpus.mig import place
-from gpus.models import model, model_keys
-from gpus.plan import plan_config
-from gpus.sharing import Mig
-from gpus.stack_file import load_yaml
+from gpu_pools.hardware import azure_sizes
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import place
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.kubernetes_names import qualified_name
+from gpu_pools.stack.sharing import Mig
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.errors import InvalidStackError
 from tests.examples import examples
 from tests.unit.stacks import TWO_A100, aks, existing, magnum
 
 if TYPE_CHECKING:
-    from gpus.errors import Problem
-    from gpus.plan import Plan
+    from gpu_pools.plan.planning import Plan
+    from gpu_pools.text.errors import Problem
 
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 AZURE = ["Standard_NC24ads_A100_v4", TWO_A100, "Standard_NC4as_T4_v3", "Standard_ND96isr_H100_v5", "Standard_NV72ads_A10_v5"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpus.models import GpuModel, find_model
+from gpu_pools.hardware.models import GpuModel, find_model
 
 READINGS = Path(__file__).parents[1] / "sandbox" / "readings"
 _MIB = 2**20

@@ -15,9 +15,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpus.kubernetes_names import qualified_name
-from gpus.render import device_plugin_config, digest, mig_parted_entries, mig_parted_entry, mig_parted_file
-from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
+from gpu_pools.rendering.sharing_configs import (
+    device_plugin_config,
+    digest,
+    mig_parted_entries,
+    mig_parted_entry,
+    mig_parted_file,
+)
+from gpu_pools.stack.kubernetes_names import qualified_name
+from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from tests.examples import examples
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus.kubernetes_names import qualified_name
-from gpus.smoke_test import smoke_tests, why_not
+from gpu_pools.proof.smoke_test import smoke_tests, why_not
+from gpu_pools.stack.kubernetes_names import qualified_name
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpus.smoke_test import SmokeTest
+    from gpu_pools.proof.smoke_test import SmokeTest
 
 LONGEST_HOST_NAME = 63
 WHOLE = "GPU 0: NVIDIA A100 80GB PCIe (UUID: GPU-1)\n"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from gpus.errors import InvalidStackError
-from gpus.stack_file import DuplicateKeyError, load_yaml, read_stack_file
+from gpu_pools.stack.stack_file import DuplicateKeyError, load_yaml, read_stack_file
+from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpus.errors import InvalidStackError
-from gpus.node_expectation import node_expectation
-from gpus.placing import node_feature_rule, node_group_labels
-from gpus.startup_taint import STARTUP_TAINT, tainted_by
-from gpus.verifier_pods import verifier_daemon_set_spec
+from gpu_pools.plan.placing import node_feature_rule, node_group_labels
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
+from gpu_pools.rendering.startup_taint import STARTUP_TAINT, tainted_by
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
 VERIFIED = {"startupTaint": True}

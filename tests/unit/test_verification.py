@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpus.errors import InvalidStackError, Problems
-from gpus.node_expectation import node_expectation
-from gpus.verification import DEFAULT_IMAGE, VerificationSettings, parse_verification
-from gpus.verifier_pods import expectation_file, verifier_daemon_set_spec
-from gpus.verifier_start import start_command
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.proof.verifier_pods import expectation_file, verifier_daemon_set_spec
+from gpu_pools.proof.verifier_start import start_command
+from gpu_pools.stack.verification import DEFAULT_IMAGE, VerificationSettings, parse_verification
+from gpu_pools.text.errors import InvalidStackError, Problems
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
 PATH = "gpu-pools:verification"

@@ -154,7 +154,7 @@ def _asking_for_evidence() -> list[Any]:
             scripts += [pytest.param(step.get("run", ""), id=path.stem) for step in job.get("steps", ())]
     for name, job in _read(GITLAB).items():
         scripts += [pytest.param(text, id=name) for text in (job.get("script", ()) if isinstance(job, dict) else ())]
-    return [one for one in scripts if "-m evidence" in one.values[0]]
+    return [one for one in scripts if "-m gpu_pools evidence" in one.values[0]]
 
 
 def test_deploys_end_and_drift_is_told_with_what_the_verifiers_say() -> None:

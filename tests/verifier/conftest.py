@@ -4,20 +4,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpu_pools.verifier.child import Reader
+from gpu_pools.verifier.observation import Observer
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library, nvml_environment
 from sandbox.progress import Progress
 from tests.verifier import provoked
-from verifier.child import Reader
-from verifier.observation import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gpu_pools.verifier.observation import Assertion
+    from gpu_pools.verifier.reading import Hung, Reading, Unreadable
     from tests.verifier.nodes import Node
-    from verifier.observation import Assertion
-    from verifier.reading import Hung, Reading, Unreadable
 
 
 class Bench:

@@ -23,32 +23,32 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpus.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
-from gpus.placing import pool_selector
-from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, plan_config
-from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, VERIFIER_APP, Program, expectation_file
-from gpus.verifier_reports import reports
-from gpus.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.plan.placing import pool_selector
+from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, plan_config
+from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
+from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, VERIFIER_APP, Program, expectation_file
+from gpu_pools.proof.verifier_reports import reports
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.verifier.api import Api, ApiError
+from gpu_pools.verifier.archive import archive, digest
+from gpu_pools.verifier.evidence import Origin
+from gpu_pools.verifier.mark import mark
+from gpu_pools.verifier.node import NodeReader
+from gpu_pools.verifier.observation import Observer
+from gpu_pools.verifier.watch import _JITTER, _LEAST_GAP_SECONDS, _WATCH_SECONDS, follow
 from sandbox import cluster, processes
 from sandbox.machines.api import Api as Admin
 from tests.granted import grant
 from tests.verifier import nodes
-from verifier.api import Api, ApiError
-from verifier.archive import archive, digest
-from verifier.evidence import Origin
-from verifier.mark import mark
-from verifier.node import NodeReader
-from verifier.observation import Observer
-from verifier.watch import _JITTER, _LEAST_GAP_SECONDS, _WATCH_SECONDS, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gpus.plan import PoolPlan
+    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.verifier.observation import Assertion
+    from gpu_pools.verifier.reading import Reading
     from sandbox.toolchain.tools import Tools
-    from verifier.observation import Assertion
-    from verifier.reading import Reading
 
 STACK = """
 config:
@@ -196,7 +196,8 @@ class Fleet:
             assert verifier.api.heard.wait(_LONGEST_WAIT), f"the verifier of {verifier.node} hears nothing"
 
     def report(self, *, page: bool = False) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-        """`python -m evidence` on all nodes, as a process; returns how it ended, and its evidence (none where it wrote none).
+        """`python -m gpu_pools evidence` on all nodes, as a process; returns how it ended, and its evidence (none where it wrote
+        none).
 
         Args:
             page: whether it writes the HTML page too.
@@ -204,7 +205,16 @@ class Fleet:
         outputs, evidence = self.folder / "outputs.json", self.folder / "evidence.json"
         outputs.write_text(json.dumps({"clusterName": "fleet", "verification": reports(PLAN, self.deployed)}))
         evidence.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "evidence", "--outputs", str(outputs), "--kubeconfig", str(self.cluster.kubeconfig)]
+        command = [
+            sys.executable,
+            "-m",
+            "gpu_pools",
+            "evidence",
+            "--outputs",
+            str(outputs),
+            "--kubeconfig",
+            str(self.cluster.kubeconfig),
+        ]
         command += ["--json", str(evidence), *(["--html", str(self.folder / "evidence.html")] if page else [])]
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False, timeout=_LONGEST_WAIT)
         return done, json.loads(evidence.read_text()) if evidence.exists() else {}

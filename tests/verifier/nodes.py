@@ -13,37 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from gpus.mig import place
-from gpus.models import model, model_keys
-from gpus.node_expectation import node_expectation
-from gpus.plan import plan_config
-from gpus.sharing import Mig
-from gpus.stack_file import load_yaml
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import place
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.stack.sharing import Mig
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.verifier.expectation import parse_expectation
+from gpu_pools.verifier.mps import MpsReading
+from gpu_pools.verifier.names import compute_mode
+from gpu_pools.verifier.node import ConfigReading, NodeReading, Pod
+from gpu_pools.verifier.reading import ComputeInstance, Gpu, GpuInstance, Mode, Process, Profile, Reading, RemappedRows, failed
 from sandbox.machine_groups import Hardware
 from sandbox.machines import device_plugin, gfd, gpu
 from sandbox.nvml import state
 from tests.unit.stacks import existing
-from verifier.expectation import parse_expectation
-from verifier.mps import MpsReading
-from verifier.names import compute_mode
-from verifier.node import ConfigReading, NodeReading, Pod
-from verifier.reading import (
-    ComputeInstance,
-    Gpu,
-    GpuInstance,
-    Mode,
-    Process,
-    Profile,
-    Reading,
-    RemappedRows,
-    failed,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpus.plan import Plan, PoolPlan
-    from verifier.expectation import Expectation
+    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.verifier.expectation import Expectation
 
 DRIVER, CUDA = "580.95.05", "13.0"
 STARTED = "2026-01-02T03:04:05Z"

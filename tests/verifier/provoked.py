@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from verifier import findings
+from gpu_pools.verifier import findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from verifier.causes import Cause
+    from gpu_pools.verifier.causes import Cause
 
 HERE = Path(__file__).parent
 #: What these draw differs from run to run, and what they come to with it.

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.node_expectation import node_expectation
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.verifier import archive
+from gpu_pools.verifier.api import Api
+from gpu_pools.verifier.causes import CAUSES
+from gpu_pools.verifier.compare_node import compare_node
+from gpu_pools.verifier.evidence import ANNOTATION, Origin
+from gpu_pools.verifier.findings import Findings, Verdict, Where
+from gpu_pools.verifier.mark import mark
+from gpu_pools.verifier.node import ApiFailure, NodeReader
+from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.reading import Unreadable
+from gpu_pools.verifier.watch import follow
 from sandbox import cluster, processes
 from sandbox.pki import make_pki
 from sandbox.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.verifier import nodes
-from verifier import archive
-from verifier.api import Api
-from verifier.causes import CAUSES
-from verifier.compare_node import compare_node
-from verifier.evidence import ANNOTATION, Origin
-from verifier.findings import Findings, Verdict, Where
-from verifier.mark import mark
-from verifier.node import ApiFailure, NodeReader
-from verifier.observation import Assertion, Observation
-from verifier.reading import Unreadable
-from verifier.watch import follow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpus.node_expectation import node_expectation
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.verifier.findings import Findings, Where
+from gpu_pools.verifier.report import termination_message, text
 from tests.hostile import WORST, harmful
 from tests.verifier import nodes
 from tests.verifier.test_program import SEVEN, assertion, healthy, pyz, run
-from verifier.findings import Findings, Where
-from verifier.report import termination_message, text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.node_expectation import node_expectation
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.verifier.causes import CAUSES
+from gpu_pools.verifier.compare_gpus import compare_gpus
+from gpu_pools.verifier.documents import DocumentError
+from gpu_pools.verifier.expectation import Minimum, parse_expectation, read_expectation
+from gpu_pools.verifier.findings import Findings, Verdict
+from gpu_pools.verifier.layout import why_illegal
+from gpu_pools.verifier.mps import MpsReading, compare_mps, read_mps
+from gpu_pools.verifier.reading import failed
 from tests.unit.stacks import aks, plan_of
 from tests.verifier import nodes
-from verifier.causes import CAUSES
-from verifier.compare_gpus import compare_gpus
-from verifier.documents import DocumentError
-from verifier.expectation import Minimum, parse_expectation, read_expectation
-from verifier.findings import Findings, Verdict
-from verifier.layout import why_illegal
-from verifier.mps import MpsReading, compare_mps, read_mps
-from verifier.reading import failed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from verifier.findings import Finding
+    from gpu_pools.verifier.findings import Finding
 
 SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.verifier.compare_gpus import compare_gpus
+from gpu_pools.verifier.expectation import Minimum
+from gpu_pools.verifier.findings import Findings, Verdict
+from gpu_pools.verifier.names import LOADER
+from gpu_pools.verifier.reading import ComputeInstance, Failed, Hung, Mode, Process, RemappedRows, Unreadable, failed
 from tests.verifier import nodes
-from verifier.compare_gpus import compare_gpus
-from verifier.expectation import Minimum
-from verifier.findings import Findings, Verdict
-from verifier.names import LOADER
-from verifier.reading import ComputeInstance, Failed, Hung, Mode, Process, RemappedRows, Unreadable, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from verifier.expectation import Expectation
-    from verifier.findings import Finding
-    from verifier.reading import Gpu, Reading
+    from gpu_pools.verifier.expectation import Expectation
+    from gpu_pools.verifier.findings import Finding
+    from gpu_pools.verifier.reading import Gpu, Reading
 
 #: subject, field, expected, observed, cause.
 Told = tuple[str, str, Any, Any, str]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gpu_pools.verifier.causes import CAUSES
 from tests.engine.faults import FAULTS, OF_THE_CLUSTER, UNHEARD
 from tests.verifier import provoked
-from verifier.causes import CAUSES
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "reference" / "verification.md"

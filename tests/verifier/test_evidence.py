@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu_pools.verifier import archive, commands
+from gpu_pools.verifier.causes import CAUSES
+from gpu_pools.verifier.child import Reader
+from gpu_pools.verifier.evidence import MOST_BYTES, Origin, evidence
+from gpu_pools.verifier.findings import Findings, Where
+from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.program import own_digest
+from gpu_pools.verifier.reading import Hung, Mode, Unreadable, failed
 from tests.examples import examples
 from tests.verifier import nodes
-from verifier import archive, commands
-from verifier.causes import CAUSES
-from verifier.child import Reader
-from verifier.evidence import MOST_BYTES, Origin, evidence
-from verifier.findings import Findings, Where
-from verifier.observation import Assertion, Observation
-from verifier.program import own_digest
-from verifier.reading import Hung, Mode, Unreadable, failed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpu_pools.verifier.findings import Verdict
 from sandbox.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.verifier.fleet import MOST_PER_HOUR, NODES, Fleet, most_per_hour
-from verifier.findings import Verdict
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
-    from verifier.observation import Assertion
+    from gpu_pools.verifier.observation import Assertion
 
 pytestmark = pytest.mark.programs
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpus.node_expectation import node_expectation
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.verifier.compare_gpus import compare_gpus
+from gpu_pools.verifier.compare_node import compare_node
+from gpu_pools.verifier.documents import as_json, read
+from gpu_pools.verifier.expectation import parse_expectation
+from gpu_pools.verifier.findings import Findings, Verdict
+from gpu_pools.verifier.mps import compare_mps
+from gpu_pools.verifier.reading import Reading, failed
 from tests.examples import examples
 from tests.verifier import nodes
-from verifier.compare_gpus import compare_gpus
-from verifier.compare_node import compare_node
-from verifier.documents import as_json, read
-from verifier.expectation import parse_expectation
-from verifier.findings import Findings, Verdict
-from verifier.mps import compare_mps
-from verifier.reading import Reading, failed
 
 if TYPE_CHECKING:
     import random

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gpu_pools.verifier.evidence import Origin, evidence
+from gpu_pools.verifier.findings import Findings
+from gpu_pools.verifier.marks import set_by
+from gpu_pools.verifier.observation import Assertion, Observation
 from tests.verifier import nodes
-from verifier.evidence import Origin, evidence
-from verifier.findings import Findings
-from verifier.marks import set_by
-from verifier.observation import Assertion, Observation
 
 TAINT = "nvidia.com/gpu=true:NoSchedule"
 KEY = "nvidia.com/device-plugin.config"

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from gpu_pools.verifier.child import Reader
+from gpu_pools.verifier.documents import read
+from gpu_pools.verifier.findings import Findings, Verdict
+from gpu_pools.verifier.mps_daemons import MpsDaemon, NodeProcesses, compare_daemons, read_processes
+from gpu_pools.verifier.observation import Observer
+from gpu_pools.verifier.reading import Gpu, Process, Reading
 from tests.verifier import nodes
-from verifier.child import Reader
-from verifier.documents import read
-from verifier.findings import Findings, Verdict
-from verifier.mps_daemons import MpsDaemon, NodeProcesses, compare_daemons, read_processes
-from verifier.observation import Observer
-from verifier.reading import Gpu, Process, Reading
 
 POD = "0f2d5c1e-7a55-4c0e-9d1b-2f1f3b6a9c11"
 TENANT = "aaaaaaaa-0000-4000-8000-000000000001"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.plan import plan_config
-from gpus.stack_file import load_yaml
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.verifier.compare_node import compare_node
+from gpu_pools.verifier.findings import Findings, Verdict, ordered
+from gpu_pools.verifier.node import ApiFailure, ConfigReading, NodeReading, PolicyReading, quantity
+from gpu_pools.verifier.reading import Hung
 from tests.unit.stacks import aks
 from tests.verifier import nodes
-from verifier.compare_node import compare_node
-from verifier.findings import Findings, Verdict, ordered
-from verifier.node import ApiFailure, ConfigReading, NodeReading, PolicyReading, quantity
-from verifier.reading import Hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.verifier import nvml
+from gpu_pools.verifier.child import Reader
+from gpu_pools.verifier.compare_gpus import compare_gpus
+from gpu_pools.verifier.findings import Findings, Verdict
+from gpu_pools.verifier.observation import Observer
+from gpu_pools.verifier.reading import Failed, Hung, Mode, Reading, Unreadable
 from sandbox.nvml import state
 from sandbox.nvml.library import CONTAINED
 from tests.verifier import nodes
-from verifier import nvml
-from verifier.child import Reader
-from verifier.compare_gpus import compare_gpus
-from verifier.findings import Findings, Verdict
-from verifier.observation import Observer
-from verifier.reading import Failed, Hung, Mode, Reading, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpu_pools.verifier.findings import Finding
     from tests.verifier.conftest import Bench
-    from verifier.findings import Finding
 
 pytestmark = pytest.mark.programs  # the simulated library is built with gcc
 

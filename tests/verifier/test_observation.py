@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.verifier import observation
+from gpu_pools.verifier.findings import Verdict
+from gpu_pools.verifier.mps import MpsReading
+from gpu_pools.verifier.mps_daemons import MpsDaemon, NodeProcesses
+from gpu_pools.verifier.observation import Observation, Observer
+from gpu_pools.verifier.reading import Hung, Process, Unreadable, failed
 from tests.verifier import nodes
-from verifier import observation
-from verifier.findings import Verdict
-from verifier.mps import MpsReading
-from verifier.mps_daemons import MpsDaemon, NodeProcesses
-from verifier.observation import Observation, Observer
-from verifier.reading import Hung, Process, Unreadable, failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.__main__ import main as plan_command
-from gpus.node_expectation import node_expectation
+from gpu_pools.cli.main import main as plan_command
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.verifier import __main__ as program
+from gpu_pools.verifier import archive, start
+from gpu_pools.verifier.causes import CAUSES
+from gpu_pools.verifier.commands import _pause
+from gpu_pools.verifier.documents import as_json
+from gpu_pools.verifier.findings import Findings, Where
+from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.part import part_of
+from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
 from sandbox.nvml import state
 from tests.unit.stacks import aks
 from tests.verifier import nodes
-from verifier import __main__ as program
-from verifier import archive, start
-from verifier.causes import CAUSES
-from verifier.commands import _pause
-from verifier.documents import as_json
-from verifier.findings import Findings, Where
-from verifier.observation import Assertion, Observation
-from verifier.part import part_of
-from verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,7 +93,7 @@ def test_the_file_holds_the_verifier_pynvml_and_its_licence_and_nothing_else() -
     sources = {name for name in names if name.endswith(".py")}
     assert set(names) == sources | {f"{name}c" for name in sources}
     assert {name.partition("/")[0] for name in sources} == {"__main__.py", "pynvml.py", "verifier"}
-    assert not {"verifier/archive.py", "verifier/part.py"} & sources
+    assert not {"gpu_pools/verifier/archive.py", "gpu_pools/verifier/part.py"} & sources
     assert "Redistributions of source code must retain the above copyright" in packed.read("pynvml.py").decode()
     assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
@@ -115,7 +115,9 @@ def rebuilt(pyz: Path, path: Path, change: Callable[[str, bytes], bytes]) -> Pat
 
 def test_bytecode_is_used_where_it_is_that_of_the_source(pyz: Path, tmp_path: Path) -> None:
     def reworded(name: str, content: bytes) -> bytes:
-        return content.replace(b"Compare a GPU node", b"Look at a GPU node") if name == "verifier/__main__.py" else content
+        return (
+            content.replace(b"Compare a GPU node", b"Look at a GPU node") if name == "gpu_pools/verifier/__main__.py" else content
+        )
 
     path = rebuilt(pyz, tmp_path / "reworded.pyz", reworded)
     for choice, words in (("never", "Compare a GPU node"), ("default", "Look at a GPU node")):

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from gpu_pools.verifier.compare_gpus import compare_gpus
+from gpu_pools.verifier.documents import read
+from gpu_pools.verifier.expectation import Minimum, Profile
+from gpu_pools.verifier.findings import Findings
+from gpu_pools.verifier.layout import why_illegal
+from gpu_pools.verifier.reading import Gpu, Reading
 from tests.verifier import nodes
-from verifier.compare_gpus import compare_gpus
-from verifier.documents import read
-from verifier.expectation import Minimum, Profile
-from verifier.findings import Findings
-from verifier.layout import why_illegal
-from verifier.reading import Gpu, Reading
 
 RECORDED = json.loads((Path(__file__).parent / "readings" / "h100-80gb.json").read_text())
 H100 = "h100-80gb"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.verifier import watch
+from gpu_pools.verifier.findings import Findings, Where
+from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.reading import Unreadable
 from tests.verifier import nodes
-from verifier import watch
-from verifier.findings import Findings, Where
-from verifier.observation import Assertion, Observation
-from verifier.reading import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.node_cleanup import NAME as CLEANUP
-from gpus.verifier_pods import SERVICE_ACCOUNT, VERIFIER_APP
-from gpus.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.proof.verifier_pods import SERVICE_ACCOUNT, VERIFIER_APP
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.rendering.node_cleanup import NAME as CLEANUP
 from sandbox import node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from tests.sandbox.machines.site import Site, running

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.verifier.compare_node import compare_node
+from gpu_pools.verifier.expectation import ConfigMapExpectation
+from gpu_pools.verifier.findings import Findings
+from gpu_pools.verifier.node import ConfigReading, NodeReader
+from gpu_pools.verifier.reading import Unreadable
 from sandbox import node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from tests.sandbox.machines.site import OPERATOR, Site, install, running
 from tests.sandbox.machines.test_daemon import A100, AKS, LAYOUTS, SKU, SPEC
 from tests.verifier import nodes
-from verifier.compare_node import compare_node
-from verifier.expectation import ConfigMapExpectation
-from verifier.findings import Findings
-from verifier.node import ConfigReading, NodeReader
-from verifier.reading import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

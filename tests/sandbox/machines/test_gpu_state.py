@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpus.mig import legal_layouts
-from gpus.models import model, model_keys
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import legal_layouts
 from sandbox.machine_groups import Hardware
 from sandbox.machines.gfd import Driver
 from sandbox.machines.gpu import EXCLUSIVE_PROCESS, Gpu, new_gpus, with_layout

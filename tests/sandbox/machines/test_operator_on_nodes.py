@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.node_cleanup import NAME, cleanup_objects
+from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.api import ApiError
 from sandbox.machines.operands import DRIVER

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpus.verifier_pods import verifier_daemon_set_spec
-from gpus.verifier_start import start_command
+from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
+from gpu_pools.proof.verifier_start import start_command
 from sandbox.errors import SandboxError
 from sandbox.machines.pod_request import Mount, PodRequest, Probe, config_map_files, pod_request
 from tests.unit.stacks import aks, plan_of

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.plan import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
-from gpus.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
-from gpus.stack_file import load_yaml
-from gpus.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, VERIFIER_APP, expectation_file, verifier_daemon_set_spec
-from gpus.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
+from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
+from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
+from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, VERIFIER_APP, expectation_file, verifier_daemon_set_spec
+from gpu_pools.proof.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.verifier import archive
 from sandbox import node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put
 from tests.granted import RBAC, grant
 from tests.sandbox.machines.site import IMAGE, Site, install, running
-from verifier import archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpus.plan import PoolPlan
+    from gpu_pools.plan.planning import PoolPlan
 
 pytestmark = [
     pytest.mark.programs,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpus.models import model
+from gpu_pools.hardware.models import model
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library, nvml_environment
 from sandbox.progress import Progress

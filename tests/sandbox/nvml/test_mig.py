@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from gpus.mig import most_of, place
-from gpus.models import model, model_keys
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import most_of, place
 from sandbox.nvml import state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpus.models import GpuModel
+    from gpu_pools.hardware.models import GpuModel
 
 pytestmark = pytest.mark.programs
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpus.models import model, model_keys
+from gpu_pools.hardware.models import model, model_keys
 from sandbox.errors import SandboxError
 from sandbox.nvml import state
 from sandbox.nvml.facts import Answer, board, profiles, total_memory_mib

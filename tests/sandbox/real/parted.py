@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpus.models import model
-from gpus.render import mig_parted_entries, mig_parted_entry, mig_parted_file
+from gpu_pools.hardware.models import model
+from gpu_pools.rendering.sharing_configs import mig_parted_entries, mig_parted_entry, mig_parted_file
 from sandbox.nvml import state
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from gpus.sharing import Mig
+    from gpu_pools.stack.sharing import Mig
     from sandbox.gpu_host import GpuHost
 
 _SECONDS: Final = 120

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpus.mig import place
-from gpus.models import model
+from gpu_pools.hardware.models import model
+from gpu_pools.mig.geometry import place
 from sandbox.nvml import state
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import yaml
 
-from gpus.expectation import advertised
-from gpus.models import model
-from gpus.pools import Hardware
-from gpus.render import device_plugin_config
-from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
+from gpu_pools.hardware.models import model
+from gpu_pools.plan.expectation import advertised
+from gpu_pools.rendering.sharing_configs import device_plugin_config
+from gpu_pools.stack.pools import Hardware
+from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import state
 from tests.sandbox.real.device_plugin import Plugin, put_mps_daemon
 from tests.sandbox.real.partitioned import partitioned
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpus.render import FlagMigStrategy
-    from gpus.sharing import Sharing
+    from gpu_pools.rendering.sharing_configs import FlagMigStrategy
+    from gpu_pools.stack.sharing import Sharing
     from sandbox.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs

@@ -17,7 +17,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpus.existing.plugin_schema import plugin_schema
+from gpu_pools.existing.plugin_schema import plugin_schema
 from sandbox.nvml import state
 from tests.sandbox.real.device_plugin import Plugin, put_mps_daemon
 from tests.sandbox.real.feature_discovery import discover
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpus.existing.findings import Finding
+    from gpu_pools.existing.findings import Finding
     from sandbox.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from gpus.existing.findings import Finding
+    from gpu_pools.existing.findings import Finding
     from sandbox.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpus.expectation import gfd_labels
-from gpus.mig import legal_layouts, maximal_layouts
-from gpus.models import model, model_keys
-from gpus.pools import Hardware
-from gpus.render import device_plugin_config
-from gpus.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import legal_layouts, maximal_layouts
+from gpu_pools.plan.expectation import gfd_labels
+from gpu_pools.rendering.sharing_configs import device_plugin_config
+from gpu_pools.stack.pools import Hardware
+from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import state
 from tests.sandbox.real.feature_discovery import discover
 from tests.sandbox.real.partitioned import partitioned
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpus.render import FlagMigStrategy
-    from gpus.sharing import Sharing
+    from gpu_pools.rendering.sharing_configs import FlagMigStrategy
+    from gpu_pools.stack.sharing import Sharing
     from sandbox.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs

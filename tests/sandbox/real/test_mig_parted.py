@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from gpus.errors import InvalidStackError
-from gpus.mig import legal_layouts, place
-from gpus.models import model, model_keys
-from gpus.plan import plan_config
-from gpus.render import MIG_DISABLED_KEY
-from gpus.sharing import GpuLayout, Mig
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.mig.geometry import legal_layouts, place
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY
+from gpu_pools.stack.sharing import GpuLayout, Mig
+from gpu_pools.text.errors import InvalidStackError
 from sandbox.gpu_host import GpuHost
 from sandbox.nvml import state
 from sandbox.nvml.facts import profiles
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gpus.mig import Layout
-    from gpus.models import GpuModel
+    from gpu_pools.hardware.models import GpuModel
+    from gpu_pools.mig.geometry import Layout
 
 pytestmark = pytest.mark.programs
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
-from gpus.models import model, model_keys
+from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.verifier.mps_daemons import read_processes
 from sandbox import processes
 from sandbox.machine_groups import Hardware, MachineGroup
 from sandbox.machines.device_plugin import Advertised, Crash
@@ -24,7 +25,6 @@ from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
 from sandbox.node_tools import NodeTools
 from sandbox.nvml import state
-from verifier.mps_daemons import read_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

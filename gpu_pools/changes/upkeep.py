@@ -1,0 +1,271 @@
+"""What new versions, tolerations and values restart on nodes that stay: from the plans before and after.
+
+The engine shows one update, of a release or of a cluster; what follows happens afterwards, by controllers that no preview asks.
+
+- NVIDIA/gpu-operator v26.7.0: which value is in which DaemonSet (controllers/object_controls.go; tried with the real controller).
+  Operands roll by themselves. The driver's DaemonSet is always OnDelete: its pods go node by node, after an eviction of pods with
+  GPUs, unless DRIVER_CONFIG_DIGEST stays the same (internal/config/driver_config_digest.go, internal/predicates/restart_only.go,
+  cmd/gpu-operator/main.go; k8s-operator-libs pkg/upgrade: upgrade_inplace.go, pod_manager.go, as vendored there).
+- AKS: MicrosoftDocs/azure-aks-docs fb060abe, articles/aks/upgrade-aks-node-pools-rolling.md.
+
+Not told: what an operator of another owner does when its owner upgrades it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.hardware.operands import brought
+from gpu_pools.stack.clusters import AksSettings, MagnumSettings
+from gpu_pools.stack.pools import AksPlacement
+from gpu_pools.stack.sharing import Mps
+from gpu_pools.text.nested import at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpu_pools.plan.planning import Plan, PoolPlan
+
+_DRIVER: Final = "nvidia-driver-daemonset"
+_TOOLKIT: Final = "nvidia-container-toolkit-daemonset"
+_PLUGIN: Final = "nvidia-device-plugin-daemonset"
+_MPS: Final = "nvidia-device-plugin-mps-control-daemon"
+_GFD: Final = "gpu-feature-discovery"
+_MIG: Final = "nvidia-mig-manager"
+_VALIDATOR: Final = "nvidia-operator-validator"
+_EXPORTER: Final = "nvidia-dcgm-exporter"
+#: All but the driver's, which has a way of its own.
+_ROLLING: Final = (_TOOLKIT, _PLUGIN, _MPS, _GFD, _MIG, _VALIDATOR, _EXPORTER)
+#: How a value's path begins -> the DaemonSets whose pods it changes; the longest beginning counts. Others restart none on nodes.
+_RESTARTS: Final = {
+    "devicePlugin": (_PLUGIN, _MPS),
+    "devicePlugin.config": (_PLUGIN, _MPS, _GFD),
+    "mig.strategy": (_PLUGIN, _MPS, _GFD, _VALIDATOR),
+    "gfd": (_GFD,),
+    "migManager": (_MIG,),
+    "toolkit": (_TOOLKIT,),
+    "validator": (_VALIDATOR,),
+    "dcgm": ("nvidia-dcgm",),
+    "dcgmExporter": (_EXPORTER,),
+    "nodeStatusExporter": ("nvidia-node-status-exporter",),
+    "operator.runtimeClass": _ROLLING,
+    "daemonsets": _ROLLING,
+    # How a DaemonSet rolls is not part of its pods.
+    "daemonsets.updateStrategy": (),
+    "daemonsets.rollingUpdate": (),
+}
+#: Values of the driver that say how it is replaced, not what it is.
+_NO_PART_OF_THE_POD: Final = {"enabled", "upgradePolicy"}
+#: Values of the driver's pod that its digest leaves out: it restarts in place.
+_NO_PART_OF_THE_DIGEST: Final = {"resources", "startupProbe", "livenessProbe", "readinessProbe", "imagePullPolicy", "hostNetwork"}
+_IN_PLACE: Final = "cordoned, its driver restarted in place, uncordoned; pods that run there stay"
+
+
+_BY_HAND: Final = "Nothing by itself (autoUpgrade is off): a node keeps its driver until the driver's pod there is deleted."
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """Something that is renewed on nodes that stay.
+
+    Attributes:
+        what: it is, for people.
+        before: its version or value; empty where there are several.
+        after: the same, afterwards.
+        restarts: DaemonSets whose pods start anew.
+        pools: whose nodes are concerned.
+        effect: on these pools: ``upgraded``: pods with GPUs end, node by node; ``cordoned``: nodes take no new pods for a while,
+            one after the other; empty: neither.
+        happens: in sentences.
+    """
+
+    what: str
+    before: str
+    after: str
+    restarts: tuple[str, ...]
+    pools: tuple[str, ...]
+    effect: str
+    happens: str
+
+
+def upkeep(before: Plan | None, after: Plan) -> tuple[Upkeep, ...]:
+    """All of it; nothing where nothing is deployed, or no pool is there before and after."""
+    names = {pool.name for pool in before.pools} if before else set()
+    stay = tuple(pool for pool in after.pools if pool.name in names)
+    if before is None or not stay:
+        return ()
+    return (
+        *_kubernetes(before, after, stay),
+        *_operator(before, after, stay),
+        *_driver(before, after, stay),
+        *_tolerations(before, after, stay),
+        *_operands(before, after, stay),
+    )
+
+
+def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
+    old, new = before.settings.cluster, after.settings.cluster
+    names = tuple(pool.name for pool in stay)
+    if (
+        isinstance(old, AksSettings)
+        and isinstance(new, AksSettings)
+        and new.kubernetes_version not in (None, old.kubernetes_version)
+    ):
+        # Left out it stays what it is: Azure's own default is for new clusters.
+        was = old.kubernetes_version or "Azure's own"
+        yield Upkeep("Kubernetes", was, str(new.kubernetes_version), (), names, "upgraded", _surge(stay))
+    if isinstance(old, MagnumSettings) and isinstance(new, MagnumSettings) and _template(old) != _template(new):
+        happens = "Magnum upgrades the cluster in place; in which order, and whether nodes are drained, is its driver's."
+        yield Upkeep("the cluster template", "", "", (), names, "upgraded", happens)
+
+
+def _template(cluster: MagnumSettings) -> tuple[object, object]:
+    return cluster.template, cluster.template_id
+
+
+def _surge(stay: tuple[PoolPlan, ...]) -> str:
+    spot = [pool.name for pool in stay if isinstance(pool.pool.placement, AksPlacement) and pool.pool.placement.spot]
+    surging = [pool for pool in stay if pool.name not in spot]
+    sentences = [
+        "The control plane first, then every node of every pool: AKS drains one after the other and gives it a new image."
+    ]
+    if surging:
+        most = max(pool.hardware.gpus for pool in surging)
+        sentences.append(f"A pool gets one node more meanwhile, which takes quota for up to {most} GPU{'s' if most > 1 else ''}.")
+    if spot:
+        sentences.append(f"Spot pools ({', '.join(spot)}) get none, and their nodes are not drained.")
+    return " ".join(sentences)
+
+
+def _operator(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
+    names = tuple(pool.name for pool in stay)
+    old, new = before.settings.operator, after.settings.operator
+    if not old.adopted and not new.adopted and old.chart.version != new.chart.version:
+        brings = _differences(brought(old.chart.version), brought(new.chart.version))
+        happens = f"The operator's own pod is replaced, then those of every operand that differs{brings}, {_rolls(after)}"
+        yield Upkeep("the GPU operator", old.chart.version, new.chart.version, _present(_ROLLING, stay), names, "", happens)
+    was, becomes = before.settings.nfd, after.settings.nfd
+    if not was.adopted and not becomes.adopted and was.chart.version != becomes.chart.version:
+        happens = "Its pods start anew; labels stay meanwhile."
+        yield Upkeep("Node Feature Discovery", was.chart.version, becomes.chart.version, ("nfd-worker",), names, "", happens)
+
+
+def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    differ = [f"{name} {old[name]} → {new[name]}" for name in new if name in old and name != "driver" and old[name] != new[name]]
+    return f" ({', '.join(differ)})" if differ else ""
+
+
+def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
+    names = tuple(pool.name for pool in stay)
+    if before.driver != after.driver:
+        happens = "Nodes that stay have the old owner's driver until they are made anew."
+        yield Upkeep("who installs the driver", before.driver, after.driver, (_DRIVER, _TOOLKIT), names, "upgraded", happens)
+        return
+    if after.driver != "operator" or after.settings.operator.adopted:
+        return
+    old, new = _driver_values(before), _driver_values(after)
+    differ = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+    if not differ:
+        return
+    versions = (str(old["version"]), str(new["version"])) if "version" in differ else ("", "")
+    in_place = differ <= _NO_PART_OF_THE_DIGEST
+    if not _by_itself(after):
+        effect, happens = (
+            "",
+            _BY_HAND,
+        )
+    elif in_place:
+        effect, happens = "cordoned", f"{_at_a_time(after)}: {_IN_PLACE}."
+    else:
+        effect, happens = "upgraded", f"{_at_a_time(after)}: {_evicted(after)}"
+    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, happens)
+
+
+def _driver_values(plan: Plan) -> dict[str, Any]:
+    """What of the values makes the driver's pods, and its version also where the chart's own is taken."""
+    values = plan.operator_values
+    own = {key: value for key, value in values["driver"].items() if key not in _NO_PART_OF_THE_POD}
+    # Modules beside the driver run in its pod.
+    own |= {name: values.get(name) for name in ("gds", "gdrcopy")}
+    return {**own, "version": own.get("version") or brought(plan.settings.operator.chart.version).get("driver")}
+
+
+def _by_itself(plan: Plan) -> bool:
+    return at(plan.operator_values, "driver", "upgradePolicy", "autoUpgrade") is not False
+
+
+def _at_a_time(plan: Plan) -> str:
+    most = at(plan.operator_values, "driver", "upgradePolicy", "maxParallelUpgrades")
+    return "One node after the other" if most in (None, 1) else "All nodes at once" if most == 0 else f"{most} nodes at a time"
+
+
+def _evicted(plan: Plan) -> str:
+    policy = at(plan.operator_values, "driver", "upgradePolicy")
+    text = "cordoned, its pods that ask for a GPU evicted, its driver replaced, uncordoned once that is validated."
+    stuck = [] if at(policy, "gpuPodDeletion", "force") is True else ["without a controller"]
+    stuck += [] if at(policy, "gpuPodDeletion", "deleteEmptyDir") is True else ["with an emptyDir"]
+    if not stuck:
+        return text
+    fate = "then the node is drained" if at(policy, "drain", "enable") is True else "the node stays cordoned (upgrade-failed)"
+    return f"{text} A pod {' or '.join(stuck)} is not evicted: {fate} (W71)."
+
+
+def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
+    """Of all operands; for the driver's pods a change without another digest."""
+    old, new = ([*map(_toleration, plan.operator_values["daemonsets"]["tolerations"])] for plan in (before, after))
+    if old == new:
+        return
+    cordons = after.driver == "operator" and before.driver == "operator" and _by_itself(after)
+    happens = f"The pods of all operands start anew, {_rolls(after)}"
+    if cordons:
+        happens += f" The driver's go by another way (W70). {_at_a_time(after)}: {_IN_PLACE}."
+    restarts = _present((_DRIVER, *_ROLLING) if after.driver == "operator" else _ROLLING, stay)
+    names = tuple(pool.name for pool in stay)
+    what = "what the operands tolerate"
+    yield Upkeep(what, ", ".join(old), ", ".join(new), restarts, names, "cordoned" if cordons else "", happens)
+
+
+def _toleration(written: Mapping[str, str]) -> str:
+    return ":".join(filter(None, (written.get("key", "anything"), written.get("effect", ""))))
+
+
+def _operands(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
+    """What single values restart; tolerations are told apart."""
+    old, new = dict(_leaves(before.operator_values)), dict(_leaves(after.operator_values))
+    differ = sorted(path for path in {*old, *new} - {"daemonsets.tolerations"} if old.get(path) != new.get(path))
+    found = {name: path for path in reversed(differ) for name in _restarted(path)}
+    restarts = _present(tuple(sorted(found)), stay)
+    if not restarts:
+        return
+    pools = tuple(pool.name for pool in stay if pool.mig_config_key) if restarts == (_MIG,) else tuple(pool.name for pool in stay)
+    if pools:
+        values = ", ".join(path for path in differ if _restarted(path))
+        yield Upkeep(f"operands, by {values}", "", "", restarts, pools, "", f"Their pods start anew, {_rolls(after)}")
+
+
+def _restarted(path: str) -> tuple[str, ...]:
+    beginnings = [known for known in _RESTARTS if path == known or path.startswith(f"{known}.")]
+    return _RESTARTS[max(beginnings, key=len)] if beginnings else ()
+
+
+def _leaves(values: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}", value
+
+
+def _present(daemon_sets: tuple[str, ...], stay: tuple[PoolPlan, ...]) -> tuple[str, ...]:
+    """Without those that have no pod on these pools' nodes."""
+    absent = set() if any(isinstance(pool.sharing, Mps) for pool in stay) else {_MPS}
+    absent |= set() if any(pool.mig_config_key for pool in stay) else {_MIG}
+    return tuple(name for name in daemon_sets if name not in absent)
+
+
+def _rolls(plan: Plan) -> str:
+    if at(plan.operator_values, "daemonsets", "updateStrategy") == "OnDelete":
+        return "but only once each is deleted (updateStrategy OnDelete)."
+    most = at(plan.operator_values, "daemonsets", "rollingUpdate", "maxUnavailable") or 1
+    return f"{most} at a time, and pods that run stay. Without its device plugin a node takes no new pod with a GPU, for seconds."

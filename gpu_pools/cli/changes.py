@@ -1,0 +1,164 @@
+"""``python -m gpu_pools changes PREVIEW --after STACKFILE [--before STACKFILE]``: what a change does, for a pull request.
+
+Exit codes: 0 nothing stands against the change; 1 it must not be deployed as it is; 2 a document is wrong, nothing was
+judged; or the report cannot be written.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from gpu_pools.text.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpu_pools.changes.blast import Limits, blast_radius
+from gpu_pools.changes.markdown import comment
+from gpu_pools.changes.report import document
+from gpu_pools.changes.sarif import sarif
+from gpu_pools.changes.seen import Seen
+from gpu_pools.changes.steps import read_preview
+from gpu_pools.changes.workloads import of_cluster, of_stack
+from gpu_pools.hardware.prices import read_prices
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.errors import InvalidStackError, Problem, listed
+from gpu_pools.text.files import read_text, write_whole
+from gpu_pools.text.terminal import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpu_pools.changes.blast import BlastRadius
+    from gpu_pools.hardware.prices import Prices
+    from gpu_pools.plan.planning import Plan
+
+_BLOCKED, _INVALID = 1, 2
+
+
+@guarded()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        radius = _radius(options)
+    except InvalidStackError as error:
+        print(listed(error.problems, "what was given", "judged"), file=sys.stderr)
+        return _INVALID
+    try:
+        _write(options, radius)
+    except OSError as error:
+        # Python would end with 1, which says that the change is blocked.
+        print(f"the report cannot be written: {error}", file=sys.stderr)
+        return _INVALID
+    return _BLOCKED if radius.blocked else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gpu_pools changes", description="What a change of a stack does to its GPUs.")
+    parser.add_argument("preview", help="the output of `pulumi preview --json`")
+    parser.add_argument("--after", required=True, metavar="STACKFILE", help="the stack file with the change")
+    parser.add_argument("--before", metavar="STACKFILE", help="the stack file that is deployed; left out: nothing is")
+    parser.add_argument("--stack", help="what to call the stack; left out: as its file is called")
+    parser.add_argument("--pods", metavar="FILE", help="running pods: `kubectl get pods --all-namespaces --output json`")
+    parser.add_argument(
+        "--no-pods", default=Seen.no_pods, metavar="WHY", help="why there is no list of running pods; the comment says so"
+    )
+    parser.add_argument(
+        "--against", default="", metavar="TEXT", help="what the preview was made against, for the comment's readers"
+    )
+    parser.add_argument("--prices", metavar="FILE", help="the team's prices, as for the policy max-cost")
+    parser.add_argument(
+        "--max-more-gpus", type=int, metavar="N", help="how many GPUs a change may add, with every pool at its largest"
+    )
+    parser.add_argument(
+        "--max-more-cost", type=float, metavar="X", help="how much a month a change may add, in the prices' currency"
+    )
+    parser.add_argument("--markdown", metavar="FILE", help="write the comment there; left out: print it")
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON there")
+    parser.add_argument("--sarif", metavar="FILE", help="write SARIF for code-scanning there")
+    return parser
+
+
+def _radius(options: argparse.Namespace) -> BlastRadius:
+    preview, after, before, pods, prices = _all(
+        lambda: read_preview(options.preview, _text(options.preview)),
+        lambda: _planned(options.after),
+        lambda: _planned(options.before) if options.before else None,
+        lambda: of_cluster(options.pods, _text(options.pods)) if options.pods else (),
+        lambda: _prices(options.prices) if options.prices else None,
+    )
+    return blast_radius(
+        preview,
+        before,
+        after,
+        asking=(*of_stack(preview.steps), *pods),
+        prices=prices,
+        limits=Limits(options.max_more_gpus, options.max_more_cost),
+    )
+
+
+def _all(*readers: Callable[[], object]) -> list[Any]:
+    """What each of them reads; raises the problems of all at once."""
+    read: list[Any] = []
+    problems: list[Problem] = []
+    for reader in readers:
+        try:
+            read.append(reader())
+        except InvalidStackError as error:
+            problems += error.problems
+    if problems:
+        raise InvalidStackError(problems)
+    return read
+
+
+def _planned(path: str) -> Plan:
+    config = read_stack_file(path)
+    try:
+        return plan_config(config, complete=False)
+    except InvalidStackError as error:
+        # There may be two stack files.
+        raise InvalidStackError(replace(problem, path=f"{path}: {problem.path}") for problem in error.problems) from None
+
+
+def _prices(path: str) -> Prices:
+    try:
+        return read_prices(path)
+    except ValueError as error:
+        allowed = "`currency`, `perHour` and, if wanted, `spotPerHour`: a price above 0 for each size"
+        raise InvalidStackError([Problem(path, str(error), allowed, "Correct the file.")]) from error
+
+
+def _text(path: str) -> str:
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidStackError(
+            [Problem(path, f"it cannot be read: {error}", "a text file", "Name a file that is there.")]
+        ) from error
+
+
+def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
+    stack = options.stack or Path(options.after).name.removeprefix("Pulumi.").removesuffix(".yaml")
+    seen = Seen(options.against, "" if options.pods else options.no_pods)
+    text = comment(stack, radius, seen)
+    if options.markdown:
+        write_whole(Path(options.markdown), text)
+    else:
+        print(text, end="")
+    if options.json:
+        write_whole(Path(options.json), json.dumps(document(stack, radius, seen), indent=2) + "\n")
+    if options.sarif:
+        log = sarif(options.after, _text(options.after), radius)
+        write_whole(Path(options.sarif), json.dumps(log, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

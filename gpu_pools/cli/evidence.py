@@ -1,0 +1,127 @@
+"""``python -m gpu_pools evidence STACK``: what the verifiers of a stack have reported, as a table, a JSON file and an HTML page.
+
+Exit codes: 0 every node of every pool is proven; 1 a node differs; 2 it cannot be told (also: a report is stale or missing, the
+cluster cannot be reached, a permission is missing, the command line is wrong); 3 nothing differs, but a pool has not all its
+nodes yet, so that nothing is proven of it; 130 interrupted, 143 terminated, 141 the reader of the output went away.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from gpu_pools.text.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.evidence.cluster import Kubectl
+from gpu_pools.evidence.declared import declared
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.showing import add_outputs, show
+from gpu_pools.evidence.stack import kubeconfig_of, outputs_of, read_outputs
+from gpu_pools.evidence.verdicts import judge
+from gpu_pools.text.interrupts import raise_again
+from gpu_pools.text.terminal import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from gpu_pools.evidence.verdicts import Evidence
+
+_CANNOT_TELL: Final = 2
+_SIGNALLED: Final = 128
+_INTERRUPTED: Final = 130
+_READER_GONE: Final = 141
+
+
+def run() -> int:
+    """`main` as a program of its own, which ends in good order when it is told to; returns the exit code."""
+    # So that what lies in files for the moment is taken away.
+    signal.signal(signal.SIGTERM, _end)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        raise_again()
+        code = main()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end; give it somewhere to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _READER_GONE
+    except Exception:  # noqa: BLE001 - Python would end with 1, which says that a node differs
+        traceback.print_exc()
+        return _CANNOT_TELL
+    return code
+
+
+@guarded()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _options(arguments)
+    try:
+        evidence = _collect(options)
+        show(evidence, options.json, options.html)
+    except EvidenceError as error:
+        print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
+        return _CANNOT_TELL
+    return evidence.verdict.exit_code
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu_pools evidence", description="Collect the reports of a stack's verifiers."
+    )
+    parser.add_argument("stack", nargs="?", help="the stack, whose outputs `pulumi stack output` tells")
+    parser.add_argument("--outputs", metavar="FILE", help="its outputs as JSON instead; - for the standard input")
+    trust = "let the kubeconfig in that file run programs and read files of this machine, as logging in with Entra ID does"
+    parser.add_argument("--trust-outputs", action="store_true", help=trust)
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of the one in the outputs")
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
+    add_outputs(parser)
+    options = parser.parse_args(arguments)
+    if bool(options.stack) + bool(options.outputs) != 1:
+        parser.error("name a stack, or give its outputs with --outputs FILE")
+    return options
+
+
+def _collect(options: argparse.Namespace) -> Evidence:
+    own = options.kubeconfig is not None or options.context is not None
+    _note("Reading the stack's outputs")
+    outputs: Mapping[str, Any] = (
+        read_outputs(options.outputs) if options.outputs else outputs_of(options.stack, with_secrets=not own)
+    )
+    wanted = declared(outputs)
+    _note("Reading the cluster's nodes")
+    if own:
+        seen = Kubectl(options.kubeconfig, options.context).look(wanted.namespace)
+    else:
+        with kubeconfig_of(outputs, trusted=options.trust_outputs or not options.outputs) as path:
+            seen = Kubectl(path, wanted.context).look(wanted.namespace)
+    return judge(options.stack or str(outputs.get("clusterName", "")), wanted, seen)
+
+
+def _note(text: str) -> None:
+    print(f"• {text}", file=sys.stderr, flush=True)
+
+
+def _end(number: int, frame: object) -> None:
+    del frame
+    sys.exit(_SIGNALLED + number)
+
+
+if __name__ == "__main__":
+    ended = run()
+    end_at_once()
+    sys.exit(ended)

@@ -1,0 +1,154 @@
+"""What a deploy left behind: the stack's outputs, from a file or from the engine, and the kubeconfig among them.
+
+The kubeconfig is a secret: it is never printed, and lies in a file that only its owner may read, for as long as kubectl needs it.
+One from a file that somebody has sent may also name programs to run and files to read (a log-in by `exec`, `tokenFile`): such a
+one is used only where the user says that he trusts it. That of a stack's own outputs is the stack's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.words import plain
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KUBECONFIG: Final = "kubeconfig"
+#: What the engine prints in a secret's place.
+_MASKED: Final = "[secret]"
+_LEAST_KUBECONFIG: Final = "clusters:"
+_SECONDS: Final = 300
+#: What of a kubeconfig's users and clusters makes kubectl run nothing and read no other file.
+_PLAIN: Final = {
+    "user": {"token", "client-certificate-data", "client-key-data", "username", "password"},
+    "cluster": {"server", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name", "proxy-url"},
+}
+
+
+def read_outputs(path: str) -> Mapping[str, Any]:
+    """The outputs in a file, as `pulumi stack output --json` prints them.
+
+    Args:
+        path: ``-`` for the standard input.
+
+    Raises:
+        EvidenceError: where it cannot be read.
+    """
+    try:
+        text = sys.stdin.read() if path == "-" else read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{plain(path)} cannot be read: {error}"
+        raise EvidenceError(message, "Give a file with what `pulumi stack output --json` prints.") from None
+    return _parsed(text, plain(path))
+
+
+def outputs_of(stack: str, *, with_secrets: bool) -> Mapping[str, Any]:
+    """The outputs of a stack, asked of the engine.
+
+    Args:
+        stack: its name, as `pulumi --stack` takes it.
+        with_secrets: whether the kubeconfig is needed.
+
+    Raises:
+        EvidenceError: where the engine does not tell them.
+    """
+    command = ["pulumi", "stack", "output", "--json", "--non-interactive", "--stack", stack]
+    command += ["--show-secrets"] if with_secrets else []
+    remedy = f"Try it: pulumi stack output --stack {plain(stack)}; or give the outputs with --outputs FILE."
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise EvidenceError("There is no pulumi on PATH.", "Install it, or give the outputs with --outputs FILE.") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"pulumi does not answer: {error}"
+        raise EvidenceError(message, remedy) from None
+    if done.returncode != 0:
+        # The outputs are on the other stream: nothing secret is in this one.
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        message = f"pulumi does not tell the outputs of {plain(stack)}: {plain(said) or done.returncode}"
+        raise EvidenceError(message, remedy)
+    return _parsed(done.stdout.decode(errors="replace"), "what pulumi printed")
+
+
+def _parsed(text: str, what: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        # Its text may hold a secret.
+        found = None
+    if not isinstance(found, Mapping):
+        message = f"{what} is not a JSON mapping of outputs."
+        raise EvidenceError(message, "Give what `pulumi stack output --json` prints.")
+    return found
+
+
+@contextlib.contextmanager
+def kubeconfig_of(outputs: Mapping[str, Any], *, trusted: bool = True) -> Iterator[Path]:
+    """A file with the kubeconfig of the outputs; it is gone afterwards, whatever happens.
+
+    Args:
+        outputs: of a stack.
+        trusted: whether it may have kubectl run programs and read files.
+
+    Raises:
+        EvidenceError: where the outputs have none, or one that is not trusted would.
+    """
+    text = outputs.get(_KUBECONFIG)
+    if not isinstance(text, str) or _LEAST_KUBECONFIG not in text:
+        masked = text == _MASKED
+        why = "is masked" if masked else "is not a kubeconfig"
+        message = f"The kubeconfig in the outputs {why}."
+        raise EvidenceError(message, "Print them with --show-secrets, or give --kubeconfig FILE or --context NAME.")
+    with kubeconfig_in(text if trusted else _harmless(text)) as path:
+        yield path
+
+
+@contextlib.contextmanager
+def kubeconfig_in(text: str) -> Iterator[Path]:
+    """A file with that kubeconfig; it is gone afterwards, whatever happens."""
+    descriptor, name = tempfile.mkstemp(prefix="gpu-pools-kubeconfig-")
+    path = Path(name)
+    try:
+        # mkstemp makes it readable for its owner only.
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _harmless(text: str) -> str:
+    """A kubeconfig that runs nothing and reads nothing, written anew, so that kubectl reads what was looked at.
+
+    Raises:
+        EvidenceError: where it does, or cannot be read.
+    """
+    remedy = "If you trust where the file comes from, say --trust-outputs; else give --kubeconfig FILE or --context NAME."
+    try:
+        config = load_yaml(text)
+        entries = [
+            (kind, key, value)
+            for kind in _PLAIN
+            for entry in config.get(f"{kind}s") or []
+            for key, value in (entry.get(kind) or {}).items()
+        ]
+    except (yaml.YAMLError, AttributeError, TypeError):
+        raise EvidenceError("The kubeconfig in the outputs is not understood.", remedy) from None
+    if wrong := sorted({f"{kind}.{key}" for kind, key, value in entries if key not in _PLAIN[kind] and value}):
+        message = f"The kubeconfig in the outputs would have kubectl run programs or read files: {plain(', '.join(wrong))}."
+        raise EvidenceError(message, remedy)
+    return json.dumps(config)

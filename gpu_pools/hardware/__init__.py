@@ -1,0 +1,1 @@
+"""What GPUs, machine sizes and the operands' versions are, as data with sources."""

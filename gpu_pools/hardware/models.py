@@ -1,0 +1,232 @@
+"""GPU models: memory, compute capability, product names, MIG profiles and where each may be placed.
+
+The data is gpu_pools/hardware/gpu_models.yaml with its sources; unknown values stay None here and are never guessed. What follows
+from the geometry (which layouts fit) is gpu_pools/mig/geometry.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from gpu_pools.stack.stack_file import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The numbers of a version from the left, e.g. (570, 133, 20).
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MigProfile:
+    """One kind of MIG instance of one GPU model.
+
+    Attributes:
+        name: as NVML and mig-parted name it, e.g. ``1g.10gb+me``.
+        profile_id: the nvidia-smi profile id; None where no source gives it.
+        compute_slices: how many of the GPU's compute slices it takes.
+        max_instances: how many of it fit on one GPU.
+        starts: placement units at which it may start.
+        size: placement units that it covers.
+        placements_measured: False where starts and size are inferred from GPUs of the same geometry.
+        sm: multiprocessors, None if unknown.
+        memory_mib: MiB as NVML reports it, None if unknown.
+        memory_gib: GiB as `nvidia-smi mig -lgip` prints it (it differs a little by driver), None if unknown.
+        engines: NVDEC, NVENC, JPEG and OFA engines that it takes, None if unknown.
+        min_driver: the first NVIDIA driver that has it; empty if no source gives one.
+    """
+
+    name: str
+    profile_id: int | None
+    compute_slices: int
+    max_instances: int
+    starts: tuple[int, ...]
+    size: int
+    placements_measured: bool
+    sm: int | None
+    memory_mib: int | None
+    memory_gib: float | None
+    engines: tuple[int, ...] | None
+    min_driver: Version
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """One GPU model.
+
+    Attributes:
+        key: this project's name for it, e.g. ``a100-80gb``.
+        architecture: as gpu-feature-discovery labels it, e.g. ``ampere``.
+        compute_capability: (major, minor), None if unknown.
+        memory_mib: total memory in MiB as NVML reports it, None if unknown.
+        sm: multiprocessors of the whole GPU, None if unknown.
+        sm_of: the same for products that have another number.
+        mps_sm: (step, least) in which MPS hands out multiprocessors, None if it was not measured.
+        products: what nvmlDeviceGetName answers, one name per form factor.
+        compute_slices: MIG compute slices; 0 where the GPU has no MIG.
+        placement_units: the unit count in which placements are expressed; None if unknown.
+        profiles: by name; None where the GPU has MIG but no source gives its geometry.
+        other_names: the name that other drivers or GPUs of this model give a profile -> its name in `profiles`.
+        listed_names: where the geometry is unknown, the profile names that any source lists.
+        min_driver: the first NVIDIA driver that has its MIG; empty if no source gives one.
+    """
+
+    key: str
+    architecture: str
+    compute_capability: tuple[int, int] | None
+    memory_mib: int | None
+    sm: int | None
+    sm_of: Mapping[str, int]
+    mps_sm: tuple[int, int] | None
+    products: tuple[str, ...]
+    compute_slices: int
+    placement_units: int | None
+    profiles: Mapping[str, MigProfile] | None
+    other_names: Mapping[str, str]
+    listed_names: frozenset[str]
+    min_driver: Version
+
+    def own_name(self, profile: str) -> str:
+        """The name that `profiles` has for a profile that may be given by another one."""
+        return self.other_names.get(profile, profile)
+
+    @property
+    def mig_capable(self) -> bool:
+        """Whether the hardware has MIG at all."""
+        return self.profiles is None or bool(self.profiles)
+
+
+def variant_of(profile: str) -> str:
+    """What a profile's name says beyond its size, e.g. ``+me`` or ``-me``; empty for a plain one."""
+    return re.sub(r"^[^+-]*", "", profile)
+
+
+def model(key: str) -> GpuModel:
+    """The model of that key.
+
+    Raises:
+        KeyError: if there is none.
+    """
+    return _models()[key]
+
+
+def model_keys() -> tuple[str, ...]:
+    """All known keys, sorted."""
+    return tuple(sorted(_models()))
+
+
+def find_model(name: str) -> tuple[GpuModel, str | None] | None:
+    """(model, product) for a key (product None) or a product name as NVML or a node label writes it; None if unknown."""
+    if name in _models():
+        return _models()[name], None
+    return _products().get(_normal(name))
+
+
+def nearest_model(name: str) -> str | None:
+    """The known key or product name that looks most like `name`."""
+    candidates = [*model_keys(), *(product for known in _models().values() for product in known.products)]
+    near = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.4)
+    if not near:
+        return None
+    return next(candidate for candidate in candidates if candidate.lower() == near[0])
+
+
+def device_models() -> Mapping[int, GpuModel]:
+    """The models by PCI device id, e.g. 0x20B2, for those products and variants whose id a source gives."""
+    return _devices()
+
+
+def _normal(name: str) -> str:
+    """Product names compare without the vendor, with dashes for blanks and without what node labels add: MIG profile, SHARED."""
+    plain = "-".join(name.split()).lower().removeprefix("nvidia-")
+    return re.sub(r"(-mig-\d+g\.\d+gb[-.a-z]*?)?(-shared)?$", "", plain)
+
+
+@lru_cache(maxsize=1)
+def _raw() -> dict[str, dict[str, Any]]:
+    raw: dict[str, dict[str, Any]] = load_yaml(
+        (resources.files("gpu_pools.hardware") / "gpu_models.yaml").read_text(encoding="utf-8")
+    )
+    return raw
+
+
+@lru_cache(maxsize=1)
+def _models() -> Mapping[str, GpuModel]:
+    return {key: _model(key, _raw()) for key in _raw()}
+
+
+@lru_cache(maxsize=1)
+def _devices() -> Mapping[int, GpuModel]:
+    ids = {key: (*entry["products"].values(), *entry.get("pciNames", {})) for key, entry in _raw().items()}
+    return {int(pci, 16): model(key) for key, mine in ids.items() for pci in mine if pci}
+
+
+@lru_cache(maxsize=1)
+def _products() -> Mapping[str, tuple[GpuModel, str]]:
+    return {_normal(product): (_variant(known, product), product) for known in _models().values() for product in known.products}
+
+
+def _variant(known: GpuModel, product: str) -> GpuModel:
+    """The model as that product has it: fewer SMs mean that those of its profiles are unknown."""
+    if product not in known.sm_of:
+        return known
+    profiles = {name: replace(profile, sm=None) for name, profile in (known.profiles or {}).items()}
+    return replace(known, sm=known.sm_of[product], profiles=profiles)
+
+
+def _model(key: str, raw: Mapping[str, Any]) -> GpuModel:
+    entry = raw[key]
+    capability = entry["computeCapability"]
+    mig = entry["mig"] or {}
+    twin = entry.get("profilesOf")
+    profiles = raw[twin]["profiles"] if twin else entry.get("profiles")
+    has_mig = entry["mig"] is not None
+    return GpuModel(
+        key=key,
+        architecture=entry["architecture"],
+        compute_capability=tuple(int(part) for part in capability.split(".")) if capability else None,  # type: ignore[arg-type]
+        memory_mib=entry["memoryMiB"],
+        sm=entry["sm"],
+        sm_of=entry.get("smOf", {}),
+        mps_sm=tuple(entry["mpsSm"]) if "mpsSm" in entry else None,
+        products=tuple(entry["products"]),
+        compute_slices=mig.get("computeSlices") or 0,
+        placement_units=mig.get("placementUnits"),
+        profiles=(
+            {name: _profile(name, data, of_twin=bool(twin)) for name, data in (profiles or {}).items()}
+            if profiles or not has_mig
+            else None
+        ),
+        other_names=entry.get("otherNames", {}),
+        listed_names=frozenset(name for listed in entry.get("profileNames", ()) for name in listed["names"]),
+        min_driver=_driver(entry.get("minDriver")),
+    )
+
+
+def _profile(name: str, data: Mapping[str, Any], *, of_twin: bool) -> MigProfile:
+    engines = data.get("engines")
+    return MigProfile(
+        name=name,
+        profile_id=data["id"],
+        compute_slices=data["computeSlices"],
+        max_instances=data["max"],
+        starts=tuple(data["starts"]),
+        size=data["size"],
+        placements_measured=data["placements"] == "measured" and not of_twin,
+        # A twin shares names and geometry; its SM count and memory are only known where its own source says so.
+        sm=None if of_twin else data["sm"],
+        memory_mib=None if of_twin else data["memoryMiB"],
+        memory_gib=None if of_twin else data["memoryGiB"],
+        engines=None if of_twin or engines is None else tuple(engines),
+        min_driver=_driver(data.get("minDriver")),
+    )
+
+
+def _driver(text: str | None) -> Version:
+    """``R525`` names a branch, ``570.133.20`` a driver."""
+    return tuple(int(part) for part in text.removeprefix("R").split(".")) if text else ()

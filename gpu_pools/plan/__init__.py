@@ -1,0 +1,1 @@
+"""From declared pools to everything that follows from them, without any cloud."""

@@ -1,0 +1,230 @@
+"""What each node of a pool must show once its sharing is really active.
+
+One expectation, three readers: the preview prints it, the policies judge it, the verifier compares it with NVML and the node
+object. Resource names and counts follow the device plugin's rules, labels those of gpu-feature-discovery 0.19
+(NVIDIA/k8s-device-plugin internal/lm). A value that no source gives is left out, never guessed.
+
+The verifier needs both, for neither is enough: mig-parted says success where it made no MIG device, gpu-feature-discovery labels
+where the plugin refuses its config, and the plugin calls one replica of four unhealthy when their GPU fails.
+docs/reference/rules.md lists these traps, each with who catches it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.stack.kubernetes_names import WHOLE_GPU, dotted, mig_resource
+from gpu_pools.stack.sharing import Exclusive, Mig, Mps, TimeSlicing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.hardware.models import GpuModel
+    from gpu_pools.rendering.sharing_configs import FlagMigStrategy
+    from gpu_pools.stack.pools import Hardware
+    from gpu_pools.stack.sharing import Sharing
+
+_SHARING_STRATEGY: Final = {"timeSlicing": "time-slicing", "mps": "mps"}
+_LONGEST_LABEL_VALUE: Final = 63
+
+
+@dataclass(frozen=True)
+class GpuExpectation:
+    """One GPU: its MIG mode and instances (profile -> count)."""
+
+    index: int
+    mig_mode: str
+    instances: Mapping[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {"index": self.index, "migMode": self.mig_mode, "instances": dict(self.instances)}
+
+
+@dataclass(frozen=True)
+class MpsExpectation:
+    """The split that the MPS daemon must have.
+
+    Attributes:
+        replicas: clients per GPU.
+        pinned_memory_mib: memory limit per client, total/replicas; None where the GPU's memory is unknown.
+        active_thread_percentage: 100/replicas, rounded down as the daemon's integer division does.
+        multiprocessors: SMs that a client sees: that percentage of the GPU's, rounded down (on the H200, where it was
+            measured, to an even number and at least 8); None where the GPU's are unknown.
+    """
+
+    replicas: int
+    pinned_memory_mib: int | None
+    active_thread_percentage: int
+    multiprocessors: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The split as the daemon is asked for it: the SMs, which follow from it, cannot be asked for on a node."""
+        return {
+            "replicas": self.replicas,
+            "pinnedMemoryMiB": self.pinned_memory_mib,
+            "activeThreadPercentage": self.active_thread_percentage,
+        }
+
+
+@dataclass(frozen=True)
+class NvmlExpectation:
+    """What NVML must say on a node.
+
+    Attributes:
+        gpu_model: this project's key of the model.
+        products: names that nvmlDeviceGetName may answer.
+        count: GPUs on the node.
+        compute_mode: ``DEFAULT``, or ``EXCLUSIVE_PROCESS`` under MPS.
+        gpus: per GPU.
+        mps: the MPS split, None without MPS.
+    """
+
+    gpu_model: str
+    products: tuple[str, ...]
+    count: int
+    compute_mode: str
+    gpus: tuple[GpuExpectation, ...]
+    mps: MpsExpectation | None
+
+    def as_json(self) -> dict[str, Any]:
+        """What the plan says of NVML."""
+        return {
+            "gpuModel": self.gpu_model,
+            "products": list(self.products),
+            "count": self.count,
+            "computeMode": self.compute_mode,
+            "gpus": [gpu.as_json() for gpu in self.gpus],
+            "mps": self.mps and {**self.mps.as_json(), "multiprocessors": self.mps.multiprocessors},
+        }
+
+
+def advertised(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, int]:
+    """Resource name -> count that one node's allocatable must hold, to the unit; nothing else of nvidia.com may be there."""
+    if isinstance(sharing, Mig):
+        return _advertised_mig(hardware, sharing, mig_strategy)
+    if isinstance(sharing, Exclusive):
+        return {WHOLE_GPU: hardware.gpus}
+    return {_renamed(WHOLE_GPU, sharing): hardware.gpus * sharing.replicas}
+
+
+def _advertised_mig(hardware: Hardware, sharing: Mig, mig_strategy: FlagMigStrategy) -> dict[str, int]:
+    instances, whole = _instances(hardware, sharing)
+    if mig_strategy == "single":
+        sliced = sharing.time_slicing
+        return {_renamed(WHOLE_GPU, sliced): sum(instances.values()) * _times(sliced)}
+    shared = {profile: sharing.slicing_of(profile) for profile in instances}
+    names = {profile: _renamed(mig_resource(profile), shared[profile]) for profile in instances}
+    advertised = {names[profile]: count * _times(shared[profile]) for profile, count in sorted(instances.items())}
+    return {WHOLE_GPU: whole, **advertised} if whole else advertised
+
+
+def _instances(hardware: Hardware, sharing: Mig) -> tuple[Counter[str], int]:
+    """Instances on the whole node by profile, and how many GPUs stay whole."""
+    instances: Counter[str] = Counter()
+    whole = 0
+    for index in range(hardware.gpus):
+        layout = sharing.of_gpu(index)
+        instances.update(layout)
+        whole += not layout
+    return instances, whole
+
+
+def _times(shared: TimeSlicing | None) -> int:
+    return shared.replicas if shared else 1
+
+
+def _renamed(resource: str, shared: TimeSlicing | Mps | None) -> str:
+    return f"{resource}.shared" if shared and shared.rename_by_default else resource
+
+
+def nvml(hardware: Hardware, sharing: Sharing) -> NvmlExpectation:
+    """What NVML must say on a node with this hardware and declaration."""
+    mode = "disabled" if hardware.model.mig_capable else "unsupported"
+    gpus = tuple(
+        GpuExpectation(index, "enabled" if layout else mode, layout)
+        for index in range(hardware.gpus)
+        for layout in [sharing.of_gpu(index) if isinstance(sharing, Mig) else {}]
+    )
+    return NvmlExpectation(
+        gpu_model=hardware.model.key,
+        products=(hardware.product,) if hardware.product else hardware.model.products,
+        count=hardware.gpus,
+        compute_mode="EXCLUSIVE_PROCESS" if isinstance(sharing, Mps) else "DEFAULT",
+        gpus=gpus,
+        mps=_mps(hardware, sharing) if isinstance(sharing, Mps) else None,
+    )
+
+
+def _mps(hardware: Hardware, sharing: Mps) -> MpsExpectation:
+    memory, percentage = hardware.model.memory_mib, 100 // sharing.replicas
+    return MpsExpectation(
+        replicas=sharing.replicas,
+        pinned_memory_mib=None if memory is None else memory // sharing.replicas,
+        active_thread_percentage=percentage,
+        multiprocessors=_multiprocessors(hardware.model, percentage),
+    )
+
+
+def _multiprocessors(model: GpuModel, percentage: int) -> int | None:
+    if model.sm is None:
+        return None
+    step, least = model.mps_sm or (1, 1)
+    return max(least, model.sm * percentage // 100 // step * step)
+
+
+def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, str]:
+    """The labels of gpu-feature-discovery that tell how a node is shared; those that depend on unknown facts are left out."""
+    labels = {
+        "nvidia.com/gpu.family": hardware.model.architecture,
+        "nvidia.com/mig.capable": _flag(hardware.model.mig_capable),
+        "nvidia.com/mps.capable": _flag(isinstance(sharing, Mps)),
+        "nvidia.com/mig.strategy": mig_strategy,
+    }
+    if not isinstance(sharing, Mig):
+        shared = None if isinstance(sharing, Exclusive) else sharing
+        labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, shared))
+        if hardware.model.memory_mib is not None:
+            labels["nvidia.com/gpu.memory"] = str(hardware.model.memory_mib)
+        return labels
+    instances, whole = _instances(hardware, sharing)
+    if mig_strategy == "single":
+        profile, count = next(iter(instances.items()))
+        labels.update(_base(WHOLE_GPU, _mig_product(hardware, profile), count, sharing.time_slicing))
+        return labels
+    labels.update(_base(WHOLE_GPU, hardware.product, hardware.gpus, None))
+    if not whole:
+        labels["nvidia.com/gpu.replicas"] = "0"
+    for profile, count in sorted(instances.items()):
+        labels.update(_base(mig_resource(profile), _mig_product(hardware, profile), count, sharing.slicing_of(profile)))
+    return labels
+
+
+def _base(resource: str, product: str | None, count: int, shared: TimeSlicing | Mps | None) -> dict[str, str]:
+    labels = {
+        f"{resource}.count": str(count),
+        f"{resource}.replicas": str(shared.replicas if shared else 1),
+        f"{resource}.sharing-strategy": _SHARING_STRATEGY[shared.strategy] if shared else "none",
+    }
+    if product:
+        name = _product_label(product) + ("-SHARED" if shared and not shared.rename_by_default else "")
+        # gpu-feature-discovery does not cut it, and NFD drops a label whose value Kubernetes would refuse.
+        if len(name) <= _LONGEST_LABEL_VALUE:
+            labels[f"{resource}.product"] = name
+    return labels
+
+
+def _mig_product(hardware: Hardware, profile: str) -> str | None:
+    return f"{hardware.product} MIG {dotted(profile)}" if hardware.product else None
+
+
+def _product_label(product: str) -> str:
+    """Dropped characters and dashes for blanks, as gpu-feature-discovery does it."""
+    return "-".join(re.sub(r"[^A-Za-z0-9-_. ]", "", product).split())
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,159 @@
+"""What an overridden version of an operand would undo: the driver, the device plugin, GFD, mig-manager.
+
+The pinned chart brings versions that do all that the plan says. A stack may name others in ``gpu-pools:operator.values``, and
+where such a version is known to do something else, the expectation would be false: that is refused, or, where it only changes
+what pods may ask for, a warning. Images under other names are not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.hardware.models import variant_of
+from gpu_pools.hardware.operands import brought_by, overridden, parse_version, since, version_text
+from gpu_pools.stack.sharing import Mig, Mps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpu_pools.hardware.models import GpuModel, Version
+    from gpu_pools.hardware.operands import Feature, Operand
+    from gpu_pools.stack.pools import Pool
+    from gpu_pools.stack.settings import Settings
+    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.text.errors import Problems
+
+_UNCHECKED: Final = "cannot be checked before the deploy"
+#: The variant that mig-parted has always known.
+_MEDIA: Final = "+me"
+
+
+def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: str, owner: str, problems: Problems) -> list[str]:
+    """Problems of one pool with overridden versions; returns its warnings.
+
+    Args:
+        pool: the pool.
+        sharing: its declaration.
+        settings: the stack's.
+        strategy: the MIG strategy of the cluster.
+        owner: who partitions the pool's GPUs.
+        problems: are added to.
+    """
+    warnings = []
+    for operand, feature, consequence in _needed(sharing, strategy, owner):
+        if settings.operator.adopted:
+            first = version_text(since(feature))
+            warnings.append(
+                f"the operator that is there must bring {operand} {first} or newer, else {consequence}; it {_UNCHECKED}"
+            )
+        text = overridden(settings.operator.chart.values, operand)
+        if text is None:
+            continue
+        version, first = parse_version(text), version_text(since(feature))
+        if version is None:
+            warnings.append(f"{operand}.version {text} tells no version: whether it is {first} or newer {_UNCHECKED}")
+        elif version < since(feature):
+            problems.add(
+                f"gpu-pools:operator.values.{operand}.version",
+                f'{text} is too old for pool "{pool.name}": {consequence}',
+                allowed=f"{first} or newer",
+                remedy="Leave it out: the chart brings a newer one.",
+            )
+    drivers = (*_driver(pool, sharing, settings, problems), *_minimum(pool, settings, problems))
+    return [*warnings, *drivers, *_requests(sharing, settings)]
+
+
+def refuses_two(sharing: Sharing, settings: Settings) -> bool:
+    """Whether an overridden device plugin refuses requests for two replicas although the declaration allows them."""
+    version = parse_version(overridden(settings.operator.chart.values, "devicePlugin") or "")
+    allowed = isinstance(sharing, Mps) and not sharing.fail_requests_greater_than_one
+    return allowed and version is not None and version < since("devicePlugin.mpsMany")
+
+
+def _needed(sharing: Sharing, strategy: str, owner: str) -> Iterator[tuple[Operand, Feature, str]]:
+    """(operand, what it must know, what happens otherwise)."""
+    if isinstance(sharing, Mps):
+        yield "devicePlugin", "devicePlugin.mps", "it knows no MPS and shares nothing"
+        yield "gfd", "devicePlugin.mps", "it knows no MPS, and without its label no MPS daemon starts"
+    if not isinstance(sharing, Mig):
+        return
+    variants = {name: variant_of(name) for layout in sharing.layouts for name, _ in layout if variant_of(name)}
+    if variants and strategy == "mixed":
+        names = ", ".join(sorted(variants))
+        yield "devicePlugin", "devicePlugin.anchored", f"it advertises {names} under the name of the plain profile"
+    late = sorted(name for name, variant in variants.items() if variant != _MEDIA)
+    if late and owner == "operator":
+        yield "migManager", "migManager.variants", f"it does not know {', '.join(late)}"
+
+
+def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems) -> Iterator[str]:
+    if pool.hardware is None or not isinstance(sharing, Mig):
+        return
+    needed = _drivers(pool.hardware.model, sharing)
+    if not needed:
+        return
+    what, first = max(needed.items(), key=lambda entry: entry[1])
+    if (pool.driver or settings.operator.driver) == "preinstalled":
+        yield f"{what} needs NVIDIA driver {version_text(first)} or newer: whether the image has it {_UNCHECKED}"
+        return
+    if settings.operator.adopted:
+        owner = "the operator that is there installs it"
+        yield f"{what} needs NVIDIA driver {version_text(first)} or newer: whether {owner} {_UNCHECKED}"
+        return
+    text = overridden(settings.operator.chart.values, "driver")
+    version = parse_version(text or "")
+    if text is not None and (version is None or _tells_branch_only(text, first)):
+        yield f"driver.version {text} tells no version: whether it is {version_text(first)} or newer {_UNCHECKED}"
+    elif version is not None and version < first:
+        problems.add(
+            "gpu-pools:operator.values.driver.version",
+            f'{text} is too old for pool "{pool.name}": {what} came with a later driver',
+            allowed=f"{version_text(first)} or newer",
+            remedy="Leave it out: the chart brings a newer one.",
+        )
+
+
+def _minimum(pool: Pool, settings: Settings, problems: Problems) -> Iterator[str]:
+    """The declared minimum against the driver that the operator installs; what an image has, only its nodes can tell."""
+    if pool.minimum.driver is None and pool.minimum.cuda is None:
+        return
+    if not settings.verification.enabled:
+        yield "only the verification holds the nodes against `minimum`, and this stack has none (gpu-pools:verification)"
+    least = parse_version(pool.minimum.driver or "")
+    if least is None or (pool.driver or settings.operator.driver) == "preinstalled":
+        return
+    values, chart = settings.operator.chart.values, settings.operator.chart.version
+    adopted = settings.operator.adopted
+    text = None if adopted else overridden(values, "driver") or brought_by(chart, "driver")
+    version = parse_version(text or "")
+    if text is None or version is None or _tells_branch_only(text, least):
+        which = text or "of a version that no source gives"
+        yield f"the operator installs driver {which}: whether it is {pool.minimum.driver} or newer {_UNCHECKED}"
+    elif version < least:
+        problems.add(
+            f"{pool.path}.minimum.driver",
+            f"{pool.minimum.driver} is newer than the driver that the operator installs, {text}",
+            allowed=f"{text} or older",
+            remedy="Name a newer driver in gpu-pools:operator.values.driver.version, or ask for an older one.",
+        )
+
+
+def _tells_branch_only(text: str, first: Version) -> bool:
+    """Precompiled drivers are named by their branch: 570 may be 570.133.20 or older."""
+    return text.isdecimal() and (int(text),) == first[:1] and any(first[1:])
+
+
+def _drivers(gpu: GpuModel, sharing: Mig) -> dict[str, Version]:
+    """What needs a driver, and the first that has it."""
+    names = {gpu.own_name(name) for layout in sharing.layouts for name, _ in layout}
+    found = {f"{name} of {gpu.key}": profile.min_driver for name, profile in (gpu.profiles or {}).items() if name in names}
+    return {what: first for what, first in {f"MIG on {gpu.key}": gpu.min_driver, **found}.items() if first}
+
+
+def _requests(sharing: Sharing, settings: Settings) -> Iterator[str]:
+    if refuses_two(sharing, settings):
+        text = overridden(settings.operator.chart.values, "devicePlugin")
+        yield (
+            f"device plugin {text} forces failRequestsGreaterThanOne under MPS: pods that ask for two replicas are refused; "
+            f"false is honoured from {version_text(since('devicePlugin.mpsMany'))} on (D11)"
+        )

@@ -1,0 +1,134 @@
+"""How labels and taints reach the nodes where a cloud's pool labels don't: Magnum and existing clusters.
+
+NFD rules cannot match on node labels (node-feature-discovery v0.18, source/ and pkg/nfd-master), but the only thing that
+tells a pool's nodes apart there is a node label: Magnum's driver sets one with the node group's name, and an existing cluster
+has its own. So a small DaemonSet per pool, selected by that label, drops a feature file on the node; NFD publishes it, and
+one NodeFeatureRule per pool turns it into the labels. Nodes that join later, by whatever means, get them without a deploy.
+
+Taints: the kubelets of Magnum's heat driver register with taints by the node-group label ``kubelet_options``
+(openstack/magnum stable/2025.1, configure-kubernetes-minion.sh); for the other drivers NFD sets the taints. On existing
+clusters the taints are there already. On AKS all of this is the node pool's own business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.stack.clusters import NODE_GROUP_LABELS, MagnumSettings
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
+from gpu_pools.stack.pools import AksPlacement, ExistingPlacement, MagnumPlacement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.stack.clusters import ClusterSettings
+
+MARKER_APP: Final = "gpu-pools-marker"
+#: Where NFD's `local` source looks for feature files.
+FEATURES_FOLDER: Final = "/etc/kubernetes/node-feature-discovery/features.d"
+#: Writes one feature, and no label; a leading dot hides the file from NFD until it is whole. The file stays when the marker
+#: is restarted, so that labels never flap, and expires after a day on a node that has left the pool.
+_MARK: Final = (
+    "set -eu; cd /features.d; trap 'exit 0' TERM INT; while :; do "
+    'until=$(date -u -d "@$(($(date +%s) + 86400))" +%Y-%m-%dT%H:%M:%SZ); '
+    f'printf "# +no-label\\n# +expiry-time=%s\\n{POOL_LABEL}=%s\\n" "$until" "$GPU_POOLS_POOL" > .gpu-pools; '
+    "mv .gpu-pools gpu-pools; sleep 3600 & wait $!; done"
+)
+
+
+def marker_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+    """The node label that tells the pool's nodes apart.
+
+    Raises:
+        ValueError: on AKS, where none is needed, and for a Magnum section without driver.
+    """
+    placement = planned.pool.placement
+    if isinstance(placement, ExistingPlacement):
+        return dict(placement.node_selector)
+    if isinstance(placement, MagnumPlacement) and isinstance(cluster, MagnumSettings) and cluster.driver:
+        return {NODE_GROUP_LABELS[cluster.driver]: planned.name}
+    message = f"pool {planned.name} on {planned.platform} needs no marker, or its Magnum driver is not known"
+    raise ValueError(message)
+
+
+def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+    """The node labels that tell the pool's nodes apart from the moment they register, on every platform.
+
+    Raises:
+        ValueError: for a Magnum section without driver.
+    """
+    # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
+    aks = isinstance(planned.pool.placement, AksPlacement)
+    return {"kubernetes.azure.com/agentpool": planned.name} if aks else marker_selector(cluster, planned)
+
+
+def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:
+    """The ``spec`` of the pool's NodeFeatureRule.
+
+    Args:
+        planned: the pool.
+        driver: Magnum's driver, None on existing clusters.
+    """
+    rule: dict[str, Any] = {
+        "name": f"gpu-pools {planned.name}",
+        "labels": dict(planned.labels),
+        "matchFeatures": [{"feature": "local.feature", "matchExpressions": {POOL_LABEL: {"op": "In", "value": [planned.name]}}}],
+    }
+    if driver in {"magnum-cluster-api", "capi-helm"} and planned.taints:
+        rule["taints"] = [_taint(taint.key, taint.value, taint.effect) for taint in planned.taints]
+    return {"rules": [rule]}
+
+
+def node_group_labels(planned: PoolPlan, driver: str | None) -> dict[str, str]:
+    """The Magnum labels of the pool's node group: the user's, and the taints where the driver's kubelets set them."""
+    placement = planned.pool.placement
+    labels = dict(placement.labels) if isinstance(placement, MagnumPlacement) else {}
+    born_with = [taint for taint in (*planned.taints, planned.startup_taint) if taint]
+    if driver == "heat" and born_with:
+        # The shape is the kubelet's: key=value:Effect, the equals sign also where there is no value.
+        taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in born_with)
+        option = f"--register-with-taints={taints}"
+        labels["kubelet_options"] = f"{labels['kubelet_options']} {option}" if "kubelet_options" in labels else option
+    return labels
+
+
+def marker_daemon_set_spec(
+    planned: PoolPlan, node_selector: Mapping[str, str], tolerations: Iterable[Mapping[str, str]], image: str
+) -> dict[str, Any]:
+    """The ``spec`` of the DaemonSet that marks the pool's nodes for NFD."""
+    labels = {"app.kubernetes.io/name": MARKER_APP, POOL_LABEL: planned.name}
+    container = {
+        "name": "marker",
+        "image": image,
+        "command": ["sh", "-c", _MARK],
+        "env": [{"name": "GPU_POOLS_POOL", "value": planned.name}],
+        "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "volumeMounts": [{"name": "features", "mountPath": "/features.d"}],
+    }
+    return {
+        "selector": {"matchLabels": labels},
+        "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "nodeSelector": dict(node_selector),
+                "tolerations": [dict(toleration) for toleration in tolerations],
+                "automountServiceAccountToken": False,
+                "priorityClassName": "system-node-critical",
+                "terminationGracePeriodSeconds": 5,
+                "containers": [container],
+                "volumes": [{"name": "features", "hostPath": {"path": FEATURES_FOLDER, "type": "DirectoryOrCreate"}}],
+            },
+        },
+    }
+
+
+def _taint(key: str, value: str, effect: str) -> dict[str, str]:
+    return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}

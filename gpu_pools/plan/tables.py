@@ -1,0 +1,89 @@
+"""Plain tables for people; no colour, no wrapping, columns as wide as their content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_pools.plan.planning import sharing_text
+from gpu_pools.text import harmless
+from gpu_pools.text.incidents import explained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gpu_pools.plan.planning import Plan, PoolPlan
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a rule below its header; whatever a cell holds, a row is one line."""
+    cells = [[harmless.line(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def plan_table(plan: Plan) -> str:
+    """The plan of a stack: a table of pools, then what concerns the cluster, then warnings."""
+    header = ("POOL", "NODES", "GPUS", "SHARING", "EACH NODE ADVERTISES", "CONFIG", "TAINTS")
+    rows = [_row(planned) for planned in plan.pools]
+    strategy = plan.cluster_mig_strategy or f"{plan.mig_strategy} on MIG nodes, single on all others"
+    lines = [
+        table(header, rows),
+        "",
+        f"platform {plan.platform}; driver and toolkit: {plan.driver}; MIG strategy: {strategy}{_renames(plan)}",
+    ]
+    lines += ["", table(("POOL", "A POD ASKS FOR", "AT MOST", "QUOTA COUNTS"), list(_pod_rows(plan)))]
+    warnings = [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
+    lines += ["", *map(harmless.line, warnings), "", *explained(warnings)]
+    return "\n".join(lines).rstrip()
+
+
+def resources_text(resources: Mapping[str, int]) -> str:
+    """Advertised resources in one cell, e.g. ``gpu 8``; the prefix nvidia.com/ is left out."""
+    return ", ".join(f"{name.removeprefix('nvidia.com/')} {count}" for name, count in resources.items()) or "nothing"
+
+
+def _row(planned: PoolPlan) -> tuple[str, ...]:
+    low, high = planned.pool.min_nodes, planned.pool.max_nodes
+    nodes = str(low) if low == high else f"{low}-{'' if high is None else high}"
+    config = planned.config_key
+    if planned.mig_config_key:
+        config += f" + {planned.mig_config_key}"
+    return (
+        planned.name,
+        nodes,
+        f"{planned.hardware.gpus}x {planned.hardware.model.key}",
+        sharing_text(planned.sharing) + _mps_share(planned),
+        resources_text(planned.advertises),
+        config,
+        ", ".join(map(str, planned.taints)) or "-",
+    )
+
+
+def _pod_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    for planned in plan.pools:
+        for request in planned.pod_requests:
+            yield planned.name, request.resource, str(request.most), request.quota
+
+
+def _mps_share(planned: PoolPlan) -> str:
+    """What each MPS replica gets, e.g. ``: 8192 MiB, 10%, 10 SMs each``; what is unknown is left out."""
+    mps = planned.nvml.mps
+    if mps is None:
+        return ""
+    memory = f"{mps.pinned_memory_mib} MiB, " if mps.pinned_memory_mib is not None else ""
+    processors = f", {mps.multiprocessors} SMs" if mps.multiprocessors is not None else ""
+    return f": {memory}{mps.active_thread_percentage}%{processors} each"
+
+
+def _renames(plan: Plan) -> str:
+    """Whose resource names a change of the MIG strategy would change."""
+    changed = [(planned.name, *planned.other_strategy) for planned in plan.pools if planned.other_strategy]
+    if not changed:
+        return ""
+    listed = ", ".join(
+        f"{pool}: {now.removeprefix('nvidia.com/')} -> {then.removeprefix('nvidia.com/')}"
+        for pool, _, renames in changed
+        for now, then in renames.items()
+    )
+    return f"; {changed[0][1]} would rename {listed}"

@@ -1,0 +1,129 @@
+"""The expectation document of a pool: what the verifier on a node holds against NVML and the node object.
+
+The document is the whole contract between plan and verifier (gpu_pools/verifier/expectation.py reads it, strictly); it has a
+version and says everything that a node cannot find out by itself. What no source gives is null, and is then not compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.hardware.operands import parse_version, version_text
+from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.stack.sharing import Mig, Mps
+
+if TYPE_CHECKING:
+    from gpu_pools.hardware.models import GpuModel, MigProfile, Version
+    from gpu_pools.plan.planning import Plan, PoolPlan
+
+API_VERSION: Final = "gpu-pools/v1"
+KIND: Final = "NodeExpectation"
+#: Where the GPU operator and its operands live.
+OPERATOR_NAMESPACE: Final = "gpu-operator"
+#: Where clouds and static manifests put device plugins of their own.
+SEARCHED_NAMESPACES: Final = ("kube-system",)
+_DRIVER: Final = "nvidia-driver-daemonset"
+#: DaemonSets of the GPU operator v26.7.0 (gpu-operator assets/).
+_ALWAYS: Final = ("nvidia-device-plugin-daemonset", "gpu-feature-discovery")
+_MPS: Final = "nvidia-device-plugin-mps-control-daemon"
+_MIG: Final = "nvidia-mig-manager"
+
+
+def node_expectation(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
+    """The document of one pool of the plan."""
+    nvml = planned.nvml
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "pool": planned.name,
+        "gpuModel": nvml.gpu_model,
+        "products": list(nvml.products),
+        "count": nvml.count,
+        "minimum": {"driver": _minimum_driver(planned), "cuda": planned.pool.minimum.cuda},
+        "driver": _installed_driver(plan, planned),
+        "computeMode": nvml.compute_mode,
+        "gpus": [gpu.as_json() for gpu in nvml.gpus],
+        "profiles": _profiles(planned),
+        "mps": nvml.mps and nvml.mps.as_json(),
+        "node": _node(plan, planned),
+    }
+
+
+def _node(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
+    manages_mig = planned.mig_config_key is not None and bool(plan.operator_values["migManager"]["enabled"])
+    operands = [*_ALWAYS]
+    if isinstance(planned.sharing, Mps):
+        operands.append(_MPS)
+    if manages_mig:
+        operands.append(_MIG)
+    if planned.driver == "operator":
+        operands.append(_DRIVER)
+    text = plan.device_plugin_configs[planned.config_key]
+    return {
+        "allocatable": dict(planned.advertises),
+        "labels": dict(planned.labels),
+        "discoveredLabels": dict(planned.gfd_labels),
+        # Nobody here puts taints on the nodes of an existing cluster.
+        "taints": [] if plan.platform == "existing" else [str(taint) for taint in planned.taints],
+        "namespace": OPERATOR_NAMESPACE,
+        "searchedNamespaces": list(SEARCHED_NAMESPACES),
+        "devicePluginConfig": {
+            "name": DEVICE_PLUGIN_CONFIG_MAP,
+            "key": planned.config_key,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        },
+        "operands": operands,
+        "excludedOperands": [_DRIVER] if planned.driver == "preinstalled" else [],
+        "migManager": manages_mig,
+    }
+
+
+def _declared(planned: PoolPlan) -> list[str]:
+    return sorted({profile for gpu in planned.nvml.gpus for profile in gpu.instances})
+
+
+def _profiles(planned: PoolPlan) -> dict[str, Any]:
+    model = planned.hardware.model
+    return {name: _profile(model, name) for name in _declared(planned)}
+
+
+def _profile(model: GpuModel, name: str) -> dict[str, Any]:
+    known = _known(model, name)
+    names = {other for other, own in model.other_names.items() if known and own == known.name}
+    return {
+        "id": known and known.profile_id,
+        "otherNames": sorted((names | ({known.name} if known else set())) - {name}),
+        "starts": list(known.starts) if known else [],
+        "size": known.size if known else 0,
+    }
+
+
+def _known(model: GpuModel, name: str) -> MigProfile | None:
+    return (model.profiles or {}).get(model.other_names.get(name, name))
+
+
+def _installed_driver(plan: Plan, planned: PoolPlan) -> str | None:
+    """The version that the operator was told to install: what is not a version (a digest) is not to be seen on a node."""
+    values = plan.operator_values["driver"]
+    version = str(values.get("version") or "")
+    by_policy = planned.driver == "operator" and not (values.get("nvidiaDriverCRD") or {}).get("enabled")
+    return version if by_policy and re.fullmatch(r"\d+(\.\d+)*", version) else None
+
+
+def _minimum_driver(planned: PoolPlan) -> str | None:
+    """The newest of the declared minimum and the first drivers that have the model's MIG and the declared profiles."""
+    declared, own = planned.pool.minimum.driver, _mig_driver(planned)
+    if declared is not None and (parse_version(declared) or ()) >= own:
+        return declared
+    return version_text(own) if own else None
+
+
+def _mig_driver(planned: PoolPlan) -> Version:
+    """Empty: no source gives one."""
+    if not isinstance(planned.sharing, Mig):
+        return ()
+    model = planned.hardware.model
+    profiles = (_known(model, name) for name in _declared(planned))
+    return max((model.min_driver, *(profile.min_driver for profile in profiles if profile)))

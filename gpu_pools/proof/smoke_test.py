@@ -1,0 +1,156 @@
+"""The smoke test of a pool: Jobs that use it as its users will, and one pod more than a node has shares, so that one must wait.
+
+Per advertised resource a Job, since each is something that users ask for: of four time-slices five pods want one, four run, the
+fifth waits until one is done. Every pod asks for exactly one, says what it sees, and computes something on it. What the verifier
+reads from the driver is not looked at again; this is the way of a user's pod: scheduler, kubelet, device plugin, runtime, CUDA.
+
+All pods of a Job go to one node, by an affinity to themselves: only there must one wait, and the one that waits is then no
+reason for the cluster autoscaler to buy a node. Like users' pods they have no runtime class of their own, mount nothing of the
+node and may do nothing there.
+
+A Job never changes and is not removed by itself: its name ends in a hash of all that is tested, so another declaration is another
+Job, and the one that is there stands for what was tested. With a time to live it would be gone from the cluster but not from
+Pulumi's state, and each refresh would test again. What has ended holds no GPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.plan.placing import pool_selector
+from gpu_pools.stack.kubernetes_names import POOL_LABEL, WHOLE_GPU
+from gpu_pools.stack.sharing import Mig, Mps
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planning import Plan, PoolPlan
+
+SMOKE_TEST_NAMESPACE: Final = "gpu-pools-smoke-test"
+SMOKE_TEST_APP: Final = "gpu-pools-smoke-test"
+#: Until it has ended, well or not: pulling the image, and waiting for shares that others hold, included.
+DEADLINE_SECONDS: Final = 900
+_RESOURCE_LABEL: Final = "gpu-pools/resource"
+_DECLARATION: Final = "gpu-pools/declaration"
+#: Pods that fail are tried again so often, all together: one may meet a device plugin that is just being restarted.
+_MOST_FAILURES: Final = 2
+_DIGITS: Final = 10
+_NOBODY: Final = 65534
+#: nvidia-smi comes with the driver, the sample (it adds vectors) with the image. It sleeps so that its neighbours run beside it.
+_SCRIPT: Final = """\
+set -u
+seen=$(nvidia-smi -L) || { echo "nvidia-smi: $seen"; exit 1; }
+echo "$seen"
+gpus=$(echo "$seen" | grep -c '^GPU ')
+instances=$(echo "$seen" | grep -c '^ *MIG ')
+if [ "$gpus" != 1 ] || [ "$instances" != "$MIG_INSTANCES" ]; then
+  echo "sees $gpus GPUs and $instances MIG instances instead of 1 and $MIG_INSTANCES"
+  exit 1
+fi
+/cuda-samples/sample || exit 1
+sleep 5
+"""
+
+
+@dataclass(frozen=True)
+class SmokeTest:
+    """The Job of one advertised resource.
+
+    Attributes:
+        resource: what its pods ask for.
+        name: the Job's; ends in a hash of the spec.
+        spec: the Job's.
+    """
+
+    resource: str
+    name: str
+    spec: dict[str, Any]
+
+    @property
+    def short_resource(self) -> str:
+        """The resource without its vendor."""
+        return self.resource.removeprefix("nvidia.com/")
+
+
+def why_not(planned: PoolPlan) -> str:
+    """Why a pool has no smoke test: it may have no node, and a Job must not wait for one or buy one; empty where it has."""
+    return "" if planned.pool.min_nodes else f"pool {planned.name} may have no node (its fewest are 0): it has no smoke test"
+
+
+def smoke_tests(plan: Plan, planned: PoolPlan) -> tuple[SmokeTest, ...]:
+    """The smoke tests of a pool of the plan, one per resource that its nodes advertise; none where `why_not` says so.
+
+    Raises:
+        ValueError: for a Magnum section without driver.
+    """
+    return () if why_not(planned) else tuple(_smoke_test(plan, planned, resource) for resource in planned.advertises)
+
+
+def _smoke_test(plan: Plan, planned: PoolPlan, resource: str) -> SmokeTest:
+    pods = planned.advertises[resource] + 1
+    spec = {
+        "completions": pods,
+        "parallelism": pods,
+        "completionMode": "Indexed",
+        "backoffLimit": _MOST_FAILURES,
+        "activeDeadlineSeconds": DEADLINE_SECONDS,
+        "template": _template(plan, planned, resource),
+    }
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+    # A pod's host name is the Job's name and an index, and must not be longer than 63 characters.
+    return SmokeTest(resource, f"smoke-{planned.name}-{digest[:_DIGITS]}", spec)
+
+
+def _template(plan: Plan, planned: PoolPlan, resource: str) -> dict[str, Any]:
+    labels = {
+        "app.kubernetes.io/name": SMOKE_TEST_APP,
+        POOL_LABEL: planned.name,
+        _RESOURCE_LABEL: resource.removeprefix("nvidia.com/"),
+    }
+    # Two ways of sharing may advertise the same: what is declared makes the test another one.
+    declared = " ".join(key for key in (planned.config_key, planned.mig_config_key) if key)
+    itself = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "metadata": {"labels": labels, "annotations": {_DECLARATION: declared}},
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeSelector": pool_selector(plan.settings.cluster, planned),
+            # Of this pool only, and not of nodes that are still to be verified: users' pods have no others.
+            "tolerations": [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints],
+            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [itself]}},
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": _pod_security(planned),
+            "containers": [_container(plan.settings.verification.smoke_test_image, planned, resource)],
+        },
+    }
+
+
+def _container(image: str, planned: PoolPlan, resource: str) -> dict[str, Any]:
+    return {
+        "name": "smoke-test",
+        "image": image,
+        "command": ["sh", "-c", _SCRIPT],
+        "env": [{"name": "MIG_INSTANCES", "value": str(int(_is_instance(planned, resource)))}],
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi", resource: "1"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        # What it printed last is what Kubernetes keeps, and Pulumi shows.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _pod_security(planned: PoolPlan) -> dict[str, Any]:
+    profile = {"seccompProfile": {"type": "RuntimeDefault"}}
+    if isinstance(planned.sharing, Mps):
+        # An MPS server serves one user at a time, and others wait until its last client has gone (nvidia-cuda-mps-control(1));
+        # clients other than root were seen to be refused (bottlerocket-os/bottlerocket#4673). So it is who users' images are.
+        return {**profile, "runAsUser": 0}
+    return {**profile, "runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY}
+
+
+def _is_instance(planned: PoolPlan, resource: str) -> bool:
+    """Whether the resource stands for MIG instances: always, but for whole GPUs beside partitioned ones."""
+    sharing = planned.sharing
+    return isinstance(sharing, Mig) and (resource.removesuffix(".shared") != WHOLE_GPU or sharing.uniform)

@@ -1,0 +1,67 @@
+"""What is needed to read the reports of a stack's verifiers: the stack output `verification`, and nothing secret in it.
+
+It says where reports are, of which nodes, and what counts: a report about another expectation, by another program, or older than
+two intervals, proves nothing about this deploy. Plain data; evidence/ reads it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpu_pools.plan.placing import pool_selector
+from gpu_pools.plan.planning import sharing_text
+from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_selector
+from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
+from gpu_pools.stack.clusters import ExistingSettings
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.proof.verifier_pods import Program
+
+
+def no_reports() -> dict[str, Any]:
+    """The output of a stack whose nodes are not verified."""
+    return {"enabled": False, "why": "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"}
+
+
+def reports(plan: Plan, program: Program, pool: str | None = None) -> dict[str, Any]:
+    """The output.
+
+    Args:
+        plan: the whole plan.
+        program: the verifier as it is deployed.
+        pool: the only pool to tell of; None for all.
+
+    Raises:
+        ValueError: for a Magnum section without driver.
+    """
+    cluster = plan.settings.cluster
+    return {
+        "enabled": True,
+        "condition": CONDITION,
+        "annotation": ANNOTATION,
+        "namespace": VERIFIER_NAMESPACE,
+        "expectationKey": EXPECTATION_FILE,
+        # The kubeconfig of a cluster that exists may have more than one.
+        "context": cluster.context if isinstance(cluster, ExistingSettings) else None,
+        "program": {
+            "configMap": program.config_map,
+            "key": PROGRAM_FILE,
+            "sha256": program.sha256,
+            "digest": program.digest,
+        },
+        "intervalSeconds": plan.settings.verification.interval_seconds,
+        "pools": {planned.name: _pool(plan, planned) for planned in plan.pools if pool in {None, planned.name}},
+    }
+
+
+def _pool(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
+    file = expectation_file(plan, planned)
+    return {
+        "declared": sharing_text(planned.sharing),
+        "minNodes": planned.pool.min_nodes,
+        "nodeSelector": pool_selector(plan.settings.cluster, planned),
+        "podSelector": verifier_selector(planned),
+        "expectation": file.name,
+        "sha256": file.sha256,
+    }

@@ -1,0 +1,1 @@
+"""Reading a stack file: every section, each problem with its path."""

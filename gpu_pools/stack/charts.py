@@ -1,0 +1,455 @@
+"""The two Helm charts: where they come from, which values they know, and the values that the plan gives them.
+
+Helm ignores value keys that a chart doesn't know, so overrides are checked against the keys of the pinned chart version
+(gpu_pools/stack/charts). Overrides are merged last and stay visible as a value of their own; they may not undo what the plan
+derives from the pools, because the expectation would then be false.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from gpu_pools.hardware.operands import Operand
+from gpu_pools.stack.refused_values import refused_nfd_values, refused_operator_values
+from gpu_pools.stack.section import Section
+from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.errors import show
+from gpu_pools.text.nested import at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gpu_pools.stack.pools import DriverOwner
+    from gpu_pools.stack.refused_values import Refused
+    from gpu_pools.text.errors import Problems
+
+ChartName = Literal["gpu-operator", "node-feature-discovery"]
+MigStrategy = Literal["single", "mixed"]
+
+#: The versions whose value keys are known; the first is the default.
+VERSIONS: Final[Mapping[ChartName, tuple[str, ...]]] = {
+    "gpu-operator": ("v26.7.0",),
+    "node-feature-discovery": ("0.19.0",),
+}
+_REPOSITORIES: Final[Mapping[ChartName, str]] = {
+    "gpu-operator": "https://helm.ngc.nvidia.com/nvidia",
+    "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
+}
+#: Mappings that Kubernetes defines, not the chart: any key may appear in them.
+_OPEN_MAPPINGS: Final = frozenset(
+    {
+        "resources",
+        "nodeSelector",
+        "affinity",
+        "labels",
+        "annotations",
+        "securityContext",
+        "podSecurityContext",
+        "limits",
+        "requests",
+        "config",
+    }
+)
+#: Operator values that follow from the pools -> the setting that decides them.
+_DERIVED: Final[Mapping[str, str]] = {
+    "mig.strategy": "gpu-pools:operator.migStrategy",
+    "devicePlugin.config": "gpu-pools:sharing",
+    "devicePlugin.enabled": "nothing: without the plugin nothing is advertised",
+    "gfd.enabled": "nothing: without gpu-feature-discovery MPS never starts and labels are missing",
+    "migManager.config": "gpu-pools:sharing",
+    "migManager.enabled": "partitionedBy of the pools",
+    "driver.enabled": "gpu-pools:operator.driver, or driver of the pools",
+    "toolkit.enabled": "gpu-pools:operator.driver, or driver of the pools",
+    "operator.runtimeClass": "gpu-pools:operator.driver, or driver of the pools",
+    "daemonsets.tolerations": "taints of the pools",
+    "nfd.enabled": "gpu-pools:nodeFeatureDiscovery",
+    "clusterPolicy.deployCR": "nothing: the plan needs the ClusterPolicy",
+    "gpuCluster.deployCR": "nothing: this project does not use DRA",
+}
+#: Environment variables of operands that the plan decides; an operand's own list wins over what the operator sets.
+DERIVED_ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "devicePlugin": ("MIG_STRATEGY", "CONFIG_FILE"),
+    "gfd": ("MIG_STRATEGY", "CONFIG_FILE"),
+    "migManager": ("CONFIG_FILE",),
+}
+#: Operator values of which Kubernetes accepts only these in the ClusterPolicy (api/nvidia/v1/clusterpolicy_types.go); the chart
+#: leaves out empty ones.
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "mig.strategy": ("none", "single", "mixed"),
+    "daemonsets.updateStrategy": ("RollingUpdate", "OnDelete"),
+    "driver.kernelModuleType": ("auto", "open", "proprietary"),
+    "sandboxWorkloads.defaultWorkload": ("container", "vm-passthrough", "vm-vgpu"),
+    "sandboxWorkloads.mode": ("kubevirt", "kata"),
+}
+#: Has sh, printf and mv, and nothing else of interest. The digest is the one that public manifests name; it was not pulled here.
+DEFAULT_MARKER_IMAGE: Final = "busybox:1.37.0@sha256:9db7b59979c38555a39def84a31fb98b5296952f9e3afd4f6f11f05b07adfab0"
+#: The kubelet's own default (`syncFrequency`), which AKS and Magnum's drivers leave alone.
+KUBELET_SYNC_SECONDS: Final = 60
+_LONGEST_SYNC_SECONDS: Final = 3600
+_NFD_DERIVED: Final[Mapping[str, str]] = {
+    "worker.tolerations": "taints of the pools",
+    "master.enableTaints": "taints of the pools",
+    "master.extraLabelNs": "labels of the pools",
+    "master.config.extraLabelNs": "labels of the pools",
+    "master.config.enableTaints": "taints of the pools",
+    "master.config.informerPageSize": "nothing: with pages nfd-master may miss nodes for minutes",
+    "master.enable": "nothing: without the master no label reaches a node",
+    "worker.enable": "nothing: without workers no GPU is found",
+}
+
+
+@dataclass(frozen=True)
+class ChartSource:
+    """Where a chart is fetched from: exactly one of the three.
+
+    Attributes:
+        repository: URL of a Helm repository.
+        oci: an ``oci://`` reference.
+        path: a local folder or .tgz, for air-gapped sites.
+    """
+
+    repository: str | None = None
+    oci: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class ChartSettings:
+    """One chart to install.
+
+    Attributes:
+        name: the chart.
+        version: a version of which the value keys are known.
+        source: where to fetch it.
+        values: raw overrides, merged last.
+    """
+
+    name: ChartName
+    version: str
+    source: ChartSource
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OperatorSettings:
+    """The GPU operator.
+
+    Attributes:
+        chart: its chart.
+        driver: who installs driver and toolkit on pools that do not say it themselves.
+        mig_strategy: given by the user; None: derived from the pools.
+        install: False: the cluster has one already, which is configured (gpu_pools.stack.adoption); None: not said, so it is
+        installed. kubelet_sync_seconds: how often the kubelets bring what has changed to a pod's volumes
+        (gpu_pools.proof.key_wait).
+    """
+
+    chart: ChartSettings
+    driver: DriverOwner = "operator"
+    mig_strategy: MigStrategy | None = None
+    install: bool | None = None
+    kubelet_sync_seconds: int = KUBELET_SYNC_SECONDS
+
+    @property
+    def adopted(self) -> bool:
+        """Whether an operator that is there already is configured, instead of one being installed."""
+        return self.install is False
+
+
+@dataclass(frozen=True)
+class NfdSettings:
+    """Node Feature Discovery.
+
+    Attributes:
+        chart: its chart.
+        install: False: the cluster has one already; None: not said, so it is installed.
+        marker_image: of the pools' markers and of what waits around their labels; it needs sh.
+    """
+
+    chart: ChartSettings
+    install: bool | None = None
+    marker_image: str = DEFAULT_MARKER_IMAGE
+
+    @property
+    def adopted(self) -> bool:
+        """Whether one that is there already is used."""
+        return self.install is False
+
+
+def parse_operator(value: object, path: str, problems: Problems) -> OperatorSettings:
+    """The section ``gpu-pools:operator``; absent means all defaults."""
+    section = Section({} if value is None else value, path, problems)
+    driver = section.text("driver", choices=("operator", "preinstalled"))
+    strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
+    install = section.flag("install")
+    sync = section.integer("kubeletSyncSeconds", minimum=1, maximum=_LONGEST_SYNC_SECONDS)
+    chart = _parse_chart(section, "gpu-operator", _DERIVED)
+    section.finish()
+    _check_operator_values(chart.values, section.at("values"), problems, toolkit=driver != "preinstalled")
+    if install is False:
+        _check_nothing_of_a_chart(section)
+    sync = sync or KUBELET_SYNC_SECONDS
+    return OperatorSettings(chart, driver or "operator", strategy, install, sync)  # type: ignore[arg-type]
+
+
+def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
+    """The section ``gpu-pools:nodeFeatureDiscovery``; absent means: install it with defaults."""
+    section = Section({} if value is None else value, path, problems)
+    install = section.flag("install")
+    image = section.image("markerImage", example="busybox:1.37")
+    chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
+    section.finish()
+    _check_refused(refused_nfd_values(chart.values), section.at("values"), problems)
+    return NfdSettings(chart, install, marker_image=image or DEFAULT_MARKER_IMAGE)
+
+
+def _check_nothing_of_a_chart(section: Section) -> None:
+    """Refuse what would be silently ignored: an operator that is there already has its owner's chart and values."""
+    for key in ("version", "chart", "values"):
+        if section.given(key):
+            section.problems.add(
+                section.at(key),
+                "has no effect on an operator that is there already",
+                allowed="driver and migStrategy",
+                remedy="Leave it out, or have its owner set it; or `install: true` where the cluster has no operator.",
+            )
+
+
+def _parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:
+    version = section.text(
+        "version",
+        choices=VERSIONS[name],
+        remedy="Only versions whose value keys are known can be checked; another one needs a file in gpu_pools/stack/charts.",
+    )
+    version = version or VERSIONS[name][0]
+    source = _parse_source(section, name)
+    values = section.raw("values")
+    if values is None:
+        values = {}
+    if isinstance(values, dict):
+        check_values(values, name, version, section.at("values"), section.problems, derived)
+    else:
+        section.problems.add(
+            section.at("values"), f"{show(values)} is not a mapping", allowed="chart values", remedy="Write a mapping."
+        )
+        values = {}
+    return ChartSettings(name, version, source, values)
+
+
+def _parse_source(section: Section, name: ChartName) -> ChartSource:
+    inner = section.section("chart", what="a mapping with one of repository, oci, path")
+    if inner is None or not inner.readable:
+        return ChartSource(repository=_REPOSITORIES[name])
+    source = ChartSource(
+        repository=inner.text(
+            "repository", pattern=r"https?://\S+", allowed="the URL of a Helm repository", remedy=_other_key(inner, "repository")
+        ),
+        oci=inner.text("oci", pattern=r"oci://\S+", allowed="an oci:// reference", remedy=_other_key(inner, "oci")),
+        path=inner.text("path"),
+    )
+    inner.finish()
+    if sum(part is not None for part in (source.repository, source.oci, source.path)) != 1:
+        inner.problems.add(
+            inner.path, "names no or several sources", allowed="exactly one of repository, oci, path", remedy="Keep one."
+        )
+    return source
+
+
+def _other_key(section: Section, key: str) -> str:
+    """What to do with a source under the wrong key: its beginning tells the right one."""
+    written = section.raw(key)
+    scheme = written.partition("://")[0] if isinstance(written, str) and "://" in written else ""
+    if key == "repository" and scheme == "oci":
+        return f"Write it under `oci`: `chart: {{oci: {written}}}`."
+    if key == "oci" and scheme in {"http", "https"}:
+        return f"Write it under `repository`: `chart: {{repository: {written}}}`."
+    return ""
+
+
+def check_values(
+    values: Mapping[str, Any],
+    name: ChartName,
+    version: str,
+    path: str,
+    problems: Problems,
+    derived: Mapping[str, str] | None = None,
+) -> None:
+    """Report overrides that the chart would ignore, and those that would undo the plan."""
+    for key, inside, siblings in unknown_values(values, name, version):
+        near = difflib.get_close_matches(key, siblings, n=1)
+        problems.add(
+            f"{path}.{inside}{key}",
+            f"the chart {name} {version} has no value `{inside}{key}`",
+            allowed=", ".join(siblings),
+            remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; Helm would silently ignore it.",
+        )
+    for where, value, keys in flattened_values(values, name, version):
+        problems.add(
+            f"{path}.{where}",
+            f"{show(value)} is not a mapping, as the chart's own `{where}` is",
+            allowed=f"a mapping with {', '.join(keys)}",
+            remedy="Override single values in it; the whole would erase what the plan derives.",
+        )
+    for dotted, setting in (derived or {}).items():
+        if _written(values, dotted):
+            problems.add(
+                f"{path}.{dotted}",
+                f"`{dotted}` is derived from the pools",
+                allowed="any other value of the chart",
+                remedy=f"It is decided by {setting}.",
+            )
+
+
+def _check_operator_values(values: Mapping[str, Any], path: str, problems: Problems, *, toolkit: bool) -> None:
+    """Report overrides by which an operand would not do as the plan says, and those that chart or cluster would refuse."""
+    for (operand, key, index), name in overridden_environment(values):
+        problems.add(
+            f"{path}.{operand}.{key}[{index}]",
+            f"{name} is derived from the pools",
+            allowed="anything else",
+            remedy="Remove it: there it would win over what the operator sets, and nodes would show something else.",
+        )
+    _check_refused(refused_operator_values(values), path, problems)
+    for operand in get_args(Operand):
+        version = at(values, operand, "version")
+        if isinstance(version, bool | list | dict):
+            problems.add(
+                f"{path}.{operand}.version",
+                f"{show(version)} is not a version",
+                allowed="the tag or the digest of an image, as a text",
+                remedy="Leave it out, or write a tag in quotes.",
+            )
+    for dotted, value in refused_choices(values):
+        problems.add(
+            f"{path}.{dotted}",
+            f"Kubernetes refuses {show(value)} in the ClusterPolicy",
+            allowed=", ".join(CHOICES[dotted]),
+            remedy="Choose one.",
+        )
+    for dotted, why in refused_combinations({**values, "toolkit": {"enabled": toolkit}}):
+        problems.add(
+            f"{path}.{dotted}", f"`{dotted}` {why}", allowed="one that goes with the others", remedy="Change one of the two."
+        )
+
+
+def _check_refused(found: Iterable[Refused], path: str, problems: Problems) -> None:
+    for one in found:
+        problems.add(
+            path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one.place),
+            f"{show(one.value)}: {one.why}",
+            allowed=one.allowed,
+            remedy="Change it, or leave it out: charts and Kubernetes take it, and nothing would work afterwards.",
+        )
+
+
+def overridden_environment(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, int], str]]:
+    """(place, name) of each variable or argument of an operand by which it would not do as its config files say."""
+    for operand, names in DERIVED_ENVIRONMENT.items():
+        section = values.get(operand)
+        given = section if isinstance(section, dict) else {}
+        env, args = given.get("env"), given.get("args")
+        for index, entry in enumerate(env if isinstance(env, list) else []):
+            if isinstance(entry, dict) and entry.get("name") in names:
+                yield (operand, "env", index), str(entry["name"])
+        for index, argument in enumerate(args if isinstance(args, list) else []):
+            option = str(argument).partition("=")[0]
+            if option.lstrip("-").replace("-", "_").upper() in names:
+                yield (operand, "args", index), option
+
+
+def refused_choices(values: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """(dotted path, value) of each value that Kubernetes refuses in the ClusterPolicy."""
+    for dotted, choices in CHOICES.items():
+        value = at(values, *dotted.split("."))
+        if value not in (None, "") and value not in choices:
+            yield dotted, value
+
+
+def refused_combinations(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(dotted path, why) of each value that the chart's own validations refuse, with its defaults where nothing is written."""
+    if at(values, "cdi", "nriPluginEnabled") is True:
+        for needed in ("cdi.enabled", "toolkit.enabled"):
+            if at(values, *needed.split(".")) is False:
+                yield "cdi.nriPluginEnabled", f"needs {needed} (W42)"
+    if at(values, "gpuCluster", "deployCR") is True:
+        if at(values, "clusterPolicy", "deployCR") is not False:
+            yield "gpuCluster.deployCR", "excludes clusterPolicy.deployCR, which is true by default"
+        if at(values, "driver", "enabled") is not False and at(values, "driver", "nvidiaDriverCRD", "enabled") is not True:
+            yield "gpuCluster.deployCR", "needs driver.nvidiaDriverCRD.enabled, which is false by default"
+
+
+def unknown_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """(key, dotted prefix, known siblings) of each value that a chart lacks: Helm ignores it in silence."""
+    return _unknown(values, _known_keys(name, version), "")
+
+
+def flattened_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, object, Sequence[str]]]:
+    """(dotted path, value, keys of the chart) of each mapping of a chart that something else would replace."""
+    return _flattened(values, _known_keys(name, version), "")
+
+
+def merge_values(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Chart values with the overrides merged in.
+
+    Mappings merge, everything else is replaced, as Helm does it. Only lists of environment variables merge too, by name, and
+    the user's own objects come after the plan's: replaced, they would take away what the plan needs in them.
+    """
+    merged = copy.deepcopy(dict(base))
+    for key, value in overrides.items():
+        mine = merged.get(key)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            merged[key] = merge_values(mine, value)
+        elif key == "env" and isinstance(mine, list) and isinstance(value, list):
+            merged[key] = _merge_environment(mine, value)
+        elif key == "extraObjects" and isinstance(mine, list) and isinstance(value, list):
+            merged[key] = mine + copy.deepcopy(value)
+        else:
+            merged[key] = copy.deepcopy(value)
+    return merged
+
+
+def _merge_environment(mine: list[Any], overrides: list[Any]) -> list[Any]:
+    given = {entry.get("name") for entry in overrides if isinstance(entry, dict)}
+    return [entry for entry in mine if entry["name"] not in given] + copy.deepcopy(overrides)
+
+
+@lru_cache(maxsize=8)
+def _known_keys(name: ChartName, version: str) -> Mapping[str, Any]:
+    text = (resources.files("gpu_pools.stack") / "charts" / f"{name}-{version}.yaml").read_text(encoding="utf-8")
+    keys: dict[str, Any] = load_yaml(text)
+    return keys
+
+
+def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], inside: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """(key, dotted prefix, known siblings) of each key that the chart lacks."""
+    for key, value in values.items():
+        if key not in known:
+            yield str(key), inside, tuple(known)
+        elif isinstance(value, dict) and isinstance(known[key], dict) and known[key] and key not in _OPEN_MAPPINGS:
+            yield from _unknown(value, known[key], f"{inside}{key}.")
+
+
+def _flattened(values: Mapping[str, Any], known: Mapping[str, Any], inside: str) -> Iterator[tuple[str, object, Sequence[str]]]:
+    """(dotted path, value, keys of the chart) of each mapping of the chart that something else would replace."""
+    for key, value in values.items():
+        keys = known.get(key)
+        if not keys or key in _OPEN_MAPPINGS:
+            continue
+        if isinstance(value, dict):
+            yield from _flattened(value, keys, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}", value, tuple(keys)
+
+
+def _written(values: Mapping[str, Any], dotted: str) -> bool:
+    """Whether the override is there at all: a null counts, since Helm takes it as "delete the default"."""
+    found: object = values
+    for part in dotted.split("."):
+        if not isinstance(found, dict) or part not in found:
+            return False
+        found = found[part]
+    return True

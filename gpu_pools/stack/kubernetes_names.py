@@ -1,0 +1,150 @@
+"""Kubernetes' rules for labels and taints, the keys that belong to somebody else, and the names of NVIDIA's resources.
+
+Sources: Kubernetes API validation of qualified names and label values; AKS reserves prefixes of labels
+(MicrosoftDocs/azure-aks-docs, use-labels; its own words in Azure/AKS#1937 and #2866; node roles since #4628) and of taints
+(Azure/karpenter-provider-azure#1830 tells that AKS blocks them); NFD refuses unprefixed keys and everything below
+kubernetes.io except its own names (node-feature-discovery v0.18.3, pkg/apis/nfd/validate).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.text.errors import show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.text.errors import Problems
+
+DEVICE_PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
+POOL_LABEL: Final = "gpu-pools/pool"
+#: Every GPU that is not partitioned; under MIG strategy single each instance, too.
+WHOLE_GPU: Final = "nvidia.com/gpu"
+#: What the resources of MIG instances begin with under MIG strategy mixed; the profile follows.
+MIG_RESOURCE: Final = "nvidia.com/mig-"
+
+TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+_NAME: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LONGEST_PREFIX: Final = 253
+#: nvidia.com labels that a user may set: switches that the GPU operator honours.
+_OPERATOR_SWITCHES: Final = ("nvidia.com/gpu.deploy.", "nvidia.com/gpu.workload.config")
+#: Below kubernetes.io and k8s.io: what a kubelet may give its own node, and node roles, which AKS sets by itself.
+_OPEN_TO_KUBELETS: Final = ("node", "kubelet", "node-role")
+_TAINT_SHAPE: Final = "key=value:Effect or key:Effect, with effect NoSchedule, PreferNoSchedule or NoExecute"
+
+
+@dataclass(frozen=True, order=True)
+class Taint:
+    """A node taint."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        """As kubectl and the Azure API write it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+#: What AKS puts on the nodes of a spot pool; so reads its label, too.
+AKS_SPOT_TAINT: Final = Taint("kubernetes.azure.com/scalesetpriority", "spot", "NoSchedule")
+
+
+def mig_resource(profile: str) -> str:
+    """The resource of a MIG profile's instances under MIG strategy mixed."""
+    return MIG_RESOURCE + dotted(profile)
+
+
+def dotted(profile: str) -> str:
+    """A MIG profile's name within those of resources and labels: Kubernetes allows no plus sign there."""
+    return profile.replace("+", ".")
+
+
+def parse_taint(value: object, path: str, problems: Problems) -> Taint | None:
+    """One ``key=value:Effect``; None and a problem where it is not one."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>[^=:]+)", value)
+        if match and qualified_name(match["key"]) and label_value(match["value"] or "") and match["effect"] in TAINT_EFFECTS:
+            return Taint(match["key"], match["value"] or "", match["effect"])
+    problems.add(path, f"{show(value)} is not a taint", allowed=_TAINT_SHAPE, remedy="Write e.g. sku=gpu:NoSchedule.")
+    return None
+
+
+def qualified_name(key: str) -> bool:
+    """Whether Kubernetes accepts the key of a label or taint."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (len(prefix) <= _LONGEST_PREFIX and _PREFIX.fullmatch(prefix)):
+        return False
+    return bool(_NAME.fullmatch(name))
+
+
+def label_value(value: str) -> bool:
+    """Whether Kubernetes accepts the value of a label."""
+    return bool(_VALUE.fullmatch(value))
+
+
+def check_labels(labels: Mapping[str, str], path: str, problems: Problems) -> None:
+    """Report labels that Kubernetes refuses or that are not the user's to set."""
+    for key, value in labels.items():
+        where = f"{path}.{key}"
+        if not qualified_name(key):
+            problems.add(
+                where,
+                f'"{key}" is not a label key',
+                allowed="[prefix/]name; the name has at most 63 letters, digits, '-', '_' and '.'",
+                remedy="Choose another key.",
+            )
+        elif not label_value(value):
+            problems.add(
+                where,
+                f"{show(value)} is not a label value",
+                allowed="at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit",
+                remedy="Choose another value.",
+            )
+        elif key in {DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL} or (
+            key.startswith("nvidia.com/") and not key.startswith(_OPERATOR_SWITCHES)
+        ):
+            problems.add(
+                where,
+                f'"{key}" is set by the plan or by the GPU operator',
+                allowed="any label outside nvidia.com/ and gpu-pools/, or a switch under nvidia.com/gpu.deploy.",
+                remedy="Remove it; what the pool shares follows from `sharing`.",
+            )
+
+
+def label_refused_by_aks(key: str) -> str | None:
+    """Why AKS refuses the label in a node pool; None if it takes it."""
+    prefix = key.rpartition("/")[0]
+    if _within(prefix, "kubernetes.azure.com"):
+        return "AKS keeps the prefix kubernetes.azure.com for itself"
+    for namespace in ("kubernetes.io", "k8s.io"):
+        if _within(prefix, namespace) and not any(_within(prefix, f"{part}.{namespace}") for part in _OPEN_TO_KUBELETS):
+            return f"no kubelet may set a label below {namespace} but those of {', '.join(_OPEN_TO_KUBELETS)}"
+    return None
+
+
+def taint_refused_by_aks(taint: Taint, *, spot: bool) -> bool:
+    """Whether AKS refuses the taint in a node pool."""
+    return _within(taint.key.rpartition("/")[0], "kubernetes.azure.com") and not (spot and taint == AKS_SPOT_TAINT)
+
+
+def _within(prefix: str, namespace: str) -> bool:
+    return prefix == namespace or prefix.endswith(f".{namespace}")
+
+
+def refused_by_nfd(key: str) -> str | None:
+    """Why NFD will not put a label or taint of that key on a node; None if it will."""
+    prefix = key.rpartition("/")[0]
+    if not prefix:
+        return "NFD sets no key without a prefix"
+    own = ("feature.node.kubernetes.io", "profile.node.kubernetes.io")
+    if (prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")) and not prefix.endswith(own):
+        return "NFD sets no key below kubernetes.io"
+    return None

@@ -1,0 +1,204 @@
+"""The whole ``config`` of a stack as one typed object.
+
+This is the border: everything behind it works on frozen dataclasses, everything before it is YAML. All problems of all
+sections are collected here and raised once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
+from gpu_pools.stack.adoption import check_who_installs
+from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
+from gpu_pools.stack.clusters import ClusterSettings, Platform, parse_cluster
+from gpu_pools.stack.pools import Flavor, Pool, PoolContext, parse_flavor, parse_pool
+from gpu_pools.stack.section import Section
+from gpu_pools.stack.sharing import Sharing, parse_sharing
+from gpu_pools.stack.verification import VerificationSettings, parse_verification
+from gpu_pools.text.errors import InvalidStackError, Problems, show
+from gpu_pools.text.plain_text import check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_T = TypeVar("_T")
+
+NAMESPACE: Final = "gpu-pools"
+#: The keys of a stack file that this project reads, without the namespace.
+KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "acknowledged")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a stack declares.
+
+    Attributes:
+        cluster: the platform and what making the cluster needs.
+        sharing: declarations by name.
+        pools: at least one, unique names.
+        operator: the GPU operator.
+        nfd: Node Feature Discovery.
+        verification: of the nodes, after a deploy.
+        flavors: Magnum flavors by name.
+        acknowledged: replacements that somebody wants although what they replace is protected.
+    """
+
+    cluster: ClusterSettings
+    sharing: Mapping[str, Sharing]
+    pools: tuple[Pool, ...]
+    operator: OperatorSettings
+    nfd: NfdSettings
+    verification: VerificationSettings
+    flavors: Mapping[str, Flavor]
+    acknowledged: tuple[Acknowledgement, ...] = ()
+
+
+def config_value(text: object) -> object:
+    """A value as the engine hands it over: mappings, lists, numbers and flags as JSON; a text that is not JSON is itself."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a number too long to be printed, brackets without end
+        return text
+
+
+def parse_settings(config: Mapping[str, object], *, complete: bool = True) -> Settings:
+    """Settings from a stack's ``config`` mapping (keys ``gpu-pools:cluster`` and so on; other namespaces are left alone).
+
+    Args:
+        config: the mapping as YAML gave it.
+        complete: whether the cluster section must hold all that a deploy needs; planning needs only its platform.
+
+    Raises:
+        InvalidStackError: with every problem found.
+    """
+    problems = Problems()
+    settings = _parse(config, problems, complete=complete)
+    problems.raise_if_any()
+    if settings is None:  # pragma: no cover - nothing is None without a problem
+        raise InvalidStackError(problems.found)
+    return settings
+
+
+def try_parse_settings(config: Mapping[str, object], *, complete: bool = True) -> tuple[Settings | None, Problems]:
+    """What could be understood, and the problems; lets a caller collect later problems too."""
+    problems = Problems()
+    return _parse(config, problems, complete=complete), problems
+
+
+def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) -> Settings | None:
+    _check_keys(config, problems)
+    check_text({key: value for key, value in config.items() if key.startswith(f"{NAMESPACE}:")}, problems)
+    cluster = _parse_cluster(config, problems, complete=complete)
+    sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
+    flavors = _parse_named(config, "flavors", parse_flavor, problems)
+    operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
+    nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
+    verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
+    context = PoolContext(
+        platform=cluster.platform if cluster else _likely_platform(config),
+        flavors=flavors,
+        problems=problems,
+        magnum_driver=getattr(cluster, "driver", None),
+        sharing_names=_written(config, "sharing"),
+        flavor_names=_written(config, "flavors"),
+    )
+    pools = _parse_pools(config, context)
+    names = [pool.name for pool in pools]
+    acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
+    if cluster is None:
+        return None
+    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged)
+    if complete:
+        check_who_installs(settings, problems)
+    return settings
+
+
+def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:
+    path = f"{NAMESPACE}:cluster"
+    if config.get(path) is None:
+        problems.add(
+            path,
+            "is missing",
+            allowed="a mapping with `platform: aks | magnum | existing`",
+            remedy="Add the section; planning needs only the platform.",
+        )
+        return None
+    return parse_cluster(config[path], path, problems, complete=complete)
+
+
+def _likely_platform(config: Mapping[str, object]) -> Platform:
+    """The platform that the pools' keys point to: without a valid one, their own mistakes should still come out at once."""
+    pools = config.get(f"{NAMESPACE}:pools")
+    keys = {key for pool in pools if isinstance(pool, dict) for key in pool} if isinstance(pools, list) else set()
+    if "flavor" in keys:
+        return "magnum"
+    return "existing" if "nodeSelector" in keys or "gpuModel" in keys else "aks"
+
+
+def _parse_named(
+    config: Mapping[str, object],
+    key: str,
+    parse: Callable[[object, str, Problems], _T | None],
+    problems: Problems,
+) -> dict[str, _T]:
+    """The entries of a section that maps names to something."""
+    path = f"{NAMESPACE}:{key}"
+    if config.get(path) is None:
+        return {}
+    section = Section(config[path], path, problems, what="a mapping of names")
+    parsed = {name: parse(section.raw(name), section.at(name), problems) for name in section.written()}
+    return {name: entry for name, entry in parsed.items() if entry is not None}
+
+
+def _written(config: Mapping[str, object], key: str) -> tuple[str, ...]:
+    value = config.get(f"{NAMESPACE}:{key}")
+    return tuple(str(name) for name in value) if isinstance(value, dict) else ()
+
+
+def _parse_pools(config: Mapping[str, object], context: PoolContext) -> tuple[Pool, ...]:
+    path = f"{NAMESPACE}:pools"
+    value = config.get(path)
+    if not isinstance(value, list) or not value:
+        found = "is missing" if value is None else f"{show(value)} declares no pool"
+        context.problems.add(
+            path, found, allowed="a list of at least one pool", remedy="Add e.g. `- {name: gpu, …, sharing: whole}`."
+        )
+        return ()
+    pools = [pool for index, entry in enumerate(value) if (pool := parse_pool(entry, f"{path}[{index}]", context))]
+    _check_unique(pools, context.problems)
+    return tuple(pools)
+
+
+def _check_unique(pools: list[Pool], problems: Problems) -> None:
+    seen: dict[str, str] = {}
+    for pool in pools:
+        if pool.name and pool.name in seen:
+            problems.add(
+                f"{pool.path}.name",
+                f'"{pool.name}" is already the name of {seen[pool.name]}',
+                allowed="a name that no other pool has",
+                remedy="Rename one of the two pools.",
+            )
+        seen.setdefault(pool.name, pool.path)
+
+
+def _check_keys(config: Mapping[str, object], problems: Problems) -> None:
+    known = [f"{NAMESPACE}:{key}" for key in KEYS]
+    for key in config:
+        if key in known or not key.startswith(f"{NAMESPACE}:"):
+            if key in KEYS:
+                problems.add(key, "has no namespace", allowed=", ".join(known), remedy=f"Write {NAMESPACE}:{key}.")
+            continue
+        near = difflib.get_close_matches(key.removeprefix(f"{NAMESPACE}:"), KEYS, n=1)
+        problems.add(
+            key,
+            f"unknown key `{key}`",
+            allowed=", ".join(known),
+            remedy=f"Did you mean `{NAMESPACE}:{near[0]}`?" if near else "Remove it; nothing reads it.",
+        )

@@ -1,0 +1,146 @@
+"""The verifier as one file: a zip that Python runs, small enough for a ConfigMap.
+
+The same sources give the same bytes: entries are sorted, their times fixed, and nothing of this machine is in them but how
+its zlib compresses and its Python's bytecode; names therefore take `digest`, which depends on neither. Of pynvml as it is
+installed here goes in what the verifier uses, its text unchanged, with its BSD licence. This module is not part of what it
+builds.
+
+Beside each source is its bytecode (PEP 552): loading it takes much less time than compiling. A Python of another version, or
+one that finds another source beside it, passes it over and takes the source.
+`python -m gpu_pools.verifier.archive FILE` writes the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import marshal
+import re
+import sys
+import zipfile
+from importlib.util import MAGIC_NUMBER, find_spec, source_hash
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .part import part_of
+from .program import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import CodeType
+
+#: So that it fits a ConfigMap beside the expectation: etcd takes 1.5 MiB, a ConfigMap 1 MiB, base64 a third more.
+MOST_BYTES: Final = 300 * 1024
+_SOURCES: Final = Path(__file__).parent
+_LEFT_OUT: Final = ("archive.py", "part.py")
+#: What gpu_pools/verifier/nvml.py uses of pynvml, as attributes or, for functions, as text.
+_USED: Final = re.compile(r"\b(?:nvml[A-Z]\w*|NVML\w+|c_nvml\w+)")
+#: pynvml makes a class of each by its name.
+_ERRORS: Final = "NVML_ERROR_"
+#: Exit code 1 would say that the node differs.
+_MAIN: Final = '''\
+"""Runs the verifier."""
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.stderr.write("cannot tell: the verifier needs Python 3.11 or newer\\n")
+    sys.exit(2)
+
+from verifier.start import end, run
+
+end(run())
+'''
+#: The earliest that a zip can say.
+_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_READABLE: Final = 0o644 << 16
+#: Of pynvml.py in the release that requirements.txt pins: another one would go to every node.
+_PYNVML: Final = ("nvidia-ml-py==13.615.71", "2828e66b483bec218f461314f6da96c1e56330ed4b297a20b3444b4c43cdd14e")
+#: PEP 552: the bytecode belongs to a source of this hash, which is to be compared.
+_CHECKED: Final = (0b11).to_bytes(4, "little")
+#: Without references to equal objects, which depend on what else the process holds.
+_MARSHAL_VERSION: Final = 2
+_SHEBANG: Final = b"#!/usr/bin/env python3\n"
+
+
+def archive() -> bytes:
+    """The file.
+
+    Raises:
+        ModuleNotFoundError: when pynvml (nvidia-ml-py) is not installed here.
+        ValueError: when it became too large for a ConfigMap, or pynvml is another one than is pinned.
+    """
+    packed = io.BytesIO()
+    packed.write(_SHEBANG)
+    entries = _entries()
+    with zipfile.ZipFile(packed, "w") as target:
+        for name, content in sorted([*entries, *_bytecode(entries)]):
+            entry = zipfile.ZipInfo(name, _TIME)
+            entry.external_attr = _READABLE
+            entry.create_system = 3  # Unix, wherever it is built
+            target.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
+    made = packed.getvalue()
+    if len(made) > MOST_BYTES:
+        message = f"the verifier has {len(made)} bytes, more than {MOST_BYTES}"
+        raise ValueError(message)
+    return made
+
+
+def digest() -> str:
+    """SHA-256 of the sources, in hexadecimal; it does not depend on the compression, nor on the Python that makes bytecode.
+
+    Raises:
+        ModuleNotFoundError: as `archive`.
+        ValueError: where pynvml is another one than is pinned.
+    """
+    return digest_of(_entries())
+
+
+def _bytecode(entries: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    return [
+        (f"{name}c", MAGIC_NUMBER + _CHECKED + source_hash(content) + marshal.dumps(_code(name, content), _MARSHAL_VERSION))
+        for name, content in entries
+    ]
+
+
+def _code(name: str, content: bytes) -> CodeType:
+    code: CodeType = compile(content, name, "exec", dont_inherit=True, optimize=0)
+    return code
+
+
+def _entries() -> list[tuple[str, bytes]]:
+    """(name, content), sorted by name."""
+    entries = {"__main__.py": _MAIN.encode(), "pynvml.py": _pynvml().encode()}
+    for path in _SOURCES.glob("*.py"):
+        if path.name not in _LEFT_OUT:
+            entries[f"verifier/{path.name}"] = path.read_bytes()
+    return sorted(entries.items())
+
+
+def _pynvml() -> str:
+    found = find_spec("pynvml")
+    if found is None or found.origin is None:
+        message = "pynvml is not installed; requirements.txt pins it as nvidia-ml-py"
+        raise ModuleNotFoundError(message)
+    pinned, expected = _PYNVML
+    content = Path(found.origin).read_bytes()
+    if hashlib.sha256(content).hexdigest() != expected:
+        message = f"{found.origin} is not the pynvml that is reviewed for the nodes: pip install --force-reinstall {pinned}"
+        raise ValueError(message)
+    used = set(_USED.findall((_SOURCES / "nvml.py").read_text(encoding="utf-8")))
+    return part_of(content.decode("utf-8"), lambda name: name in used or name.startswith(_ERRORS))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the file; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m gpu_pools.verifier.archive", description="Write the verifier as one file.")
+    parser.add_argument("file", type=Path, help="e.g. verifier.pyz")
+    path: Path = parser.parse_args(arguments).file
+    path.write_bytes(archive())
+    path.chmod(0o755)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
