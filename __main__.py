@@ -1,4 +1,4 @@
-"""GPU pools from a stack file; everything that decides something is in gpus/, everything that makes something in components/."""
+"""GPU pools from a stack file; what decides something is in gpu_pools/, what makes something in components/."""
 
 import gc
 import signal

@@ -36,8 +36,7 @@ sys.path.insert(0, str(ROOT))
 import yaml  # noqa: E402
 
 from gpu_pools.hardware.models import model, model_keys  # noqa: E402
-from gpu_pools.mig import geometry as mig
-from gpu_pools.mig import layouts as mig_layouts  # noqa: E402
+from gpu_pools.mig import geometry, layouts  # noqa: E402
 from gpu_pools.plan.expectation import gfd_labels  # noqa: E402
 from gpu_pools.plan.planning import plan_config  # noqa: E402
 from gpu_pools.rendering.sharing_configs import device_plugin_config  # noqa: E402
@@ -163,12 +162,12 @@ def bench_plan(folder: Path) -> None:
 def bench_mig() -> None:
     """Legality against a general solver, and the listing of the model with the most layouts."""
     cases = _random_layouts(10_000)
-    ours = [mig.place(gpu, layout) is not None for gpu, layout in cases]
+    ours = [geometry.place(gpu, layout) is not None for gpu, layout in cases]
     theirs = [_solver_places(gpu, layout) for gpu, layout in cases]
     assert ours == theirs, "the search and the solver disagree"
     pairs = [
         (
-            seconds(lambda: [mig.place(gpu, layout) for gpu, layout in cases]),
+            seconds(lambda: [geometry.place(gpu, layout) for gpu, layout in cases]),
             seconds(lambda: [_solver_places(gpu, layout) for gpu, layout in cases]),
         )
         for _ in range(PAIRS)
@@ -180,10 +179,10 @@ def bench_mig() -> None:
         f"aim 50), {sum(ours)} legal, all agree   {mine * 1000:.1f} ms against {solver * 1000:.0f} ms",
         flush=True,
     )
-    largest = max((model(key) for key in model_keys() if model(key).profiles), key=lambda gpu: len(mig.maximal_layouts(gpu)))
-    mig._legal.cache_clear()  # noqa: SLF001 - so that the walk is measured, not its memory
-    walk = seconds(lambda: mig.legal_layouts(largest))
-    listing = seconds(lambda: json.dumps(mig_layouts.document(largest, None)))
+    largest = max((model(key) for key in model_keys() if model(key).profiles), key=lambda gpu: len(geometry.maximal_layouts(gpu)))
+    geometry._legal.cache_clear()  # noqa: SLF001 - so that the walk is measured, not its memory
+    walk = seconds(lambda: geometry.legal_layouts(largest))
+    listing = seconds(lambda: json.dumps(layouts.document(largest, None)))
     print(f"{largest.key}: all layouts found in {walk * 1000:.1f} ms, listed in {listing * 1000:.1f} ms more", flush=True)
 
 

@@ -74,7 +74,7 @@ class GpuPlatform(pulumi.ComponentResource):
     advertises: pulumi.Output[dict[str, dict[str, int]]]
     """Pool -> resource -> count that every node of it must advertise."""
     verification: pulumi.Output[dict[str, Any]]
-    """What is needed to read the reports of the nodes (gpu_pools/proof/verifier_reports.py); `enabled` says whether there are any."""
+    """What reading the reports of the nodes needs (gpu_pools/proof/verifier_reports.py); `enabled` says whether there are any."""
 
     def __init__(
         self,

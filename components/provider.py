@@ -16,6 +16,7 @@ from pulumi.provider import main as serve
 from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.server import ComponentInitError
 
+from gpu_pools import __version__
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text import harmless
 from gpu_pools.text.errors import InvalidStackError
@@ -31,7 +32,6 @@ from .smoke_test import SharingSmokeTest
 from .startup_taint import StartupTaint
 from .verification import Verification, Verifier
 
-VERSION: Final = "0.1.0"
 COMPONENTS: Final[tuple[type[ComponentResource], ...]] = (
     *(Exclusive, TimeSlicing, Mps, Mig),
     *(AksCluster, AksGpuNodePool, MagnumCluster, MagnumGpuNodePool, ExistingCluster),
@@ -45,7 +45,7 @@ class GpuPoolsProvider(ComponentProvider):
     """Serves the components."""
 
     def __init__(self) -> None:
-        super().__init__(list(COMPONENTS), NAMESPACE, version=VERSION)
+        super().__init__(list(COMPONENTS), NAMESPACE, version=__version__)
 
     def construct(self, name: str, resource_type: str, inputs: Inputs, options: ResourceOptions | None = None) -> ConstructResult:
         """Make a component.

@@ -118,7 +118,7 @@ class SharingDeclaration(pulumi.ComponentResource):
         needs = {"needs": settings.pop("needs")} if "needs" in settings else {}
         #: The declaration in the stack file's words, as a plain mapping.
         self.written = {strategy: settings, **needs}
-        #: The declaration as gpus/ knows it.
+        #: The declaration as gpu_pools knows it.
         self.declaration = planned or _checked(self.written, f"{kind}({name})")
         super().__init__(f"gpu-pools:index:{kind}", name, None, opts)
         self.strategy = pulumi.Output.from_input(strategy)

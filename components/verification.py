@@ -5,7 +5,7 @@ the policy that narrows these to each one's own node. `Verification` adds, per p
 for the DaemonSet, and where that wait ends in vain components/_why.py says why. A pool without nodes has nothing to wait for:
 that is not proof, and nothing here calls it one.
 
-The program is the file of gpu_pools/verifier/archive.py: this is the one place where components take anything but gpus/.
+The program is the file of gpu_pools/verifier/archive.py: this is the one place where components take anything but the plan.
 """
 
 import base64

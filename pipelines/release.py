@@ -86,7 +86,7 @@ def disagreements(wheels: Collection[str], version: str, sections: Collection[st
         there = ", ".join(sorted(wheels)) or "none"
         found.append(f"the provider is {version}, the folder has wheels of: {there}; empty the folder")
     if tag and tag != f"v{version}":
-        found.append(f"the tag is {tag}, the provider is {version}: tag v{version}, or raise VERSION in components/provider.py")
+        found.append(f"the tag is {tag}, the provider is {version}: tag v{version}, or raise gpu_pools.__version__")
     if version not in sections and (tag or _UNRELEASED not in sections):
         found.append(f'CHANGELOG.md has no section "## [{version}] - <date>": give "## [{_UNRELEASED}]" that name')
     return found

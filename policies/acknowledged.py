@@ -1,5 +1,4 @@
-"""Whose replacement the stack's own configuration acknowledges: that of a stack file with such a section
-(gpu_pools/stack/acknowledged.py).
+"""Whose replacement the stack's own configuration acknowledges; gpu_pools/stack/acknowledged.py reads the section.
 
 An engine shows its policies no state, so no rule can tell a replacement. But it hands them the configuration of the stack; from
 it the plan says what is acknowledged as exactly what is declared now, and so unprotected. Other stacks acknowledge nothing.

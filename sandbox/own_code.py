@@ -14,7 +14,7 @@ from typing import Final
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 #: What runs in the background, and what that takes from elsewhere.
-_PACKAGES: Final = ("sandbox", "gpus", "verifier", "evidence")
+_PACKAGES: Final = ("sandbox", "gpu_pools")
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""``python -m gpu_pools changes PREVIEW --after STACKFILE [--before STACKFILE]``: what a change does, for a pull request.
+"""``gpu-pools changes PREVIEW --after STACKFILE [--before STACKFILE]``: what a change does, for a pull request.
 
 Exit codes: 0 nothing stands against the change; 1 it must not be deployed as it is; 2 a document is wrong, nothing was
 judged; or the report cannot be written.
@@ -6,13 +6,6 @@ judged; or the report cannot be written.
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from gpu_pools.text.interrupts import end_at_once
-
-    # Before the rest is loaded.
-    end_at_once()
-
-import argparse
 import json
 import sys
 from dataclasses import replace
@@ -31,10 +24,10 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError, Problem, listed
 from gpu_pools.text.files import read_text, write_whole
-from gpu_pools.text.terminal import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import argparse
+    from collections.abc import Callable
 
     from gpu_pools.changes.blast import BlastRadius
     from gpu_pools.hardware.prices import Prices
@@ -43,26 +36,9 @@ if TYPE_CHECKING:
 _BLOCKED, _INVALID = 1, 2
 
 
-@guarded()
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    try:
-        radius = _radius(options)
-    except InvalidStackError as error:
-        print(listed(error.problems, "what was given", "judged"), file=sys.stderr)
-        return _INVALID
-    try:
-        _write(options, radius)
-    except OSError as error:
-        # Python would end with 1, which says that the change is blocked.
-        print(f"the report cannot be written: {error}", file=sys.stderr)
-        return _INVALID
-    return _BLOCKED if radius.blocked else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m gpu_pools changes", description="What a change of a stack does to its GPUs.")
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``changes``."""
+    parser = commands.add_parser("changes", help="what a change of a stack does to its GPUs, for a pull request")
     parser.add_argument("preview", help="the output of `pulumi preview --json`")
     parser.add_argument("--after", required=True, metavar="STACKFILE", help="the stack file with the change")
     parser.add_argument("--before", metavar="STACKFILE", help="the stack file that is deployed; left out: nothing is")
@@ -84,7 +60,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--markdown", metavar="FILE", help="write the comment there; left out: print it")
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON there")
     parser.add_argument("--sarif", metavar="FILE", help="write SARIF for code-scanning there")
-    return parser
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        radius = _radius(options)
+    except InvalidStackError as error:
+        print(listed(error.problems, "what was given", "judged"), file=sys.stderr)
+        return _INVALID
+    try:
+        _write(options, radius)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would end with 1, which says that the change is blocked.
+        print(f"the report cannot be written: {error}", file=sys.stderr)
+        return _INVALID
+    return _BLOCKED if radius.blocked else 0
 
 
 def _radius(options: argparse.Namespace) -> BlastRadius:
@@ -158,7 +150,3 @@ def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
     if options.sarif:
         log = sarif(options.after, _text(options.after), radius)
         write_whole(Path(options.sarif), json.dumps(log, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

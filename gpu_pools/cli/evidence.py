@@ -1,4 +1,4 @@
-"""``python -m gpu_pools evidence STACK``: what the verifiers of a stack have reported, as a table, a JSON file and an HTML page.
+"""``gpu-pools evidence STACK``: what the verifiers of a stack have reported, as a table, a JSON file and an HTML page.
 
 Exit codes: 0 every node of every pool is proven; 1 a node differs; 2 it cannot be told (also: a report is stale or missing, the
 cluster cannot be reached, a permission is missing, the command line is wrong); 3 nothing differs, but a pool has not all its
@@ -7,18 +7,10 @@ nodes yet, so that nothing is proven of it; 130 interrupted, 143 terminated, 141
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from gpu_pools.text.interrupts import end_at_once
-
-    # Before the rest is loaded.
-    end_at_once()
-
-import argparse
-import contextlib
-import os
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,61 +20,22 @@ from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.showing import add_outputs, show
 from gpu_pools.evidence.stack import kubeconfig_of, outputs_of, read_outputs
 from gpu_pools.evidence.verdicts import judge
-from gpu_pools.text.interrupts import raise_again
-from gpu_pools.text.terminal import guarded
+from gpu_pools.text.interrupts import INTERRUPTED, end_at_once, raise_again
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import argparse
+    from collections.abc import Mapping
     from typing import Any
 
     from gpu_pools.evidence.verdicts import Evidence
 
 _CANNOT_TELL: Final = 2
 _SIGNALLED: Final = 128
-_INTERRUPTED: Final = 130
-_READER_GONE: Final = 141
 
 
-def run() -> int:
-    """`main` as a program of its own, which ends in good order when it is told to; returns the exit code."""
-    # So that what lies in files for the moment is taken away.
-    signal.signal(signal.SIGTERM, _end)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    try:
-        raise_again()
-        code = main()
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The interpreter flushes once more at its end; give it somewhere to write.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _READER_GONE
-    except Exception:  # noqa: BLE001 - Python would end with 1, which says that a node differs
-        traceback.print_exc()
-        return _CANNOT_TELL
-    return code
-
-
-@guarded()
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
-    options = _options(arguments)
-    try:
-        evidence = _collect(options)
-        show(evidence, options.json, options.html)
-    except EvidenceError as error:
-        print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
-        return _CANNOT_TELL
-    return evidence.verdict.exit_code
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m gpu_pools evidence", description="Collect the reports of a stack's verifiers."
-    )
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``evidence``."""
+    parser = commands.add_parser("evidence", help="collect the reports of a stack's verifiers: is every node proven?")
     parser.add_argument("stack", nargs="?", help="the stack, whose outputs `pulumi stack output` tells")
     parser.add_argument("--outputs", metavar="FILE", help="its outputs as JSON instead; - for the standard input")
     trust = "let the kubeconfig in that file run programs and read files of this machine, as logging in with Entra ID does"
@@ -90,10 +43,37 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of the one in the outputs")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
     add_outputs(parser)
-    options = parser.parse_args(arguments)
+    parser.set_defaults(run=partial(_run, parser))
+
+
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Show the evidence, and end in good order when told to: what lies in files for the moment is taken away."""
     if bool(options.stack) + bool(options.outputs) != 1:
         parser.error("name a stack, or give its outputs with --outputs FILE")
-    return options
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        raise_again()
+        code = _shown(options)
+        sys.stdout.flush()
+        end_at_once()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception:  # noqa: BLE001 - Python would end with 1, which says that a node differs
+        traceback.print_exc()
+        return _CANNOT_TELL
+    return code
+
+
+def _shown(options: argparse.Namespace) -> int:
+    try:
+        evidence = _collect(options)
+        show(evidence, options.json, options.html)
+    except EvidenceError as error:
+        print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
+        return _CANNOT_TELL
+    return evidence.verdict.exit_code
 
 
 def _collect(options: argparse.Namespace) -> Evidence:
@@ -119,9 +99,3 @@ def _note(text: str) -> None:
 def _end(number: int, frame: object) -> None:
     del frame
     sys.exit(_SIGNALLED + number)
-
-
-if __name__ == "__main__":
-    ended = run()
-    end_at_once()
-    sys.exit(ended)

@@ -77,7 +77,7 @@ def _check(options: argparse.Namespace) -> int:
 
     def run() -> int:
         checked = check_file(options.file, options.device_plugin, options.mig_parted)
-        print(json.dumps(checked.as_json(), indent=2) if options.json else _text(checked))  # noqa: T201
+        print(json.dumps(checked.as_json(), indent=2) if options.json else _text(checked))
         return _FOUND if checked.findings else 0
 
     return _reading(run, {"documents": [], "findings": []}, as_json=options.json)
@@ -89,9 +89,9 @@ def _import(options: argparse.Namespace) -> int:
     def run() -> int:
         imported = import_files(options.files)
         if options.json:
-            print(json.dumps(imported.as_json(), indent=2))  # noqa: T201
+            print(json.dumps(imported.as_json(), indent=2))
         else:
-            print(imported.as_yaml(), end="")  # noqa: T201
+            print(imported.as_yaml(), end="")
         return 0 if imported.declarations else _FOUND
 
     return _reading(run, {"sharing": {}, "lost": []}, as_json=options.json)
@@ -106,9 +106,9 @@ def _reading(run: Callable[[], int], empty: dict[str, Any], *, as_json: bool) ->
         problem = error.problem
         if as_json:
             entry = {"path": problem.path, "message": problem.message, "allowed": problem.allowed, "remedy": problem.remedy}
-            print(json.dumps({**empty, "errors": [entry]}, indent=2))  # noqa: T201
+            print(json.dumps({**empty, "errors": [entry]}, indent=2))
         else:
-            print(problem, file=sys.stderr)  # noqa: T201
+            print(problem, file=sys.stderr)
         return _UNREADABLE
 
 

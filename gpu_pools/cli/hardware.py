@@ -1,4 +1,4 @@
-"""``python -m gpu_pools models [PART]`` and ``python -m gpu_pools sizes [PART]``: which hardware a stack file can name.
+"""``gpu-pools models [PART]`` and ``python -m gpu_pools sizes [PART]``: which hardware a stack file can name.
 
 Only arguments and printing: the facts and their sources are gpu_pools/hardware. Prices, quotas and regions are none of them.
 """

@@ -1,5 +1,4 @@
-"""``python -m gpu_pools images STACKFILE [--offline]``: the images that a stack puts into its cluster, and what their registries
-say.
+"""``gpu-pools images STACKFILE [--offline]``: the images that a stack puts into its cluster, and what their registries say.
 
 The one command here that asks anybody; with --offline it asks nobody. Exit codes: 0 nothing is wrong with what could be checked,
 1 a registry says that an image is not there, is another one or is not for the nodes, 2 the stack file is refused.

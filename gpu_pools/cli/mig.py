@@ -1,4 +1,4 @@
-"""``python -m gpu_pools layouts MODEL`` and ``python -m gpu_pools change MODEL FROM TO``: MIG questions that need no stack file.
+"""``gpu-pools layouts MODEL`` and ``python -m gpu_pools change MODEL FROM TO``: MIG questions that need no stack file.
 
 Only arguments and printing; the answers come from gpu_pools/mig/layouts.py and gpu_pools/mig/change.py. A question that cannot be
 answered (an unknown model, an illegal layout) is told with all its problems, and the exit code is 2.

@@ -64,8 +64,7 @@ class Override:
 
 @dataclass(frozen=True)
 class PluginSchema:
-    """All facts of gpu_pools/existing/device_plugin_config.yaml, and since when two things are so
-    (gpu_pools/hardware/operands.yaml).
+    """All facts of device_plugin_config.yaml beside it, and since when two things are so (gpu_pools/hardware/operands.yaml).
 
     Attributes that the file does not explain:
         mps_fail_honoured_since: the first version that honours failRequestsGreaterThanOne: false under MPS.

@@ -90,7 +90,7 @@ def _sees_all(case: Case) -> Iterator[Found]:
 
 
 def _is_verifier(resource: Resource) -> bool:
-    """Whether it is what our Verification makes: it looks at the node's GPUs without using any (gpu_pools/proof/verifier_pods.py)."""
+    """Whether it is what our Verification makes: it looks at GPUs without using any (gpu_pools/proof/verifier_pods.py)."""
     kind = "".join(resource.parent.split("::")[2:3]).rpartition("$")[2]
     return resource.type == kinds.DAEMON_SET and kind == kinds.VERIFICATION
 

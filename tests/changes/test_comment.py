@@ -16,7 +16,7 @@ from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Finding, Preview
 from gpu_pools.changes.workloads import Asking
-from gpu_pools.cli.changes import main
+from gpu_pools.cli.main import main
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.incidents import named
 from tests.hostile import LIVE, forge, harmful, texts
@@ -129,7 +129,7 @@ class TestCommand:
 
     def _run(self, *arguments: str) -> int:
         preview = str(HERE / "previews" / "vm-size.jsonl")
-        return main([preview, "--before", "before.yaml", "--after", "after.yaml", *arguments])
+        return main(["changes", preview, "--before", "before.yaml", "--after", "after.yaml", *arguments])
 
     def test_it_prints_the_comment_and_ends_with_1_where_the_change_is_blocked(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert self._run("--stack", "shop") == 1

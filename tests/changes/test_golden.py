@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu_pools.changes.steps import read_preview
-from gpu_pools.cli.changes import main
+from gpu_pools.cli.main import main
 
 from .stacks import BEFORE, CHANGES, PRICES, after, pods
 
@@ -26,7 +26,7 @@ def test_three_changes_as_they_are_shown(change: str, tmp_path: Path, monkeypatc
     told = ["--prices", "prices.yaml", "--pods", "pods.json", "--against", "what is deployed"]
     out = ["--markdown", "shown.md", "--json", "shown.json", "--sarif", "shown.sarif"]
     preview = str(HERE / "previews" / f"{change}.jsonl")
-    assert main([preview, "--before", "before.yaml", "--after", "Pulumi.shop.yaml", *told, *out]) == BLOCKED[change]
+    assert main(["changes", preview, "--before", "before.yaml", "--after", "Pulumi.shop.yaml", *told, *out]) == BLOCKED[change]
     for kind in ("md", "json", "sarif"):
         assert Path(f"shown.{kind}").read_text() == (HERE / "golden" / f"{change}.{kind}").read_text()
 

@@ -16,7 +16,8 @@ from pulumi import InputPropertiesError
 from pulumi.provider.server import ComponentInitError
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from components.provider import COMPONENTS, VERSION, GpuPoolsProvider, whole_numbers
+from components.provider import COMPONENTS, GpuPoolsProvider, whole_numbers
+from gpu_pools import __version__
 from tests.components.test_packaging import classes
 
 FOLDER = Path(__file__).parents[2] / "components"
@@ -38,7 +39,7 @@ def test_the_schema_in_the_repository_is_that_of_the_components() -> None:
     told = json.loads(GpuPoolsProvider().schema or "")
     assert told == SCHEMA, "write components/schema.json anew: json.dumps(json.loads(GpuPoolsProvider().schema), indent=1)"
     assert set(SCHEMA["resources"]) == {f"gpu-pools:index:{component.__name__}" for component in COMPONENTS}
-    assert SCHEMA["version"] == VERSION
+    assert SCHEMA["version"] == __version__
 
 
 def test_the_folder_starts_as_a_provider(tmp_path: Path) -> None:

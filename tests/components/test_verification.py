@@ -79,7 +79,7 @@ def test_each_pool_s_pods_mount_its_own_expectation_and_the_one_program(deployed
 def test_the_program_is_the_verifier(deployed: Recorder) -> None:
     (data,) = [one.inputs["binaryData"] for one in deployed.of("ConfigMap") if "binaryData" in one.inputs]
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(data["verifier.pyz"]))) as packed:
-        assert "gpu_pools/verifier/compare_node.py" in packed.namelist()
+        assert "verifier/compare_node.py" in packed.namelist()
 
 
 def test_nobody_has_rights_before_the_policy_narrows_them(deployed: Recorder) -> None:

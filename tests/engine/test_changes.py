@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.cli.changes import main as judge_change
+from gpu_pools.cli.main import main
 from sandbox.engine import Engine
 from sandbox.files import read_json
 from sandbox.progress import Progress
@@ -387,7 +387,7 @@ class _Judged:
             str(self._folder / name) for name in ("events", "levels.json", "before.yaml", "pods", "told.json")
         )
         self._trial.run("preview", self._trial.stack, "--save", events, "--policies", levels).ok()
-        code = judge_change([events, "--before", before, "--after", str(self._trial.file), "--pods", pods, "--json", told])
+        code = main(["changes", events, "--before", before, "--after", str(self._trial.file), "--pods", pods, "--json", told])
         return code, read_json(self._folder / "told.json")
 
 

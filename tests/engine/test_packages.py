@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "packages"
-PACKAGES = ("gpus", "components", "policies", "changes", "evidence", "verifier")
+PACKAGES = ("gpu_pools", "components", "policies")
 LONGEST = 300
 
 
@@ -103,7 +103,7 @@ def around(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         stand_ins.stop(sandbox)
 
 
-_DIGEST = "import components, verifier.archive; print(components.__file__, verifier.archive.digest())"
+_DIGEST = "from gpu_pools.verifier import archive; print(archive.__file__, archive.digest())"
 
 
 def test_the_wheel_stands_alone(installed: Path, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_typescript_program_uses_the_components(typescript: Path, around: dict
 
 
 def test_the_pack_of_the_wheel_judges_programs_of_others(installed: Path, tmp_path: Path) -> None:
-    (pack,) = installed.glob("lib/python*/site-packages/policies")
+    (pack,) = installed.glob("lib/python*/site-packages/gpu_pools/policies")
     engine = Preview(tmp_path / "project", pack)
     stopped = engine.of(BAD["pool-taints-tolerated"][0])
     assert [(one.rule, one.level) for one in stopped.findings] == [("pool-taints-tolerated", "mandatory")]

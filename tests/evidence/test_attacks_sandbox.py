@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpu_pools.cli.evidence import main
+from gpu_pools.cli.main import main
 from tests.evidence.fleets import fleet
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to attack")
@@ -29,7 +29,7 @@ def looked_at(folder: Path, user: Any, *more: str) -> int:
     text = user if isinstance(user, str) else yaml.safe_dump(config)
     outputs = folder / "outputs.json"
     outputs.write_text(json.dumps({**fleet().outputs, "kubeconfig": text}), encoding="utf-8")
-    return main(["--outputs", str(outputs), *more])
+    return main(["evidence", "--outputs", str(outputs), *more])
 
 
 def program(folder: Path) -> dict[str, Any]:

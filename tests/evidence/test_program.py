@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpu_pools.cli.evidence import main
+from gpu_pools.cli.main import main
 from gpu_pools.proof.verifier_reports import no_reports
 from tests.evidence.fleets import NOW, broken, fleet, put_report, text_of
 
@@ -114,7 +114,7 @@ class Site:
             for name, stream in streams.items():
                 patched.setattr(sys, name, stream)
             try:
-                code = main(list(map(str, arguments)))
+                code = main(["evidence", *map(str, arguments)])
             except SystemExit as error:
                 code = int(str(error.code))
         return self.checked(code, streams["stdout"].getvalue(), streams["stderr"].getvalue())

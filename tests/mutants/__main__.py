@@ -1,6 +1,7 @@
 """Would the tests notice a mistake? ``python -m tests.mutants [FILE …]``; see README.md beside this file.
 
-Exit code 1: too few mutants are noticed in gpus/ or verifier/, or one is missed in a file whose misses are all accounted for.
+Exit code 1: too few mutants are noticed in a package of the core or in the verifier, or one is missed in a file whose misses are
+all accounted for.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.mutants.covering import Covering
 
-PACKAGES = ("gpus", "verifier", "changes", "policies")
+PACKAGES = ("gpu_pools", "policies")
 
 
 def _arguments() -> argparse.Namespace:

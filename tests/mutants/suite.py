@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = ("tests/unit", "tests/verifier", "tests/changes", "tests/policies")
-_OURS = ("gpus", "components", "policies", "changes", "evidence", "pipelines", "sandbox", "verifier", "tests")
+_OURS = ("gpu_pools", "components", "policies", "pipelines", "sandbox", "tests")
 #: A mutant may compute without end, and remember all of it.
 _MEMORY = 6 * 2**30
 

@@ -41,7 +41,7 @@ class Change:
         self.server = server
         (base / "stacks").mkdir(parents=True)
         shutil.copytree(ROOT / ".ci", base / ".ci")
-        for package in ("changes", "gpus", "policies"):
+        for package in ("gpu_pools", "policies"):
             (base / package).symlink_to(ROOT / package)
         (base / "stacks" / "Pulumi.shop.yaml").write_text(BEFORE)
         subprocess.run(["git", "init", "--quiet", "--initial-branch", "main"], cwd=base, check=True)

@@ -208,7 +208,7 @@ class TestComments:
         """Whoever breaks the reader of the events finds no token in its environment."""
         monkeypatch.setenv("GH_TOKEN", TOKEN)
         monkeypatch.setenv("NOTE_TOKEN", TOKEN)
-        package = change.base.folder / "changes"
+        package = change.base.folder / "gpu_pools"
         package.unlink()
         package.mkdir()
         (package / "__main__.py").write_text("import os, sys\nopen(sys.argv[0] + '.seen', 'w').write(str(dict(os.environ)))\n")

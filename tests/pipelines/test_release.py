@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import yaml
 
-from components.provider import VERSION
+from gpu_pools import __version__
 from gpu_pools.proof.verifier_pods import program_name
 from gpu_pools.verifier import archive
 from pipelines.release import disagreements, sections_of, sums_of
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("gpus", "components", "policies", "changes", "evidence", "verifier", "pipelines", ".ci")
+PACKAGES = ("gpu_pools", "components", "policies", "pipelines", ".ci")
 FILES = ("pyproject.toml", "requirements.txt", "hashes.txt", "CHANGELOG.md", "LICENSE")
 #: They say what the others are.
 DESCRIBING = ("release.json", "sbom.cdx.json", "provenance.json")
@@ -70,7 +70,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], di
 
 def test_two_machines_make_the_same_bytes(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     one, other = made
-    wheel = f"gpu_pools-{VERSION}-py3-none-any.whl"
+    wheel = f"gpu_pools-{__version__}-py3-none-any.whl"
     assert set(one) == {wheel, *DESCRIBING, "changes.md", "schema.json", "verifier.pyz"}
     assert one == other
 
@@ -88,25 +88,25 @@ def test_what_is_in_the_config_map_is_what_the_release_names(made: tuple[dict[st
 
 
 def test_the_wheel_brings_the_same_verifier(made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
-    (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{VERSION}-py3-none-any.whl"])
+    (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{__version__}-py3-none-any.whl"])
     with zipfile.ZipFile(tmp_path / "w.whl") as wheel:
-        for path in (ROOT / "verifier").glob("*.py"):
-            assert wheel.read(f"verifier/{path.name}") == path.read_bytes()
+        for path in (ROOT / "gpu_pools" / "verifier").glob("*.py"):
+            assert wheel.read(f"gpu_pools/verifier/{path.name}") == path.read_bytes()
         assert not [name for name in wheel.namelist() if name.startswith(("pipelines", "sandbox", "tests"))]
 
 
 def test_the_schema_and_the_changes_are_those_of_the_commit(made: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
     assert made[0]["schema.json"] == (ROOT / "components" / "schema.json").read_bytes()
     sections = sections_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    assert made[0]["changes.md"].decode() == sections.get(VERSION, sections["Unreleased"])
+    assert made[0]["changes.md"].decode() == sections.get(__version__, sections["Unreleased"])
 
 
 def test_the_wheel_says_its_version_and_its_licence(made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path) -> None:
-    (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{VERSION}-py3-none-any.whl"])
-    folder = f"gpu_pools-{VERSION}.dist-info"
+    (tmp_path / "w.whl").write_bytes(made[0][f"gpu_pools-{__version__}-py3-none-any.whl"])
+    folder = f"gpu_pools-{__version__}.dist-info"
     with zipfile.ZipFile(tmp_path / "w.whl") as wheel:
         told = wheel.read(f"{folder}/METADATA").decode()
-        assert f"\nVersion: {VERSION}\n" in told
+        assert f"\nVersion: {__version__}\n" in told
         assert "\nLicense-Expression: Apache-2.0\n" in told
         assert wheel.read(f"{folder}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
 
@@ -115,7 +115,7 @@ def test_the_wheel_works_in_an_environment_that_has_nothing_else(
     made: tuple[dict[str, bytes], dict[str, bytes]], tmp_path: Path
 ) -> None:
     """But PyYAML, with which plans are made; what needs Pulumi is tested with the engine (tests/engine/test_packages.py)."""
-    wheel = tmp_path / f"gpu_pools-{VERSION}-py3-none-any.whl"
+    wheel = tmp_path / f"gpu_pools-{__version__}-py3-none-any.whl"
     wheel.write_bytes(made[0][wheel.name])
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
@@ -152,7 +152,7 @@ class TestVersions:
         around = {**os.environ, "PYTHON": sys.executable}
         done = subprocess.run(command, env=around, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 1
-        assert f"the tag is v0.0.9, the provider is {VERSION}" in done.stderr
+        assert f"the tag is v0.0.9, the provider is {__version__}" in done.stderr
         assert not (tmp_path / "made" / "provenance.json").exists()
 
     def test_a_section_ends_where_the_next_begins(self) -> None:
@@ -185,7 +185,7 @@ def test_another_pynvml_than_the_reviewed_one(tmp_path: Path) -> None:
     """Whoever gets another pynvml into the environment of a deploy gets it onto every node (finding 8): it is refused before."""
     installed = Path(sys.modules["pynvml"].__file__ or "") if "pynvml" in sys.modules else Path(_where("pynvml"))
     (tmp_path / "pynvml.py").write_text(installed.read_text(encoding="utf-8") + "\nimport os\n")
-    program = "from verifier.archive import digest; print(digest())"
+    program = "from gpu_pools.verifier.archive import digest; print(digest())"
     around = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     done = subprocess.run([sys.executable, "-c", program], env=around, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode != 0

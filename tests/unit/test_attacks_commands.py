@@ -11,9 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpu_pools.cli.changes import main as changes
-from gpu_pools.cli.evidence import main as evidence
-from gpu_pools.cli.main import main as gpus
+from gpu_pools.cli.main import main
 from gpu_pools.evidence.cluster import Kubectl
 from gpu_pools.evidence.verdicts import Snapshot
 from gpu_pools.stack.stack_file import load_yaml
@@ -52,7 +50,7 @@ def test_any_field_of_a_stack_file(data: st.DataObject, tmp_path: Path) -> None:
     """Tries it through plan, expect and check."""
     path = _file(tmp_path, "Pulumi.x.yaml", data.draw(spoiled(data.draw(st.sampled_from([load_yaml(AKS), load_yaml(BEFORE)])))))
     for command in (("plan", path), ("plan", path, "--json"), ("expect", path, "tr"), ("check", path), ("import", path)):
-        code, out, error = told(gpus, *command)
+        code, out, error = told(main, *command)
         _check(code, out, error, {0, 1, 2})
         if "--json" in command:
             assert json.loads(out)
@@ -65,7 +63,7 @@ def test_any_field_of_an_existing_config(data: st.DataObject, tmp_path: Path) ->
     source = data.draw(st.sampled_from([FILE, MIG_FILE]))
     path = _file(tmp_path, "x.yaml", data.draw(spoiled(next(yaml.safe_load_all((ROOT / source).read_text(encoding="utf-8"))))))
     for command in (("check", path), ("check", path, "--json"), ("import", path, path), ("import", path, "--json")):
-        code, out, error = told(gpus, *command)
+        code, out, error = told(main, *command)
         _check(code, out, error, {0, 1, 2})
         if "--json" in command:
             assert json.loads(out)
@@ -88,9 +86,9 @@ def test_the_command_line_itself(text: str) -> None:
     for line in lines:
         if "\0" in "".join(line) or "\ud800" in "".join(line):
             continue  # no shell hands these on
-        _check(*told(gpus, *line), {1, 2})
-    for program in (changes, evidence):
-        _check(*told(program, text, "--outputs", text, "--after", text), {2})
+        _check(*told(main, *line), {1, 2})
+    for program in ("changes", "evidence"):
+        _check(*told(main, program, text, "--outputs", text, "--after", text), {2})
 
 
 @SLOW
@@ -111,7 +109,7 @@ def test_any_field_of_an_event_a_pod_and_both_stack_files(data: st.DataObject, t
         Path(one).unlink(missing_ok=True)
     line = [str(tmp_path / "events"), "--before", before, "--after", later, "--pods", str(tmp_path / "pods"), "--against", said]
     line += ["--stack", said, "--prices", str(tmp_path / "prices"), "--json", outs[0], "--sarif", outs[1]]
-    code, out, error = told(changes, *line)
+    code, out, error = told(main, "changes", *line)
     _check(code, out, error, {0, 1, 2})
     if code != 2:
         _check_comment(out)
@@ -164,7 +162,7 @@ def test_any_field_of_a_cluster_and_of_a_stack_s_outputs(data: st.DataObject, tm
     with pytest.MonkeyPatch.context() as patch:
         # kubectl itself is in tests/evidence/test_program.py.
         patch.setattr(Kubectl, "look", lambda *_: Snapshot(NOW, seen.nodes, seen.config_maps))
-        code, out, error = told(evidence, "--outputs", str(outputs), "--html", str(page), "--json", str(document))
+        code, out, error = told(main, "evidence", "--outputs", str(outputs), "--html", str(page), "--json", str(document))
     _check(code, out, error, {0, 1, 2, 3})
     if page.exists():
         check_harmless(Page(page.read_text(encoding="utf-8")))

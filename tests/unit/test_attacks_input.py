@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpu_pools.cli.changes import main as changes
-from gpu_pools.cli.evidence import main as evidence
-from gpu_pools.cli.main import main as gpus
+from gpu_pools.cli.main import main
 from gpu_pools.evidence.cluster import Kubectl
 from gpu_pools.evidence.verdicts import Snapshot
 from gpu_pools.hardware.prices import read_prices
@@ -53,8 +51,8 @@ def _stack(folder: Path, **given: str) -> str:
     return str(path)
 
 
-def _refused(program: Callable[..., int], *arguments: str) -> str:
-    code, out, error = told(program, *arguments)
+def _refused(*arguments: str) -> str:
+    code, out, error = told(main, *arguments)
     assert (code, "Traceback" in error) == (2, False), out + error
     return out + error
 
@@ -68,11 +66,11 @@ def _refused(program: Callable[..., int], *arguments: str) -> str:
 def test_a_number_too_long_to_be_printed(given: dict[str, str], tmp_path: Path) -> None:
     """Tries to end plan with a traceback, and check with its exit code for findings: Python prints no such number."""
     path = _stack(tmp_path, **given)
-    assert "digits" in _refused(gpus, "plan", path)
+    assert "digits" in _refused("plan", path)
     config = tmp_path / "config.yaml"
     config.write_text(f"version: v1\nsharing: {{timeSlicing: {{resources: [{{name: nvidia.com/gpu, replicas: {HUGE}}}]}}}}\n")
     for command in ("check", "import"):
-        assert "digits" in _refused(gpus, command, str(config))
+        assert "digits" in _refused(command, str(config))
 
 
 def test_a_number_too_long_in_the_engine_s_configuration() -> None:
@@ -87,8 +85,8 @@ def test_a_link_to_what_never_ends(tmp_path: Path) -> None:
     link = tmp_path / "Pulumi.zero.yaml"
     link.symlink_to(ZERO)
     for command in ("plan", "expect", "check", "import"):
-        assert "larger" in _refused(gpus, command, str(link))
-    assert "larger" in _refused(changes, str(PREVIEW), "--after", str(link))
+        assert "larger" in _refused(command, str(link))
+    assert "larger" in _refused("changes", str(PREVIEW), "--after", str(link))
     with pytest.raises(OSError, match="larger than 1000"):
         read_text(link, 1000)
     with pytest.raises(ValueError, match="prices"):
@@ -101,26 +99,26 @@ def test_brackets_without_end(tmp_path: Path) -> None:
     deep.write_text(DEEP)
     stack = _stack(tmp_path)
     for arguments in ([str(deep)], [str(PREVIEW), "--pods", str(deep)], [str(PREVIEW), "--prices", str(deep)]):
-        _refused(changes, *arguments, "--after", stack)
-    _refused(evidence, "--outputs", str(deep))
+        _refused("changes", *arguments, "--after", stack)
+    _refused("evidence", "--outputs", str(deep))
     for command in ("plan", "check", "import"):
-        _refused(gpus, command, str(deep))
+        _refused(command, str(deep))
 
 
 def test_a_stack_file_that_holds_itself_or_a_billion_copies(tmp_path: Path) -> None:
     """Tries to keep plan busy for ever: aliases to what is around them, and aliases of aliases."""
     path = tmp_path / "Pulumi.x.yaml"
     path.write_text("config: &c\n  gpu-pools:cluster: *c\n  gpu-pools:pools: &p [*p, *c]\n  gpu-pools:sharing: {a: *c}\n")
-    _refused(gpus, "plan", str(path))
+    _refused("plan", str(path))
     layers = "".join(f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(12))
     sections = "".join(f"  gpu-pools:{name}: *m\n" for name in ("sharing", "pools", "operator", "verification"))
     path.write_text(f"a: &a [x,x]\n{layers}config:\n  gpu-pools:cluster: {{platform: aks, tags: {{a: *m}}}}\n{sections}")
-    assert len(_refused(gpus, "plan", str(path))) < 20_000
+    assert len(_refused("plan", str(path))) < 20_000
 
 
 def test_names_without_end_are_refused_in_short(tmp_path: Path) -> None:
     """Tries to fill a terminal, a comment and a log by one name, and a rule by how long it looks at it."""
-    said = _refused(gpus, "plan", _stack(tmp_path, NAME="a" * 200_000 + "!", SIZE="S" * 200_000))
+    said = _refused("plan", _stack(tmp_path, NAME="a" * 200_000 + "!", SIZE="S" * 200_000))
     assert len(said) < 10_000
 
 
@@ -134,9 +132,9 @@ def _results(folder: Path, out: Path) -> dict[str, Callable[[], int]]:
     (folder / "outputs").write_text(json.dumps({**fleet().outputs, "kubeconfig": "clusters: []"}))
     change = [str(PREVIEW), "--before", str(folder / "before.yaml"), "--after", str(folder / "Pulumi.shop.yaml")]
     outputs = ["--outputs", str(folder / "outputs")]
-    lines = {f"changes {option}": (changes, [*change, option, str(out)]) for option in ("--markdown", "--json", "--sarif")}
-    lines |= {f"evidence {option}": (evidence, [*outputs, option, str(out)]) for option in ("--html", "--json")}
-    return {name: lambda program=program, line=line: told(program, *line)[0] for name, (program, line) in lines.items()}
+    lines = {f"changes {option}": ["changes", *change, option, str(out)] for option in ("--markdown", "--json", "--sarif")}
+    lines |= {f"evidence {option}": ["evidence", *outputs, option, str(out)] for option in ("--html", "--json")}
+    return {name: lambda line=line: told(main, *line)[0] for name, line in lines.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -220,6 +218,6 @@ def test_the_results_of_good_files_are_as_before(tmp_path: Path) -> None:
     (tmp_path / "prices").write_text(PRICES)
     (tmp_path / "Pulumi.shop.yaml").write_text(BEFORE)
     more = ["--pods", str(tmp_path / "pods"), "--prices", str(tmp_path / "prices")]
-    code, out, error = told(changes, str(PREVIEW), "--after", str(tmp_path / "Pulumi.shop.yaml"), *more)
+    code, out, error = told(main, "changes", str(PREVIEW), "--after", str(tmp_path / "Pulumi.shop.yaml"), *more)
     assert (code in {0, 1}, error) == (True, "")
     assert out.startswith("<!-- gpu-pools preview of shop -->")

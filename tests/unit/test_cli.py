@@ -190,7 +190,7 @@ def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: python -m gpu_pools")
+    assert capsys.readouterr().err.startswith("usage: gpu-pools")
 
 
 def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

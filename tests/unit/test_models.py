@@ -18,7 +18,8 @@ from gpu_pools.stack.stack_file import load_yaml
 if TYPE_CHECKING:
     from gpu_pools.hardware.models import GpuModel, MigProfile
 
-DATA = resources.files("gpus") / "data"
+DATA = resources.files("gpu_pools.hardware")
+CHARTS = resources.files("gpu_pools.stack") / "charts"
 MODELS: dict[str, dict[str, Any]] = load_yaml((DATA / "gpu_models.yaml").read_text(encoding="utf-8"))
 SIZES: dict[str, dict[str, Any]] = load_yaml((DATA / "azure_sizes.yaml").read_text(encoding="utf-8"))["sizes"]
 PROFILES = [(model(key), profile) for key in model_keys() for profile in (model(key).profiles or {}).values()]
@@ -33,12 +34,12 @@ class TestSources:
     def test_a_chart_file_names_its_source_and_version(self) -> None:
         for chart, versions in VERSIONS.items():
             for version in versions:
-                text = (DATA / "charts" / f"{chart}-{version}.yaml").read_text(encoding="utf-8")
+                text = (CHARTS / f"{chart}-{version}.yaml").read_text(encoding="utf-8")
                 assert f"{chart} {version}" in text.splitlines()[0]
                 assert re.search(r"^# Source: .*values\.yaml of v", text, re.MULTILINE)
 
     def test_every_chart_file_is_a_known_version(self) -> None:
-        files = {file.name for file in (DATA / "charts").iterdir()}
+        files = {file.name for file in (CHARTS).iterdir()}
         assert files == {f"{chart}-{version}.yaml" for chart, versions in VERSIONS.items() for version in versions}
 
 

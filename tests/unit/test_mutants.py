@@ -97,12 +97,12 @@ def test_tests_of_a_line_come_quickest_first_and_of_a_line_that_few_run_all_of_t
 
 
 def _mutant(name: str) -> Mutant:
-    return Mutant("gpus/a.py", "f", name, "", 0, 1, "")
+    return Mutant("gpu_pools/plan/a.py", "f", name, "", 0, 1, "")
 
 
 def test_a_miss_that_is_not_listed_is_red_in_a_file_that_is_whole_and_counts_everywhere() -> None:
     known = {_mutant("same").identity: "equivalent: never zero", _mutant("minor").identity: "not worth it: a log line"}
-    found = Accounts(known, {"gpus/a.py"}, {"gpus/a.py": accounts.Counter()})
+    found = Accounts(known, {"gpu_pools/plan/a.py"}, {"gpu_pools/plan/a.py": accounts.Counter()})
     for number in range(95):
         assert found.add(_mutant(f"noticed {number}"), Ended.NOTICED) is None
     assert found.add(_mutant("same"), Ended.MISSED) is None
@@ -110,17 +110,17 @@ def test_a_miss_that_is_not_listed_is_red_in_a_file_that_is_whole_and_counts_eve
     assert found.problems() == []
     told = found.add(_mutant("new"), Ended.UNTESTED)
     assert told
-    assert "untested: gpus/a.py:1" in told
-    assert found.problems() == ["gpus/a.py:1: missed, and not in survivors.yaml"]
-    assert "| gpus/a.py | 98 | 95 | 1 | 1 | 1 | 97.9 |" in found.table(98)
+    assert "untested: gpu_pools/plan/a.py:1" in told
+    assert found.problems() == ["gpu_pools/plan/a.py:1: missed, and not in survivors.yaml"]
+    assert "| gpu_pools/plan/a.py | 98 | 95 | 1 | 1 | 1 | 97.9 |" in found.table(98)
     for number in range(4):
         found.add(_mutant(f"missed {number}"), Ended.MISSED)
-    assert found.problems()[0] == "gpus/: fewer than 95 of 100 noticed"
+    assert found.problems()[0] == "gpu_pools/plan/: fewer than 95 of 100 noticed"
 
 
 def test_a_listed_survivor_that_is_noticed_is_told() -> None:
-    found = Accounts({_mutant("same").identity: "equivalent: x"}, set(), {"gpus/a.py": accounts.Counter()})
-    assert found.add(_mutant("same"), Ended.NOTICED) == "gpus/a.py:1 is noticed, but listed: same"
+    found = Accounts({_mutant("same").identity: "equivalent: x"}, set(), {"gpu_pools/plan/a.py": accounts.Counter()})
+    assert found.add(_mutant("same"), Ended.NOTICED) == "gpu_pools/plan/a.py:1 is noticed, but listed: same"
 
 
 def test_every_listed_survivor_is_a_mutant_of_the_file_as_it_is_and_has_a_reason() -> None:

@@ -133,7 +133,8 @@ def test_prices_and_limits_reach_whoever_judges_a_change(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("said", "goes_on"), [(0, True), (1, False)])
 def test_a_change_ends_where_a_registry_has_something_against_an_image(tmp_path: Path, *, said: int, goes_on: bool) -> None:
-    for name, does in (("python", f'[ "$2 $3" != "gpus images" ] || exit {said}'), ("pulumi", f"touch {tmp_path}/previewed")):
+    asked = f'[ "$2 $3" != "gpu_pools images" ] || exit {said}'
+    for name, does in (("python", asked), ("pulumi", f"touch {tmp_path}/previewed")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     around = {

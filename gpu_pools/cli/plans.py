@@ -1,0 +1,73 @@
+"""``gpu-pools plan STACKFILE [--json]``: what a stack file means, with no cloud, no engine and no cluster.
+
+``expect STACKFILE [POOL]`` prints what the verifier of a pool compares nodes with, so that it can be run by hand.
+
+Exit codes: 0 the stack can be planned, 2 it cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from gpu_pools.plan.planning import plan_config, problems_json
+from gpu_pools.plan.tables import plan_table
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.errors import InvalidStackError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpu_pools.plan.planning import Plan
+
+_INVALID = 2
+_STACK_FILE = "a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input"
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``plan`` and ``expect``."""
+    plan = commands.add_parser("plan", help="show what every node of a stack will advertise")
+    plan.add_argument("stackfile", help=_STACK_FILE)
+    plan.add_argument("--json", action="store_true", help="print JSON for machines")
+    plan.set_defaults(run=_plan)
+    expect = commands.add_parser("expect", help="print the expectation document of a pool, for the verifier")
+    expect.add_argument("stackfile", help=_STACK_FILE)
+    expect.add_argument("pool", nargs="?", help="the pool; may be left out where there is only one")
+    expect.add_argument("--json", action="store_true", help="print problems as JSON too; the document always is")
+    expect.set_defaults(run=_expect)
+
+
+def _planned(options: argparse.Namespace) -> Plan | None:
+    """The plan of the stack file; None, and its problems printed, where it cannot be planned."""
+    try:
+        return plan_config(read_stack_file(options.stackfile), complete=False)
+    except InvalidStackError as error:
+        if options.json:
+            print(json.dumps(problems_json(error.problems), indent=2))
+        else:
+            print(error, file=sys.stderr)
+        return None
+
+
+def _plan(options: argparse.Namespace) -> int:
+    planned = _planned(options)
+    if planned is None:
+        return _INVALID
+    print(json.dumps(planned.as_json(), indent=2) if options.json else plan_table(planned))
+    return 0
+
+
+def _expect(options: argparse.Namespace) -> int:
+    planned = _planned(options)
+    if planned is None:
+        return _INVALID
+    pools = {pool.name: pool for pool in planned.pools}
+    name = options.pool or (next(iter(pools)) if len(pools) == 1 else None)
+    if name not in pools:
+        said = f'there is no pool "{name}"' if name else "name one of the pools"
+        print(f"error: {said}; the stack has {', '.join(pools)}.", file=sys.stderr)
+        return _INVALID
+    print(json.dumps(node_expectation(planned, pools[name]), indent=2))
+    return 0
