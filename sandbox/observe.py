@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.plan.planning import sharing_text
-from gpu_pools.plan.tables import resources_text, table
 from gpu_pools.proof.verifier_rights import CONDITION
+from gpu_pools.text.table import resources_text, table
 from sandbox.rollout import node_states
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
 from gpu_pools.plan.planning import sharing_text
-from gpu_pools.plan.tables import resources_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.markup import Html, Markdown
+from gpu_pools.text.table import resources_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.azure_sizes import sizes
 from gpu_pools.hardware.models import model, model_keys
-from gpu_pools.plan.tables import table
+from gpu_pools.text.table import table
 
 if TYPE_CHECKING:
     import argparse

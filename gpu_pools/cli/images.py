@@ -14,11 +14,11 @@ from gpu_pools.images.placed import placed_images
 from gpu_pools.images.registry import ask_all
 from gpu_pools.images.verdicts import ImageVerdict
 from gpu_pools.plan.planning import plan_config, problems_json
-from gpu_pools.plan.tables import table
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text import harmless
 from gpu_pools.text.errors import InvalidStackError, listed
 from gpu_pools.text.incidents import explained
+from gpu_pools.text.table import table
 
 if TYPE_CHECKING:
     import argparse

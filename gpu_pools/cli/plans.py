@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gpu_pools.plan.planning import plan_config, problems_json
-from gpu_pools.plan.tables import plan_table
+from gpu_pools.plan.table import plan_table
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError

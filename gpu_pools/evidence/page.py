@@ -24,9 +24,9 @@ from gpu_pools.evidence.words import (
     unproven,
     value,
 )
-from gpu_pools.plan.tables import resources_text
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.markup import Html
+from gpu_pools.text.table import resources_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.evidence.verdicts import Verdict, words_of
 from gpu_pools.evidence.words import REPLACED, TRUST, differences, omitted, plain, questions, summary, unproven, value
-from gpu_pools.plan.tables import resources_text, table
 from gpu_pools.text.incidents import explained
+from gpu_pools.text.table import resources_text, table
 from gpu_pools.text.terminal import coloured
 
 if TYPE_CHECKING:

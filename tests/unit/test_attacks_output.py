@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 from hypothesis import assume, example, given, settings
 
-from gpu_pools.plan.tables import table
 from gpu_pools.text import harmless
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.markup import Html, Markdown
+from gpu_pools.text.table import table
 from gpu_pools.text.terminal import Terminal, coloured, guarded
 from tests.hostile import ACTED_ON, LIVE, forge, harmful, texts
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpu_pools.plan.planning import make_plan, plan_config, sharing_text
-from gpu_pools.plan.tables import plan_table
+from gpu_pools.plan.table import plan_table
 from gpu_pools.stack.settings import parse_settings
 from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.errors import InvalidStackError

@@ -1,4 +1,4 @@
-"""Plain tables for people; no colour, no wrapping, columns as wide as their content."""
+"""The plan of a stack for people: a table of pools, what concerns the cluster, warnings."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING
 from gpu_pools.plan.planning import sharing_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
+from gpu_pools.text.table import resources_text, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from gpu_pools.plan.planning import Plan, PoolPlan
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with a rule below its header; whatever a cell holds, a row is one line."""
-    cells = [[harmless.line(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
 def plan_table(plan: Plan) -> str:
@@ -36,11 +29,6 @@ def plan_table(plan: Plan) -> str:
     warnings = [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
     lines += ["", *map(harmless.line, warnings), "", *explained(warnings)]
     return "\n".join(lines).rstrip()
-
-
-def resources_text(resources: Mapping[str, int]) -> str:
-    """Advertised resources in one cell, e.g. ``gpu 8``; the prefix nvidia.com/ is left out."""
-    return ", ".join(f"{name.removeprefix('nvidia.com/')} {count}" for name, count in resources.items()) or "nothing"
 
 
 def _row(planned: PoolPlan) -> tuple[str, ...]:
