@@ -208,7 +208,7 @@ def test_files_that_pipelines_name_are_there(path: Path) -> None:
     named = [*re.findall(r"policies/levels/\w+\.json", text), *(f"stacks/Pulumi.{stack}.yaml" for stack in stacks)]
     for name in named:
         assert (ROOT / name).is_file(), name
-    for target in re.findall(r"(?:^|run: |&& |; |- |\" )\s*make (?:--silent )?(\w+)", text, re.MULTILINE):
+    for target in re.findall(r"(?:^|run: |&& |; |- |\" )\s*make (?:--silent )?([\w-]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
 
 
@@ -245,7 +245,7 @@ class TestChecks:
         assert cache["path"] == job["env"]["GPU_POOLS_CACHE"] == _read(GITLAB)[".checked"]["variables"]["GPU_POOLS_CACHE"]
         patterns = re.findall(r"'([^']+)'", cache["key"])
         decisive = {path for pattern in patterns for path in ROOT.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)}
-        for wanted in ("programs/etcd/go.sum", "nvml/src/stubs.inc", "openstack/hashes.txt"):
+        for wanted in ("programs/etcd/go.sum", "toolchain/releases.py", "nvml/src/stubs.inc", "openstack/hashes.txt"):
             assert ROOT / "sandbox" / wanted in decisive
 
     def test_what_is_released_or_deployed_comes_out_of_no_cache(self) -> None:
