@@ -2,8 +2,8 @@
 
 Not managed here, and why: networks, identities for registries, log workspaces and groups of Entra ID, which a platform team owns
 elsewhere and which say nothing about GPUs; the machines and the Kubernetes version of the system pool once it is there
-(gpu_pools/clouds/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the
-autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
+(gpu_pools/clouds/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the autoscaler.
+Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
 
 The cluster always sends the system pool alone. Its list of pools is not ignored: after a refresh the plugin's inputs have every
 pool of the cluster, and a cluster that sends a pool which has gone since is refused (pulumi-azure-native#2719).
@@ -16,74 +16,24 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import containerservice, resources
 
-from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
-from gpu_pools.plan.planning import PoolPlan
-from gpu_pools.stack.clusters import AksSettings, SystemPool, parse_cluster
-from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
-from gpu_pools.stack.pools import AksPlacement
-from gpu_pools.text.errors import InvalidStackError, Problems
-
 from . import _log
+from ._args import AksClusterArgs, AksPoolArgs
 from ._config_keys import once_agreed
 from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
-from ._pool_args import MinimumArgs, NodeRangeArgs
 from ._words import one_of, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
+from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.stack.clusters import AksSettings, NodeCount, SystemPool, parse_cluster
+from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
+from gpu_pools.text.errors import InvalidStackError, Problems
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.stack.pools import AksPlacement
+
+__all__ = ["AksCluster", "AksClusterArgs", "AksGpuNodePool", "AksGpuNodePoolArgs", "AksPoolArgs"]
 
 _LONGEST_DNS_PREFIX = 54
-
-
-class SystemPoolArgs(TypedDict):
-    """The pool for the cluster's own pods; `count` or `nodes`."""
-
-    vm_size: str
-    """An Azure VM size without GPU."""
-    count: NotRequired[int]
-    """A fixed number of nodes."""
-    nodes: NotRequired[NodeRangeArgs]
-    """Bounds for the autoscaler."""
-    zones: NotRequired[list[str]]
-    """Availability zones."""
-
-
-class EntraArgs(TypedDict):
-    """Users log in with Entra ID, by kubelogin; certificates of administrators cannot be had."""
-
-    admin_groups: list[str]
-    """Object ids of the groups whose members administer the cluster; whoever deploys is in one."""
-    azure_rbac: NotRequired[bool]
-    """Whether role assignments of Azure count in the cluster, too."""
-    tenant: NotRequired[str]
-    """The tenant of the groups; that of the subscription by default."""
-    login: NotRequired[str]
-    """kubelogin's way to log in, azurecli by default; AAD_LOGIN_METHOD in the environment goes before."""
-    local_accounts: NotRequired[bool]
-    """Leave certificates of administrators to be had, while a cluster changes over."""
-
-
-class AksClusterArgs(TypedDict):
-    """An AKS cluster."""
-
-    name: str
-    """The cluster's name in Azure."""
-    location: str
-    """An Azure region."""
-    system_pool: SystemPoolArgs
-    """The pool for the cluster's own pods."""
-    resource_group: NotRequired[str]
-    """Name of the resource group, which is made; the cluster's name by default."""
-    kubernetes_version: NotRequired[str]
-    """The version, e.g. 1.34; what Azure offers by default."""
-    tier: NotRequired[str]
-    """Free, Standard or Premium."""
-    tags: NotRequired[dict[str, str]]
-    """Tags of group and cluster."""
-    protect: NotRequired[bool]
-    """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
-    entra: NotRequired[EntraArgs]
-    """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
 
 
 class AksCluster(pulumi.ComponentResource):
@@ -178,46 +128,6 @@ def _for_kubelogin(text: str, login: str) -> str | pulumi.Output[str]:
             raise
         # A cluster that is up, and gets Entra ID by the deploy that this is the preview of, is asked before it has it.
         return not_known_yet()
-
-
-class SpotArgs(TypedDict):
-    """Spot VMs."""
-
-    max_price: NotRequired[float]
-    """US dollars per hour; -1, the default: up to the on-demand price."""
-
-
-class AksPoolArgs(TypedDict):
-    """A GPU pool; the same fields as a pool of a stack file."""
-
-    name: str
-    """1 to 12 lower-case letters and digits; never cut."""
-    vm_size: str
-    """A GPU size, e.g. Standard_NC24ads_A100_v4."""
-    sharing: Any
-    """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
-    count: NotRequired[int]
-    """A fixed number of nodes; or `nodes`."""
-    nodes: NotRequired[NodeRangeArgs]
-    """Bounds for the autoscaler; or `count`."""
-    zones: NotRequired[list[str]]
-    """Availability zones."""
-    spot: NotRequired[SpotArgs]
-    """Spot VMs."""
-    os_sku: NotRequired[str]
-    """Ubuntu, AzureLinux, Ubuntu2204 or Ubuntu2404."""
-    labels: NotRequired[dict[str, str]]
-    """Node labels besides those of the plan."""
-    taints: NotRequired[list[str]]
-    """Node taints, e.g. sku=gpu:NoSchedule."""
-    driver: NotRequired[str]
-    """Who installs the driver: operator or preinstalled."""
-    minimum: NotRequired[MinimumArgs]
-    """The oldest driver and CUDA version that will do."""
-    partitioned_by: NotRequired[str]
-    """Who partitions MIG GPUs: operator or aks."""
-    protect: NotRequired[bool]
-    """Refuse to delete or replace the pool."""
 
 
 class AksGpuNodePoolArgs(TypedDict):
@@ -342,18 +252,18 @@ def _system_pool(pool: SystemPool) -> dict[str, Any]:
         "os_type": "Linux",
         "type": "VirtualMachineScaleSets",
         "vm_size": pool.vm_size,
-        **_counts(pool.min_nodes, pool.max_nodes, autoscaled=pool.autoscaled),
+        **_counts(pool.nodes),
     }
     if pool.zones:
         profile["availability_zones"] = list(pool.zones)
     return profile
 
 
-def _counts(low: int, high: int, *, autoscaled: bool) -> dict[str, Any]:
-    if not autoscaled:
-        return {"count": low, "enable_auto_scaling": False}
+def _counts(nodes: NodeCount) -> dict[str, Any]:
+    if not nodes.autoscaled:
+        return {"count": nodes.fewest, "enable_auto_scaling": False}
     # The API asks for a count also where the autoscaler decides it; it is only where the pool starts.
-    return {"count": low, "enable_auto_scaling": True, "min_count": low, "max_count": high}
+    return {"count": nodes.fewest, "enable_auto_scaling": True, "min_count": nodes.fewest, "max_count": nodes.most}
 
 
 def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
@@ -374,7 +284,7 @@ def _pool_inputs(planned: PoolPlan, tags: Mapping[str, str]) -> dict[str, Any]:
         "os_sku": placement.os_sku,
         "type": "VirtualMachineScaleSets",
         "vm_size": placement.vm_size,
-        **_counts(pool.min_nodes, cast("int", pool.max_nodes), autoscaled=pool.autoscaled),
+        **_counts(pool.nodes),
         "node_taints": [str(taint) for taint in planned.taints],
         "availability_zones": list(placement.zones) or None,
         "gpu_profile": {"driver": "None" if planned.driver == "operator" else "Install"},

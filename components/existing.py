@@ -7,23 +7,16 @@ pools elsewhere.
 
 import os
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pulumi
 import yaml
 
+from ._args import ExistingClusterArgs
+from .kubernetes_provider import kubernetes_provider
 from gpu_pools.text.errors import InvalidStackError, Problem
 
-from .kubernetes_provider import kubernetes_provider
-
-
-class ExistingClusterArgs(TypedDict):
-    """How to reach the cluster."""
-
-    kubeconfig: NotRequired[str]
-    """Path of a kubeconfig file; by default KUBECONFIG, else ~/.kube/config."""
-    context: NotRequired[str]
-    """Context of that file; its current one by default."""
+__all__ = ["ExistingCluster", "ExistingClusterArgs", "read_kubeconfig"]
 
 
 class ExistingCluster(pulumi.ComponentResource):

@@ -3,8 +3,8 @@
 Magnum's API accepts a second operation while one is in progress and then loses or fails one of the two. So a node group
 waits for every group before it: creations run in file order, deletions in reverse, whichever groups come and go. Node-group
 labels configure Magnum's driver and do not reach the nodes: node labels are the business of components.node_features, taints
-that of the kubelets where the driver lets them (gpu_pools.plan.placing). Not managed here: networks, images, flavors, keypairs
-and quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses that.
+that of the kubelets where the driver lets them (gpu_pools.plan.placing). Not managed here: networks, images, flavors, keypairs and
+quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses that.
 """
 
 import re
@@ -13,69 +13,22 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_openstack import containerinfra
 
-from gpu_pools.plan.placing import node_group_labels
-from gpu_pools.plan.planning import PoolPlan
-from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
-from gpu_pools.stack.pools import MagnumPlacement
-from gpu_pools.text.errors import InvalidStackError, Problems
-
+from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs
 from ._options import child_options, unless_false
-from ._pool_args import MinimumArgs, NodeRangeArgs
 from ._words import ALONE, located_in, one_of, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 from .openstack_check import check_cloud
+from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
+from gpu_pools.text.errors import InvalidStackError, Problems
+from gpu_pools.plan.placing import node_group_labels
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.stack.pools import MagnumPlacement
+
+__all__ = ["MagnumCluster", "MagnumClusterArgs", "MagnumGpuNodePool", "MagnumGpuNodePoolArgs", "MagnumPoolArgs"]
 
 #: Magnum builds machines one by one and the driver's own jobs come on top.
 _SLOW = pulumi.CustomTimeouts(create="90m", update="90m", delete="60m")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-class MagnumTemplateArgs(TypedDict):
-    """A cluster template to make."""
-
-    image: str
-    """Image of the nodes."""
-    external_network: str
-    """Network that reaches outside."""
-    flavor: str
-    """Flavor of the workers."""
-    master_flavor: NotRequired[str]
-    """Flavor of the masters; that of the workers by default."""
-    network_driver: NotRequired[str]
-    """calico, cilium or flannel."""
-    docker_volume_size: NotRequired[int]
-    """GiB of the volume for container images."""
-    dns_nameserver: NotRequired[str]
-    """Resolver of the nodes."""
-    labels: NotRequired[dict[str, str]]
-    """Settings of Magnum's driver."""
-
-
-class MagnumClusterArgs(TypedDict):
-    """A Magnum cluster; `template` or `template_id`."""
-
-    name: str
-    """The cluster's name."""
-    driver: str
-    """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
-    template: NotRequired[MagnumTemplateArgs]
-    """A template to make."""
-    template_id: NotRequired[str]
-    """Name or UUID of a template that exists."""
-    keypair: NotRequired[str]
-    """Name of a keypair for the nodes."""
-    masters: NotRequired[int]
-    """An odd number; 1 by default."""
-    workers: NotRequired[int]
-    """Nodes of the default worker group, which runs the cluster's own pods; 1 by default."""
-    worker_flavor: NotRequired[str]
-    """Flavor of that group; the template's by default."""
-    labels: NotRequired[dict[str, str]]
-    """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
-    protect: NotRequired[bool]
-    """Refuse to delete or replace the cluster. The node groups stay free to be rotated."""
-    check_cloud: NotRequired[bool]
-    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
 
 
 class MagnumCluster(pulumi.ComponentResource):
@@ -150,46 +103,6 @@ class MagnumCluster(pulumi.ComponentResource):
             return name_or_id
         found = containerinfra.get_cluster_template_output(name=name_or_id, opts=pulumi.InvokeOutputOptions(parent=self))
         return found.id
-
-
-class FlavorArgs(TypedDict):
-    """What a Nova flavor has; OpenStack has no field that names the GPU model."""
-
-    gpu_model: str
-    """A GPU model, e.g. a100-80gb."""
-    gpus_per_node: int
-    """GPUs of one machine."""
-
-
-class MagnumPoolArgs(TypedDict):
-    """A GPU node group; the same fields as a pool of a stack file."""
-
-    name: str
-    """1 to 40 lower-case letters, digits and dashes."""
-    flavor: str
-    """Nova flavor."""
-    sharing: Any
-    """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
-    count: NotRequired[int]
-    """A fixed number of nodes; or `nodes`."""
-    nodes: NotRequired[NodeRangeArgs]
-    """Bounds for the autoscaler; or `count`."""
-    image: NotRequired[str]
-    """Image of the nodes; the template's by default."""
-    docker_volume_size: NotRequired[int]
-    """GiB of the volume for container images."""
-    node_group_labels: NotRequired[dict[str, str]]
-    """Settings of Magnum's driver for this group."""
-    labels: NotRequired[dict[str, str]]
-    """Node labels besides those of the plan."""
-    taints: NotRequired[list[str]]
-    """Node taints."""
-    driver: NotRequired[str]
-    """Who installs the GPU driver: operator or preinstalled."""
-    minimum: NotRequired[MinimumArgs]
-    """The oldest driver and CUDA version that will do."""
-    protect: NotRequired[bool]
-    """Refuse to delete or replace the group."""
 
 
 class MagnumGpuNodePoolArgs(TypedDict):

@@ -1,8 +1,8 @@
 """Node Feature Discovery, and the labels of pools whose cloud does not bring them to the nodes.
 
 NFD puts labels on nodes by rules, so that nodes which join later get them without a deploy. Its rules cannot see node
-labels; a small DaemonSet per pool marks the pool's nodes for them (gpu_pools.plan.placing tells why and how). AKS needs no
-PoolLabels: its agent pools carry their labels themselves. No node is ever patched from here.
+labels; a small DaemonSet per pool marks the pool's nodes for them (gpu_pools.plan.placing tells why and how). AKS needs no PoolLabels:
+its agent pools carry their labels themselves. No node is ever patched from here.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -12,17 +12,17 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import Namespace
 
-from gpu_pools.plan.placing import marker_daemon_set_spec, node_feature_rule
-from gpu_pools.plan.planning import PoolPlan
-from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
-from gpu_pools.stack.pools import ExistingPlacement
-from gpu_pools.text.errors import InvalidStackError, Problem
-
+from ._args import ExistingPoolArgs
 from ._config_keys import once_agreed
 from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
 from ._words import one_of, plan_alone, plan_of
+from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
+from gpu_pools.text.errors import InvalidStackError, Problem
+from gpu_pools.plan.placing import marker_daemon_set_spec, node_feature_rule
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.stack.pools import ExistingPlacement
 
 NFD_NAMESPACE = "node-feature-discovery"
 
@@ -68,27 +68,6 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         options = child_options(self, opts, depends_on=[namespace], hooks=hooks)
         chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, options)
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
-
-
-class ExistingPoolArgs(TypedDict):
-    """A pool of an existing cluster; the same fields as in a stack file."""
-
-    name: str
-    """1 to 40 lower-case letters, digits and dashes."""
-    node_selector: dict[str, str]
-    """Labels that the pool's nodes have, and no other nodes."""
-    gpu_model: str
-    """A GPU model, e.g. a100-80gb."""
-    gpus_per_node: int
-    """GPUs of one node."""
-    sharing: Any
-    """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
-    labels: NotRequired[dict[str, str]]
-    """Node labels besides those of the plan."""
-    taints: NotRequired[list[str]]
-    """Taints that the nodes have; they are tolerated."""
-    driver: NotRequired[str]
-    """Who installs the GPU driver: operator or preinstalled."""
 
 
 class PoolLabelsArgs(TypedDict):

@@ -141,8 +141,9 @@ def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
     """The id of a cluster and the pools in it as they are planned."""
     own = {key: value for key, value in dataclasses.asdict(cluster).items() if key != "protect"}
     if "system_pool" in own:
-        # It replaces nothing, and is younger than ids that stand in stack files.
-        del own["system_pool"]["autoscaled"]
+        # In the words of the ids that stand in stack files; who scales it replaces nothing.
+        nodes = own["system_pool"].pop("nodes")
+        own["system_pool"] |= {"min_nodes": nodes["fewest"], "max_nodes": nodes["most"]}
     return _id(_BECOMES, CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
 
 

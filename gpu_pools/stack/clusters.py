@@ -6,17 +6,17 @@ demands what a deploy needs besides. Rules of the clouds that depend on more tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
 
-from gpu_pools.stack.entra import parse_entra
-from gpu_pools.stack.section import Section
+from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.text.errors import show
+from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, row, text, texts, whole_number
+from gpu_pools.stack.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.stack.entra import EntraSettings
     from gpu_pools.text.errors import Problems
 
 Platform = Literal["aks", "magnum", "existing"]
@@ -35,226 +35,14 @@ OPENSTACK_NAME: Final = r".{1,255}"
 OPENSTACK_NAMES: Final = "a name or id of 1 to 255 characters"
 
 
-@dataclass(frozen=True)
-class SystemPool:
-    """The AKS pool that runs the cluster's own pods. AKS wants at least two nodes of 4 vCPUs in production."""
-
-    vm_size: str
-    min_nodes: int
-    max_nodes: int
-    zones: tuple[str, ...] = ()
-    autoscaled: bool = False
-
-
-@dataclass(frozen=True)
-class AksSettings:
-    """An AKS cluster of our own making. Texts are empty where an incomplete section left them out."""
-
-    name: str = ""
-    location: str = ""
-    resource_group: str = ""
-    kubernetes_version: str | None = None
-    tier: str = "Free"
-    system_pool: SystemPool = field(default_factory=lambda: SystemPool("", 1, 1))
-    tags: Mapping[str, str] = field(default_factory=dict)
-    protect: bool = False
-    entra: EntraSettings | None = None
-
-    @property
-    def platform(self) -> Platform:
-        """Which cloud it is."""
-        return "aks"
-
-
-@dataclass(frozen=True)
-class MagnumTemplate:
-    """A cluster template that the stack makes."""
-
-    image: str
-    external_network: str
-    flavor: str
-    master_flavor: str
-    network_driver: str | None = None
-    docker_volume_size: int | None = None
-    dns_nameserver: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class MagnumSettings:
-    """A Magnum cluster. Exactly one of `template` (made here) and `template_id` (given) is set in a complete section."""
-
-    name: str = ""
-    driver: MagnumDriver | None = None
-    template: MagnumTemplate | None = None
-    template_id: str | None = None
-    keypair: str | None = None
-    masters: int = 1
-    workers: int = 1
-    worker_flavor: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    protect: bool = False
-    check_cloud: bool = True
-
-    @property
-    def platform(self) -> Platform:
-        """Which cloud it is."""
-        return "magnum"
-
-    @property
-    def autoscales(self) -> bool:
-        """Whether labels of the stack turn the cluster's autoscaler on; a template that is given may do so unseen."""
-        labels = {**(self.template.labels if self.template else {}), **self.labels}
-        # As oslo_utils.strutils.bool_from_string reads it.
-        return labels.get("auto_scaling_enabled", "").strip().lower() in {"true", "t", "yes", "y", "on", "1"}
-
-
-@dataclass(frozen=True)
-class ExistingSettings:
-    """A cluster that is there already, reached through a kubeconfig file and a context of it."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-
-    @property
-    def platform(self) -> Platform:
-        """Which cloud it is."""
-        return "existing"
-
-
-ClusterSettings = AksSettings | MagnumSettings | ExistingSettings
-
-
-def parse_cluster(value: object, path: str, problems: Problems, *, complete: bool) -> ClusterSettings | None:
-    """The cluster section; None (and problems) where the platform cannot be told."""
-    section = Section(value, path, problems, what="a mapping with `platform`")
-    platform = section.text("platform", required=section.readable, choices=PLATFORMS)
-    if platform == "aks":
-        return _parse_aks(section, complete=complete)
-    if platform == "magnum":
-        return _parse_magnum(section, complete=complete)
-    return _parse_existing(section) if platform else None
-
-
-def _parse_aks(section: Section, *, complete: bool) -> AksSettings:
-    name = section.text("name", required=complete, pattern=r"[A-Za-z0-9]([-_A-Za-z0-9]{0,61}[A-Za-z0-9])?", allowed=_AKS_NAME)
-    location = section.text("location", required=complete, pattern=r"[a-z][a-z0-9]*", allowed="an Azure region, e.g. westeurope")
-    group = section.text("resourceGroup", pattern=r"[-\w._()]{1,89}[-\w_()]", allowed="1 to 90 letters, digits, - _ . ( )")
-    version = section.text("kubernetesVersion", pattern=r"1\.\d+(\.\d+)?", allowed='a version in quotes, e.g. "1.34"')
-    tier = section.text("tier", choices=("Free", "Standard", "Premium"))
-    system_pool = _parse_system_pool(section, complete=complete)
-    tags = section.texts("tags")
-    protect = section.flag("protect")
-    entra = section.section("entra", what="a mapping with adminGroups")
-    parsed_entra = parse_entra(entra) if entra else None
-    section.finish()
-    return AksSettings(
-        name=name or "",
-        location=location or "",
-        resource_group=group or name or "",
-        kubernetes_version=version,
-        tier=tier or "Free",
-        system_pool=system_pool,
-        tags=tags,
-        protect=bool(protect),
-        entra=parsed_entra,
-    )
-
-
-def _parse_system_pool(section: Section, *, complete: bool) -> SystemPool:
-    pool = section.section("systemPool", what="a mapping with vmSize and nodes")
-    if pool is None:
-        if complete:
-            section.problems.add(
-                section.at("systemPool"),
-                "is missing",
-                allowed="a mapping with vmSize and nodes or count",
-                remedy="Add e.g. `systemPool: {vmSize: Standard_D4s_v5, count: 2}`; AKS needs a pool for its own pods.",
-            )
-        return SystemPool("", 1, 1)
-    vm_size = pool.text("vmSize", required=True, pattern=r"Standard_\w+", allowed="an Azure VM size, e.g. Standard_D4s_v5")
-    nodes = parse_node_count(pool, smallest=1)
-    zones = pool.each("zones", lambda value, path: parse_zone(value, path, pool.problems))
-    pool.finish()
-    return SystemPool(vm_size or "", nodes.fewest, cast("int", nodes.most), zones, nodes.autoscaled)
-
-
-def _parse_magnum(section: Section, *, complete: bool) -> MagnumSettings:
-    name = section.text("name", required=complete, pattern=r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}", allowed=_MAGNUM_NAME)
-    driver = section.text(
-        "driver",
-        required=complete,
-        choices=tuple(NODE_GROUP_LABELS),
-        remedy="Name the driver of your cloud: it decides which labels and taints reach the nodes.",
-    )
-    template_id = section.text("templateId", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    inner = section.section("template")
-    template = _parse_template(inner) if inner else None
-    if complete and section.given("templateId") == bool(inner):
-        section.problems.add(
-            section.path,
-            "gives both `template` and `templateId`" if inner else "gives neither `template` nor `templateId`",
-            allowed="`template` to make one, or `templateId` for one that exists",
-            remedy="Keep one of them." if inner else "Add `templateId: <uuid or name>`, or a `template:`.",
-        )
-    keypair = section.text("keypair", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    masters = section.integer("masters", minimum=1)
-    if masters is not None and masters % 2 == 0:
-        section.problems.add(
-            section.at("masters"),
-            f"{masters} is even",
-            allowed="an odd number of masters",
-            remedy="Use 1 or 3; Magnum refuses an even number because etcd could not form a majority.",
-        )
-    workers = section.integer("workers", minimum=1)
-    worker_flavor = section.text("workerFlavor", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    labels = section.texts("labels")
-    protect = section.flag("protect")
-    check_cloud = section.flag("checkCloud")
-    section.finish()
-    return MagnumSettings(
-        name=name or "",
-        driver=driver,  # type: ignore[arg-type]
-        template=template,
-        template_id=template_id,
-        keypair=keypair,
-        masters=masters or 1,
-        workers=workers or 1,
-        worker_flavor=worker_flavor,
-        labels=labels,
-        protect=bool(protect),
-        check_cloud=check_cloud is not False,
-    )
-
-
-def _parse_template(section: Section) -> MagnumTemplate:
-    image = section.text("image", required=True, pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    network = section.text("externalNetwork", required=True, pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    flavor = section.text("flavor", required=True, pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    master_flavor = section.text("masterFlavor", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    network_driver = section.text("networkDriver", choices=("calico", "cilium", "flannel"))
-    volume = section.integer("dockerVolumeSize", minimum=1)
-    dns = section.text("dnsNameserver", pattern=_RESOLVERS, allowed='IPv4 addresses, e.g. "8.8.8.8" or "10.0.0.2,10.0.0.3"')
-    labels = section.texts("labels")
-    section.finish()
-    return MagnumTemplate(
-        image or "", network or "", flavor or "", master_flavor or flavor or "", network_driver, volume, dns, labels
-    )
-
-
-def _parse_existing(section: Section) -> ExistingSettings:
-    kubeconfig = section.text("kubeconfig")
-    context = section.text("context")
-    section.finish()
-    return ExistingSettings(kubeconfig, context)
-
-
-def parse_zone(value: object, path: str, problems: Problems) -> str | None:
-    """One availability zone of Azure."""
-    if isinstance(value, str) and value in {"1", "2", "3"}:
-        return value
-    problems.add(path, f"{show(value)} is not a zone", allowed='"1", "2" or "3", in quotes', remedy='Write zones: ["1", "2"].')
-    return None
+#: dns_nameserver of Magnum's API (utils.validate_dns): IPv4 addresses with commas between them.
+_OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_RESOLVER: Final = rf" *{_OCTET}(?:\.{_OCTET}){{3}} *"
+_RESOLVERS: Final = f"{_RESOLVER}(?:,{_RESOLVER})*"
+_PROTECTED: Final = (
+    "Refuse to delete or replace the cluster (a `pulumi destroy` takes everything else first), unless that is "
+    "[acknowledged](#gpu-poolsacknowledged)."
+)
 
 
 @dataclass(frozen=True)
@@ -306,9 +94,317 @@ def _parse_range(section: Section, smallest: int) -> tuple[int, int]:
     return low if low is not None else smallest, high if high is not None else smallest
 
 
-_AKS_NAME: Final = "1 to 63 letters, digits, - and _, starting and ending with a letter or digit"
-#: dns_nameserver of Magnum's API (utils.validate_dns): IPv4 addresses with commas between them.
-_OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_RESOLVER: Final = rf" *{_OCTET}(?:\.{_OCTET}){{3}} *"
-_RESOLVERS: Final = f"{_RESOLVER}(?:,{_RESOLVER})*"
-_MAGNUM_NAME: Final = "1 to 242 letters, digits, _ . and -, starting with a letter"
+def _zones(section: Section, one: Row) -> tuple[str, ...]:
+    return section.each(one.key, lambda value, path: _zone(value, path, section.problems))
+
+
+def _zone(value: object, path: str, problems: Problems) -> str | None:
+    if isinstance(value, str) and value in {"1", "2", "3"}:
+        return value
+    problems.add(path, f"{show(value)} is not a zone", allowed='"1", "2" or "3", in quotes', remedy='Write zones: ["1", "2"].')
+    return None
+
+
+#: Availability zones of Azure.
+ZONES: Final = Kind(_zones, "list[str]")
+_COUNTED: Final = Kind(lambda section, _: parse_node_count(section, smallest=1), "int")
+#: Read together with the count that may stand in its place.
+RANGE: Final = Kind(lambda section, one: section.raw(one.key), "NodeRangeArgs")
+_OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
+
+
+@dataclass(frozen=True)
+class SystemPool:
+    """The AKS pool that runs the cluster's own pods. AKS wants at least two nodes of 4 vCPUs in production."""
+
+    vm_size: str = row(
+        "An Azure VM size without GPU.",
+        text(r"Standard_\w+", "an Azure VM size, e.g. Standard_D4s_v5"),
+        "",
+        needed=True,
+        sets="agentPoolProfiles.vmSize",
+        change="refused",
+    )
+    nodes: NodeCount = row(
+        "A fixed number of nodes.",
+        _COUNTED,
+        NodeCount(1, 1, autoscaled=False),
+        key="count",
+        needed=True,
+        either="nodes",
+        sets="agentPoolProfiles.count",
+        change="updates",
+        or_else=Row(
+            "nodes",
+            "Bounds for the autoscaler.",
+            RANGE,
+            needed=True,
+            either="count",
+            sets="agentPoolProfiles.minCount",
+            change="updates",
+        ),
+    )
+    zones: tuple[str, ...] = row("Availability zones.", ZONES, (), sets="agentPoolProfiles.availabilityZones", change="refused")
+
+
+def _system_pool(section: Section, one: Row) -> SystemPool | None:
+    pool = read_inner(SystemPool, section, one, "a mapping with vmSize and nodes")
+    if pool is None and one.needed:
+        section.problems.add(
+            section.at(one.key),
+            "is missing",
+            allowed="a mapping with vmSize and nodes or count",
+            remedy="Add e.g. `systemPool: {vmSize: Standard_D4s_v5, count: 2}`; AKS needs a pool for its own pods.",
+        )
+    return pool
+
+
+@dataclass(frozen=True)
+class AksSettings:
+    """An AKS cluster of our own making. Texts are empty where an incomplete section left them out."""
+
+    name: str = row(
+        "The cluster's name in Azure.",
+        text(
+            r"[A-Za-z0-9]([-_A-Za-z0-9]{0,61}[A-Za-z0-9])?",
+            "1 to 63 letters, digits, - and _, starting and ending with a letter or digit",
+        ),
+        "",
+        needed=True,
+        sets="resourceName",
+        change="replaces",
+    )
+    location: str = row(
+        "An Azure region.",
+        text(r"[a-z][a-z0-9]*", "an Azure region, e.g. westeurope"),
+        "",
+        needed=True,
+        sets="location",
+        change="replaces",
+        doc="An Azure region, e.g. `westeurope`.",
+    )
+    resource_group: str = row(
+        "Name of the resource group, which is made; the cluster's name by default.",
+        text(r"[-\w._()]{1,89}[-\w_()]", "1 to 90 letters, digits, - _ . ( )"),
+        "",
+        sets="resourceGroupName",
+        change="replaces",
+    )
+    kubernetes_version: str | None = row(
+        "The version, e.g. 1.34; what Azure offers by default.",
+        text(r"1\.\d+(\.\d+)?", 'a version in quotes, e.g. "1.34"'),
+        sets="kubernetesVersion",
+        change="updates",
+        doc='The version, e.g. `"1.34"`, in quotes; what Azure offers by default. Raised by one minor version at a '
+        "time: first the control plane, then the GPU pools; the preview says how the system pool follows.",
+    )
+    tier: str = row(
+        "Free, Standard or Premium.", one_of(("Free", "Standard", "Premium")), "Free", sets="sku.tier", change="updates"
+    )
+    system_pool: SystemPool = row(
+        "The pool for the cluster's own pods.",
+        Kind(_system_pool, SystemPool),
+        SystemPool(),
+        needed=True,
+        sets="agentPoolProfiles",
+        doc="The pool for the cluster's own pods. Once it is there, its number of nodes can be changed (through the "
+        "cluster, so that Azure shows all pools as being scaled meanwhile); another size or other zones are refused.",
+    )
+    tags: Mapping[str, str] = row(
+        "Tags of group and cluster.", texts(), {}, sets="tags", change="updates", doc="Tags of group, cluster and pools."
+    )
+    protect: bool = row(
+        "Refuse to delete or replace the cluster. The pools stay free to be rotated.",
+        flag(),
+        default=False,
+        doc=_PROTECTED,
+    )
+    entra: EntraSettings | None = row(
+        "Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's.",
+        inner(EntraSettings, "a mapping with adminGroups"),
+        sets="aadProfile, disableLocalAccounts",
+        change="updates",
+        doc="Users log in with Entra ID, and no certificate of an administrator can be had: the default for production, see "
+        "[below](#entra-id). Taking it out again is refused.",
+    )
+
+    @property
+    def platform(self) -> Platform:
+        """Which cloud it is."""
+        return "aks"
+
+
+@dataclass(frozen=True)
+class MagnumTemplate:
+    """A cluster template that the stack makes. Any change makes a new one, to which the cluster moves over."""
+
+    image: str = row("Image of the nodes.", _OPENSTACK, "", needed=True, sets="image", change="replaces")
+    external_network: str = row(
+        "Network that reaches outside.", _OPENSTACK, "", needed=True, sets="externalNetworkId", change="replaces"
+    )
+    flavor: str = row("Flavor of the workers.", _OPENSTACK, "", needed=True, sets="flavor", change="replaces")
+    master_flavor: str = row(
+        "Flavor of the masters; that of the workers by default.", _OPENSTACK, "", sets="masterFlavor", change="replaces"
+    )
+    network_driver: str | None = row(
+        "calico, cilium or flannel.",
+        one_of(("calico", "cilium", "flannel")),
+        sets="networkDriver",
+        change="replaces",
+        doc="`calico`, `cilium` or `flannel`; of magnum-cluster-api `calico` or `cilium`.",
+    )
+    docker_volume_size: int | None = row(
+        "GiB of the volume for container images.", whole_number(1), sets="dockerVolumeSize", change="replaces"
+    )
+    dns_nameserver: str | None = row(
+        "Resolver of the nodes.",
+        text(_RESOLVERS, 'IPv4 addresses, e.g. "8.8.8.8" or "10.0.0.2,10.0.0.3"'),
+        sets="dnsNameserver",
+        change="replaces",
+    )
+    labels: Mapping[str, str] = row("Settings of Magnum's driver.", texts(), {}, sets="labels", change="replaces")
+
+
+def _template(section: Section, one: Row) -> MagnumTemplate | None:
+    given = read_inner(MagnumTemplate, section, one)
+    if one.needed and section.given("templateId") == bool(given):
+        section.problems.add(
+            section.path,
+            "gives both `template` and `templateId`" if given else "gives neither `template` nor `templateId`",
+            allowed="`template` to make one, or `templateId` for one that exists",
+            remedy="Keep one of them." if given else "Add `templateId: <uuid or name>`, or a `template:`.",
+        )
+    return replace(given, master_flavor=given.master_flavor or given.flavor) if given else None
+
+
+def _masters(section: Section, one: Row) -> int | None:
+    masters = section.integer(one.key, minimum=1)
+    if masters is not None and masters % 2 == 0:
+        section.problems.add(
+            section.at(one.key),
+            f"{masters} is even",
+            allowed="an odd number of masters",
+            remedy="Use 1 or 3; Magnum refuses an even number because etcd could not form a majority.",
+        )
+    return masters
+
+
+@dataclass(frozen=True)
+class MagnumSettings:
+    """A Magnum cluster. Exactly one of `template` (made here) and `template_id` (given) is set in a complete section."""
+
+    name: str = row(
+        "The cluster's name.",
+        text(r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}", "1 to 242 letters, digits, _ . and -, starting with a letter"),
+        "",
+        needed=True,
+        sets="name",
+        change="replaces",
+    )
+    driver: MagnumDriver | None = row(
+        "Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm.",
+        one_of(tuple(NODE_GROUP_LABELS), "Name the driver of your cloud: it decides which labels and taints reach the nodes."),
+        needed=True,
+        doc="Magnum's driver in this cloud: `heat`, `magnum-cluster-api` or `capi-helm`. It decides which labels and "
+        "taints reach the nodes.",
+    )
+    template_id: str | None = row(
+        "Name or UUID of a template that exists.",
+        _OPENSTACK,
+        sets="clusterTemplateId",
+        change="updates",
+        needed=True,
+        either="template",
+        doc="Name or UUID of a template that exists. Another one is an upgrade.",
+    )
+    template: MagnumTemplate | None = row(
+        "A template to make.",
+        Kind(_template, MagnumTemplate),
+        needed=True,
+        either="templateId",
+        sets="clusterTemplateId",
+    )
+    keypair: str | None = row("Name of a keypair for the nodes.", _OPENSTACK, sets="keypair", change="replaces")
+    masters: int = row(
+        "An odd number; 1 by default.",
+        Kind(_masters, "int"),
+        1,
+        sets="masterCount",
+        change="replaces",
+        doc="How many masters, an odd number.",
+    )
+    workers: int = row(
+        "Nodes of the default worker group, which runs the cluster's own pods; 1 by default.",
+        whole_number(1),
+        1,
+        sets="nodeCount",
+        change="updates",
+    )
+    worker_flavor: str | None = row(
+        "Flavor of that group; the template's by default.", _OPENSTACK, sets="flavor", change="replaces"
+    )
+    labels: Mapping[str, str] = row(
+        "Settings of Magnum's driver, merged over the template's. A change makes a new cluster.",
+        texts(),
+        {},
+        sets="labels",
+        change="replaces",
+    )
+    protect: bool = row(
+        "Refuse to delete or replace the cluster. The node groups stay free to be rotated.", flag(), default=False, doc=_PROTECTED
+    )
+    check_cloud: bool = row(
+        "Whether the cloud is asked first for what the cluster needs of it; true by default.",
+        flag(),
+        default=True,
+        doc="`false` leaves out the [check of the cloud](#the-check-of-the-cloud) before a deploy.",
+    )
+
+    @property
+    def platform(self) -> Platform:
+        """Which cloud it is."""
+        return "magnum"
+
+    @property
+    def autoscales(self) -> bool:
+        """Whether labels of the stack turn the cluster's autoscaler on; a template that is given may do so unseen."""
+        labels = {**(self.template.labels if self.template else {}), **self.labels}
+        # As oslo_utils.strutils.bool_from_string reads it.
+        return labels.get("auto_scaling_enabled", "").strip().lower() in {"true", "t", "yes", "y", "on", "1"}
+
+
+@dataclass(frozen=True)
+class ExistingSettings:
+    """A cluster that is there already, reached through a kubeconfig file and a context of it."""
+
+    kubeconfig: str | None = row("Path of a kubeconfig file; by default KUBECONFIG, else ~/.kube/config.", text())
+    context: str | None = row("Context of that file; its current one by default.", text())
+
+    @property
+    def platform(self) -> Platform:
+        """Which cloud it is."""
+        return "existing"
+
+
+ClusterSettings = AksSettings | MagnumSettings | ExistingSettings
+
+
+def parse_cluster(value: object, path: str, problems: Problems, *, complete: bool) -> ClusterSettings | None:
+    """The cluster section; None (and problems) where the platform cannot be told."""
+    section = Section(value, path, problems, what="a mapping with `platform`")
+    platform = section.text("platform", required=section.readable, choices=PLATFORMS)
+    if platform is None:
+        return None
+    settings = read(CLUSTERS[platform], section, complete=complete)
+    section.finish()
+    if isinstance(settings, AksSettings):
+        return replace(settings, resource_group=settings.resource_group or settings.name)
+    return settings
+
+
+#: What the cluster section of each platform holds.
+CLUSTERS: Final[Mapping[str, type[ClusterSettings]]] = {
+    "aks": AksSettings,
+    "magnum": MagnumSettings,
+    "existing": ExistingSettings,
+}

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.errors import InvalidStackError, Problem, show
+from gpu_pools.stack.fields import Kind, Row, flag, one_of, row, text
+from gpu_pools.stack.stack_file import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.stack.section import Section
     from gpu_pools.text.errors import Problems
+    from gpu_pools.stack.section import Section
 
 #: The application that AKS's API servers are in Entra ID, the same for all (Azure/kubelogin, docs/book/src/concepts/aks.md).
 SERVER_ID: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"
@@ -40,42 +41,59 @@ _CLUSTER: Final = frozenset({"server", "certificate-authority-data", "tls-server
 _FLAGS: Final = frozenset({"--environment", "--server-id", "--client-id", "--tenant-id", "--login"})
 
 
-@dataclass(frozen=True)
-class EntraSettings:
-    """Who may log in to a cluster, and how.
-
-    Attributes:
-        admin_groups: object ids of the groups whose members administer the cluster.
-        azure_rbac: whether role assignments of Azure count in the cluster, too.
-        tenant: the tenant of the groups; None: that of the subscription.
-        login: kubelogin's way to log in.
-        local_accounts: whether certificates of administrators can still be had.
-    """
-
-    admin_groups: tuple[str, ...]
-    azure_rbac: bool = False
-    tenant: str | None = None
-    login: str = LOGINS[0]
-    local_accounts: bool = False
-
-
-def parse_entra(section: Section) -> EntraSettings:
-    """The section `entra` of an AKS cluster."""
-    groups = section.each("adminGroups", lambda value, path: _group(value, path, section.problems))
-    if not section.given("adminGroups") or section.raw("adminGroups") == []:
+def _groups(section: Section, one: Row) -> tuple[str, ...]:
+    groups = section.each(one.key, lambda value, path: _group(value, path, section.problems))
+    if not section.given(one.key) or section.raw(one.key) == []:
         section.problems.add(
-            section.at("adminGroups"),
+            section.at(one.key),
             "is missing",
             allowed=f"a list with the object id of a group at least, each {_GUIDS}",
             remedy="Name a group that whoever deploys is in: with local accounts off nobody else can. az ad group show -g NAME",
         )
-    azure_rbac, local_accounts = section.flag("azureRbac"), section.flag("localAccounts")
-    tenant = section.text("tenant", pattern=_GUID, allowed=_GUIDS)
-    login = section.text(
-        "login", choices=LOGINS, remedy="Choose one that asks nobody, or leave it out: AAD_LOGIN_METHOD decides."
+    return groups
+
+
+@dataclass(frozen=True)
+class EntraSettings:
+    """Who may log in to a cluster, and how."""
+
+    admin_groups: tuple[str, ...] = row(
+        "Object ids of the groups whose members administer the cluster; whoever deploys is in one.",
+        Kind(_groups, "list[str]"),
+        (),
+        needed=True,
+        sets="aadProfile.adminGroupObjectIDs",
+        change="updates",
+        doc="Object ids of groups; their members are cluster-admin. Whoever deploys must be in one, pipelines' identities too.",
     )
-    section.finish()
-    return EntraSettings(groups, bool(azure_rbac), tenant, login or LOGINS[0], bool(local_accounts))
+    azure_rbac: bool = row(
+        "Whether role assignments of Azure count in the cluster, too.",
+        flag(),
+        default=False,
+        sets="aadProfile.enableAzureRBAC",
+        change="updates",
+        doc="Whether role assignments of Azure count, too, e.g. `Azure Kubernetes Service RBAC Reader` for who only looks.",
+    )
+    local_accounts: bool = row(
+        "Leave certificates of administrators to be had, while a cluster changes over.",
+        flag(),
+        default=False,
+        sets="disableLocalAccounts",
+        change="updates",
+    )
+    tenant: str | None = row(
+        "The tenant of the groups; that of the subscription by default.",
+        text(_GUID, _GUIDS),
+        sets="aadProfile.tenantID",
+        change="updates",
+    )
+    login: str = row(
+        "kubelogin's way to log in, azurecli by default; AAD_LOGIN_METHOD in the environment goes before.",
+        one_of(LOGINS, "Choose one that asks nobody, or leave it out: AAD_LOGIN_METHOD decides."),
+        LOGINS[0],
+        doc="How kubelogin logs in: `azurecli`, `azd`, `azurepipelines`, `msi`, `spn` or `workloadidentity`. "
+        "`AAD_LOGIN_METHOD` in the environment goes before: a pipeline and a colleague deploy the same stack each in their way.",
+    )
 
 
 def _group(value: object, path: str, problems: Problems) -> str | None:

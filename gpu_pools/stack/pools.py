@@ -10,17 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.hardware import azure_sizes
+from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, RANGE, ZONES, NodeCount, parse_node_count
+from gpu_pools.stack.fields import Kind, Row, inner, number, one_of, read, read_inner, reads, row, text, texts, whole_number
+from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
 from gpu_pools.hardware.models import GpuModel, find_model, model, model_keys, nearest_model
-from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, NodeCount, parse_node_count, parse_zone
-from gpu_pools.stack.kubernetes_names import check_labels, label_refused_by_aks, parse_taint, refused_by_nfd, taint_refused_by_aks
+from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
 from gpu_pools.stack.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.stack.clusters import Platform
-    from gpu_pools.stack.kubernetes_names import Taint
     from gpu_pools.text.errors import Problems
+    from gpu_pools.stack.kubernetes_names import Taint
 
 DriverOwner = Literal["operator", "preinstalled"]
 MigOwner = Literal["operator", "aks"]
@@ -30,9 +32,8 @@ AKS_POOL_NAME: Final = r"[a-z][a-z0-9]{0,11}"
 #: NVIDIA's own: a branch, or branch and release.
 _DRIVER_VERSION: Final = r"\d{1,6}(\.\d{1,6}){0,2}"
 _CUDA_VERSION: Final = r"\d{1,3}\.\d{1,3}"
-#: Labels by which driver manager and mig-manager pause the operator's pods on a node.
-_DEPLOY_SWITCH: Final = "nvidia.com/gpu.deploy."
 _OTHER_POOL_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
+_PASSED_OVER: Final = "capi-helm passes over it (W80)."
 
 
 @dataclass(frozen=True)
@@ -52,84 +53,6 @@ class Hardware:
     gpus: int
     source: str
     mig_offered: bool = True
-
-
-@dataclass(frozen=True)
-class Spot:
-    """AKS spot VMs. ``max_price`` in US dollars per hour; -1: up to the on-demand price."""
-
-    max_price: float
-
-
-@dataclass(frozen=True)
-class AksPlacement:
-    """What AKS needs to make the pool."""
-
-    vm_size: str
-    os_sku: str | None
-    zones: tuple[str, ...]
-    spot: Spot | None
-    mig_owner: MigOwner
-
-
-@dataclass(frozen=True)
-class MagnumPlacement:
-    """What Magnum needs to make the node group. `labels` configure Magnum's driver; they do not reach the nodes."""
-
-    flavor: str
-    image: str | None
-    labels: Mapping[str, str]
-    docker_volume_size: int | None
-
-
-@dataclass(frozen=True)
-class ExistingPlacement:
-    """Which nodes of an existing cluster make up the pool."""
-
-    node_selector: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Minimum:
-    """The oldest driver and CUDA version that a pool's workloads can use, such as ``570.124.06`` and ``12.8``; None: any."""
-
-    driver: str | None = None
-    cuda: str | None = None
-
-
-@dataclass(frozen=True)
-class Pool:
-    """A GPU node pool as declared.
-
-    Attributes:
-        path: where it stands in the stack file.
-        name: unique in the stack.
-        hardware: the GPUs of each node; None where it could not be told (a problem was reported).
-        min_nodes: fewest nodes.
-        max_nodes: most nodes; equal to min_nodes for a fixed size, None where the cloud decides.
-        autoscaled: whether the number of nodes may change by itself; with `nodes`, also where both bounds are the same.
-        sharing: name of a declaration.
-        labels: the user's own node labels.
-        taints: node taints, without those that the cloud adds.
-        driver: who installs driver and toolkit; None: as the stack's default says.
-        placement: the platform's part.
-        minimum: what each node's driver must be at least.
-        protect: whether the cloud's resource must be neither deleted nor replaced.
-    """
-
-    path: str
-    name: str
-    hardware: Hardware | None
-    min_nodes: int
-    max_nodes: int | None
-    autoscaled: bool
-    sharing: str
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    driver: DriverOwner | None
-    placement: AksPlacement | MagnumPlacement | ExistingPlacement
-    minimum: Minimum = field(default_factory=Minimum)
-    protect: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +76,384 @@ class PoolContext:
     flavor_names: tuple[str, ...] = field(default=())
 
 
+class PoolSection(Section):
+    """The mapping of one pool, with what its readers need besides."""
+
+    def __init__(self, value: object, path: str, context: PoolContext) -> None:
+        super().__init__(value, path, context.problems, what="a mapping with name, hardware and sharing")
+        self.context = context
+
+
+# The readers of single fields.
+
+
+def _name(section: PoolSection, one: Row) -> str:
+    if section.context.platform == "aks":
+        pattern, allowed = AKS_POOL_NAME, "1 to 12 lower-case letters and digits, starting with a letter (AKS)"
+    else:
+        pattern, allowed = _OTHER_POOL_NAME, "1 to 40 lower-case letters, digits and dashes, starting with a letter"
+    remedy = "Choose a shorter or simpler name; it is never cut, since two pools could then collide."
+    raw = section.raw(one.key)
+    name = section.text(one.key, required=True, pattern=pattern, allowed=allowed, remedy=remedy if raw is not None else "")
+    return name or (raw if isinstance(raw, str) else "")
+
+
+def _placed(section: PoolSection, _one: Row) -> object:
+    return _PLACED[section.context.platform](section)
+
+
+def _nodes(section: PoolSection, _one: Row) -> NodeCount:
+    default = NodeCount(1, None, autoscaled=True) if section.context.platform == "existing" else None
+    return parse_node_count(section, default=default)
+
+
+def _sharing(section: PoolSection, one: Row) -> str | None:
+    names = section.context.sharing_names
+    value = section.raw(one.key)
+    if isinstance(value, dict):
+        section.problems.add(
+            section.at(one.key),
+            "a declaration is written into the pool",
+            allowed="the name of a declaration",
+            remedy="Move it to gpu-pools:sharing under a name, and give that name here.",
+        )
+        return None
+    known = " | ".join(names) or "none is declared"
+    remedy = "" if value is not None else "Add `sharing: <name>`; use a declaration `{exclusive: {}}` for whole GPUs."
+    return section.text(one.key, required=True, choices=names, allowed=known, remedy=remedy)
+
+
+def _labels(section: PoolSection, one: Row) -> dict[str, str]:
+    labels = section.texts(one.key)
+    check_labels(labels, section.at(one.key), section.problems)
+    check_labels_arrive(labels, section, section.context.platform)
+    return labels
+
+
+def _taints(section: PoolSection, one: Row) -> tuple[Taint, ...]:
+    taints = section.each(one.key, lambda value, where: parse_taint(value, where, section.problems), what="a list of taints")
+    check_distinct(taints, section)
+    check_taints_arrive(taints, section, section.context.platform, section.context.magnum_driver)
+    return taints
+
+
+def _protect(section: PoolSection, one: Row) -> bool | None:
+    # Nodes that are there already are nobody's to replace.
+    return section.flag(one.key) if section.context.platform != "existing" else None
+
+
+def _spot(section: PoolSection, one: Row) -> Spot | None:
+    spot = read_inner(Spot, section, one, "a mapping with maxPrice")
+    if spot and -1 < spot.max_price <= 0:
+        section.problems.add(
+            f"{section.at(one.key)}.maxPrice",
+            f"{spot.max_price:g} is not a price",
+            allowed="-1, or more than 0",
+            remedy="Use -1 for the on-demand price.",
+        )
+    return spot
+
+
+def _vm_size(section: PoolSection, one: Row) -> str:
+    # Looked up beside (_azure_hardware), which tells what is wrong with it.
+    return str(section.raw(one.key) or "")
+
+
+def _flavor(section: PoolSection, one: Row) -> str | None:
+    names = section.context.flavor_names
+    return section.text(
+        one.key,
+        required=True,
+        choices=names,
+        allowed=" | ".join(names) or "none is declared under gpu-pools:flavors",
+        remedy="Declare the flavor under gpu-pools:flavors with its gpuModel and gpusPerNode; OpenStack cannot tell them.",
+    )
+
+
+def _node_selector(section: PoolSection, one: Row) -> dict[str, str]:
+    selector = section.texts(one.key)
+    if not selector:
+        section.problems.add(
+            section.at(one.key),
+            "is missing",
+            allowed="at least one node label, e.g. {kubernetes.io/hostname: gpu-1}",
+            remedy="Select the pool's nodes by labels that they have.",
+        )
+    return selector
+
+
+_OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """AKS spot VMs."""
+
+    max_price: float = row(
+        "US dollars per hour; -1, the default: up to the on-demand price.",
+        number(-1),
+        -1,
+        sets="spotMaxPrice",
+        change="replaces",
+    )
+
+
+@dataclass(frozen=True)
+class AksPlacement:
+    """What AKS needs to make the pool."""
+
+    vm_size: str = row(
+        "A GPU size, e.g. Standard_NC24ads_A100_v4.",
+        Kind(_vm_size, "str"),
+        "",
+        needed=True,
+        sets="vmSize",
+        change="replaces",
+        doc="A GPU size (`python -m gpu_pools sizes` lists them); fractional GPUs are refused.",
+    )
+    os_sku: str | None = row(
+        "Ubuntu, AzureLinux, Ubuntu2204 or Ubuntu2404.",
+        one_of(("Ubuntu", "AzureLinux", "Ubuntu2204", "Ubuntu2404")),
+        sets="osSKU",
+        change="updates",
+        doc="`Ubuntu`, `AzureLinux`, `Ubuntu2204` or `Ubuntu2404`.",
+    )
+    zones: tuple[str, ...] = row(
+        "Availability zones.",
+        ZONES,
+        (),
+        sets="availabilityZones",
+        change="replaces",
+        doc='Availability zones, e.g. `["1", "2"]`.',
+    )
+    mig_owner: MigOwner = row(
+        "Who partitions MIG GPUs: operator or aks.",
+        one_of(("operator", "aks")),
+        "operator",
+        key="partitionedBy",
+        sets="gpuInstanceProfile",
+        change="replaces",
+        doc="Who partitions MIG GPUs: `operator` or `aks` (gpuInstanceProfile: one full uniform layout, driver preinstalled).",
+    )
+    spot: Spot | None = row(
+        "Spot VMs.",
+        Kind(_spot, Spot),
+        sets="scaleSetPriority",
+        change="replaces",
+        doc="Spot VMs, e.g. `{maxPrice: -1}` or `{}`; their taint is tolerated by itself.",
+    )
+
+
+@dataclass(frozen=True)
+class MagnumPlacement:
+    """What Magnum needs to make the node group. `labels` configure Magnum's driver; they do not reach the nodes."""
+
+    flavor: str = row(
+        "Nova flavor.",
+        Kind(_flavor, "str"),
+        "",
+        needed=True,
+        sets="flavorId",
+        change="replaces",
+        doc="Nova flavor: a key of `gpu-pools:flavors`.",
+    )
+    image: str | None = row(
+        "Image of the nodes; the template's by default.",
+        _OPENSTACK,
+        sets="imageId",
+        change="replaces",
+        doc=f"Image of the nodes; the template's by default. {_PASSED_OVER}",
+    )
+    labels: Mapping[str, str] = row(
+        "Settings of Magnum's driver for this group.",
+        texts(),
+        {},
+        key="nodeGroupLabels",
+        sets="labels",
+        change="replaces",
+        doc=f"Settings of Magnum's driver for this group; they do not reach nodes. {_PASSED_OVER}",
+    )
+    docker_volume_size: int | None = row(
+        "GiB of the volume for container images.",
+        whole_number(1),
+        sets="dockerVolumeSize",
+        change="replaces",
+        doc=f"GiB of the volume for container images. {_PASSED_OVER}",
+    )
+
+
+@dataclass(frozen=True)
+class ExistingPlacement:
+    """Which nodes of an existing cluster make up the pool."""
+
+    node_selector: Mapping[str, str] = row(
+        "Labels that the pool's nodes have, and no other nodes.", Kind(_node_selector, "dict[str, str]"), {}, needed=True
+    )
+
+
+@dataclass(frozen=True)
+class DeclaredHardware:
+    """GPUs that only the author of the stack file can tell: of a flavor, or of nodes that are there already."""
+
+    gpu_model: str | None = row(
+        "A GPU model, e.g. a100-80gb.",
+        text(allowed=", ".join(model_keys()), remedy="Name the GPU model, e.g. a100-80gb."),
+        needed=True,
+        doc="A GPU model (`python -m gpu_pools models` lists them), or a product name as NVML answers it.",
+    )
+    gpus_per_node: int | None = row(
+        {"magnum": "GPUs of one machine.", "existing": "GPUs of one node."}, whole_number(1, 16), needed=True
+    )
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The oldest driver and CUDA version that a pool's workloads can use; None: any."""
+
+    driver: str | None = row(
+        "A driver version, e.g. 570.124.06.", text(_DRIVER_VERSION, 'a driver version in quotes, e.g. "570.124.06"')
+    )
+    cuda: str | None = row(
+        "The newest CUDA version that the driver must know at least, e.g. 12.8.",
+        text(_CUDA_VERSION, 'a CUDA version in quotes, e.g. "12.8"'),
+    )
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A GPU node pool as declared.
+
+    Attributes:
+        path: where it stands in the stack file.
+        name: unique in the stack.
+        placed: the GPUs of each node, None where they could not be told (a problem was reported); and the platform's part.
+        nodes: how many; their most is None where the cloud decides.
+        sharing: name of a declaration.
+        labels: the user's own node labels.
+        taints: node taints, without those that the cloud adds.
+        driver: who installs driver and toolkit; None: as the stack's default says.
+        minimum: what each node's driver must be at least.
+        protect: whether the cloud's resource must be neither deleted nor replaced.
+    """
+
+    path: str
+    name: str = row(
+        {
+            "aks": "1 to 12 lower-case letters and digits; never cut.",
+            "magnum": "1 to 40 lower-case letters, digits and dashes.",
+            "existing": "1 to 40 lower-case letters, digits and dashes.",
+        },
+        Kind(_name, "str"),
+        "",
+        needed=True,
+        sets={"aks": "agentPoolName", "magnum": "name"},
+        change={"aks": "replaces", "magnum": "replaces"},
+        doc="Unique, and never cut. AKS: 1 to 12 lower-case letters and digits; else 1 to 40, and dashes.",
+    )
+    placed: tuple[Hardware | None, AksPlacement | MagnumPlacement | ExistingPlacement] = reads(Kind(_placed, ""))
+    nodes: NodeCount = row(
+        "A fixed number of nodes; or `nodes`.",
+        Kind(_nodes, "int"),
+        key="count",
+        needed=True,
+        either="nodes",
+        sets={"aks": "count", "magnum": "nodeCount"},
+        change={"aks": "updates", "magnum": "updates"},
+        doc="A fixed number of nodes. On an existing cluster neither is needed: at least one by default.",
+        or_else=Row(
+            "nodes",
+            "Bounds for the autoscaler; or `count`.",
+            RANGE,
+            needed=True,
+            either="count",
+            sets={"aks": "minCount, maxCount", "magnum": "minNodeCount, maxNodeCount"},
+            change={"aks": "updates", "magnum": "updates"},
+            doc="`{min, max}`: the autoscaler owns the number, also where both are the same.",
+        ),
+    )
+    sharing: str = row(
+        'A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}.',
+        Kind(_sharing, "Any"),
+        "",
+        needed=True,
+        sets={"aks": "nodeLabels"},
+        doc="The name of a declaration.",
+    )
+    labels: Mapping[str, str] = row(
+        "Node labels besides those of the plan.",
+        Kind(_labels, "dict[str, str]"),
+        {},
+        sets={"aks": "nodeLabels"},
+        change={"aks": "updates"},
+        doc="Node labels besides those of the plan; on AKS not below `kubernetes.azure.com`, `kubernetes.io` and "
+        "`k8s.io` (but `node.`, `kubelet.` and `node-role.` of the latter two), and changed there by the stack alone.",
+    )
+    taints: tuple[Taint, ...] = row(
+        {
+            "aks": "Node taints, e.g. sku=gpu:NoSchedule.",
+            "magnum": "Node taints.",
+            "existing": "Taints that the nodes have; they are tolerated.",
+        },
+        Kind(_taints, "list[str]"),
+        (),
+        sets={"aks": "nodeTaints"},
+        change={"aks": "updates"},
+        doc="`key=value:Effect`, on AKS not below `kubernetes.azure.com`; operands tolerate them by themselves. On "
+        "existing clusters they are tolerated, not set.",
+    )
+    driver: DriverOwner | None = row(
+        {
+            "aks": "Who installs the driver: operator or preinstalled.",
+            "magnum": "Who installs the GPU driver: operator or preinstalled.",
+            "existing": "Who installs the GPU driver: operator or preinstalled.",
+        },
+        one_of(DRIVER_OWNERS),
+        sets={"aks": "gpuProfile"},
+        change={"aks": "replaces"},
+        doc="Who installs the GPU driver: `operator` or `preinstalled`; the same for all pools of a cluster.",
+    )
+    minimum: Minimum = row(
+        "The oldest driver and CUDA version that will do.",
+        inner(Minimum, "a mapping with driver or cuda"),
+        Minimum(),
+        doc='The oldest driver and CUDA version that will do: `{driver: "570.124.06", cuda: "12.8"}`, one or both, in quotes. '
+        "The [verification](#gpu-poolsverification) holds each node against it. A driver that the operator installs "
+        "(`values.driver.version`, else the chart's own) is held against it in the plan; what CUDA version a driver knows, and "
+        "what an image has, only the node can tell.",
+    )
+    protect: bool = row(
+        {"aks": "Refuse to delete or replace the pool.", "magnum": "Refuse to delete or replace the group."},
+        Kind(_protect, "bool"),
+        default=False,
+        doc="Refuse to delete or replace the pool, unless that is [acknowledged](#gpu-poolsacknowledged).",
+    )
+
+    @property
+    def hardware(self) -> Hardware | None:
+        """The GPUs of each node."""
+        return self.placed[0]
+
+    @property
+    def placement(self) -> AksPlacement | MagnumPlacement | ExistingPlacement:
+        """The platform's part."""
+        return self.placed[1]
+
+    @property
+    def min_nodes(self) -> int:
+        """Fewest nodes."""
+        return self.nodes.fewest
+
+    @property
+    def max_nodes(self) -> int | None:
+        """Most nodes; equal to min_nodes for a fixed size, None where the cloud decides."""
+        return self.nodes.most
+
+    @property
+    def autoscaled(self) -> bool:
+        """Whether the number of nodes may change by itself."""
+        return self.nodes.autoscaled
+
+
 def parse_flavor(value: object, path: str, problems: Problems) -> Flavor | None:
     """One entry of ``gpu-pools:flavors``."""
     section = Section(value, path, problems, what="a mapping with gpuModel and gpusPerNode")
@@ -166,102 +467,30 @@ def parse_flavor(value: object, path: str, problems: Problems) -> Flavor | None:
 
 def parse_pool(value: object, path: str, context: PoolContext) -> Pool | None:
     """One pool; None where it is not even a mapping."""
-    section = Section(value, path, context.problems, what="a mapping with name, hardware and sharing")
+    section = PoolSection(value, path, context)
     if not section.readable:
         return None
-    name = _parse_name(section, context.platform)
-    hardware, placement = _PLACEMENTS[context.platform](section, context)
-    default = NodeCount(1, None, autoscaled=True) if context.platform == "existing" else None
-    nodes = parse_node_count(section, default=default)
-    sharing = _parse_sharing_name(section, context)
-    labels = section.texts("labels")
-    check_labels(labels, section.at("labels"), context.problems)
-    taints = section.each("taints", lambda value, where: parse_taint(value, where, context.problems), what="a list of taints")
-    _check_distinct(taints, section)
-    _check_reach(labels, taints, section, context)
-    driver = section.text("driver", choices=DRIVER_OWNERS)
-    minimum = _parse_minimum(section)
-    # Nodes that are there already are nobody's to replace.
-    protect = section.flag("protect") if context.platform != "existing" else None
+    pool = read(Pool, section, path=path)
     section.finish()
-    return Pool(
-        path,
-        name,
-        hardware,
-        nodes.fewest,
-        nodes.most,
-        nodes.autoscaled,
-        sharing,
-        labels,
-        taints,
-        driver,  # type: ignore[arg-type]
-        placement,  # type: ignore[arg-type]
-        minimum,
-        protect=bool(protect),
-    )
+    return pool
 
 
-def _parse_minimum(section: Section) -> Minimum:
-    inner = section.section("minimum", what="a mapping with driver or cuda")
-    if inner is None:
-        return Minimum()
-    driver = inner.text("driver", pattern=_DRIVER_VERSION, allowed='a driver version in quotes, e.g. "570.124.06"')
-    cuda = inner.text("cuda", pattern=_CUDA_VERSION, allowed='a CUDA version in quotes, e.g. "12.8"')
-    inner.finish()
-    return Minimum(driver, cuda)
+def _placed_on_aks(section: PoolSection) -> tuple[Hardware | None, AksPlacement]:
+    return _azure_hardware(section), read(AksPlacement, section)
 
 
-def _parse_name(section: Section, platform: Platform) -> str:
-    if platform == "aks":
-        pattern, allowed = AKS_POOL_NAME, "1 to 12 lower-case letters and digits, starting with a letter (AKS)"
-    else:
-        pattern, allowed = _OTHER_POOL_NAME, "1 to 40 lower-case letters, digits and dashes, starting with a letter"
-    remedy = "Choose a shorter or simpler name; it is never cut, since two pools could then collide."
-    raw = section.raw("name")
-    name = section.text("name", required=True, pattern=pattern, allowed=allowed, remedy=remedy if raw is not None else "")
-    return name or (raw if isinstance(raw, str) else "")
+def _placed_on_magnum(section: PoolSection) -> tuple[Hardware | None, MagnumPlacement]:
+    placement = read(MagnumPlacement, section)
+    flavor = section.context.flavors.get(placement.flavor)
+    return flavor.hardware if flavor else None, placement
 
 
-def _parse_sharing_name(section: Section, context: PoolContext) -> str:
-    names = context.sharing_names
-    value = section.raw("sharing")
-    if isinstance(value, dict):
-        section.problems.add(
-            section.at("sharing"),
-            "a declaration is written into the pool",
-            allowed="the name of a declaration",
-            remedy="Move it to gpu-pools:sharing under a name, and give that name here.",
-        )
-        return ""
-    known = " | ".join(names) or "none is declared"
-    remedy = "" if value is not None else "Add `sharing: <name>`; use a declaration `{exclusive: {}}` for whole GPUs."
-    return section.text("sharing", required=True, choices=names, allowed=known, remedy=remedy) or ""
+def _placed_on_existing(section: PoolSection) -> tuple[Hardware | None, ExistingPlacement]:
+    placement = read(ExistingPlacement, section)
+    return _declared_hardware(section, f"pool {section.raw('name')}"), placement
 
 
-def _parse_aks(section: Section, context: PoolContext) -> tuple[Hardware | None, AksPlacement]:
-    hardware = _azure_hardware(section)
-    os_sku = section.text("osSku", choices=("Ubuntu", "AzureLinux", "Ubuntu2204", "Ubuntu2404"))
-    zones = section.each("zones", lambda value, path: parse_zone(value, path, context.problems))
-    mig_owner = section.text("partitionedBy", choices=("operator", "aks")) or "operator"
-    vm_size = section.raw("vmSize")
-    placement = AksPlacement(str(vm_size or ""), os_sku, zones, _parse_spot(section), mig_owner)  # type: ignore[arg-type]
-    return hardware, placement
-
-
-def _parse_spot(section: Section) -> Spot | None:
-    spot = section.section("spot", what="a mapping with maxPrice")
-    if spot is None:
-        return None
-    price = spot.number("maxPrice", minimum=-1)
-    spot.finish()
-    if price is not None and (price == 0 or -1 < price < 0):
-        spot.problems.add(
-            spot.at("maxPrice"),
-            f"{price:g} is not a price",
-            allowed="-1, or more than 0",
-            remedy="Use -1 for the on-demand price.",
-        )
-    return Spot(-1 if price is None else price)
+_PLACED: Final = {"aks": _placed_on_aks, "magnum": _placed_on_magnum, "existing": _placed_on_existing}
 
 
 def _azure_hardware(section: Section) -> Hardware | None:
@@ -290,45 +519,16 @@ def _azure_hardware(section: Section) -> Hardware | None:
     return Hardware(model(size.gpu_model), size.product, int(size.gpus), f"vmSize {name}", mig_offered=size.mig is not False)
 
 
-def _parse_magnum(section: Section, context: PoolContext) -> tuple[Hardware | None, MagnumPlacement]:
-    name = section.text(
-        "flavor",
-        required=True,
-        choices=context.flavor_names,
-        allowed=" | ".join(context.flavor_names) or "none is declared under gpu-pools:flavors",
-        remedy="Declare the flavor under gpu-pools:flavors with its gpuModel and gpusPerNode; OpenStack cannot tell them.",
-    )
-    flavor = context.flavors.get(name) if name else None
-    image = section.text("image", pattern=OPENSTACK_NAME, allowed=OPENSTACK_NAMES)
-    labels = section.texts("nodeGroupLabels")
-    volume = section.integer("dockerVolumeSize", minimum=1)
-    return flavor.hardware if flavor else None, MagnumPlacement(name or "", image, labels, volume)
-
-
-def _parse_existing(section: Section, context: PoolContext) -> tuple[Hardware | None, ExistingPlacement]:
-    selector = section.texts("nodeSelector")
-    if not selector:
-        context.problems.add(
-            section.at("nodeSelector"),
-            "is missing",
-            allowed="at least one node label, e.g. {kubernetes.io/hostname: gpu-1}",
-            remedy="Select the pool's nodes by labels that they have.",
-        )
-    hardware = _declared_hardware(section, f"pool {section.raw('name')}")
-    return hardware, ExistingPlacement(selector)
-
-
 def _declared_hardware(section: Section, source: str) -> Hardware | None:
-    name = section.text("gpuModel", required=True, allowed=", ".join(model_keys()), remedy="Name the GPU model, e.g. a100-80gb.")
-    gpus = section.integer("gpusPerNode", minimum=1, maximum=16, required=True)
-    if name is None:
+    declared = read(DeclaredHardware, section)
+    if declared.gpu_model is None:
         return None
-    found = find_model(name)
+    found = find_model(declared.gpu_model)
     if found is None:
-        near = nearest_model(name)
+        near = nearest_model(declared.gpu_model)
         section.problems.add(
             section.at("gpuModel"),
-            f'"{name}" is not a known GPU model',
+            f'"{declared.gpu_model}" is not a known GPU model',
             allowed=", ".join(model_keys()),
             remedy=f"Did you mean {near}? A product name as NVML answers it works too." if near else "Choose one of those.",
         )
@@ -336,75 +536,5 @@ def _declared_hardware(section: Section, source: str) -> Hardware | None:
     known, product = found
     if product is None and len(known.products) == 1:
         product = known.products[0]
+    gpus = declared.gpus_per_node
     return None if gpus is None else Hardware(known, product, gpus, source)
-
-
-def _check_distinct(taints: tuple[Taint, ...], section: Section) -> None:
-    """Kubernetes tells taints apart by key and effect, not by value."""
-    seen: set[tuple[str, str]] = set()
-    for taint in taints:
-        if (taint.key, taint.effect) in seen:
-            section.problems.add(
-                section.at("taints"),
-                f'"{taint.key}" is given twice with the effect {taint.effect}',
-                allowed="each key once per effect",
-                remedy="Remove one of the two; Kubernetes refuses the node otherwise.",
-            )
-        seen.add((taint.key, taint.effect))
-
-
-def _check_reach(labels: Mapping[str, str], taints: tuple[Taint, ...], section: Section, context: PoolContext) -> None:
-    """Labels and taints must have a way to the nodes on this platform."""
-    if context.platform == "aks":
-        _check_aks_labels(labels, section, context.problems)
-        _check_aks_taints(taints, section, context.problems)
-        return
-    for key in labels:
-        if reason := refused_by_nfd(key):
-            context.problems.add(
-                f"{section.at('labels')}.{key}",
-                f'"{key}" cannot reach the nodes: {reason}',
-                allowed="a prefixed key outside kubernetes.io, e.g. example.com/team",
-                remedy="Choose such a key; on this platform NFD sets the labels, so that new nodes get them too.",
-            )
-    if context.platform == "magnum" and context.magnum_driver in {"magnum-cluster-api", "capi-helm"}:
-        for index, taint in enumerate(taints):
-            if reason := refused_by_nfd(taint.key):
-                context.problems.add(
-                    f"{section.at('taints')}[{index}]",
-                    f'"{taint}" cannot reach the nodes: {reason}, and the driver {context.magnum_driver} sets no taints',
-                    allowed="a prefixed key outside kubernetes.io, e.g. nvidia.com/gpu=true:NoSchedule",
-                    remedy="Choose such a key, or use the heat driver, whose kubelets register with taints.",
-                )
-
-
-def _check_aks_labels(labels: Mapping[str, str], section: Section, problems: Problems) -> None:
-    for key, value in labels.items():
-        if reason := label_refused_by_aks(key):
-            problems.add(
-                f"{section.at('labels')}.{key}",
-                f'"{key}" is reserved by AKS: {reason}',
-                allowed="any prefix but kubernetes.azure.com/, kubernetes.io/ and k8s.io/",
-                remedy="Choose another prefix, e.g. example.com/team; AKS refuses the whole pool otherwise.",
-            )
-        elif key.startswith(_DEPLOY_SWITCH) and value != "false":
-            problems.add(
-                f"{section.at('labels')}.{key}",
-                f'"{value}" could not be paused by driver and MIG managers: AKS lets nobody change a pool\'s label on its nodes',
-                allowed='"false", which nobody changes',
-                remedy="Leave the label out: the GPU operator sets it to true by itself.",
-            )
-
-
-def _check_aks_taints(taints: tuple[Taint, ...], section: Section, problems: Problems) -> None:
-    for index, taint in enumerate(taints):
-        if taint_refused_by_aks(taint, spot=section.given("spot")):
-            problems.add(
-                f"{section.at('taints')}[{index}]",
-                f'"{taint}" is refused by AKS, which keeps the prefix kubernetes.azure.com for itself',
-                allowed="any other prefix, e.g. sku=gpu:NoSchedule",
-                remedy="Choose another key; the taint of spot pools comes with `spot: {}`.",
-            )
-
-
-_PLACEMENTS: Final = {"aks": _parse_aks, "magnum": _parse_magnum, "existing": _parse_existing}

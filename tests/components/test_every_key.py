@@ -215,7 +215,9 @@ def _documented() -> set[tuple[str, str]]:
             section = heading[1] if heading else ""
         elif section and line.startswith("| `"):
             first = line.split("|")[1]
-            found |= {(section, re.split(r":? ?[{]|:", token)[0]) for token in re.findall(r"`([^`]+)`", first)}
+            keys = [re.split(r":? ?[{]|:", token)[0] for token in re.findall(r"`([^`]+)`", first)]
+            # A mapping's keys are changed with it.
+            found |= {(section, key.split(".")[0] if section in {"cluster", "pools"} else key) for key in keys}
     return found
 
 

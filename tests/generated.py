@@ -1,0 +1,197 @@
+"""Writes what follows from the tables of fields: ``python -m tests.generated``; tests/components/test_fields.py holds it to them.
+
+The types of the components' arguments (components/_args.py) are written out, since mypy and Pulumi's analyzer read the text of a
+program, not what it computes. Of docs/reference/stack.md the tables between marks are written, the prose around them is by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.stack.clusters import CLUSTERS, PLATFORMS, AksSettings, ExistingSettings, MagnumSettings, MagnumTemplate, SystemPool
+from gpu_pools.stack.entra import EntraSettings
+from gpu_pools.stack.fields import on, rows, snake
+from gpu_pools.stack.pools import AksPlacement, DeclaredHardware, ExistingPlacement, MagnumPlacement, Minimum, Pool, Spot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpu_pools.stack.fields import Row
+
+ROOT: Final = Path(__file__).parents[1]
+ARGS: Final = ROOT / "components" / "_args.py"
+SCHEMA: Final = ROOT / "components" / "schema.json"
+REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
+
+_HEAD: Final = '''"""The types of the clusters' and pools' arguments.
+
+Written by `python -m tests.generated` from the tables of fields (gpu_pools/stack/fields.py): edit those.
+"""
+
+from typing import Any, NotRequired, TypedDict
+'''
+
+
+@dataclass(frozen=True)
+class Args:
+    """A type of arguments: its description, the classes whose rows it has, for which platform, and which of them it lacks."""
+
+    name: str
+    says: str
+    of: tuple[type, ...]
+    platform: str
+    lacks: tuple[str, ...] = ()
+
+
+_RANGE: Final = '''
+
+class NodeRangeArgs(TypedDict):
+    """Bounds of an autoscaled pool."""
+
+    min: int
+    """Fewest nodes."""
+    max: int
+    """Most nodes."""
+'''
+TYPES: Final = (
+    Args("SystemPoolArgs", "The pool for the cluster's own pods; `count` or `nodes`.", (SystemPool,), "aks"),
+    Args(
+        "EntraArgs",
+        "Users log in with Entra ID, by kubelogin; certificates of administrators cannot be had.",
+        (EntraSettings,),
+        "aks",
+    ),
+    Args("AksClusterArgs", "An AKS cluster.", (AksSettings,), "aks"),
+    Args("MagnumTemplateArgs", "A cluster template to make.", (MagnumTemplate,), "magnum"),
+    Args("MagnumClusterArgs", "A Magnum cluster; `template` or `template_id`.", (MagnumSettings,), "magnum"),
+    Args("ExistingClusterArgs", "How to reach the cluster.", (ExistingSettings,), "existing"),
+    Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
+    Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),
+    Args("AksPoolArgs", "A GPU pool; the same fields as a pool of a stack file.", (Pool, AksPlacement), "aks"),
+    Args(
+        "FlavorArgs",
+        "What a Nova flavor has; OpenStack has no field that names the GPU model.",
+        (DeclaredHardware,),
+        "magnum",
+    ),
+    Args(
+        "MagnumPoolArgs",
+        "A GPU node group; the same fields as a pool of a stack file.",
+        (Pool, MagnumPlacement),
+        "magnum",
+    ),
+    Args(
+        "ExistingPoolArgs",
+        "A pool of an existing cluster; the same fields as in a stack file.",
+        (Pool, ExistingPlacement, DeclaredHardware),
+        "existing",
+        # Labels alone make no node and prove none.
+        lacks=("count", "nodes", "minimum"),
+    ),
+)
+
+
+def args_text() -> str:
+    """components/_args.py."""
+    return _HEAD + _RANGE + "".join(map(_type, TYPES))
+
+
+def _type(args: Args) -> str:
+    found = [row for settings in args.of for row in rows(settings) if on(row.says, args.platform) and row.key not in args.lacks]
+    required = [row for row in found if row.needed and not row.either]
+    lines = [_key(row, args.platform) for row in (*required, *(row for row in found if row not in required))]
+    return f'\n\nclass {args.name}(TypedDict):\n    """{args.says}"""\n\n{"".join(lines)}'
+
+
+def _key(row: Row, platform: str) -> str:
+    kind = row.kind.type if isinstance(row.kind.type, str) else _name(row.kind.type)
+    annotation = kind if row.needed and not row.either else f"NotRequired[{kind}]"
+    return f'    {snake(row.key)}: {annotation}\n    """{on(row.says, platform)}"""\n'
+
+
+def _name(settings: type) -> str:
+    (name,) = [args.name for args in TYPES if args.of == (settings,)]
+    return name
+
+
+def reference_text() -> str:
+    """docs/reference/stack.md, with its tables as the rows are."""
+    text = REFERENCE.read_text(encoding="utf-8")
+    for mark, lines in (("cluster", _cluster()), ("pools", _pools())):
+        before, start, rest = text.partition(f"<!-- {mark}: written by python -m tests.generated -->\n")
+        _, end, after = rest.partition("<!-- end -->\n")
+        text = before + start + "".join(f"{line}\n" for line in lines) + end + after
+    return text
+
+
+_COLUMNS: Final = ("| key | platform | meaning | sets | a change |", "|---|---|---|---|---|")
+
+
+def _cluster() -> Iterator[str]:
+    yield from _COLUMNS
+    yield "| `platform` | all | *required*: `aks`, `magnum` or `existing` | | |"
+    for platform, settings in CLUSTERS.items():
+        yield from _lines(settings, (platform,))
+
+
+def _pools() -> Iterator[str]:
+    yield from _COLUMNS
+    yield from _lines(Pool, PLATFORMS)
+    for platform, placed in (
+        ("aks", (AksPlacement,)),
+        ("magnum", (MagnumPlacement,)),
+        ("existing", (ExistingPlacement, DeclaredHardware)),
+    ):
+        for settings in placed:
+            yield from _lines(settings, (platform,))
+
+
+def _lines(settings: type, platforms: tuple[str, ...], above: str = "") -> Iterator[str]:
+    """A line for each key, and for those of the mappings in it."""
+    for row in rows(settings):
+        on_these = [platform for platform in platforms if on(row.says, platform)]
+        if not on_these:
+            continue
+        cells = [
+            f"`{above}{row.key}`",
+            "all" if len(on_these) == len(PLATFORMS) else ", ".join(on_these),
+            _meaning(row, on_these[0]),
+            _told(row.sets, on_these, "`"),
+            _told(row.change, on_these),
+        ]
+        yield "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+        if not isinstance(row.kind.type, str):
+            yield from _lines(row.kind.type, tuple(on_these), f"{above}{row.key}.")
+
+
+def _meaning(row: Row, platform: str) -> str:
+    needed = f"*required*, or `{row.either}`: " if row.either else "*required*: "
+    said = row.doc or on(row.says, platform)
+    default = json.dumps(row.default).strip('"') if isinstance(row.default, str | int | float) and row.default else ""
+    return (needed if row.needed else "") + said + (f" Default: `{default}`." if default and "default" not in said else "")
+
+
+def _told(value: str | Mapping[str, str], platforms: list[str], quote: str = "") -> str:
+    """One word where it is the same everywhere, else one for each platform."""
+    told = {
+        platform: ", ".join(f"{quote}{one}{quote}" for one in on(value, platform).split(", ") if one) for platform in platforms
+    }
+    if len(set(told.values())) == 1:
+        return next(iter(told.values()))
+    return ", ".join(f"{platform}: {words}" for platform, words in told.items() if words)
+
+
+def schema_text() -> str:
+    """components/schema.json, of the types as they are written."""
+    from components.provider import GpuPoolsProvider  # noqa: PLC0415 - once they are
+
+    return json.dumps(json.loads(GpuPoolsProvider().schema or ""), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    ARGS.write_text(args_text(), encoding="utf-8")
+    REFERENCE.write_text(reference_text(), encoding="utf-8")
+    SCHEMA.write_text(schema_text(), encoding="utf-8")
