@@ -18,6 +18,7 @@ from gpu_pools.stack.fields import on, rows
 from gpu_pools.stack.pools import AksPlacement, MagnumPlacement, Pool
 from sandbox.providers import azure_native, openstack
 from tests import generated
+from tests.tiers import one_of_each
 
 from .test_every_key import AKS, CHANGES, MAGNUM, _changed
 
@@ -117,7 +118,11 @@ def _without_verifier(stack: Any) -> Any:
 _BEFORE: Final[dict[str, Asked]] = {}
 
 
-@pytest.mark.parametrize(("platform", "row", "place", "value"), TOLD, ids=[f"{told[0]}-{told[2]}-{told[3]}" for told in TOLD])
+@pytest.mark.parametrize(
+    ("platform", "row", "place", "value"),
+    one_of_each(TOLD, lambda told: (told[0], on(told[1].change, told[0]))),
+    ids=[f"{told[0]}-{told[2]}-{told[3]}" for told in TOLD],
+)
 def test_a_change_sets_what_the_table_says_and_does_what_it_says(
     run: Run, platform: str, row: Row, place: str, value: Any
 ) -> None:
