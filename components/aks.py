@@ -2,8 +2,8 @@
 
 Not managed here, and why: networks, identities for registries, log workspaces and groups of Entra ID, which a platform team owns
 elsewhere and which say nothing about GPUs; the machines and the Kubernetes version of the system pool once it is there
-(gpu_pools/clouds/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the autoscaler.
-Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
+(gpu_pools/clouds/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the
+autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
 
 The cluster always sends the system pool alone. Its list of pools is not ignored: after a refresh the plugin's inputs have every
 pool of the cluster, and a cluster that sends a pool which has gone since is refused (pulumi-azure-native#2719).
@@ -16,6 +16,13 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import containerservice, resources
 
+from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.stack.clusters import AksSettings, NodeCount, SystemPool, parse_cluster
+from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
+from gpu_pools.stack.pools import AksPlacement
+from gpu_pools.text.errors import InvalidStackError, Problems
+
 from . import _log
 from ._args import AksClusterArgs, AksPoolArgs
 from ._config_keys import once_agreed
@@ -24,12 +31,6 @@ from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._words import one_of, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
-from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
-from gpu_pools.stack.clusters import AksSettings, NodeCount, SystemPool, parse_cluster
-from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
-from gpu_pools.text.errors import InvalidStackError, Problems
-from gpu_pools.plan.planning import PoolPlan
-from gpu_pools.stack.pools import AksPlacement
 
 __all__ = ["AksCluster", "AksClusterArgs", "AksGpuNodePool", "AksGpuNodePoolArgs", "AksPoolArgs"]
 

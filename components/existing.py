@@ -12,9 +12,10 @@ from typing import Any
 import pulumi
 import yaml
 
+from gpu_pools.text.errors import InvalidStackError, Problem
+
 from ._args import ExistingClusterArgs
 from .kubernetes_provider import kubernetes_provider
-from gpu_pools.text.errors import InvalidStackError, Problem
 
 __all__ = ["ExistingCluster", "ExistingClusterArgs", "read_kubeconfig"]
 

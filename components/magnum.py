@@ -3,8 +3,8 @@
 Magnum's API accepts a second operation while one is in progress and then loses or fails one of the two. So a node group
 waits for every group before it: creations run in file order, deletions in reverse, whichever groups come and go. Node-group
 labels configure Magnum's driver and do not reach the nodes: node labels are the business of components.node_features, taints
-that of the kubelets where the driver lets them (gpu_pools.plan.placing). Not managed here: networks, images, flavors, keypairs and
-quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses that.
+that of the kubelets where the driver lets them (gpu_pools.plan.placing). Not managed here: networks, images, flavors, keypairs
+and quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses that.
 """
 
 import re
@@ -13,16 +13,17 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_openstack import containerinfra
 
+from gpu_pools.plan.placing import node_group_labels
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
+from gpu_pools.stack.pools import MagnumPlacement
+from gpu_pools.text.errors import InvalidStackError, Problems
+
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs
 from ._options import child_options, unless_false
 from ._words import ALONE, located_in, one_of, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 from .openstack_check import check_cloud
-from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
-from gpu_pools.text.errors import InvalidStackError, Problems
-from gpu_pools.plan.placing import node_group_labels
-from gpu_pools.plan.planning import PoolPlan
-from gpu_pools.stack.pools import MagnumPlacement
 
 __all__ = ["MagnumCluster", "MagnumClusterArgs", "MagnumGpuNodePool", "MagnumGpuNodePoolArgs", "MagnumPoolArgs"]
 

@@ -1,8 +1,8 @@
 """Node Feature Discovery, and the labels of pools whose cloud does not bring them to the nodes.
 
 NFD puts labels on nodes by rules, so that nodes which join later get them without a deploy. Its rules cannot see node
-labels; a small DaemonSet per pool marks the pool's nodes for them (gpu_pools.plan.placing tells why and how). AKS needs no PoolLabels:
-its agent pools carry their labels themselves. No node is ever patched from here.
+labels; a small DaemonSet per pool marks the pool's nodes for them (gpu_pools.plan.placing tells why and how). AKS needs no
+PoolLabels: its agent pools carry their labels themselves. No node is ever patched from here.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -12,17 +12,18 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import Namespace
 
+from gpu_pools.plan.placing import marker_daemon_set_spec, node_feature_rule
+from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
+from gpu_pools.stack.pools import ExistingPlacement
+from gpu_pools.text.errors import InvalidStackError, Problem
+
 from ._args import ExistingPoolArgs
 from ._config_keys import once_agreed
 from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
 from ._words import one_of, plan_alone, plan_of
-from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
-from gpu_pools.text.errors import InvalidStackError, Problem
-from gpu_pools.plan.placing import marker_daemon_set_spec, node_feature_rule
-from gpu_pools.plan.planning import PoolPlan
-from gpu_pools.stack.pools import ExistingPlacement
 
 NFD_NAMESPACE = "node-feature-discovery"
 

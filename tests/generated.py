@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.clusters import CLUSTERS, PLATFORMS, AksSettings, ExistingSettings, MagnumSettings, MagnumTemplate, SystemPool
+from gpu_pools.stack.clusters import (
+    CLUSTERS,
+    PLATFORMS,
+    AksSettings,
+    ExistingSettings,
+    MagnumSettings,
+    MagnumTemplate,
+    SystemPool,
+)
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.fields import on, rows, snake
 from gpu_pools.stack.pools import AksPlacement, DeclaredHardware, ExistingPlacement, MagnumPlacement, Minimum, Pool, Spot

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.stack.entra import EntraSettings
-from gpu_pools.text.errors import show
 from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, row, text, texts, whole_number
 from gpu_pools.stack.section import Section
+from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

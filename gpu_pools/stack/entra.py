@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpu_pools.text.errors import InvalidStackError, Problem, show
 from gpu_pools.stack.fields import Kind, Row, flag, one_of, row, text
 from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.errors import InvalidStackError, Problem, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.text.errors import Problems
     from gpu_pools.stack.section import Section
+    from gpu_pools.text.errors import Problems
 
 #: The application that AKS's API servers are in Entra ID, the same for all (Azure/kubelogin, docs/book/src/concepts/aks.md).
 SERVER_ID: Final = "6dae42f8-4368-4678-94ff-3960e28e3630"

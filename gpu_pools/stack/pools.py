@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.hardware import azure_sizes
+from gpu_pools.hardware.models import GpuModel, find_model, model, model_keys, nearest_model
 from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, RANGE, ZONES, NodeCount, parse_node_count
 from gpu_pools.stack.fields import Kind, Row, inner, number, one_of, read, read_inner, reads, row, text, texts, whole_number
 from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
-from gpu_pools.hardware.models import GpuModel, find_model, model, model_keys, nearest_model
 from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
 from gpu_pools.stack.section import Section
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.stack.clusters import Platform
-    from gpu_pools.text.errors import Problems
     from gpu_pools.stack.kubernetes_names import Taint
+    from gpu_pools.text.errors import Problems
 
 DriverOwner = Literal["operator", "preinstalled"]
 MigOwner = Literal["operator", "aks"]

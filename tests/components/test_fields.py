@@ -1,4 +1,4 @@
-"""The tables of fields (gpu_pools/stack/fields.py): what is written of them is as they are, and what they say of clouds is what happens.
+"""The tables of fields (gpu_pools/stack/fields.py): what is written of them agrees, and what they say of clouds is what happens.
 
 That is held against what the engine is asked for when a key changes (test_every_key.py has the changes), and against what the
 plugins' stand-ins replace, which were read off the plugins.
@@ -13,9 +13,9 @@ import pytest
 from components.platform import GpuPlatform
 from gpu_pools.clouds.aks_changes import refused_cluster_changes
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.stack.fields import on, rows
 from gpu_pools.stack.pools import AksPlacement, MagnumPlacement, Pool
+from gpu_pools.text.errors import InvalidStackError
 from sandbox.providers import azure_native, openstack
 from tests import generated
 from tests.tiers import one_of_each
