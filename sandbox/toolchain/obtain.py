@@ -119,8 +119,10 @@ def _build(programs: Sequence[Program], progress: Progress) -> list[str]:
 
     if programs:
         builds = Builds(programs, build_one)
-        text = f"Building {', '.join(map(_words, programs))} (first time only, about {duration(builds.remaining.seconds())})"
-        with progress.step(text, builds.remaining.lines):
+        others = f" and {len(programs) - 1} more" if len(programs) > 1 else ""
+        time = duration(builds.remaining.seconds())
+        # Short, since it is repeated with each sign of life; the lines below it name the others.
+        with progress.step(f"Building {_words(programs[0])}{others} (first time only, about {time})", builds.remaining.lines):
             builds.run()
     return built
 

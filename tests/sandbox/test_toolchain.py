@@ -542,7 +542,15 @@ def test_programs_of_one_graph_are_built_one_after_the_other_beside_another_grap
     machine.find("nfd_master", "helm", "config_manager")
     assert [what for what, graph in order if graph == "kubernetes"] == ["begins", "ends"] * 2
     assert [what for what, _ in order][:2] == ["begins", "begins"]
-    assert "Building helm v3.22.0, nfd-master v0.18.3, config-manager v0.19.0 (first time only, about" in machine.out.getvalue()
+    assert "Building helm v3.22.0 and 2 more (first time only, about" in machine.out.getvalue()
+
+
+def test_signs_of_life_say_what_remains(machine: Machine) -> None:
+    machine.put_go(FAKE_GO.replace("/bin/sleep 0.05", "/bin/sleep 0.3"))
+    find_tools(Progress(machine.out, heartbeat=0.1), only={"helm", "etcd"})
+    said = machine.out.getvalue()
+    assert re.search(r"^    about (\d+ s|\d min) left: ", said, re.MULTILINE)
+    assert "\x1b" not in said, "colour is for terminals"
 
 
 def test_the_sources_of_what_has_no_release_can_be_downloaded_beforehand(machine: Machine) -> None:
