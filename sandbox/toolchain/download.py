@@ -1,28 +1,31 @@
-"""Downloads a release: whole, of the sum that stands in this repository, or not at all.
+"""Downloads a release: whole, of the sums that stand in this repository, or not at all.
 
 Where there is no way to its host it says so within seconds. Redirections are followed, to any host: what counts is the sum. Only
-the named files of the archive are taken, so that nothing in it decides where anything is written.
+the named files are taken, so that nothing in an archive decides where anything is written.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import queue
 import shutil
 import tarfile
 import tempfile
 import threading
 import urllib.request
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from sandbox.errors import SandboxError
 from sandbox.files import explained
+from sandbox.toolchain.releases import Archive
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from sandbox.toolchain.releases import Release
+    from sandbox.toolchain.releases import Image, Release
 
 #: Until a host answers, its name looked up and all redirections followed; and then for each piece of the answer.
 _ANSWER_SECONDS: Final = 6.0
@@ -30,6 +33,11 @@ _PIECE_SECONDS: Final = 20.0
 #: Three times what the largest of them has today.
 _MOST_BYTES: Final = 512 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
+#: Lists of images for several kinds of machine, and what one image is made of, as OCI and Docker call them.
+_MANIFESTS: Final = (
+    "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+)
 SWITCH: Final = "GPU_POOLS_DOWNLOADS"
 
 
@@ -41,24 +49,58 @@ def download(release: Release, folder: Path) -> None:
     """Put the files of a release into an existing folder.
 
     Raises:
-        Unreachable: when its host cannot be reached or has no such file.
+        Unreachable: when a host cannot be reached or has no such file.
         SandboxError: when what came is not the file that this repository names.
     """
-    with tempfile.TemporaryFile(dir=folder) as archive:
-        digest = _fetch(release.url, archive)
-        if digest != release.sha256:
-            message = (
-                f"{release.url}: is not the file that this repository names: its sha256 is {digest}, "
-                f"wanted: {release.sha256} (sandbox/toolchain/releases.py). Nothing of it was used."
-            )
-            remedy = f"Find out who answers for that host here (a proxy, a mirror); or build from sources: {SWITCH}=no."
-            raise SandboxError(message, remedy)
-        archive.seek(0)
-        _unpack(archive, release, folder)
+    for part in release:
+        if isinstance(part, Archive):
+            _take(part.url, part.sha256, part.members, folder)
+        else:
+            _take_from_image(part, folder)
 
 
-def _fetch(url: str, archive: IO[bytes]) -> str:
-    """Write an answer to a file and return its sha256."""
+def _take_from_image(image: Image, folder: Path) -> None:
+    """Take a file out of the last layer of an image: of one that a Dockerfile ends with by copying it there."""
+    listed = _document(f"{image.url}/manifests/sha256:{image.sha256}", image.sha256)["manifests"]
+    wanted = {"os": "linux", "architecture": image.architecture}
+    fitting = [one["digest"] for one in listed if wanted.items() <= one["platform"].items()]
+    if not fitting:
+        raise Unreachable(f"{image.url}: has nothing for {image.architecture}")
+    manifest = _document(f"{image.url}/manifests/{fitting[0]}", fitting[0].removeprefix("sha256:"))
+    layer = manifest["layers"][-1]["digest"]
+    _take(f"{image.url}/blobs/{layer}", layer.removeprefix("sha256:"), image.members, folder)
+
+
+def _document(url: str, sha256: str) -> Any:  # noqa: ANN401 - what JSON holds
+    with tempfile.TemporaryFile() as file:
+        _fetch(url, sha256, file)
+        file.seek(0)
+        return json.load(file)
+
+
+def _take(url: str, sha256: str, members: Mapping[str, str], folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        _fetch(url, sha256, file)
+        file.seek(0)
+        with tarfile.open(fileobj=file, mode="r:gz") as tar:
+            for member, name in members.items():
+                _unpack(tar, member, folder / name, url)
+
+
+def _unpack(tar: tarfile.TarFile, member: str, target: Path, url: str) -> None:
+    try:
+        source = tar.extractfile(member)
+    except KeyError:
+        source = None
+    if source is None:
+        raise Unreachable(f"{url}: has no file {member}")
+    with explained(target, "write"), target.open("wb") as file:
+        shutil.copyfileobj(source, file)
+    target.chmod(0o755)
+
+
+def _fetch(url: str, sha256: str, file: IO[bytes]) -> None:
+    """Write an answer to a file; refuses one of another sum."""
     digest, size = hashlib.sha256(), 0
     answer = _answer(url)
     try:
@@ -68,22 +110,29 @@ def _fetch(url: str, archive: IO[bytes]) -> str:
                 if size > _MOST_BYTES:
                     raise Unreachable(f"{url}: more than {_MOST_BYTES} bytes")
                 digest.update(piece)
-                archive.write(piece)
+                file.write(piece)
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable(f"{url}: {error or type(error).__name__}") from error
     announced = answer.headers.get("Content-Length")
     if announced is not None and int(announced) != size:
         raise Unreachable(f"{url}: broke off after {size} of {announced} bytes")
-    return digest.hexdigest()
+    if digest.hexdigest() != sha256:
+        message = (
+            f"{url}: is not the file that this repository names: its sha256 is {digest.hexdigest()}, wanted: {sha256} "
+            "(sandbox/toolchain/releases.py). Nothing of it was used."
+        )
+        remedy = f"Find out who answers for that host here (a proxy, a mirror); or build from sources: {SWITCH}=no."
+        raise SandboxError(message, remedy)
 
 
 def _answer(url: str) -> http.client.HTTPResponse:
     """Ask for a file. In a thread, since nothing else limits how long a name is looked up."""
     said: queue.SimpleQueue[http.client.HTTPResponse | Exception] = queue.SimpleQueue()
+    asked = urllib.request.Request(url, headers={"Accept": f"{_MANIFESTS}, */*"})  # noqa: S310 - addresses of releases.py
 
     def ask() -> None:
         try:
-            said.put(urllib.request.urlopen(url, timeout=_PIECE_SECONDS))  # noqa: S310 - the addresses stand in releases.py
+            said.put(urllib.request.urlopen(asked, timeout=_PIECE_SECONDS))  # noqa: S310
         except Exception as error:  # noqa: BLE001 - told below
             said.put(error)
 
@@ -95,16 +144,3 @@ def _answer(url: str) -> http.client.HTTPResponse:
     if isinstance(answer, Exception):
         raise Unreachable(f"{url}: {getattr(answer, 'reason', answer)}") from answer
     return answer
-
-
-def _unpack(archive: IO[bytes], release: Release, folder: Path) -> None:
-    with tarfile.open(fileobj=archive, mode="r:gz") as tar:
-        for member, name in release.members.items():
-            source = tar.extractfile(member)
-            if source is None:
-                message = f"{release.url}: {member} is not a file."
-                raise SandboxError(message, "Mend its members in sandbox/toolchain/releases.py.")
-            target = folder / name
-            with explained(target, "write"), target.open("wb") as file:
-                shutil.copyfileobj(source, file)
-            target.chmod(0o755)

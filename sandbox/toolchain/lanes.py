@@ -39,11 +39,12 @@ class Builds:
         groups: dict[str, list[Program]] = {}
         for one in programs:
             groups.setdefault(one.graph, []).append(one)
-        self._longest_first = sorted(groups.values(), key=lambda group: -sum(one.seconds for one in group))
+        seconds = {one.name: one.seconds + one.seconds_first * (group[0] is one) for group in groups.values() for one in group}
+        self._longest_first = sorted(groups.values(), key=lambda group: -sum(seconds[one.name] for one in group))
         self._lanes = min(lanes(), len(groups))
         self._build_one = build_one
         self._over = threading.Event()
-        self.remaining = Remaining(programs, self._lanes)
+        self.remaining = Remaining(seconds, self._lanes)
 
     def run(self) -> None:
         """Build all.
@@ -67,9 +68,9 @@ class Builds:
             for one in group:
                 if self._over.is_set():
                     return
-                self.remaining.begin(one)
+                self.remaining.begin(one.name)
                 self._build_one(one)
-                self.remaining.end(one)
+                self.remaining.end(one.name)
         except BaseException:
             # Before this thread goes on to the group that waits.
             self._over.set()

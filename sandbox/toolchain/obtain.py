@@ -80,7 +80,8 @@ def place_of_build(one: Program) -> Path:
 
 def _place_of_release(one: Program, found: Release) -> Path:
     """The cache folder of a program that is downloaded."""
-    return cache_folder() / f"{one.name}-{pinned_version(one)}-release-{found.sha256[:12]}"
+    digest = hashlib.sha256(" ".join(part.sha256 for part in found).encode()).hexdigest()
+    return cache_folder() / f"{one.name}-{pinned_version(one)}-release-{digest[:12]}"
 
 
 def _with_companions(programs: Sequence[Program]) -> list[Program]:

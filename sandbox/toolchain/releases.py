@@ -1,8 +1,7 @@
-"""Official releases of the programs: which archive, and the sum of what it must be.
+"""Official releases of the programs: which archive or image, and the sum of what it must be.
 
-A sum stands here only if it could be read somewhere else than at the archive's own host (docs/decisions/README.md, 125), and only
-for the version that the program's go.mod pins: another version is built until its sums stand here. Where none could be had, for
-Kubernetes and NVIDIA's programs, there is no release.
+A sum stands here only if it could be read somewhere else than at its own host (docs/decisions/README.md, 125), and only for the
+version that the program's go.mod pins: another version is built until its sums stand here. NFD and NVIDIA's programs have none.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Release:
-    """An archive with a program, for one platform.
+class Archive:
+    """A .tar.gz with programs, for one platform.
 
     Attributes:
         url: where it is.
@@ -35,34 +34,71 @@ class Release:
     members: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Image:
+    """A container image whose last layer has a program.
+
+    Attributes:
+        url: of its repository, by the protocol of registries.
+        sha256: of the list of the images for all platforms, which has the digests of all the rest.
+        architecture: which of them.
+        members: which files of the layer to take: path -> file name.
+    """
+
+    url: str
+    sha256: str
+    architecture: str
+    members: Mapping[str, str]
+
+
+Release = tuple["Archive | Image", ...]
+
+
 def _pulumi(platform_name: str, sha256: str) -> Release:
     url = f"https://github.com/pulumi/pulumi/releases/download/v3.259.0/pulumi-v3.259.0-{platform_name}.tar.gz"
     names = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")
-    return Release(url, sha256, {f"pulumi/{name}": name for name in names})
+    return (Archive(url, sha256, {f"pulumi/{name}": name for name in names}),)
 
 
-def _etcd(platform_name: str, sha256: str) -> Release:
-    name = f"etcd-v3.6.8-{platform_name}"
-    return Release(f"https://github.com/etcd-io/etcd/releases/download/v3.6.8/{name}.tar.gz", sha256, {f"{name}/etcd": "etcd"})
+def _etcd(architecture: str, sha256: str) -> Release:
+    name = f"etcd-v3.6.8-linux-{architecture}"
+    url = f"https://github.com/etcd-io/etcd/releases/download/v3.6.8/{name}.tar.gz"
+    return (Archive(url, sha256, {f"{name}/etcd": "etcd"}),)
 
 
-def _helm(platform_name: str, sha256: str) -> Release:
-    return Release(f"https://get.helm.sh/helm-v3.22.0-{platform_name}.tar.gz", sha256, {f"{platform_name}/helm": "helm"})
+def _helm(architecture: str, sha256: str) -> Release:
+    url = f"https://get.helm.sh/helm-v3.22.0-linux-{architecture}.tar.gz"
+    return (Archive(url, sha256, {f"linux-{architecture}/helm": "helm"}),)
+
+
+def _kubernetes(architecture: str) -> Release:
+    digests = {
+        "kube-apiserver": "b4bc06c81fd76f81174e6c19ddacf477acdf1583e7a5846ebbd513493aef6e43",
+        "kube-controller-manager": "ed56454bf514916079a227f5765b64524fde52106dfcc52978b28634765b78b8",
+        "kube-scheduler": "128fc07d278d64c4f2cce416ed0a9f37b23a30cdde6f97873d18c9c78e259df4",
+    }
+    return tuple(
+        Image(f"https://registry.k8s.io/v2/{name}", sha256, architecture, {f"usr/local/bin/{name}": name})
+        for name, sha256 in digests.items()
+    )
 
 
 _X64: Final = "linux-x64"
 _ARM64: Final = "linux-arm64"
-#: (program, version, platform) -> its archive.
+#: (program, version, platform) -> what it consists of.
 RELEASES: Final[Mapping[tuple[str, str, str], Release]] = {
+    # Its archive has 400 MB, and no sum of it was to be had. Digests: the deployments of three public repositories, which agree.
+    ("kubernetes", "v1.36.3", _X64): _kubernetes("amd64"),
+    ("kubernetes", "v1.36.3", _ARM64): _kubernetes("arm64"),
     # Sums: Pulumi's formulas for Homebrew, github.com/pulumi/homebrew-tap, Formula/pulumi.rb.
     ("pulumi", "v3.259.0", _X64): _pulumi(_X64, "94ba357acac23d01474084c4b00098dc0f7bc70ce13f34c777459254a5f718e5"),
     ("pulumi", "v3.259.0", _ARM64): _pulumi(_ARM64, "edc8327463a72160bb36cf82cf5062da9c8a244290a706d9980988e7bf486853"),
     # Sums: github.com/kubernetes-sigs/kubespray, roles/kubespray_defaults/vars/main/checksums.yml.
-    ("etcd", "v3.6.8", _X64): _etcd("linux-amd64", "cf9cfe91a4856cb90eed9c99e6aee4b708db2c7888b88a6f116281f04b0ea693"),
-    ("etcd", "v3.6.8", _ARM64): _etcd("linux-arm64", "438f56a700d17ce761510a3e63e6fa5c1d587b2dd4d7a22c179c09a649366760"),
+    ("etcd", "v3.6.8", _X64): _etcd("amd64", "cf9cfe91a4856cb90eed9c99e6aee4b708db2c7888b88a6f116281f04b0ea693"),
+    ("etcd", "v3.6.8", _ARM64): _etcd("arm64", "438f56a700d17ce761510a3e63e6fa5c1d587b2dd4d7a22c179c09a649366760"),
     # Sums: Helm's release notes, and the same in the build files of seven public repositories.
-    ("helm", "v3.22.0", _X64): _helm("linux-amd64", "1e4ab49e429626cf6c6958d914248b78c9730803c2751b87627e171dc800e7bb"),
-    ("helm", "v3.22.0", _ARM64): _helm("linux-arm64", "f14e804dfee240f55525b667488fe9adca349e63e00c9af634c0beb1421ac310"),
+    ("helm", "v3.22.0", _X64): _helm("amd64", "1e4ab49e429626cf6c6958d914248b78c9730803c2751b87627e171dc800e7bb"),
+    ("helm", "v3.22.0", _ARM64): _helm("arm64", "f14e804dfee240f55525b667488fe9adca349e63e00c9af634c0beb1421ac310"),
 }
 
 

@@ -12,9 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from sandbox.toolchain.programs import Program
+    from collections.abc import Callable, Mapping
 
 _RECORDED_CORES: Final = 2
 #: A program that takes longer than its share is not taken for done.
@@ -25,31 +23,31 @@ _MINUTE: Final = 60
 class Remaining:
     """What is still to be built, by several builds at a time; told when each begins and ends."""
 
-    def __init__(self, programs: Iterable[Program], lanes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, recorded: Mapping[str, float], lanes: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with nothing built.
 
         Args:
-            programs: all that are to be built.
+            recorded: all that are to be built, in the order of their turns, and how many seconds each took on two cores.
             lanes: how many are built at a time: each has that part of the machine.
             clock: tells seconds.
         """
-        self._open = {program.name: program.seconds for program in programs}
+        self._open = dict(recorded)
         self._lanes = lanes
         self._clock = clock
         self._began: dict[str, float] = {}
         self._recorded = self._taken = 0.0
         self._lock = threading.Lock()
 
-    def begin(self, program: Program) -> None:
+    def begin(self, name: str) -> None:
         """A program is being built from now on."""
         with self._lock:
-            self._began[program.name] = self._clock()
+            self._began[name] = self._clock()
 
-    def end(self, program: Program) -> None:
+    def end(self, name: str) -> None:
         """A program is built."""
         with self._lock:
-            self._recorded += self._open.pop(program.name)
-            self._taken += self._clock() - self._began.pop(program.name)
+            self._recorded += self._open.pop(name)
+            self._taken += self._clock() - self._began.pop(name)
 
     def seconds(self) -> float:
         """How long all will still take, about."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -25,9 +26,10 @@ from sandbox.errors import SandboxError
 from sandbox.progress import Progress
 from sandbox.toolchain.__main__ import main
 from sandbox.toolchain.find import find_built, find_tools
+from sandbox.toolchain.lanes import Builds
 from sandbox.toolchain.obtain import place_of_build
 from sandbox.toolchain.programs import PROGRAMS, pinned_version, program
-from sandbox.toolchain.releases import RELEASES, Release
+from sandbox.toolchain.releases import RELEASES, Archive, Image, Release
 from sandbox.toolchain.remaining import Remaining
 from sandbox.toolchain.tools import GPU_TOOLS, PLATFORM_TOOLS, TOOLS, Tools
 
@@ -327,6 +329,10 @@ def test_programs_that_are_built_together_are_named_as_go_names_them() -> None:
             assert {name: package.rpartition("/")[2] for name, package in one.packages.items()} == {n: n for n in one.packages}
 
 
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 class Host:
     """A host of releases, on loopback."""
 
@@ -337,7 +343,8 @@ class Host:
                 member = tarfile.TarInfo(name)
                 member.size = len(b"released")
                 tar.addfile(member, io.BytesIO(b"released"))
-        self.sha256 = hashlib.sha256(self.archive.getvalue()).hexdigest()
+        self.sha256 = sha256_of(self.archive.getvalue())
+        self.files = {"/it.tar.gz": self.archive.getvalue()}
         self.asked: list[str] = []
         self.announced = 0
         self.silent = False
@@ -348,10 +355,11 @@ class Host:
                 host.asked.append(self.path)
                 if host.silent:
                     time.sleep(3)
-                self.send_response(HTTPStatus.OK if self.path == "/it.tar.gz" else HTTPStatus.NOT_FOUND)
-                self.send_header("Content-Length", str(host.announced or len(host.archive.getvalue())))
+                content = host.files.get(self.path)
+                self.send_response(HTTPStatus.NOT_FOUND if content is None else HTTPStatus.OK)
+                self.send_header("Content-Length", str(host.announced or len(content or b"")))
                 self.end_headers()
-                self.wfile.write(host.archive.getvalue())
+                self.wfile.write(content or b"")
 
             def log_message(self, *_: object) -> None: ...
 
@@ -360,7 +368,20 @@ class Host:
 
     def release(self, sha256: str = "", path: str = "it.tar.gz", members: dict[str, str] | None = None) -> Release:
         url = f"http://127.0.0.1:{self.server.server_port}/{path}"
-        return Release(url, sha256 or self.sha256, members or {"linux/helm": "helm"})
+        return (Archive(url, sha256 or self.sha256, members or {"linux/helm": "helm"}),)
+
+    def image(self, **platform: str) -> Image:
+        """Has an image with one layer, for another platform and for this."""
+        manifest = json.dumps({"layers": [{"digest": "sha256:0"}, {"digest": f"sha256:{self.sha256}"}]}).encode()
+        platforms = [{"os": "linux", "architecture": "s390x"}, {"os": "linux", "architecture": "amd64", **platform}]
+        digests = ["sha256:1", f"sha256:{sha256_of(manifest)}"]
+        listed = [{"digest": digest, "platform": one} for digest, one in zip(digests, platforms, strict=True)]
+        index = json.dumps({"manifests": listed}).encode()
+        self.files[f"/v2/helm/manifests/sha256:{sha256_of(index)}"] = index
+        self.files[f"/v2/helm/manifests/sha256:{sha256_of(manifest)}"] = manifest
+        self.files[f"/v2/helm/blobs/sha256:{self.sha256}"] = self.archive.getvalue()
+        url = f"http://127.0.0.1:{self.server.server_port}/v2/helm"
+        return Image(url, sha256_of(index), "amd64", {"linux/helm": "helm"})
 
 
 @pytest.fixture
@@ -427,7 +448,7 @@ def _silent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _without_a_name(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(monkeypatch, helm=Release("https://releases.invalid/it.tar.gz", host.sha256, {}))
+    publish(monkeypatch, helm=(Archive("https://releases.invalid/it.tar.gz", host.sha256, {}),))
 
 
 @pytest.mark.parametrize("spoil", [_gone, _without_such_a_file, _broken_off, _silent, _without_a_name])
@@ -466,18 +487,45 @@ def test_a_downloaded_pulumi_has_its_language_host_with_it(machine: Machine, hos
     assert machine.builds() == []
 
 
+def test_a_program_is_taken_out_of_an_image(machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, helm=(host.image(),))
+    tools = machine.find("helm")
+    assert (tools.origin, tools.helm.read_text()) == ({"helm": "downloaded"}, "released")
+    assert [path.name for path in tools.helm.parent.iterdir()] == ["helm"]
+    assert len(host.asked) == 3
+
+
+@pytest.mark.parametrize("part", ["list", "manifest", "layer"])
+def test_no_part_of_an_image_is_taken_that_is_not_of_its_digest(
+    machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    publish(monkeypatch, helm=(host.image(),))
+    path = list(host.files)[["list", "manifest", "layer"].index(part) + 1]
+    host.files[path] += b" "
+    with pytest.raises(SandboxError, match="is not the file that this repository names"):
+        machine.find("helm")
+    assert [path for path in machine.cache.iterdir() if path.is_dir()] == []
+
+
+def test_an_image_for_other_machines_alone_is_none(machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, helm=(host.image(architecture="arm"),))
+    assert machine.find("helm").origin == {"helm": "built"}
+    assert "has nothing for amd64" in machine.out.getvalue()
+
+
 def test_every_release_is_of_the_pinned_version_for_both_kinds_of_machine_and_has_a_sum() -> None:
-    for (name, version, _), one in RELEASES.items():
+    for (name, version, _), parts in RELEASES.items():
         assert version == pinned_version(program(name)), "the sums of the new version belong into releases.py"
-        assert version in one.url
-        assert one.url.startswith("https://")
-        assert re.fullmatch("[0-9a-f]{64}", one.sha256)
-        assert set(program(name).packages) <= set(one.members.values())
-        companion = program(name).companion
-        assert companion is None or companion in one.members.values()
-    assert len({one.sha256 for one in RELEASES.values()}) == len(RELEASES)
+        brought = {file for part in parts for file in part.members.values()}
+        assert {*program(name).packages, *filter(None, [program(name).companion])} <= brought
+        for part in parts:
+            assert part.url.startswith("https://")
+            assert isinstance(part, Image) or version in part.url
+            assert re.fullmatch("[0-9a-f]{64}", part.sha256)
+    archives = [part.sha256 for parts in RELEASES.values() for part in parts if isinstance(part, Archive)]
+    assert len(set(archives)) == len(archives)
     assert {(name, platform) for name, _, platform in RELEASES} == {
-        (name, f"linux-{kind}") for name in ("pulumi", "etcd", "helm") for kind in ("x64", "arm64")
+        (name, f"linux-{kind}") for name in ("kubernetes", "pulumi", "etcd", "helm") for kind in ("x64", "arm64")
     }
 
 
@@ -573,33 +621,39 @@ class Clock:
 
 def test_what_remains_follows_the_speed_of_this_machine() -> None:
     clock = Clock()
-    helm, etcd, pulumi = program("helm"), program("etcd"), program("pulumi")
-    remaining = Remaining([helm, etcd, pulumi], 1, clock)
-    remaining.begin(helm)
-    clock.now = 3 * helm.seconds
-    remaining.end(helm)
-    assert remaining.seconds() == pytest.approx(3 * (etcd.seconds + pulumi.seconds))
-    remaining.begin(etcd)
-    assert remaining.lines()[0].startswith("about 10 min left: etcd; then pulumi")
-    clock.now += 1.5 * etcd.seconds
-    assert remaining.seconds() == pytest.approx(3 * (etcd.seconds / 2 + pulumi.seconds))
-    clock.now += 100 * etcd.seconds
-    assert remaining.seconds() > 3 * pulumi.seconds, "what takes too long is not taken for done"
-    remaining.end(etcd)
-    remaining.begin(pulumi)
-    remaining.end(pulumi)
+    remaining = Remaining({"helm": 50, "etcd": 20, "pulumi": 180}, 1, clock)
+    remaining.begin("helm")
+    clock.now = 150
+    remaining.end("helm")
+    assert remaining.seconds() == pytest.approx(3 * 200)
+    remaining.begin("etcd")
+    assert remaining.lines() == ["about 10 min left: etcd; then pulumi"]
+    clock.now += 30
+    assert remaining.seconds() == pytest.approx(3 * (10 + 180))
+    clock.now += 1000
+    assert remaining.seconds() > 3 * 180, "what takes too long is not taken for done"
+    remaining.end("etcd")
+    remaining.begin("pulumi")
+    remaining.end("pulumi")
     assert (remaining.seconds(), remaining.lines()) == (0, [])
 
 
 def test_two_builds_at_a_time_share_the_machine() -> None:
     clock = Clock()
-    helm, etcd = program("helm"), program("etcd")
-    remaining = Remaining([helm, etcd], 2, clock)
-    remaining.begin(helm)
-    remaining.begin(etcd)
-    clock.now = 2 * etcd.seconds
-    remaining.end(etcd)
-    assert remaining.seconds() == pytest.approx(helm.seconds - etcd.seconds)
+    remaining = Remaining({"helm": 50, "etcd": 20}, 2, clock)
+    remaining.begin("helm")
+    remaining.begin("etcd")
+    clock.now = 40
+    remaining.end("etcd")
+    assert remaining.seconds() == pytest.approx(30)
+
+
+@pytest.mark.parametrize(
+    ("names", "seconds"), [(["nfd-master"], 53), (["kubernetes", "nfd-master"], 208), (["helm", "etcd"], 68)]
+)
+def test_the_first_of_a_graph_takes_longer_since_it_has_what_they_share(names: list[str], seconds: float) -> None:
+    builds = Builds([program(name) for name in names], lambda _: None)
+    assert builds.remaining.seconds() == pytest.approx(seconds * 2 / (os.cpu_count() or 1))
 
 
 @pytest.mark.programs
