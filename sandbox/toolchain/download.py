@@ -53,10 +53,13 @@ def download(release: Release, folder: Path) -> None:
         SandboxError: when what came is not the file that this repository names.
     """
     for part in release:
-        if isinstance(part, Archive):
-            _take(part.url, part.sha256, part.members, folder)
-        else:
-            _take_from_image(part, folder)
+        try:
+            if isinstance(part, Archive):
+                _take(part.url, part.sha256, part.members, folder)
+            else:
+                _take_from_image(part, folder)
+        except (KeyError, IndexError, TypeError, ValueError, tarfile.TarError) as error:
+            raise Unreachable(f"{part.url}: is of another form than expected: {error!r}") from error
 
 
 def _take_from_image(image: Image, folder: Path) -> None:
@@ -88,12 +91,9 @@ def _take(url: str, sha256: str, members: Mapping[str, str], folder: Path) -> No
 
 
 def _unpack(tar: tarfile.TarFile, member: str, target: Path, url: str) -> None:
-    try:
-        source = tar.extractfile(member)
-    except KeyError:
-        source = None
+    source = tar.extractfile(member)
     if source is None:
-        raise Unreachable(f"{url}: has no file {member}")
+        raise Unreachable(f"{url}: {member} is no file")
     with explained(target, "write"), target.open("wb") as file:
         shutil.copyfileobj(source, file)
     target.chmod(0o755)
