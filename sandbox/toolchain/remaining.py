@@ -1,7 +1,7 @@
 """How long building will still take: recorded times, scaled by how fast this machine turns out to be.
 
-The times in `programs` are of two cores that had nothing else to do. Until the first program is built this machine is taken for
-one that has as much of a core as those, and as many as it has.
+The times in `programs` are of two cores that had nothing else to do. Until something is built its cores are taken to be
+like those; Go's own library, which goes first, tells within half a minute.
 """
 
 from __future__ import annotations
@@ -23,41 +23,44 @@ _MINUTE: Final = 60
 class Remaining:
     """What is still to be built, by several builds at a time; told when each begins and ends."""
 
-    def __init__(self, recorded: Mapping[str, float], lanes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, recorded: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with nothing built.
 
         Args:
             recorded: all that are to be built, in the order of their turns, and how many seconds each took on two cores.
-            lanes: how many are built at a time: each has that part of the machine.
             clock: tells seconds.
         """
         self._open = dict(recorded)
-        self._lanes = lanes
         self._clock = clock
-        self._began: dict[str, float] = {}
+        self._began: dict[str, tuple[float, int]] = {}
         self._recorded = self._taken = 0.0
         self._lock = threading.Lock()
 
-    def begin(self, name: str) -> None:
-        """A program is being built from now on."""
+    def begin(self, name: str, lanes: int) -> None:
+        """Something is being built from now on, with that part of the machine."""
         with self._lock:
-            self._began[name] = self._clock()
+            self._began[name] = self._clock(), lanes
 
     def end(self, name: str) -> None:
-        """A program is built."""
+        """Something is built."""
         with self._lock:
+            self._taken += self._so_far(name)
             self._recorded += self._open.pop(name)
-            self._taken += self._clock() - self._began.pop(name)
+            del self._began[name]
 
     def seconds(self) -> float:
         """How long all will still take, about."""
         with self._lock:
-            # Of a machine that does several at a time each takes as many times as long.
-            slowness = self._taken / self._recorded / self._lanes if self._recorded else _RECORDED_CORES / (os.cpu_count() or 1)
-            now = self._clock()
-            done = {name: (now - began) / slowness / self._lanes for name, began in self._began.items()}
-            left = sum(seconds - min(done.get(name, 0.0), _NEARLY * seconds) for name, seconds in self._open.items())
-            return slowness * left
+            slowness = self._taken / self._recorded if self._recorded else _RECORDED_CORES / (os.cpu_count() or 1)
+            # What takes longer than it should says more than what went before.
+            slowness = max([slowness, *(self._so_far(name) / self._open[name] for name in self._began)])
+            done = {name: min(self._so_far(name) / slowness, _NEARLY * self._open[name]) for name in self._began}
+            return slowness * (sum(self._open.values()) - sum(done.values()))
+
+    def _so_far(self, name: str) -> float:
+        """For how long it has had the whole machine, as it were."""
+        began, lanes = self._began[name]
+        return (self._clock() - began) / lanes
 
     def lines(self) -> list[str]:
         """What remains, for people."""

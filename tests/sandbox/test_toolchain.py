@@ -630,28 +630,35 @@ class Clock:
 
 def test_what_remains_follows_the_speed_of_this_machine() -> None:
     clock = Clock()
-    remaining = Remaining({"helm": 50, "etcd": 20, "pulumi": 180}, 1, clock)
-    remaining.begin("helm")
+    remaining = Remaining({"helm": 50, "etcd": 20, "pulumi": 180}, clock)
+    remaining.begin("helm", 1)
     clock.now = 150
     remaining.end("helm")
     assert remaining.seconds() == pytest.approx(3 * 200)
-    remaining.begin("etcd")
+    remaining.begin("etcd", 1)
     assert remaining.lines() == ["about 10 min left: etcd; then pulumi"]
     clock.now += 30
     assert remaining.seconds() == pytest.approx(3 * (10 + 180))
-    clock.now += 1000
-    assert remaining.seconds() > 3 * 180, "what takes too long is not taken for done"
+    clock.now += 30
     remaining.end("etcd")
-    remaining.begin("pulumi")
+    remaining.begin("pulumi", 1)
     remaining.end("pulumi")
     assert (remaining.seconds(), remaining.lines()) == (0, [])
 
 
+def test_what_takes_longer_than_it_should_is_not_taken_for_done_and_the_rest_will_too() -> None:
+    clock = Clock()
+    remaining = Remaining({"helm": 50, "pulumi": 180}, clock)
+    remaining.begin("helm", 1)
+    clock.now = 500
+    assert remaining.seconds() == pytest.approx(10 * (0.05 * 50 + 180))
+
+
 def test_two_builds_at_a_time_share_the_machine() -> None:
     clock = Clock()
-    remaining = Remaining({"helm": 50, "etcd": 20}, 2, clock)
-    remaining.begin("helm")
-    remaining.begin("etcd")
+    remaining = Remaining({"helm": 50, "etcd": 20}, clock)
+    remaining.begin("helm", 2)
+    remaining.begin("etcd", 2)
     clock.now = 40
     remaining.end("etcd")
     assert remaining.seconds() == pytest.approx(30)
@@ -663,7 +670,7 @@ def test_the_first_of_a_graph_takes_longer_since_it_has_what_they_share() -> Non
 
     after_kubernetes = estimate("kubernetes", "nfd-master") - estimate("kubernetes")
     assert estimate("nfd-master") > 3 * after_kubernetes
-    assert estimate("helm", "etcd") == pytest.approx(estimate("helm") + estimate("etcd"))
+    assert estimate("helm", "etcd") >= estimate("helm") + estimate("etcd")
 
 
 @pytest.mark.programs
