@@ -11,11 +11,12 @@ PYTEST ?= $(VENV)/bin/pytest
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Python would answer a Ctrl-C in its own first 40 ms with a traceback: it is held back until the program answers it.
 HOLD   := $(shell env --block-signal=INT true 2>/dev/null && echo env --block-signal=INT)
+NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.11." if sys.version_info < (3, 11) else 0)'
 RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv ahead tools up preview status verify scale disturb openstack shell down clean test test-rest test-all unit lint bench
+.PHONY: help venv first tools up preview status verify scale disturb openstack shell down clean test test-rest test-all unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -24,20 +25,24 @@ venv: $(VENV)/.installed ## make the Python environment
 
 $(VENV)/.installed: hashes.txt
 	@echo "• Installing the Python packages (about a minute the first time)"
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.11." if sys.version_info < (3, 11) else 0)'
+	@$(NEW_ENOUGH)
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r hashes.txt
 	@touch $@
 
-# What the programs need a network for comes beside the Python packages: neither waits for the other.
-ahead:
-	@test -e $(VENV)/.installed || $(PYTHON) -m sandbox.toolchain --download >/dev/null 2>&1 &
+# Programs are made beside the Python packages, which leave a core idle: by any Python, since that takes nothing but its own library.
+first:
+	@test -e $(VENV)/.installed || { $(NEW_ENOUGH) && { \
+		$(MAKE) --no-print-directory venv & packages=$$!; \
+		trap 'kill $$packages 2>/dev/null' INT TERM; \
+		$(HOLD) $(PYTHON) -m sandbox.toolchain --platform; programs=$$?; \
+		wait $$packages && exit $$programs; }; }
 
-tools: ahead venv ## find, download or build the programs
+tools: first venv ## find, download or build the programs
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain
 	@$(HOLD) $(VENV)/bin/python -m sandbox.openstack.environment
 
-up: ahead venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
+up: first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 	@$(RUN) up $(STACK)
 
 ifdef PR

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from gpu_pools.text.interrupts import answered
 from sandbox.errors import SandboxError
 from sandbox.progress import Progress
-from sandbox.toolchain.find import download_ahead, find_tools, put_engine
-from sandbox.toolchain.tools import table
+from sandbox.toolchain.find import find_tools, put_engine
+from sandbox.toolchain.tools import PLATFORM_TOOLS, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,13 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox.toolchain", description="Find, download or build the programs.")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--engine", type=Path, metavar="FOLDER", help="only put the pinned pulumi and kubelogin there")
-    what.add_argument("--download", action="store_true", help="only download: releases, and the sources of the rest")
+    what.add_argument("--platform", action="store_true", help="only what every stack needs, without a table")
     asked = parser.parse_args(arguments)
     try:
         if asked.engine is not None:
             put_engine(asked.engine, Progress())
-        elif asked.download:
-            download_ahead(Progress())
+        elif asked.platform:
+            find_tools(Progress(), only=PLATFORM_TOOLS)
         else:
             sys.stdout.write(table(find_tools(Progress())) + "\n")
     except SandboxError as error:

@@ -21,7 +21,7 @@ from sandbox.toolchain.programs import FOLDER, pin, pinned_go, pinned_version
 from sandbox.toolchain.version import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from sandbox.toolchain.programs import ModuleFile, Program
 
@@ -67,16 +67,6 @@ def build_standard_library(program: Program) -> None:
         program: any of those that are to be built.
     """
     _run_go([_go(program), "build", *_SAME_FOR_ALL, *_STANDARD], program.graph)
-
-
-def fetch_sources(programs: Iterable[Program]) -> None:
-    """Have the sources of programs ready in Go's own cache.
-
-    Raises:
-        SandboxError: when Go is missing or too old, or the sources cannot be had.
-    """
-    for graph, one in {one.graph: one for one in programs}.items():
-        _run_go([_go(one), "mod", "download"], graph)
 
 
 def stop_builds() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sandbox.files import explained
 from sandbox.toolchain.cache import cache_folder, make_once
 from sandbox.toolchain.machine import on_this_machine, plugin
-from sandbox.toolchain.obtain import BUILT, download_only, made, obtain
+from sandbox.toolchain.obtain import BUILT, made, obtain
 from sandbox.toolchain.programs import program
 from sandbox.toolchain.tools import SEARCHES, TOOLS, Tools
 
@@ -35,7 +35,13 @@ def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> To
         SandboxError: when a program is neither there nor can be made.
         ValueError: when `only` names something else.
     """
-    here, missing = _look(progress, only)
+    wanted = set(TOOLS if only is None else only)
+    if not wanted <= set(TOOLS):
+        message = f"unknown tools: {sorted(wanted - set(TOOLS))}; known are {list(TOOLS)}"
+        raise ValueError(message)
+    searches = [search for search in SEARCHES if search.tool in wanted]
+    here = {search.tool: found for search in searches if (found := on_this_machine(search, progress))}
+    missing = [search for search in searches if search.tool not in here]
     origins = obtain(_programs_of(missing), progress)
     paths = {tool: path for tool, (path, _) in here.items()}
     paths |= {search.tool: _folder(program(search.made_by), progress) / search.program for search in missing}
@@ -67,16 +73,6 @@ def find_built(name: str, progress: Progress) -> Path:
     return _folder(program(name), progress)
 
 
-def download_ahead(progress: Progress) -> None:
-    """Download what find_tools would: it can go on beside something else.
-
-    Raises:
-        SandboxError: when it cannot be had.
-    """
-    _, missing = _look(progress, None)
-    download_only(_programs_of(missing), progress)
-
-
 def put_engine(folder: Path, progress: Progress) -> None:
     """Put what deploys into a folder, in exactly the version that is pinned, whatever is on this machine.
 
@@ -94,17 +90,6 @@ def put_engine(folder: Path, progress: Progress) -> None:
     with explained(folder, "copy into"):
         shutil.copytree(engine, folder, dirs_exist_ok=True)
         shutil.copy2(login, folder / login.name)
-
-
-def _look(progress: Progress, only: Collection[str] | None) -> tuple[dict[str, tuple[Path, str]], list[Search]]:
-    """What this machine has of the tools, and what it lacks."""
-    wanted = set(TOOLS if only is None else only)
-    if not wanted <= set(TOOLS):
-        message = f"unknown tools: {sorted(wanted - set(TOOLS))}; known are {list(TOOLS)}"
-        raise ValueError(message)
-    searches = [search for search in SEARCHES if search.tool in wanted]
-    here = {search.tool: found for search in searches if (found := on_this_machine(search, progress))}
-    return here, [search for search in searches if search.tool not in here]
 
 
 def _programs_of(searches: list[Search]) -> list[Program]:

@@ -58,17 +58,6 @@ def obtain(programs: Iterable[Program], progress: Progress) -> dict[str, str]:
     return dict.fromkeys(downloaded, DOWNLOADED) | dict.fromkeys(built, BUILT)
 
 
-def download_only(programs: Iterable[Program], progress: Progress) -> None:
-    """Have releases in the cache, and the sources of what must be built in Go's: all that `obtain` needs a network for.
-
-    Raises:
-        SandboxError: when sources cannot be had, or a release is not what it should be.
-    """
-    missing = [one for one in programs if made(one) is None]
-    downloaded = _download(missing, progress)
-    build.fetch_sources(_with_companions([one for one in missing if one.name not in downloaded]))
-
-
 def place_of_build(one: Program) -> Path:
     """The cache folder of a program that is built, named after everything that decides what is built."""
     digest = hashlib.sha256()

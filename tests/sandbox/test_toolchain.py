@@ -54,6 +54,7 @@ case "$1" in
     for package in "$@"; do echo built > "$folder${package##*/}"; done ;;
 esac
 """
+PROJECT = Path(__file__).resolve().parents[2]
 SHELL_HOST = "python/cmd/pulumi-language-python-exec"
 
 
@@ -610,12 +611,18 @@ def test_signs_of_life_say_what_remains(machine: Machine) -> None:
     assert "\x1b" not in said, "colour is for terminals"
 
 
-def test_the_sources_of_what_has_no_release_can_be_downloaded_beforehand(machine: Machine) -> None:
-    machine.put_go(FAKE_GO.replace("mod) ", 'mod) echo "$PWD $*" >> LOG; '))
-    machine.put("helm", "echo v3.18.4+gd80839c")
-    assert main(["--download"]) == 0
-    folders = {Path(line.split()[0]).name for line in machine.log.read_text().splitlines()}
-    assert folders == {"kubernetes", "pulumi", "etcd", "mig-parted", "pulumi-language-python"}
+def test_what_every_stack_needs_can_be_made_with_nothing_but_pythons_own_library(machine: Machine) -> None:
+    """So that it goes on while the packages of this project are installed."""
+    machine.put_go()
+    command = [sys.executable, "-I", "-S", "-c"]
+    platform = "from sandbox.toolchain.__main__ import main; sys.exit(main(['--platform']))"
+    done = subprocess.run(
+        [*command, f"import sys; sys.path.insert(0, {str(PROJECT)!r}); {platform}"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert {path.name.partition("-v")[0] for path in machine.cache.iterdir() if path.is_dir()} == {
+        *("kubernetes", "nfd-master", "pulumi", "helm", "etcd", "pulumi-language-python")
+    }
 
 
 class Clock:
