@@ -614,11 +614,9 @@ def test_signs_of_life_say_what_remains(machine: Machine) -> None:
 def test_what_every_stack_needs_can_be_made_with_nothing_but_pythons_own_library(machine: Machine) -> None:
     """So that it goes on while the packages of this project are installed."""
     machine.put_go()
-    command = [sys.executable, "-I", "-S", "-c"]
-    platform = "from sandbox.toolchain.__main__ import main; sys.exit(main(['--platform']))"
-    done = subprocess.run(
-        [*command, f"import sys; sys.path.insert(0, {str(PROJECT)!r}); {platform}"], capture_output=True, text=True, check=False
-    )
+    main = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); from sandbox.toolchain.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-I", "-S", "-c", main, "--platform"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert {path.name.partition("-v")[0] for path in machine.cache.iterdir() if path.is_dir()} == {
         *("kubernetes", "nfd-master", "pulumi", "helm", "etcd", "pulumi-language-python")
