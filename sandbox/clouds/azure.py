@@ -1,4 +1,4 @@
-"""Stand-in for Azure Resource Manager as far as resource groups, managed clusters and agent pools go.
+"""Stand-in for Azure Resource Manager as far as resource groups, virtual networks, managed clusters and agent pools go.
 
 A managed cluster is a simulated cluster (booted when it is created, erased when it is deleted); an agent
 pool is a group of its machines, with the labels and taints that AKS itself puts on nodes besides the
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.stack.entra import SERVER_ID
+from sandbox.clouds import azure_networks as networks
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_rules import AzureError, Body
@@ -50,6 +51,11 @@ _NAMESPACE: Final = uuid.UUID("6f2f0d3e-6a55-4b8c-9a2e-7f7e5c1f0c11")
 def group_id(group: str) -> str:
     """ARM id of a resource group."""
     return f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}"
+
+
+def network_id(group: str, network: str) -> str:
+    """ARM id of a virtual network."""
+    return f"{group_id(group)}/providers/Microsoft.Network/virtualNetworks/{network}"
 
 
 def cluster_id(group: str, cluster: str) -> str:
@@ -88,7 +94,7 @@ class AzureCloud:
         """
         self._state = state
         self._host = host or simulated_host()
-        self._records = Records(state / "cloud" / "azure.json", ("groups", "clusters", "pools"))
+        self._records = Records(state / "cloud" / "azure.json", ("groups", "networks", "clusters", "pools"))
         self._tenant = Tenant(state)
 
     # ---------------------------------------------------------------- resource groups
@@ -119,8 +125,33 @@ class AzureCloud:
         key = group_id(name).lower()
         for cluster in [item for item in self._records.read()["clusters"].values() if item["group"] == key]:
             self.delete_cluster(name, cluster["name"])
+        for network in [item for item in self._records.read()["networks"].values() if item["group"] == key]:
+            self.delete_network(name, network["name"])
         with self._records.change() as data:
             data["groups"].pop(key, None)
+
+    # ---------------------------------------------------------------- virtual networks
+
+    def put_network(self, group: str, name: str, body: Body) -> Body:
+        """Create or change a virtual network with its subnets, and return it."""
+        id_ = network_id(group, name)
+        networks.check_network(name, body)
+        with self._records.change() as data:
+            self._require_group(data, group)
+            existing = data["networks"].get(id_.lower())
+            if existing:
+                networks.check_network_change(id_, existing["body"], body, data["pools"].values())
+            data["networks"][id_.lower()] = {"id": id_, "name": name, "group": group_id(group).lower(), "body": body}
+        return self.get(id_) or {}
+
+    def delete_network(self, group: str, name: str) -> None:
+        """Delete a virtual network; one that does not exist is no error."""
+        id_ = network_id(group, name)
+        with self._records.change() as data:
+            network = data["networks"].get(id_.lower())
+            if network:
+                networks.check_network_change(id_, network["body"], None, data["pools"].values())
+                del data["networks"][id_.lower()]
 
     # ---------------------------------------------------------------- managed clusters
 
@@ -139,6 +170,7 @@ class AzureCloud:
         folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{_digest(id_)[:6]}"
         with self._records.change() as data:
             self._require_group(data, group)
+            networks.check_pools(data["networks"].values(), pools)
             self._refuse_busy(data, id_)
             data["clusters"][id_.lower()] = {
                 "id": id_,
@@ -276,6 +308,8 @@ class AzureCloud:
             if existing is None:
                 settled = _settled(body)
                 rules.check_pool(name, settled, cluster["body"]["location"])
+                beside = {pool["name"]: pool["body"] for pool in _pools_of(data, cluster)}
+                networks.check_pools(data["networks"].values(), {**beside, name: settled})
                 version = settled.get("orchestratorVersion")
                 versions.check_pool(version, None, _version(cluster))
                 version = versions.resolved(version, _version(cluster)) if version else _version(cluster)
@@ -331,6 +365,8 @@ class AzureCloud:
         data, key = self._records.read(), id_.lower()
         if key in data["groups"]:
             return _show_group(data["groups"][key])
+        if key in data["networks"]:
+            return networks.shown(data["networks"][key])
         if key in data["clusters"]:
             return self._show_cluster(data, data["clusters"][key])
         if key in data["pools"]:
@@ -357,7 +393,12 @@ class AzureCloud:
     def made(self) -> set[str]:
         """The ids of what was asked for, in lower case; pools that are a part of their cluster's request left out."""
         data = self._records.read()
-        return {*data["groups"], *data["clusters"], *(key for key, pool in data["pools"].items() if not pool["inline"])}
+        return {
+            *data["groups"],
+            *data["networks"],
+            *data["clusters"],
+            *(key for key, pool in data["pools"].items() if not pool["inline"]),
+        }
 
     def remove_unknown(self, known: Collection[str]) -> None:
         """Delete what no stack knows, made for an engine that never heard of it.
@@ -371,6 +412,8 @@ class AzureCloud:
         for key, pool in self._records.read()["pools"].items():
             if key not in kept and not pool["inline"]:
                 self._drop_pool(pool["id"])
+        for key in data["networks"].keys() - kept:
+            self.delete_network(*parts(data["networks"][key]["id"]))
         for key in data["groups"].keys() - kept:
             self.delete_group(data["groups"][key]["name"])
 

@@ -1,4 +1,4 @@
-"""Stand-in for the Pulumi plugin azure-native 3.29, as far as AKS needs it.
+"""Stand-in for the Pulumi plugin azure-native 3.29, as far as AKS and a network for it need.
 
 Does what the plugin does on its own side: automatic names and locations, the schema's checks at preview
 (types, required properties, the patterns of names), the list of properties that force a replacement, and
@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from sandbox.clouds import azure, azure_rules
+from sandbox.clouds import azure, azure_networks, azure_rules
 from sandbox.clouds.entra import TENANT
 from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
 from sandbox.providers.differences import compare
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sandbox.clouds.azure_rules import Body
 
 _GROUP: Final = "azure-native:resources:ResourceGroup"
+_NETWORK: Final = "azure-native:network:VirtualNetwork"
 _CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 _POOL: Final = "azure-native:containerservice:AgentPool"
 
@@ -66,6 +67,7 @@ class _Kind:
     """What the plugin knows of a resource type.
 
     Attributes:
+        make_id: the ARM id that names lead to.
         name: the property that holds the resource's own name.
         parents: the properties that name what it lies in, outermost first.
         types: property -> JSON type.
@@ -77,6 +79,7 @@ class _Kind:
         longest: the longest name that the schema allows.
     """
 
+    make_id: Callable[..., str]
     name: str
     parents: tuple[str, ...]
     types: Mapping[str, str]
@@ -95,8 +98,7 @@ class _Kind:
     def id_of(self, inputs: Mapping[str, Value]) -> str:
         """The ARM id that the inputs lead to."""
         names = [inputs[key] for key in (*self.parents, self.name)]
-        make: tuple[Callable[..., str], ...] = (azure.group_id, azure.cluster_id, azure.pool_id)
-        return make[len(self.parents)](*names)
+        return self.make_id(*names)
 
     def body_of(self, inputs: Mapping[str, Value]) -> Body:
         """The inputs without the names, which are the address, and without the plugin's own notes."""
@@ -106,6 +108,7 @@ class _Kind:
 
 _KINDS: Final[Mapping[str, _Kind]] = {
     _GROUP: _Kind(
+        azure.group_id,
         name="resourceGroupName",
         parents=(),
         types={"location": "string", "managedBy": "string", "tags": "object"},
@@ -113,7 +116,17 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         required=("location",),
         api_version="2024-03-01",
     ),
+    _NETWORK: _Kind(
+        azure.network_id,
+        name="virtualNetworkName",
+        parents=("resourceGroupName",),
+        types={"location": "string", "addressSpace": "object", "subnets": "array", "tags": "object"},
+        replaces=("virtualNetworkName", "resourceGroupName", "location"),
+        required=("resourceGroupName",),
+        api_version=azure_networks.API_VERSION,
+    ),
     _CLUSTER: _Kind(
+        azure.cluster_id,
         name="resourceName",
         parents=("resourceGroupName",),
         types={
@@ -138,6 +151,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         longest=63,
     ),
     _POOL: _Kind(
+        azure.pool_id,
         name="agentPoolName",
         parents=("resourceGroupName", "resourceName"),
         types=_POOL_TYPES,
@@ -260,6 +274,7 @@ class AzureNativeStandIn(StandIn):
         body = kind.body_of(inputs)
         put: Mapping[str, Callable[..., Body]] = {
             _GROUP: self._cloud.put_group,
+            _NETWORK: self._cloud.put_network,
             _CLUSTER: self._cloud.put_cluster,
             _POOL: self._cloud.put_pool,
         }
@@ -294,6 +309,7 @@ class AzureNativeStandIn(StandIn):
         """Delete the resource."""
         erase: Mapping[str, Callable[..., None]] = {
             _GROUP: self._cloud.delete_group,
+            _NETWORK: self._cloud.delete_network,
             _CLUSTER: self._cloud.delete_cluster,
             _POOL: self._cloud.delete_pool,
         }
@@ -347,6 +363,9 @@ def _outputs(found: Body) -> dict[str, Value]:
 def _inputs_in(kind: _Kind, shown: Mapping[str, Value]) -> dict[str, Value]:
     """What of a resource's outputs could be an input."""
     could = {key: shown[key] for key in kind.types if shown.get(key) is not None}
+    subnets = could.get("subnets")
+    if isinstance(subnets, list):
+        could["subnets"] = [{key: subnet[key] for key in ("name", "addressPrefix") if key in subnet} for subnet in subnets]
     pools = could.get("agentPoolProfiles")
     if isinstance(pools, list):
         could["agentPoolProfiles"] = [

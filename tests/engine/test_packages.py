@@ -6,6 +6,7 @@ previews. The language hosts: YAML's is built (or pulumi's own), TypeScript need
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sandbox import cluster as clusters
 from sandbox import stand_ins
 from sandbox.engine import Engine
 from sandbox.progress import Progress
@@ -26,7 +28,7 @@ from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
@@ -101,6 +103,8 @@ def around(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield {**environment, "PATH": os.pathsep.join([*map(str, hosts), str(installed / "bin"), environment["PATH"]])}
     finally:
         stand_ins.stop(sandbox)
+        for cluster in sandbox.cluster_folders():
+            clusters.erase(cluster)
 
 
 _DIGEST = "from gpu_pools.verifier import archive; print(archive.__file__, archive.digest())"
@@ -196,6 +200,37 @@ def test_a_typescript_program_uses_the_components(typescript: Path, around: dict
     else:
         assert "property sharing.chosen.mig.layout " in text
         assert "components/platform.py" not in text
+
+
+@pytest.fixture
+def own_network(around: dict[str, str], tmp_path: Path) -> Callable[..., str]:
+    """Runs the engine on the example of that name: a network and a cluster that are the program's own."""
+    shutil.copytree(PROJECT / "examples" / "own-network", tmp_path / "own-network")
+
+    def engine(*arguments: str) -> str:
+        command = ["pulumi", *arguments, "--stack", "own", "--non-interactive"]
+        code, text = _run(command, tmp_path / "own-network", around)
+        assert code == 0, text
+        return text
+
+    engine("stack", "init")
+    return engine
+
+
+def test_an_example_comes_up_stays_and_goes(own_network: Callable[..., str]) -> None:
+    own_network("up", "--yes", "--skip-preview")
+    state = json.loads(own_network("stack", "export"))["deployment"]["resources"]
+    pools = {one["inputs"]["agentPoolName"]: one["inputs"] for one in state if one["type"].endswith(":AgentPool")}
+    (cluster,) = [one["inputs"] for one in state if one["type"].endswith(":ManagedCluster")]
+    subnet = cluster["agentPoolProfiles"][0]["vnetSubnetID"]
+    assert subnet.endswith("/subnets/nodes")
+    assert {name: pool["vnetSubnetID"] for name, pool in pools.items()} == {"nb": subnet, "train": subnet}
+    outputs = json.loads(own_network("stack", "output", "--json"))
+    assert outputs["advertises"] == {"nb": {"nvidia.com/gpu": 4}, "train": {"nvidia.com/gpu": 2}}
+    assert outputs["kubeconfig"] == "[secret]"
+    assert set(json.loads(own_network("preview", "--json"))["changeSummary"]) == {"same", "read"}
+    own_network("destroy", "--yes", "--skip-preview")
+    assert "resources" not in json.loads(own_network("stack", "export"))["deployment"]
 
 
 def test_the_pack_of_the_wheel_judges_programs_of_others(installed: Path, tmp_path: Path) -> None:

@@ -105,6 +105,85 @@ def put(cloud: AzureCloud, name: str = "nb", **body: Any) -> dict[str, Any]:
     return cloud.put_pool("dev", "gpu", name, {"vmSize": GPU, "count": 1, "mode": "User", **body})
 
 
+NETWORK = {"location": "westeurope", "addressSpace": {"addressPrefixes": ["10.8.0.0/16"]}}
+NODES = {"name": "nodes", "addressPrefix": "10.8.0.0/20"}
+OTHER = {"name": "other", "addressPrefix": "10.8.16.0/20"}
+
+
+class TestNetworks:
+    @pytest.fixture
+    def inside(self, empty: AzureCloud) -> AzureCloud:
+        """A cloud with two networks, and a cluster whose system pool lies in the subnet `nodes`."""
+        empty.put_group("dev", {"location": "westeurope"})
+        empty.put_network("dev", "net", {**NETWORK, "subnets": [NODES, OTHER]})
+        empty.put_network("dev", "far", {**NETWORK, "subnets": [NODES]})
+        empty.put_cluster("dev", "gpu", {**CLUSTER, "agentPoolProfiles": [{**SYSTEM, "vnetSubnetID": self.subnet()}]})
+        return empty
+
+    @staticmethod
+    def subnet(network: str = "net", name: str = "nodes") -> str:
+        return f"{azure.network_id('dev', network)}/subnets/{name}"
+
+    @pytest.mark.parametrize(
+        ("subnets", "code"),
+        [
+            ([{"name": "out", "addressPrefix": "10.9.0.0/24"}], "NetcfgSubnetRangeOutsideVnet"),
+            ([NODES, {"name": "twice", "addressPrefix": "10.8.1.0/24"}], "NetcfgSubnetRangesOverlap"),
+            ([{"name": "crooked", "addressPrefix": "10.8.0.1/20"}], "InvalidCIDRNotation"),
+        ],
+    )
+    def test_subnets_lie_in_the_network_and_beside_each_other(self, cloud: AzureCloud, subnets: Any, code: str) -> None:
+        with pytest.raises(AzureError) as refused:
+            cloud.put_network("dev", "net", {**NETWORK, "subnets": subnets})
+        assert refused.value.code == code
+
+    def test_a_network_is_answered_with_the_ids_of_its_subnets(self, inside: AzureCloud) -> None:
+        answer = inside.get(azure.network_id("dev", "net")) or {}
+        assert [subnet["id"] for subnet in answer["subnets"]] == [self.subnet(), self.subnet(name="other")]
+
+    @pytest.mark.parametrize(
+        ("subnet", "text"),
+        [
+            ("none", "agentPoolProfile.vnetSubnetID is invalid"),
+            ("far", "must lie in the same virtual network"),
+            ("", "The Agentpool nb does not have subnet defined"),
+        ],
+    )
+    def test_all_pools_of_a_cluster_lie_in_subnets_of_one_network(self, inside: AzureCloud, subnet: str, text: str) -> None:
+        where = {"vnetSubnetID": self.subnet(subnet)} if subnet else {}
+        with pytest.raises(AzureError, match=text):
+            put(inside, **where)
+        put(inside, vnetSubnetID=self.subnet(name="other"))
+
+    def test_a_pool_cannot_lie_in_a_subnet_where_the_others_lie_in_none(self, cloud: AzureCloud) -> None:
+        cloud.put_network("dev", "net", {**NETWORK, "subnets": [NODES]})
+        with pytest.raises(AzureError, match="The Agentpool system does not have subnet defined"):
+            put(cloud, vnetSubnetID=self.subnet())
+
+    def test_a_subnet_that_is_used_stays_as_it_is(self, inside: AzureCloud) -> None:
+        for subnets, code in (
+            ([OTHER], "InUseSubnetCannotBeDeleted"),
+            ([{**NODES, "addressPrefix": "10.8.0.0/21"}, OTHER], "InUseSubnetCannotBeUpdated"),
+        ):
+            with pytest.raises(AzureError) as refused:
+                inside.put_network("dev", "net", {**NETWORK, "subnets": subnets})
+            assert refused.value.code == code
+        with pytest.raises(AzureError, match="is in use by"):
+            inside.delete_network("dev", "net")
+        inside.put_network("dev", "net", {**NETWORK, "subnets": [NODES]})
+        inside.delete_cluster("dev", "gpu")
+        inside.delete_network("dev", "net")
+        assert inside.made() == {azure.group_id("dev").lower(), azure.network_id("dev", "far").lower()}
+
+    def test_the_group_takes_its_networks_with_it(self, inside: AzureCloud) -> None:
+        inside.delete_group("dev")
+        assert inside.made() == set()
+
+    def test_what_no_stack_knows_goes(self, inside: AzureCloud) -> None:
+        inside.remove_unknown([azure.group_id("dev"), azure.network_id("dev", "far")])
+        assert inside.made() == {azure.group_id("dev").lower(), azure.network_id("dev", "far").lower()}
+
+
 class TestPoolRules:
     @pytest.mark.parametrize(
         ("name", "body", "text"),

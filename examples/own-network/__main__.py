@@ -1,0 +1,94 @@
+"""A platform team's own program: their network and cluster, and in it two GPU pools that are shared by gpu-pools.
+
+The network and the cluster are the team's, made by Azure's own resources as everywhere. gpu-pools adds what sharing needs:
+NFD, the GPU operator with the configs, and the pools with the labels that choose them.
+"""
+
+import base64
+
+import pulumi
+import pulumi_kubernetes
+from gpu_pools.components.aks import AksGpuNodePool
+from gpu_pools.components.gpu_operator import GpuOperator
+from gpu_pools.components.node_features import NodeFeatureDiscovery
+from gpu_pools.components.sharing import Mig, TimeSlicing
+from pulumi_azure_native import containerservice, network, resources
+
+A100 = "Standard_NC24ads_A100_v4"
+config = pulumi.Config()
+
+# --- what is the team's ---------------------------------------------------------------------------------------------------------
+
+group = resources.ResourceGroup("ml", location=config.get("location") or "westeurope")
+own_network = network.VirtualNetwork(
+    "ml",
+    resource_group_name=group.name,
+    address_space={"address_prefixes": ["10.8.0.0/16"]},
+    subnets=[{"name": "nodes", "address_prefix": "10.8.0.0/20"}],
+    # Azure adds to the list what is made in the network later.
+    opts=pulumi.ResourceOptions(ignore_changes=["subnets"]),
+)
+subnet = own_network.subnets.apply(lambda subnets: subnets[0].id)
+cluster = containerservice.ManagedCluster(
+    "ml",
+    resource_group_name=group.name,
+    dns_prefix="ml",
+    identity={"type": containerservice.ResourceIdentityType.SYSTEM_ASSIGNED},
+    network_profile={"network_plugin": "azure", "network_plugin_mode": "overlay"},
+    agent_pool_profiles=[
+        {"name": "system", "mode": "System", "vm_size": "Standard_D4s_v5", "count": 1, "vnet_subnet_id": subnet},
+    ],
+)
+answer = containerservice.list_managed_cluster_user_credentials_output(resource_group_name=group.name, resource_name=cluster.name)
+kubeconfig = pulumi.Output.secret(answer.apply(lambda known: base64.b64decode(known.kubeconfigs[0].value).decode()))
+kubernetes = pulumi_kubernetes.Provider("ml", kubeconfig=kubeconfig)
+
+# --- how the GPUs are shared ----------------------------------------------------------------------------------------------------
+
+sharing = {"notebooks": TimeSlicing("notebooks", {"replicas": 4}), "training": Mig("training", {"layout": {"3g.40gb": 2}})}
+pools = [
+    {"name": "nb", "vmSize": A100, "count": 1, "sharing": "notebooks"},
+    {"name": "train", "vmSize": A100, "nodes": {"min": 1, "max": 3}, "sharing": "training", "taints": ["team=ml:NoSchedule"]},
+]
+#: The same sections as a stack file has: what NFD and the operator must know of the pools.
+sections = {
+    "cluster": {"platform": "aks"},
+    "sharing": {name: declared.written for name, declared in sharing.items()},
+    "pools": pools,
+}
+
+# --- what gpu-pools makes of it -------------------------------------------------------------------------------------------------
+
+
+def inside(*before: pulumi.Resource) -> pulumi.ResourceOptions:
+    """In the cluster, after something, and gone with the cluster."""
+    return pulumi.ResourceOptions(provider=kubernetes, deleted_with=cluster, depends_on=list(before))
+
+
+features = NodeFeatureDiscovery("ml-nfd", {"config": sections}, inside())
+operator = GpuOperator("ml-operator", {"config": sections}, inside(features))
+
+
+def into_the_subnet(asked: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+    """Puts an agent pool beside the system pool: a property that the component has no argument for."""
+    if asked.type_ != "azure-native:containerservice:AgentPool":
+        return None
+    return pulumi.ResourceTransformResult({**asked.props, "vnetSubnetID": subnet}, asked.opts)
+
+
+made: list[AksGpuNodePool] = []
+for pool in pools:
+    arguments = {
+        "cluster_name": cluster.name,
+        "resource_group_name": group.name,
+        "pool": {**pool, "sharing": sharing[pool["sharing"]]},
+        # A pool whose config the operator lacks is refused.
+        "config_keys": operator.config_keys,
+    }
+    # One after the other: Azure may refuse two pools that are made in one network at the same time (Azure/AKS#4522).
+    after = pulumi.ResourceOptions(depends_on=[operator, *made], deleted_with=cluster, transforms=[into_the_subnet])
+    made.append(AksGpuNodePool(f"ml-{pool['name']}", arguments, after))
+
+pulumi.export("kubeconfig", kubeconfig)
+pulumi.export("subnet", subnet)
+pulumi.export("advertises", {pool["name"]: one.advertises for pool, one in zip(pools, made, strict=True)})
