@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.pools import CLUSTER_TYPES, ENDS_PODS, POOL_TYPES, pool_name
 from gpu_pools.changes.steps import top
-from gpu_pools.stack.acknowledged import CLUSTER, cluster_use, pool_goes, pool_use
+from gpu_pools.plan.change_ids import cluster_use, pool_goes, pool_use
+from gpu_pools.stack.acknowledged import CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -21,8 +21,8 @@ import yaml
 
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.words import plain
-from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.files import read_text
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_pools.hardware.operands import parse_version, since, version_text
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.files import read_text
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

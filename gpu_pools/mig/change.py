@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.hardware.models import GpuModel
+    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.mig.geometry import Arrangement
-    from gpu_pools.stack.clusters import Platform
 
 #: What a change of MIG mode needs: nothing; a reset of the GPU; a reboot of the node; the first, or the second where the
 #: machine allows no reset (a GPU passed through to a virtual machine).

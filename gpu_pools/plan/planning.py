@@ -19,6 +19,8 @@ from gpu_pools.images.placed import tag_warnings
 from gpu_pools.mig.advice import layout_text
 from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.plan import expectation
+from gpu_pools.plan.adoption import adoption_warnings, check_adoption, cluster_warnings
+from gpu_pools.plan.change_ids import cluster_change, pool_change
 from gpu_pools.plan.checks import autoscaling_warnings, check_pool, check_together, driver_of, gpu_instance_profile, mig_owner
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
@@ -33,8 +35,7 @@ from gpu_pools.rendering.sharing_configs import (
     mig_parted_file,
 )
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT, check_startup_taint, startup_taint_warnings
-from gpu_pools.stack.acknowledged import CLUSTER, cluster_change, pool_change
-from gpu_pools.stack.adoption import adoption_warnings, check_adoption, cluster_warnings
+from gpu_pools.stack.acknowledged import CLUSTER
 from gpu_pools.stack.charts import merge_values
 from gpu_pools.stack.kubernetes_names import AKS_SPOT_TAINT, DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL, Taint
 from gpu_pools.stack.pools import AksPlacement, MagnumPlacement
@@ -45,10 +46,10 @@ from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.plan.expectation import NvmlExpectation
     from gpu_pools.rendering.sharing_configs import FlagMigStrategy
     from gpu_pools.stack.charts import MigStrategy
-    from gpu_pools.stack.clusters import Platform
     from gpu_pools.stack.pools import DriverOwner, Hardware, MigOwner, Pool
     from gpu_pools.stack.sharing import Sharing
 

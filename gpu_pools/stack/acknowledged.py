@@ -14,31 +14,22 @@ This is only about what is declared. What the engine would really replace, and w
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from gpu_pools.plan.placing import node_group_labels
-from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.section import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
-    from gpu_pools.stack.clusters import ClusterSettings
     from gpu_pools.text.errors import Problems
 
 #: Begins with a letter, and is nothing that some reader of YAML takes for a number.
 _CHANGE: Final = "[cgu][0-9a-f]{8}"
-_BECOMES, _GOES, _USED = "c", "g", "u"
+BECOMES, GOES, USED = "c", "g", "u"
 #: What the section calls the cluster, whatever name it has in the cloud.
 CLUSTER: Final = "cluster"
 _LEAST_REASON: Final = 10
-#: Settings of a cluster by which its nodes run another Kubernetes.
-_VERSIONS: Final = ("kubernetes_version", "template", "template_id")
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class Acknowledgement:
     @property
     def of_replacement(self) -> bool:
         """Whether it is of a kind that lifts the protection of what it fits."""
-        return self.change.startswith(_BECOMES)
+        return self.change.startswith(BECOMES)
 
 
 def parse_acknowledged(value: object, path: str, pools: Iterable[str], problems: Problems) -> tuple[Acknowledgement, ...]:
@@ -96,7 +87,7 @@ def parse_acknowledged(value: object, path: str, pools: Iterable[str], problems:
 
 def _parse(entry: object, where: str, resources: tuple[str, ...], problems: Problems) -> Acknowledgement | None:
     section = Section(entry, where, problems, what="a mapping with `resource`, `change` and `reason`")
-    goes = str(section.raw("change")).startswith(_GOES)
+    goes = str(section.raw("change")).startswith(GOES)
     # What goes is declared no more.
     resource = section.text("resource", required=True, choices=None if goes else resources)
     change = section.text(
@@ -111,49 +102,3 @@ def _parse(entry: object, where: str, resources: tuple[str, ...], problems: Prob
     )
     section.finish()
     return Acknowledgement(resource, change, reason) if resource and change and reason else None
-
-
-def pool_change(planned: PoolPlan, cluster: ClusterSettings) -> str:
-    """The id of a pool as it is planned."""
-    return _id(_BECOMES, "pool", _pool(planned, cluster))
-
-
-def pool_goes(planned: PoolPlan) -> str:
-    """The id of the going of a pool that is deployed as it is planned."""
-    return _id(_GOES, "pool", planned.change)
-
-
-def pool_use(planned: PoolPlan) -> str:
-    """The id of a pool's being shared as it is planned, by as many nodes."""
-    declared = dataclasses.asdict(planned.sharing)
-    declared.pop("needs")
-    return _id(_USED, "pool", [planned.name, declared, planned.pool.min_nodes, planned.pool.max_nodes])
-
-
-def cluster_use(plan: Plan) -> str:
-    """The id of a cluster's running what is planned: Kubernetes, operator, driver."""
-    cluster, operator = plan.settings.cluster, plan.settings.operator
-    versions = {key: value for key, value in dataclasses.asdict(cluster).items() if key in _VERSIONS}
-    return _id(_USED, CLUSTER, [versions, operator.chart.version, plan.operator_values["driver"]])
-
-
-def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
-    """The id of a cluster and the pools in it as they are planned."""
-    own = {key: value for key, value in dataclasses.asdict(cluster).items() if key != "protect"}
-    if "system_pool" in own:
-        # In the words of the ids that stand in stack files; who scales it replaces nothing.
-        nodes = own["system_pool"].pop("nodes")
-        own["system_pool"] |= {"min_nodes": nodes["fewest"], "max_nodes": nodes["most"]}
-    return _id(_BECOMES, CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
-
-
-def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
-    """Whatever of it may force a replacement; on Magnum that is every label of the node group, where taints may be too."""
-    placed = dataclasses.asdict(planned.pool.placement)
-    if isinstance(cluster, MagnumSettings):
-        return {"name": planned.name, **placed, "labels": node_group_labels(planned, cluster.driver)}
-    return {"name": planned.name, **placed, "driver": planned.driver, "gpuInstanceProfile": planned.gpu_instance_profile}
-
-
-def _id(change: str, kind: str, declared: object) -> str:
-    return f"{change}{hashlib.sha256(json.dumps([kind, declared], sort_keys=True).encode()).hexdigest()[:8]}"

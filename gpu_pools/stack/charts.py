@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from gpu_pools.hardware.operands import Operand
 from gpu_pools.stack.refused_values import refused_nfd_values, refused_operator_values
 from gpu_pools.stack.section import Section
-from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.stack.fields import Kind, Row, flag, one_of, row, text
-from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.errors import InvalidStackError, Problem, show
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from gpu_pools.stack.kubernetes_names import label_refused_by_aks, refused_by_nf
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.stack.clusters import Platform
+    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.stack.kubernetes_names import Taint
     from gpu_pools.stack.section import Section
 

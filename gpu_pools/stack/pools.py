@@ -20,7 +20,7 @@ from gpu_pools.stack.section import Section
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.stack.clusters import Platform
+    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.stack.kubernetes_names import Taint
     from gpu_pools.text.errors import Problems
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_who_installs
 from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
-from gpu_pools.stack.clusters import ClusterSettings, Platform, parse_cluster
+from gpu_pools.stack.clusters import ClusterSettings, parse_cluster
 from gpu_pools.stack.pools import Flavor, Pool, PoolContext, parse_flavor, parse_pool
 from gpu_pools.stack.section import Section
 from gpu_pools.stack.sharing import Sharing, parse_sharing
@@ -23,6 +23,7 @@ from gpu_pools.text.errors import InvalidStackError, Problems, show
 from gpu_pools.text.plain_text import check_text
 
 if TYPE_CHECKING:
+    from gpu_pools.hardware.platforms import Platform
     from collections.abc import Callable, Mapping
 
 _T = TypeVar("_T")
@@ -115,7 +116,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         return None
     settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged)
     if complete:
-        check_who_installs(settings, problems)
+        check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
     return settings
 
 

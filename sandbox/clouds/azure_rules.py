@@ -17,7 +17,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from sandbox.clouds.refusal import Refusal
 
 if TYPE_CHECKING:

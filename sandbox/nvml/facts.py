@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_pools.hardware.models import model
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

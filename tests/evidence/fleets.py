@@ -18,7 +18,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier import evidence as written
 from gpu_pools.verifier.findings import Findings, Verdict, Where
 from gpu_pools.verifier.observation import Assertion, Observation

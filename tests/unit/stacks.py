@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

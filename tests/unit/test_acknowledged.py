@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpu_pools.plan.change_ids import pool_goes, pool_use
 from gpu_pools.plan.planning import Plan, plan_config
-from gpu_pools.stack.acknowledged import pool_goes, pool_use
 from gpu_pools.text.errors import InvalidStackError
 
 SECTION = "gpu-pools:acknowledged"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpu_pools.plan.adoption import cluster_policy_changes
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.adoption import cluster_policy_changes
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
 ADOPTED = {"install": False}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpu_pools.cli.main import main
 from gpu_pools.evidence.cluster import Kubectl
 from gpu_pools.evidence.verdicts import Snapshot
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from tests.changes.stacks import BEFORE, PRICES, after, pods
 from tests.evidence.fleets import NOW, spoil
 from tests.evidence.test_showing import Page, check_harmless

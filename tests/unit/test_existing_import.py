@@ -12,7 +12,7 @@ from gpu_pools.cli.main import main
 from gpu_pools.existing.imported import import_files
 from gpu_pools.rendering.sharing_configs import device_plugin_config, mig_parted_entry
 from gpu_pools.stack.sharing import Mig
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.existing_files import DATA, FIXTURES, config_map, mig, plugin, sliced
 from tests.unit.stacks import existing, plan_of
 

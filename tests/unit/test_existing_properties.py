@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpu_pools.cli.main import main
 from gpu_pools.existing.imported import import_files
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from tests.examples import examples
 from tests.unit.existing_files import DATA, FIXTURES
 

@@ -13,7 +13,7 @@ from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import find_model, model, model_keys, nearest_model
 from gpu_pools.stack.charts import VERSIONS
 from gpu_pools.stack.kubernetes_names import mig_resource
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
     from gpu_pools.hardware.models import GpuModel, MigProfile

@@ -15,8 +15,9 @@ from gpu_pools.existing.check import check_file
 from gpu_pools.existing.imported import import_files
 from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
 from gpu_pools.stack.sharing import Mig, parse_sharing
-from gpu_pools.stack.stack_file import load_yaml, read_stack_file
+from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import Problems
+from gpu_pools.text.yaml_text import load_yaml
 from tests.examples import examples
 from tests.unit.test_properties import Drawn, well_formed_stacks
 

@@ -11,8 +11,8 @@ import yaml
 from gpu_pools.plan.planning import make_plan, plan_config, sharing_text
 from gpu_pools.plan.table import plan_table
 from gpu_pools.stack.settings import parse_settings
-from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
 
 if TYPE_CHECKING:

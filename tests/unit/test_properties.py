@@ -21,8 +21,8 @@ from gpu_pools.mig.geometry import place
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.kubernetes_names import qualified_name
 from gpu_pools.stack.sharing import Mig
-from gpu_pools.stack.stack_file import load_yaml
 from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.text.yaml_text import load_yaml
 from tests.examples import examples
 from tests.unit.stacks import TWO_A100, aks, existing, magnum
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from gpu_pools.stack.stack_file import DuplicateKeyError, load_yaml, read_stack_file
+from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.text.yaml_text import DuplicateKeyError, load_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path

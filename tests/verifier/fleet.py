@@ -29,7 +29,7 @@ from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESP
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, VERIFIER_APP, Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.api import Api, ApiError
 from gpu_pools.verifier.archive import archive, digest
 from gpu_pools.verifier.evidence import Origin

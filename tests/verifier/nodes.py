@@ -18,7 +18,7 @@ from gpu_pools.mig.geometry import place
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.stack.sharing import Mig
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.expectation import parse_expectation
 from gpu_pools.verifier.mps import MpsReading
 from gpu_pools.verifier.names import compute_mode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.compare_node import compare_node
 from gpu_pools.verifier.findings import Findings, Verdict, ordered
 from gpu_pools.verifier.node import ApiFailure, ConfigReading, NodeReading, PolicyReading, quantity

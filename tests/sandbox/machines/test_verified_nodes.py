@@ -12,7 +12,7 @@ from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, VERIFIER_APP, expectation_file, verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
-from gpu_pools.stack.stack_file import load_yaml
+from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier import archive
 from sandbox import node_tools
 from sandbox.machine_groups import Hardware, MachineGroup, put

@@ -1,0 +1,91 @@
+"""What an operator and an NFD that are there already cannot be made to do, and what of such an operator is changed.
+
+Who says that they are there, and why a second one is never installed, is in gpu_pools/stack/adoption.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.plan.mig_strategy import derived_mig_strategy
+from gpu_pools.stack.adoption import OPERATOR
+from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.sharing import Mps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpu_pools.stack.pools import Pool
+    from gpu_pools.stack.settings import Settings
+    from gpu_pools.text.errors import Problems
+
+#: The drivers whose pools get their taints from NFD.
+_TAINTED_BY_NFD: Final = ("magnum-cluster-api", "capi-helm")
+
+
+def check_adoption(settings: Settings, problems: Problems) -> None:
+    """What an operator that is there already cannot be made to do."""
+    if not settings.operator.adopted:
+        return
+    if isinstance(settings.cluster, AksSettings):
+        problems.add(
+            OPERATOR,
+            "false, and an AKS cluster that the stack makes comes without GPU operator",
+            allowed="true, or left out",
+            remedy="Leave it out.",
+        )
+    uses_mps = any(isinstance(settings.sharing.get(pool.sharing), Mps) for pool in settings.pools)
+    if uses_mps and derived_mig_strategy(settings) == "mixed":
+        problems.add(
+            OPERATOR,
+            "false, and MPS beside mixed MIG needs a ClusterPolicy that names no MIG strategy",
+            allowed="true, or a stack without that combination",
+            remedy="Share by time-slicing instead of MPS, or use uniform layouts: what the ClusterPolicy says already "
+            "can be changed, but not taken away.",
+        )
+
+
+def adoption_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
+    """What cannot be known of an NFD that is there already."""
+    cluster = settings.cluster
+    by_nfd = isinstance(cluster, MagnumSettings) and cluster.driver in _TAINTED_BY_NFD
+    if settings.nfd.adopted and by_nfd and pool.taints:
+        yield (
+            "its taints are set by NFD, which is not installed by this stack: they reach the nodes only where its owner has set "
+            "master.enableTaints (capi-helm-charts leaves it off)"
+        )
+
+
+def cluster_warnings(settings: Settings) -> Iterator[str]:
+    """What of the cluster cannot be known before the deploy, and stops the operator."""
+    if settings.nfd.adopted:
+        yield (
+            "the NFD that is there must publish pci-10de.present and system-os_release of its GPU nodes; without the latter the "
+            "operator makes no DaemonSet at all, and that cannot be checked before the deploy (W40)"
+        )
+    if isinstance(settings.cluster, ExistingSettings) and not settings.operator.adopted:
+        yield (
+            "a RuntimeClass nvidia that the cluster has already is taken over by the operator, and goes with it; one with "
+            "another handler stops the operator, since handlers cannot be changed (W41)"
+        )
+
+
+def cluster_policy_changes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the ``spec`` of an existing ClusterPolicy that the plan decides.
+
+    Args:
+        values: what the plan gives the operator's chart.
+    """
+    plugin, manager = values["devicePlugin"]["config"], values["migManager"]
+    return {
+        "daemonsets": {"tolerations": values["daemonsets"]["tolerations"]},
+        "driver": {"enabled": values["driver"]["enabled"]},
+        "toolkit": {"enabled": values["toolkit"]["enabled"]},
+        "mig": {"strategy": values["mig"]["strategy"]},
+        "devicePlugin": {"config": {"name": plugin["name"], "default": plugin["default"]}},
+        "migManager": {
+            "enabled": manager["enabled"],
+            **({"env": manager["env"]} if "env" in manager else {}),
+            "config": {"name": manager["config"]["name"], "default": manager["config"]["default"]},
+        },
+    }

@@ -1,0 +1,70 @@
+"""The ids of changes: what a pool or cluster is planned to become, in eight digits that nobody can take for another plan's.
+
+gpu_pools/stack/acknowledged.py says which kinds there are, and what somebody who writes one into a stack file wants.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.plan.placing import node_group_labels
+from gpu_pools.stack.acknowledged import BECOMES, CLUSTER, GOES, USED
+from gpu_pools.stack.clusters import MagnumSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.stack.clusters import ClusterSettings
+
+#: Settings of a cluster by which its nodes run another Kubernetes.
+_VERSIONS: Final = ("kubernetes_version", "template", "template_id")
+
+
+def pool_change(planned: PoolPlan, cluster: ClusterSettings) -> str:
+    """The id of a pool as it is planned."""
+    return _id(BECOMES, "pool", _pool(planned, cluster))
+
+
+def pool_goes(planned: PoolPlan) -> str:
+    """The id of the going of a pool that is deployed as it is planned."""
+    return _id(GOES, "pool", planned.change)
+
+
+def pool_use(planned: PoolPlan) -> str:
+    """The id of a pool's being shared as it is planned, by as many nodes."""
+    declared = dataclasses.asdict(planned.sharing)
+    declared.pop("needs")
+    return _id(USED, "pool", [planned.name, declared, planned.pool.min_nodes, planned.pool.max_nodes])
+
+
+def cluster_use(plan: Plan) -> str:
+    """The id of a cluster's running what is planned: Kubernetes, operator, driver."""
+    cluster, operator = plan.settings.cluster, plan.settings.operator
+    versions = {key: value for key, value in dataclasses.asdict(cluster).items() if key in _VERSIONS}
+    return _id(USED, CLUSTER, [versions, operator.chart.version, plan.operator_values["driver"]])
+
+
+def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
+    """The id of a cluster and the pools in it as they are planned."""
+    own = {key: value for key, value in dataclasses.asdict(cluster).items() if key != "protect"}
+    if "system_pool" in own:
+        # In the words of the ids that stand in stack files; who scales it replaces nothing.
+        nodes = own["system_pool"].pop("nodes")
+        own["system_pool"] |= {"min_nodes": nodes["fewest"], "max_nodes": nodes["most"]}
+    return _id(BECOMES, CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
+
+
+def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
+    """Whatever of it may force a replacement; on Magnum that is every label of the node group, where taints may be too."""
+    placed = dataclasses.asdict(planned.pool.placement)
+    if isinstance(cluster, MagnumSettings):
+        return {"name": planned.name, **placed, "labels": node_group_labels(planned, cluster.driver)}
+    return {"name": planned.name, **placed, "driver": planned.driver, "gpuInstanceProfile": planned.gpu_instance_profile}
+
+
+def _id(change: str, kind: str, declared: object) -> str:
+    return f"{change}{hashlib.sha256(json.dumps([kind, declared], sort_keys=True).encode()).hexdigest()[:8]}"
