@@ -40,7 +40,7 @@ from gpu_pools.mig import geometry, layouts  # noqa: E402
 from gpu_pools.plan.expectation import gfd_labels  # noqa: E402
 from gpu_pools.plan.planning import plan_config  # noqa: E402
 from gpu_pools.rendering.sharing_configs import device_plugin_config  # noqa: E402
-from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.stack.stack_file import read_stack_file  # noqa: E402
 from gpu_pools.text.yaml_text import load_yaml  # noqa: E402
 from sandbox import commands, stand_ins  # noqa: E402
 from sandbox.engine import Engine  # noqa: E402

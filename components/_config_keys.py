@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 _T = TypeVar("_T")

@@ -15,9 +15,14 @@ from collections.abc import Mapping, Sequence
 import pulumi
 from pulumi_kubernetes.core.v1 import ConfigMap, ConfigMapPatch
 
-from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, MIG_PARTED_ENTRIES_CONFIG_MAP, Plan
+from gpu_pools.plan.planned import Plan
 from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
-from gpu_pools.rendering.sharing_configs import mig_parted_file
+from gpu_pools.rendering.sharing_configs import (
+    DEVICE_PLUGIN_CONFIG_MAP,
+    MIG_PARTED_CONFIG_MAP,
+    MIG_PARTED_ENTRIES_CONFIG_MAP,
+    mig_parted_file,
+)
 
 from ._options import child_options
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from gpu_pools.plan.planning import Plan, PoolPlan, plan_config
+from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.errors import InvalidStackError, Problem
 

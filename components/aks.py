@@ -17,7 +17,7 @@ import pulumi
 from pulumi_azure_native import containerservice, resources
 
 from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
-from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import AksSettings, NodeCount, SystemPool, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
 from gpu_pools.stack.pools import AksPlacement

@@ -13,7 +13,7 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import Namespace
 
 from gpu_pools.plan.placing import marker_daemon_set_spec, node_feature_rule
-from gpu_pools.plan.planning import PoolPlan
+from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
 from gpu_pools.stack.pools import ExistingPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
-from gpu_pools.clouds.magnum_cloud import (
+from gpu_pools.clouds.magnum_answers import (
     Cloud,
     Free,
     Group,
@@ -22,12 +22,10 @@ from gpu_pools.clouds.magnum_cloud import (
     MadeOf,
     Magnum,
     Named,
-    Need,
     Template,
     Unread,
-    judge,
-    needs,
 )
+from gpu_pools.clouds.magnum_cloud import Need, judge, needs
 from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
+from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.placing import marker_selector
-from gpu_pools.plan.planning import Plan, PoolPlan, plan_config
+from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.key_wait import KEYS_LEFT, keys_left_spec
 from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
@@ -121,7 +123,7 @@ class GpuPlatform(pulumi.ComponentResource):
             self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
-        self.plan = pulumi.Output.from_input(planned.as_json())
+        self.plan = pulumi.Output.from_input(plan_json(planned))
         self.advertises = pulumi.Output.from_input({pool.name: dict(pool.advertises) for pool in planned.pools})
         self.register_outputs(
             {

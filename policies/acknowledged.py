@@ -17,7 +17,7 @@ from . import kinds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 #: Platform -> (type of a cluster, type of a pool).
 _TYPES: Final = {

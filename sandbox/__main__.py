@@ -34,7 +34,7 @@ from sandbox.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.plan.planned import PoolPlan
     from sandbox.look import Look
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.evidence.verdicts import Evidence
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from sandbox.openstack.disturbances import Disturbances
     from sandbox.progress import Progress
     from sandbox.toolchain.tools import Tools

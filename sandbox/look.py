@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.evidence.verdicts import Evidence, NodeEvidence
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from sandbox.state import Sandbox
 
 _PATHS: Final = {

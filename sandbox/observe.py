@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.placing import pool_selector
-from gpu_pools.plan.planning import sharing_text
 from gpu_pools.proof.verifier_rights import CONDITION
+from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text.table import resources_text, table
 from sandbox.rollout import node_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 _PREFIX: Final = "nvidia.com/"
 _SHORTEST_ELLIPSIS: Final = 3

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from gpu_pools.stack.charts import ChartSettings
     from sandbox.progress import Progress
     from sandbox.state import Sandbox

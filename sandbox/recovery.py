@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from sandbox.engine import Engine
     from sandbox.progress import Progress
     from sandbox.state import Sandbox

@@ -23,7 +23,7 @@ from sandbox.state import PROJECT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from sandbox.progress import Progress
     from sandbox.state import Sandbox
     from sandbox.toolchain.tools import Tools

@@ -19,7 +19,7 @@ from sandbox.files import write_json
 from sandbox.machine_groups import Hardware, MachineGroup
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.pools import Flavor
     from sandbox.state import Sandbox
     from sandbox.toolchain.tools import Tools

@@ -14,7 +14,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.changes.pools import CLUSTER_TYPES, ENDS_PODS, POOL_TYPES, pool_name
+from gpu_pools.changes.pools import ENDS_PODS, pool_name
+from gpu_pools.changes.resource_types import CLUSTER_TYPES, POOL_TYPES
 from gpu_pools.changes.steps import top
 from gpu_pools.plan.change_ids import cluster_use, pool_goes, pool_use
 from gpu_pools.stack.acknowledged import CLUSTER
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gpu_pools.changes.pools import PoolChange
     from gpu_pools.changes.steps import Preview, Step
     from gpu_pools.changes.upkeep import Upkeep
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from gpu_pools.stack.acknowledged import Acknowledgement
 
 #: What happens to the pods: in a sentence after the name.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.changes.workloads import Asking
     from gpu_pools.hardware.prices import Prices
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 _CLUSTER_STEPS: Final = (
     (

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
-from gpu_pools.plan.planning import sharing_text
+from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.markup import Html, Markdown
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.hardware.models import GpuModel
     from gpu_pools.mig.geometry import Arrangement
-    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.plan.planned import PoolPlan
 
 _PEN: Final = Pen("│", "·", colour=False)
 _WORDS: Final = {

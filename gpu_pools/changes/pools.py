@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.changes.resource_types import POOL_TYPES
 from gpu_pools.mig.change import change
-from gpu_pools.plan.planning import sharing_text
 from gpu_pools.stack.pools import ExistingPlacement
 from gpu_pools.stack.sharing import Mps
+from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,14 +24,8 @@ if TYPE_CHECKING:
     from gpu_pools.changes.steps import Step
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.mig.change import MigChange
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
-#: Types of the resources that are pools, with the input that names the pool.
-POOL_TYPES: Final = {
-    "azure-native:containerservice:AgentPool": "agentPoolName",
-    "openstack:containerinfra/nodeGroup:NodeGroup": "name",
-}
-CLUSTER_TYPES: Final = ("azure-native:containerservice:ManagedCluster", "openstack:containerinfra/cluster:Cluster")
 _UNTOUCHED: Final = "untouched"
 #: Effects by which pods on a pool's nodes end, whatever it advertises afterwards; the rest leaves them where they are.
 ENDS_PODS: Final = ("replaced", "deleted", "shrunk", "rebooted", "repartitioned", "upgraded")

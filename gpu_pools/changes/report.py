@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.plan.planning import sharing_text
+from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
     from gpu_pools.changes.blast import BlastRadius, Sums
     from gpu_pools.changes.pools import PoolChange
     from gpu_pools.changes.seen import Seen
-    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.plan.planned import PoolPlan
 
 
 def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:

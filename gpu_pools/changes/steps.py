@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.changes.pools import CLUSTER_TYPES, POOL_TYPES
+from gpu_pools.changes.resource_types import CLUSTER_TYPES, POOL_TYPES
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 if TYPE_CHECKING:

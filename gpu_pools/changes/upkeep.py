@@ -25,7 +25,7 @@ from gpu_pools.text.nested import at
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 _DRIVER: Final = "nvidia-driver-daemonset"
 _TOOLKIT: Final = "nvidia-container-toolkit-daemonset"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.changes.blast import BlastRadius
     from gpu_pools.hardware.prices import Prices
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 _BLOCKED, _INVALID = 1, 2
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.images.placed import placed_images
 from gpu_pools.images.registry import ask_all
 from gpu_pools.images.verdicts import ImageVerdict
-from gpu_pools.plan.planning import plan_config, problems_json
+from gpu_pools.plan.document import problems_json
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text import harmless
 from gpu_pools.text.errors import InvalidStackError, listed

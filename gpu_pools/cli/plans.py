@@ -11,7 +11,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from gpu_pools.plan.planning import plan_config, problems_json
+from gpu_pools.plan.document import plan_json, problems_json
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.plan.table import plan_table
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.stack.stack_file import read_stack_file
@@ -20,7 +21,7 @@ from gpu_pools.text.errors import InvalidStackError
 if TYPE_CHECKING:
     import argparse
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 _INVALID = 2
 _STACK_FILE = "a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input"
@@ -55,7 +56,7 @@ def _plan(options: argparse.Namespace) -> int:
     planned = _planned(options)
     if planned is None:
         return _INVALID
-    print(json.dumps(planned.as_json(), indent=2) if options.json else plan_table(planned))
+    print(json.dumps(plan_json(planned), indent=2) if options.json else plan_table(planned))
     return 0
 
 

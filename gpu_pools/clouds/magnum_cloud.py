@@ -12,150 +12,26 @@ image of a node group and Nova's quota, on which Magnum's drivers fail only afte
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named, Unread
 from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.clouds.magnum_living import judge_living
 from gpu_pools.stack.pools import MagnumPlacement
 from gpu_pools.text.errors import Problem, Problems, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from gpu_pools.stack.clusters import MagnumSettings
     from gpu_pools.stack.pools import Pool
-
-Kind = Literal["flavor", "image", "keypair", "external network", "cluster template"]
 
 _NODE_GROUPS: Final = (1, 9)
 _EMPTY_GROUPS: Final = (1, 10)
 _MIB: Final = 1024
 _SHOWN_NAMES: Final = 8
 _CLUSTER: Final = "gpu-pools:cluster"
-
-
-@dataclass(frozen=True)
-class Unread:
-    """Something that the cloud did not say, and why."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class Named:
-    """A thing of the cloud, to be named by either of the two."""
-
-    id: str
-    name: str
-
-
-@dataclass(frozen=True)
-class MachineFlavor(Named):
-    """A flavor of Nova; memory in MiB."""
-
-    vcpus: int
-    memory: int
-
-
-@dataclass(frozen=True)
-class Image(Named):
-    """An image of Glance; its properties os_distro and kube_version, empty where it has none."""
-
-    distro: str
-    kube_version: str = ""
-
-
-@dataclass(frozen=True)
-class Template(Named):
-    """A cluster template; its flavors by name or id, and its network driver, empty where it names none."""
-
-    flavor: str
-    master_flavor: str
-    load_balancer: bool
-    labels: Mapping[str, str] = field(default_factory=dict)
-    network_driver: str = ""
-
-
-@dataclass(frozen=True)
-class Group:
-    """A node group of the stack's cluster.
-
-    Attributes:
-        nodes: how many it has.
-        status: Magnum's, e.g. CREATE_COMPLETE.
-        reason: why, where it failed.
-        image: name or id; empty where Magnum does not say.
-        volume: GiB of its docker volume.
-    """
-
-    nodes: int
-    status: str = "CREATE_COMPLETE"
-    reason: str = ""
-    image: str = ""
-    volume: int | None = None
-
-
-@dataclass(frozen=True)
-class MadeOf:
-    """The cluster template of the stack's cluster: how it is called, and what it says, in the words of the stack file."""
-
-    names: frozenset[str]
-    says: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Free:
-    """What Nova's quota leaves to the project; memory in MiB, None where there is no limit."""
-
-    machines: int | None
-    vcpus: int | None
-    memory: int | None
-
-
-@dataclass(frozen=True)
-class Magnum:
-    """What Magnum says.
-
-    Attributes:
-        newest: the newest microversion that it speaks.
-        templates: cluster templates that the project can use.
-        clusters: names of the project's clusters.
-        limit: how many the project may have, negative for any number.
-        in_use: what the stack's cluster was made of: kind and name or id.
-        groups: its node groups by name, Magnum's own among them.
-        made_of: its template; None where there is no such cluster.
-        status: of the stack's cluster; empty where there is none.
-        reason: why, where it failed.
-        labels: of the stack's cluster.
-    """
-
-    newest: tuple[int, int]
-    templates: Sequence[Template]
-    clusters: Sequence[str]
-    limit: int | Unread
-    in_use: frozenset[tuple[Kind, str]] = frozenset()
-    groups: Mapping[str, Group] = field(default_factory=dict)
-    made_of: MadeOf | None = None
-    status: str = ""
-    reason: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    def template(self, name: str | None) -> Template | None:
-        """The template of that name or id."""
-        return next((one for one in self.templates if name and name in {one.id, one.name}), None)
-
-
-@dataclass(frozen=True)
-class Cloud:
-    """What an OpenStack says of itself to the project that deploys."""
-
-    magnum: Magnum | Unread
-    flavors: Sequence[MachineFlavor] | Unread
-    images: Sequence[Image] | Unread
-    keypairs: Sequence[Named] | Unread
-    networks: Sequence[Named] | Unread
-    free: Free | Unread
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from gpu_pools.stack.pools import MagnumPlacement
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpu_pools.clouds.magnum_cloud import MadeOf, Magnum
+    from gpu_pools.clouds.magnum_answers import MadeOf, Magnum
     from gpu_pools.stack.clusters import MagnumSettings
     from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems

@@ -17,7 +17,7 @@ from gpu_pools.stack.clusters import MagnumSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.clusters import ClusterSettings
 
 #: Settings of a cluster by which its nodes run another Kubernetes.

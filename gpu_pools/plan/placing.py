@@ -21,7 +21,7 @@ from gpu_pools.stack.pools import AksPlacement, ExistingPlacement, MagnumPlaceme
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.plan.planned import PoolPlan
     from gpu_pools.stack.clusters import ClusterSettings
 
 MARKER_APP: Final = "gpu-pools-marker"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_pools.plan.planning import sharing_text
+from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.table import resources_text, table
@@ -12,7 +12,7 @@ from gpu_pools.text.table import resources_text, table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 
 def plan_table(plan: Plan) -> str:

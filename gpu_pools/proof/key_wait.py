@@ -22,7 +22,7 @@ from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CON
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 KEY_WAIT: Final = "gpu-pools-key-wait"
 KEYS_LEFT: Final = "gpu-pools-keys-left"

@@ -11,12 +11,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.operands import parse_version, version_text
-from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
     from gpu_pools.hardware.models import GpuModel, MigProfile, Version
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "NodeExpectation"

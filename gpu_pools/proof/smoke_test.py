@@ -25,7 +25,7 @@ from gpu_pools.stack.kubernetes_names import POOL_LABEL, WHOLE_GPU
 from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 SMOKE_TEST_NAMESPACE: Final = "gpu-pools-smoke-test"
 SMOKE_TEST_APP: Final = "gpu-pools-smoke-test"

@@ -37,7 +37,7 @@ from gpu_pools.stack.sharing import Mig, Mps
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 VERIFIER_APP: Final = "gpu-pools-verifier"
 SERVICE_ACCOUNT: Final = "verifier"

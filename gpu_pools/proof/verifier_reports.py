@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpu_pools.plan.placing import pool_selector
-from gpu_pools.plan.planning import sharing_text
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_selector
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 from gpu_pools.stack.clusters import ExistingSettings
+from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.proof.verifier_pods import Program
 
 

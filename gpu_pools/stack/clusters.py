@@ -15,9 +15,9 @@ from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
-    from gpu_pools.hardware.platforms import Platform
     from collections.abc import Mapping
 
+    from gpu_pools.hardware.platforms import Platform
     from gpu_pools.text.errors import Problems
 
 MagnumDriver = Literal["heat", "magnum-cluster-api", "capi-helm"]

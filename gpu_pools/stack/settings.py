@@ -23,8 +23,9 @@ from gpu_pools.text.errors import InvalidStackError, Problems, show
 from gpu_pools.text.plain_text import check_text
 
 if TYPE_CHECKING:
-    from gpu_pools.hardware.platforms import Platform
     from collections.abc import Callable, Mapping
+
+    from gpu_pools.hardware.platforms import Platform
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gpu_pools.changes.pools import CLUSTER_TYPES, POOL_TYPES
+from gpu_pools.changes.resource_types import CLUSTER_TYPES, POOL_TYPES
 from tests.changes.stacks import BEFORE, CHANGES, after
 from tests.engine.trial import Trial
 

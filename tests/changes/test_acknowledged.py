@@ -19,7 +19,7 @@ from policies.acknowledged import acknowledged_by
 from .stacks import BEFORE
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 POOL, CLUSTER = "azure-native:containerservice:AgentPool", "azure-native:containerservice:ManagedCluster"
 SECTION = "gpu-pools:acknowledged"

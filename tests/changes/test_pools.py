@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -12,7 +12,10 @@ from gpu_pools.changes.pools import pool_changes
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.workloads import Asking
 from gpu_pools.hardware.prices import Prices
-from gpu_pools.plan.planning import Plan, plan_config
+from gpu_pools.plan.planning import plan_config
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import Plan
 
 A100, H100 = "Standard_NC24ads_A100_v4", "Standard_NC40ads_H100_v5"
 POOL = "azure-native:containerservice:AgentPool"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -13,9 +13,12 @@ from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Preview
 from gpu_pools.changes.upkeep import Upkeep, upkeep
-from gpu_pools.plan.planning import Plan, plan_config
+from gpu_pools.plan.planning import plan_config
 
 from .stacks import BEFORE
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import Plan
 
 DRIVER, PLUGIN, GFD = "nvidia-driver-daemonset", "nvidia-device-plugin-daemonset", "gpu-feature-discovery"
 MIG, VALIDATOR = "nvidia-mig-manager", "nvidia-operator-validator"

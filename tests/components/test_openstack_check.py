@@ -16,7 +16,8 @@ from components._openstack_session import NotThereError, Session, UnreadError
 from components.magnum import MagnumCluster
 from components.openstack_check import read_cloud
 from components.platform import GpuPlatform
-from gpu_pools.clouds.magnum_cloud import Free, Group, MachineFlavor, Named, Need, Unread
+from gpu_pools.clouds.magnum_answers import Free, Group, MachineFlavor, Named, Unread
+from gpu_pools.clouds.magnum_cloud import Need
 from gpu_pools.text.errors import InvalidStackError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from tests.verifier import nodes as healthy_nodes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 NOW: Final = dt.datetime(2026, 3, 4, 12, 0, 0, tzinfo=dt.UTC)
 DIGEST: Final = "d" * 64

@@ -2,7 +2,7 @@
 
 from gpu_pools.components.sharing import TimeSlicing
 
-from gpu_pools.plan.planning import Plan
+from gpu_pools.plan.planned import Plan
 
 
 def pools(plan: Plan) -> list[str]:

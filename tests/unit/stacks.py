@@ -12,7 +12,7 @@ from gpu_pools.text.yaml_text import load_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 #: Leaves a key out of the good stack.
 GONE = ...

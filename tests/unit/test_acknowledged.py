@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpu_pools.plan.change_ids import pool_goes, pool_use
-from gpu_pools.plan.planning import Plan, plan_config
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.errors import InvalidStackError
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import Plan
 
 SECTION = "gpu-pools:acknowledged"
 AKS = {"platform": "aks", "name": "a", "location": "westeurope", "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1}}

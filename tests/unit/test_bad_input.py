@@ -15,7 +15,7 @@ from tests.unit.stacks import aks, existing, magnum
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from gpu_pools.text.errors import Problem
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.existing.imported import Imported
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 
 def imported(folder: Path, text: str) -> Imported:

@@ -5,14 +5,18 @@ tests/unit/test_existing_check.py has the same incidents for files that were wri
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, Plan
+from gpu_pools.plan.document import pool_json
+from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import A100, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import Plan
 
 VALUES = "gpu-pools:operator.values"
 NFD_VALUES = "gpu-pools:nodeFeatureDiscovery.values"
@@ -164,7 +168,7 @@ def test_d16_the_operators_own_layouts_are_left_alone_and_ours_have_its_default(
     ids=["shared", "renamed", "mig"],
 )
 def test_d17_the_plan_says_what_a_quota_must_count(sharing: dict[str, Any], quotas: list[str]) -> None:
-    assert [request["quota"] for request in pool_of(aks(sharing=sharing)).as_json()["pods"]] == quotas
+    assert [request["quota"] for request in pool_json(pool_of(aks(sharing=sharing)))["pods"]] == quotas
 
 
 def test_d18_a_renamed_resource_is_told_and_warned_about_where_an_autoscaler_asks() -> None:

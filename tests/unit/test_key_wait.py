@@ -10,7 +10,7 @@ from gpu_pools.proof.key_wait import key_wait_spec, keys_left_spec, wait_seconds
 from tests.unit.stacks import aks, plan_of
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
 
 IMAGE = "mirror.example.com/busybox:1.37"
 SLICED = {"nb": {"timeSlicing": {"replicas": 4}}}

@@ -9,21 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.clouds.magnum_cloud import (
-    Cloud,
-    Free,
-    Group,
-    Image,
-    Judgement,
-    MachineFlavor,
-    MadeOf,
-    Magnum,
-    Named,
-    Template,
-    Unread,
-    judge,
-    needs,
-)
+from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, Image, MachineFlavor, MadeOf, Magnum, Named, Template, Unread
+from gpu_pools.clouds.magnum_cloud import Judgement, judge, needs
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.clusters import MagnumSettings
 

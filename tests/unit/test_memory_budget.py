@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_pools.plan.document import pool_json
 from gpu_pools.plan.memory_budget import CONTEXT_MIB, MPS_CONTEXT_MIB
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import TWO_A100, aks, existing, pool_of
@@ -102,8 +103,8 @@ def test_needs_change_nothing_that_is_rendered() -> None:
     sharing = {"mig": {"layout": {"1g.10gb": 7}}}
     plain, needy = (pool_of(aks(sharing={"x": {**sharing, **more}})) for more in ({}, {"needs": {"memoryPerReplica": "1Gi"}}))
     assert (plain.config_key, plain.mig_config_key, plain.labels) == (needy.config_key, needy.mig_config_key, needy.labels)
-    assert needy.as_json()["sharing"]["needs"] == {"memoryPerReplica": "1024Mi"}
-    assert "needs" not in plain.as_json()["sharing"]
+    assert pool_json(needy)["sharing"]["needs"] == {"memoryPerReplica": "1024Mi"}
+    assert "needs" not in pool_json(plain)["sharing"]
 
 
 @given(st.integers(2, 48), st.integers(1, 100_000))

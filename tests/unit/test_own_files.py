@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 
 from gpu_pools.existing.check import check_file
 from gpu_pools.existing.imported import import_files
-from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.stack.sharing import Mig, parse_sharing
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import Problems
@@ -22,7 +23,7 @@ from tests.examples import examples
 from tests.unit.test_properties import Drawn, well_formed_stacks
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.sharing import Sharing
 
 #: Of gpu-operator v26.7.0, the newest chart that a stack can choose.

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpu_pools.plan.planning import make_plan, plan_config, sharing_text
+from gpu_pools.plan.document import plan_json, pool_json
+from gpu_pools.plan.planning import make_plan, plan_config
 from gpu_pools.plan.table import plan_table
 from gpu_pools.stack.settings import parse_settings
+from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, TWO_A100, aks, existing, magnum, plan_of, pool_of
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 SLICED = {"nb": {"timeSlicing": {"replicas": 4}}}
 RENAMED = {"nb": {"timeSlicing": {"replicas": 4, "renameByDefault": True}}}
@@ -91,12 +93,12 @@ class TestAdvertised:
         assert pool.advertises == {"nvidia.com/mig-2g.20gb.shared": 8, "nvidia.com/mig-3g.40gb": 1}
         shared = yaml.safe_load(plan.device_plugin_configs[pool.config_key])["sharing"]["timeSlicing"]
         assert shared["resources"] == [{"name": "nvidia.com/mig-2g.20gb", "replicas": 4}]
-        assert pool.as_json()["sharing"]["timeSlicing"]["replicas"] == {"2g.20gb": 4}
+        assert plan_json(plan)["pools"][0]["sharing"]["timeSlicing"]["replicas"] == {"2g.20gb": 4}
         assert sharing_text(pool.sharing) == "MIG 2x 2g.20gb + 3g.40gb, 2g.20gb time-sliced 4"
 
     def test_naming_all_profiles_alike_is_the_same_declaration(self) -> None:
         by_name = {"cut": {"mig": {**MIXED_SLICED["cut"]["mig"], "timeSlicing": {"replicas": {"3g.40gb": 3, "2g.20gb": 3}}}}}
-        assert plan_of(aks(sharing=by_name)).as_json() == plan_of(aks(sharing=MIXED_SLICED)).as_json()
+        assert plan_json(plan_of(aks(sharing=by_name))) == plan_json(plan_of(aks(sharing=MIXED_SLICED)))
 
     def test_only_what_is_shared_is_refused_in_twos(self) -> None:
         some = {request.resource: request.most for request in pool_of(aks(sharing=SOME_SLICED)).pod_requests}
@@ -349,7 +351,7 @@ class TestMigStrategy:
     def test_the_plan_tells_what_the_other_strategy_would_rename(self) -> None:
         sliced = {"mig": {"layout": {"1g.10gb": 7}, "timeSlicing": {"replicas": 2, "renameByDefault": True}}}
         plan = self._plan(UNIFORM["cut"], sliced, SLICED["nb"])
-        assert [pool["otherMigStrategy"] for pool in plan.as_json()["pools"]] == [
+        assert [pool["otherMigStrategy"] for pool in plan_json(plan)["pools"]] == [
             {"strategy": "mixed", "renames": {"nvidia.com/gpu": "nvidia.com/mig-1g.10gb"}},
             {"strategy": "mixed", "renames": {"nvidia.com/gpu.shared": "nvidia.com/mig-1g.10gb.shared"}},
             None,
@@ -361,7 +363,7 @@ class TestMigStrategy:
         (warning,) = [text for text in plan.pools[0].warnings if "whole cluster" in text]
         assert warning.startswith("advertises nvidia.com/mig-1g.10gb, not nvidia.com/gpu: ")
         assert warning.endswith('needs to be mixed for "p1"')
-        assert plan.as_json()["pools"][0]["otherMigStrategy"] == {
+        assert plan_json(plan)["pools"][0]["otherMigStrategy"] == {
             "strategy": "single",
             "renames": {"nvidia.com/mig-1g.10gb": "nvidia.com/gpu"},
         }
@@ -589,12 +591,12 @@ class TestConfigKeys:
 
 class TestNodesAndWarnings:
     def test_count_is_a_fixed_size(self) -> None:
-        document = pool_of(aks({"count": 3})).as_json()
+        document = pool_json(pool_of(aks({"count": 3})))
         assert document["nodes"] == {"min": 3, "max": 3}
         assert document["warnings"] == []
 
     def test_an_existing_pool_is_open_ended(self) -> None:
-        assert pool_of(existing()).as_json()["nodes"] == {"min": 1, "max": None}
+        assert pool_json(pool_of(existing()))["nodes"] == {"min": 1, "max": None}
 
     def test_scaling_from_zero_warns(self) -> None:
         planned = pool_of(aks({"count": GONE, "nodes": {"min": 0, "max": 4}}, sharing=SLICED))
@@ -652,11 +654,11 @@ class TestPlanAsAWhole:
 
     def test_parsing_and_planning_apart_give_the_same_plan(self) -> None:
         config = load_yaml(aks(sharing=MIXED))["config"]
-        assert make_plan(parse_settings(config)).as_json() == plan_config(config).as_json()
+        assert plan_json(make_plan(parse_settings(config))) == plan_json(plan_config(config))
 
     def test_the_plan_is_deterministic_and_plain_json(self) -> None:
         first, second = (plan_of(aks(sharing={**MIXED, **SLICED})) for _ in range(2))
-        assert json.dumps(first.as_json()) == json.dumps(second.as_json())
+        assert json.dumps(plan_json(first)) == json.dumps(plan_json(second))
         assert first.device_plugin_configs == second.device_plugin_configs
         assert json.loads(json.dumps(first.operator_values)) == first.operator_values
 

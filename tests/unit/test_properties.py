@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import place
+from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.kubernetes_names import qualified_name
 from gpu_pools.stack.sharing import Mig
@@ -27,7 +28,7 @@ from tests.examples import examples
 from tests.unit.stacks import TWO_A100, aks, existing, magnum
 
 if TYPE_CHECKING:
-    from gpu_pools.plan.planning import Plan
+    from gpu_pools.plan.planned import Plan
     from gpu_pools.text.errors import Problem
 
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -176,7 +177,7 @@ def test_a_well_formed_stack_has_a_consistent_plan(case: tuple[str, list[Drawn]]
     assert plan.default_config_key in plan.device_plugin_configs
     assert set(plan.device_plugin_configs) == {plan.default_config_key, *(pool.config_key for pool in plan.pools)}
     assert set(parted) == {"all-disabled", *(pool.mig_config_key for pool in plan.pools if pool.mig_config_key)}
-    json.dumps([plan.as_json(), plan.operator_values, plan.nfd_values])
+    json.dumps([plan_json(plan), plan.operator_values, plan.nfd_values])
 
 
 @settings(max_examples=examples(75), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -313,7 +314,7 @@ def test_junk_anywhere_is_refused_or_planned(complete: bool, config: dict[str, A
         assert all(text and len(text.splitlines()) == 1 for text in texts)
     if plan:
         assert plan.pools
-        json.dumps(plan.as_json(), allow_nan=False)
+        json.dumps(plan_json(plan), allow_nan=False)
     else:
         assert problems
 

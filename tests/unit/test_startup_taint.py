@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpu_pools.plan.document import pool_json
 from gpu_pools.plan.placing import node_feature_rule, node_group_labels
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
@@ -125,5 +126,5 @@ def test_c06_on_magnum_speaks_of_what_its_driver_can(driver: str, told: str) -> 
 
 
 def test_the_plan_for_machines_tells_it() -> None:
-    assert pool_of(GATED["aks"]).as_json()["startupTaint"] == str(STARTUP_TAINT)
-    assert pool_of(aks()).as_json()["startupTaint"] is None
+    assert pool_json(pool_of(GATED["aks"]))["startupTaint"] == str(STARTUP_TAINT)
+    assert pool_json(pool_of(aks()))["startupTaint"] is None

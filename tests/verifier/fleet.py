@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_pools.plan.placing import pool_selector
-from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, plan_config
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, SERVICE_ACCOUNT, VERIFIER_APP, Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.api import Api, ApiError
 from gpu_pools.verifier.archive import archive, digest
@@ -45,7 +46,7 @@ from tests.verifier import nodes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.plan.planned import PoolPlan
     from gpu_pools.verifier.observation import Assertion
     from gpu_pools.verifier.reading import Reading
     from sandbox.toolchain.tools import Tools

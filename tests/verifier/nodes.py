@@ -32,7 +32,7 @@ from tests.unit.stacks import existing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpu_pools.plan.planning import Plan, PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.verifier.expectation import Expectation
 
 DRIVER, CUDA = "580.95.05", "13.0"

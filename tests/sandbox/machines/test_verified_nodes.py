@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.plan.planning import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, plan_config
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, VERIFIER_APP, expectation_file, verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE, cluster_rules
+from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier import archive
 from sandbox import node_tools
@@ -22,7 +23,7 @@ from tests.sandbox.machines.site import IMAGE, Site, install, running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpu_pools.plan.planning import PoolPlan
+    from gpu_pools.plan.planned import PoolPlan
 
 pytestmark = [
     pytest.mark.programs,

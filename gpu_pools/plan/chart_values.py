@@ -1,0 +1,116 @@
+"""The values of both charts, as far as they follow from a plan; what the user writes in the stack file is merged over them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.mig.change import mode_change_needs
+from gpu_pools.rendering.node_cleanup import cleanup_objects
+from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
+from gpu_pools.stack.pools import MagnumPlacement
+from gpu_pools.stack.sharing import Mig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.plan.planned import PoolPlan
+    from gpu_pools.stack.pools import DriverOwner, Hardware
+    from gpu_pools.stack.settings import Settings
+
+#: All NodeFeatures at once. With NFD's own page size nfd-master lists a fixed version of the past after the API server was
+#: restarted, whose watch is refused as too old, and sees no change until etcd forgets that version, minutes later
+#: (nfd-api-controller.go of v0.18.3 sets `Limit` but not `ResourceVersionMatch`; seen with kube-apiserver 1.36.3).
+_NFD_PAGE_SIZE: Final = 0
+
+_GPU_TOLERATION: Final = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_ANY_NO_SCHEDULE: Final = {"operator": "Exists", "effect": "NoSchedule"}
+
+
+def tolerations(pools: tuple[PoolPlan, ...]) -> tuple[Mapping[str, str], ...]:
+    """What NFD's workers, labellers and verifiers tolerate: the taints of the pools, and the chart's own."""
+    # Exists, never Equal: a taint whose value was changed outside must not stop the operands (I01).
+    taints = {taint for planned in pools for taint in (*planned.taints, planned.startup_taint) if taint}
+    found = {(taint.key, taint.effect) for taint in taints}
+    derived = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(found)]
+    # Helm replaces lists, so the chart's own toleration has to be repeated.
+    return (_GPU_TOLERATION, *(toleration for toleration in derived if toleration != _GPU_TOLERATION))
+
+
+def operand_tolerations(derived: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
+    """Every NoSchedule taint, by whatever key, and the pools' NoExecute ones.
+
+    Another list would make the operator cordon every node in turn and restart its driver (W46). The operands run on GPU nodes
+    only, by their node selectors, and NoExecute keeps its meaning: a node that somebody empties is emptied of them, too.
+    """
+    return (_ANY_NO_SCHEDULE, *(toleration for toleration in derived if toleration["effect"] == "NoExecute"))
+
+
+def operator_values(
+    settings: Settings,
+    pools: tuple[PoolPlan, ...],
+    driver: DriverOwner,
+    cluster_strategy: str,
+    default_key: str,
+    tolerated: tuple[Mapping[str, str], ...],
+) -> dict[str, Any]:
+    """Of the gpu-operator chart.
+
+    Args:
+        settings: what was declared.
+        pools: as planned.
+        driver: who installs driver and toolkit.
+        cluster_strategy: the MIG strategy that the ClusterPolicy says; empty: each node's config file decides.
+        default_key: the config of nodes without our label.
+        tolerated: by the operator's DaemonSets.
+    """
+    by_operator = driver == "operator"
+    toolkit: dict[str, Any] = {"enabled": by_operator}
+    if by_operator and settings.cluster.platform in {"aks", "magnum"}:
+        # Without it the toolkit writes a containerd drop-in newer than the node's own config, and containerd dies (C02).
+        toolkit["env"] = [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
+    # The image of AKS brings its own runtime class together with the driver (C01, I05).
+    aks_runtime = not by_operator and settings.cluster.platform == "aks"
+    return {
+        "nfd": {"enabled": False},
+        "operator": {"runtimeClass": "nvidia-container-runtime" if aks_runtime else "nvidia"},
+        "daemonsets": {"tolerations": [dict(toleration) for toleration in tolerated]},
+        "driver": {"enabled": by_operator},
+        "toolkit": toolkit,
+        "mig": {"strategy": cluster_strategy},
+        "devicePlugin": {"config": {"create": False, "name": DEVICE_PLUGIN_CONFIG_MAP, "default": default_key}},
+        "migManager": _mig_manager_values(settings, pools),
+        **_cleanup_values(settings),
+    }
+
+
+def _cleanup_values(settings: Settings) -> dict[str, Any]:
+    """Hooks of ours besides the objects that the user adds: Helm would replace the list."""
+    hooks = cleanup_objects(settings)
+    return {"extraObjects": hooks} if hooks else {}
+
+
+def _mig_manager_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
+    with_reboot = any(isinstance(p.sharing, Mig) and p.mig_config_key and reboots(p.hardware, settings) for p in pools)
+    return {
+        "enabled": not any(planned.gpu_instance_profile for planned in pools),
+        **({"env": [{"name": "WITH_REBOOT", "value": "true"}]} if with_reboot else {}),
+        "config": {"create": False, "name": MIG_PARTED_CONFIG_MAP, "default": MIG_DISABLED_KEY},
+    }
+
+
+def nfd_values(pools: tuple[PoolPlan, ...], tolerated: tuple[Mapping[str, str], ...]) -> dict[str, Any]:
+    """Of the NFD chart."""
+    sets_taints = any(isinstance(planned.pool.placement, MagnumPlacement) and planned.taints for planned in pools)
+    return {
+        "master": {
+            "enableTaints": sets_taints,
+            "extraLabelNs": ["nvidia.com", "gpu-pools"],
+            "config": {"informerPageSize": _NFD_PAGE_SIZE},
+        },
+        "worker": {"tolerations": [dict(toleration) for toleration in tolerated]},
+    }
+
+
+def reboots(hardware: Hardware, settings: Settings) -> bool:
+    """Whether a node of the pool reboots when its MIG mode is switched."""
+    return mode_change_needs(hardware.model, settings.cluster.platform) == "reboot"

@@ -1,0 +1,92 @@
+"""The document of ``plan --json``: for machines, and the stack output `plan`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpu_pools.stack.sharing import Mig, Mps, TimeSlicing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpu_pools.plan.planned import Plan, PoolPlan
+    from gpu_pools.stack.sharing import Sharing
+    from gpu_pools.text.errors import Problem
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Of a stack that was planned."""
+    return {"pools": [pool_json(pool) for pool in plan.pools], "errors": []}
+
+
+def problems_json(problems: Iterable[Problem]) -> dict[str, Any]:
+    """The document of ``plan --json`` for a stack that cannot be planned."""
+    entries = [
+        {"path": problem.path, "message": problem.message, "allowed": problem.allowed, "remedy": problem.remedy}
+        for problem in problems
+    ]
+    return {"pools": [], "errors": entries}
+
+
+def pool_json(pool: PoolPlan) -> dict[str, Any]:
+    """Of one pool."""
+    return {
+        "name": pool.name,
+        "platform": pool.platform,
+        "gpuModel": pool.hardware.model.key,
+        "gpusPerNode": pool.hardware.gpus,
+        "nodes": {"min": pool.pool.min_nodes, "max": pool.pool.max_nodes},
+        "sharing": {"name": pool.pool.sharing, **_sharing_json(pool.sharing)},
+        "configKey": pool.config_key,
+        "migConfigKey": pool.mig_config_key,
+        "labels": dict(pool.labels),
+        "taints": [str(taint) for taint in pool.taints],
+        "startupTaint": pool.startup_taint and str(pool.startup_taint),
+        "driver": pool.driver,
+        "partitionedBy": pool.mig_owner if isinstance(pool.sharing, Mig) else None,
+        "advertises": dict(pool.advertises),
+        "pods": [request.as_json() for request in pool.pod_requests],
+        "expectedLabels": dict(pool.gfd_labels),
+        "nvml": pool.nvml.as_json(),
+        "otherMigStrategy": _other_strategy_json(pool),
+        "warnings": list(pool.warnings),
+    }
+
+
+def _other_strategy_json(pool: PoolPlan) -> dict[str, Any] | None:
+    if pool.other_strategy is None:
+        return None
+    strategy, renames = pool.other_strategy
+    return {"strategy": strategy, "renames": dict(renames)}
+
+
+def _sharing_json(sharing: Sharing) -> dict[str, Any]:
+    document: dict[str, Any] = {"strategy": sharing.strategy}
+    if isinstance(sharing, TimeSlicing | Mps):
+        document.update(_shared_json(sharing))
+    elif isinstance(sharing, Mig):
+        document.update(_mig_json(sharing))
+    if sharing.needs:
+        document["needs"] = sharing.needs.as_json()
+    return document
+
+
+def _mig_json(sharing: Mig) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if sharing.gpus[0].index is None:
+        document["layout"] = dict(sharing.gpus[0].layout)
+    else:
+        document["gpus"] = [{"index": list(entry.index or ()), "layout": dict(entry.layout)} for entry in sharing.gpus]
+    if sharing.time_slicing:
+        document["timeSlicing"] = _shared_json(sharing.time_slicing)
+        if sharing.replicas_of:
+            document["timeSlicing"]["replicas"] = dict(sharing.replicas_of)
+    return document
+
+
+def _shared_json(shared: TimeSlicing | Mps) -> dict[str, Any]:
+    return {
+        "replicas": shared.replicas,
+        "renameByDefault": shared.rename_by_default,
+        "failRequestsGreaterThanOne": shared.fail_requests_greater_than_one,
+    }

@@ -1,0 +1,128 @@
+"""What a plan is: of each pool, and of the cluster. Making it is the business of gpu_pools/plan/planning.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpu_pools.plan.pod_requests import PodRequest, pod_requests
+from gpu_pools.rendering.sharing_configs import mig_parted_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.hardware.platforms import Platform
+    from gpu_pools.plan.expectation import NvmlExpectation
+    from gpu_pools.stack.charts import MigStrategy
+    from gpu_pools.stack.kubernetes_names import Taint
+    from gpu_pools.stack.pools import DriverOwner, Hardware, MigOwner, Pool
+    from gpu_pools.stack.settings import Settings
+    from gpu_pools.stack.sharing import Sharing
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """One pool, planned.
+
+    Attributes:
+        pool: as declared.
+        hardware: the GPUs of each node.
+        platform: the cloud.
+        sharing: the declaration.
+        config_key: key of the device plugin's config.
+        config: its YAML text.
+        mig_config_key: key of the mig-parted config; None where the operator's mig-manager has no say on these nodes.
+        labels: every label that must reach the nodes.
+        taints: the declared taints, and those that the cloud adds.
+        startup_taint: what new nodes register with until the verifier has passed them; None: nothing.
+        driver: who installs driver and toolkit.
+        mig_owner: who partitions.
+        gpu_instance_profile: what AKS is told where AKS partitions.
+        advertises: resource -> count per node.
+        gfd_labels: what gpu-feature-discovery will write, as far as it can be known.
+        nvml: what NVML must say.
+        other_strategy: (the other MIG strategy, resource now -> resource then); None where it would rename nothing here.
+        refuses_two: whether the device plugin refuses requests for two although the declaration allows them.
+        warnings: what works, but with a catch.
+        change: id of becoming what is planned here (gpu_pools/stack/acknowledged.py).
+        protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
+    """
+
+    pool: Pool
+    hardware: Hardware
+    platform: Platform
+    sharing: Sharing
+    config_key: str
+    config: str
+    mig_config_key: str | None
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    startup_taint: Taint | None
+    driver: DriverOwner
+    mig_owner: MigOwner
+    gpu_instance_profile: str | None
+    advertises: Mapping[str, int]
+    gfd_labels: Mapping[str, str]
+    nvml: NvmlExpectation
+    other_strategy: tuple[MigStrategy, Mapping[str, str]] | None
+    refuses_two: bool
+    warnings: tuple[str, ...]
+    change: str = ""
+    protect: bool = False
+
+    @property
+    def pod_requests(self) -> tuple[PodRequest, ...]:
+        """What pods write to get a share of this pool."""
+        return pod_requests(self.sharing, self.advertises, refuses_two=self.refuses_two)
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.pool.name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A stack, planned.
+
+    Attributes:
+        settings: what was declared.
+        pools: in file order.
+        mig_strategy: how MIG nodes name their resources.
+        cluster_mig_strategy: what the ClusterPolicy says; empty: each node's config file decides.
+        device_plugin_configs: key -> YAML text.
+        default_config_key: what nodes without our label get: exclusive use.
+        mig_parted_entries: key -> YAML text of each named config of the mig-parted file.
+        tolerations: what NFD's workers, markers and verifiers tolerate: the taints of the pools.
+        operand_tolerations: what the operator's DaemonSets tolerate: more, so that a new taint does not change them.
+        driver: who installs driver and toolkit in this cluster.
+        operator_values: final values of the gpu-operator chart.
+        nfd_values: final values of the NFD chart.
+        change: id of the cluster's becoming what is planned here.
+        protect: whether the engine must refuse to delete or replace the cluster; as of a pool.
+    """
+
+    settings: Settings
+    pools: tuple[PoolPlan, ...]
+    mig_strategy: MigStrategy
+    cluster_mig_strategy: str
+    device_plugin_configs: Mapping[str, str]
+    default_config_key: str
+    mig_parted_entries: Mapping[str, str]
+    tolerations: tuple[Mapping[str, str], ...]
+    operand_tolerations: tuple[Mapping[str, str], ...]
+    driver: DriverOwner
+    operator_values: Mapping[str, Any]
+    nfd_values: Mapping[str, Any]
+    change: str
+    protect: bool
+
+    @property
+    def platform(self) -> Platform:
+        """The cloud."""
+        return self.settings.cluster.platform
+
+    @property
+    def mig_parted_config(self) -> str:
+        """The mig-parted file, of what is declared."""
+        return mig_parted_file(self.mig_parted_entries)
