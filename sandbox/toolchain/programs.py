@@ -94,7 +94,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
             "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
         },
         version_symbol="k8s.io/component-base/version.gitVersion",
-        seconds=200,
+        seconds=180,
     ),
     Program(
         name="nfd-master",
@@ -102,7 +102,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         module="sigs.k8s.io/node-feature-discovery",
         packages={"nfd-master": "sigs.k8s.io/node-feature-discovery/cmd/nfd-master"},
         version_symbol="sigs.k8s.io/node-feature-discovery/pkg/version.version",
-        seconds=8,
+        seconds=3,
         seconds_first=45,
     ),
     Program(
@@ -111,17 +111,17 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         module=_DEVICE_PLUGIN,
         packages={"config-manager": f"{_DEVICE_PLUGIN}/cmd/config-manager"},
         version_symbol=None,
-        seconds=3,
+        seconds=2,
         seconds_first=40,
     ),
-    _device_plugin("v0.19", _CLUSTER, 10),
+    _device_plugin("v0.19", _CLUSTER, 14),
     Program(
         name="pulumi",
         graph="pulumi",
         module="github.com/pulumi/pulumi/pkg/v3",
         packages={"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"},
         version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
-        seconds=180,
+        seconds=130,
         companion=LANGUAGE_HOST,
     ),
     Program(
@@ -130,7 +130,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         module="helm.sh/helm/v3",
         packages={"helm": "helm.sh/helm/v3/cmd/helm"},
         version_symbol="helm.sh/helm/v3/internal/version.version",
-        seconds=50,
+        seconds=45,
     ),
     Program(
         name="etcd",
@@ -138,7 +138,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         module="go.etcd.io/etcd/server/v3",
         packages={"etcd": "go.etcd.io/etcd/server/v3"},
         version_symbol=None,
-        seconds=18,
+        seconds=16,
     ),
     Program(
         name=LANGUAGE_HOST,
@@ -146,7 +146,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         module="github.com/pulumi/pulumi/sdk/v3",
         packages={LANGUAGE_HOST: "github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python"},
         version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
-        seconds=15,
+        seconds=12,
         # The newest sources of the language host that the module carries are older than the engine; the
         # script that it runs programs with must be the engine's.
         copies=(
@@ -164,7 +164,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         module="github.com/NVIDIA/mig-parted",
         packages={"nvidia-mig-parted": "github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted"},
         version_symbol="github.com/NVIDIA/mig-parted/internal/info.version",
-        seconds=5,
+        seconds=4,
         cgo=True,
     ),
     # The rest is made when somebody asks for it. For comparing with an older one only:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _RECORDED_CORES: Final = 2
 #: A program that takes longer than its share is not taken for done.
 _NEARLY: Final = 0.95
+_CACHED: Final = 0.2
 _MINUTE: Final = 60
 
 
@@ -44,14 +45,17 @@ class Remaining:
     def end(self, name: str) -> None:
         """Something is built."""
         with self._lock:
-            self._taken += self._so_far(name)
-            self._recorded += self._open.pop(name)
+            taken, recorded = self._so_far(name), self._open.pop(name)
             del self._began[name]
+            # What was in Go's own cache says nothing of this machine.
+            if taken > _CACHED * recorded * _usual_slowness():
+                self._taken += taken
+                self._recorded += recorded
 
     def seconds(self) -> float:
         """How long all will still take, about."""
         with self._lock:
-            slowness = self._taken / self._recorded if self._recorded else _RECORDED_CORES / (os.cpu_count() or 1)
+            slowness = self._taken / self._recorded if self._recorded else _usual_slowness()
             # What takes longer than it should says more than what went before.
             slowness = max([slowness, *(self._so_far(name) / self._open[name] for name in self._began)])
             done = {name: min(self._so_far(name) / slowness, _NEARLY * self._open[name]) for name in self._began}
@@ -69,6 +73,10 @@ class Remaining:
             now, later = list(self._began), [name for name in self._open if name not in self._began]
         then = f"; then {', '.join(later)}" if later else ""
         return [f"about {duration(seconds)} left: {', '.join(now)}{then}"] if now else []
+
+
+def _usual_slowness() -> float:
+    return _RECORDED_CORES / (os.cpu_count() or 1)
 
 
 def duration(seconds: float) -> str:

@@ -659,6 +659,16 @@ def test_what_takes_longer_than_it_should_is_not_taken_for_done_and_the_rest_wil
     assert remaining.seconds() == pytest.approx(10 * (0.05 * 50 + 180))
 
 
+def test_what_go_had_in_its_own_cache_says_nothing_of_the_machine() -> None:
+    clock = Clock()
+    remaining = Remaining({"library": 20, "pulumi": 180}, clock)
+    before = remaining.seconds() - 20 * 2 / (os.cpu_count() or 1)
+    remaining.begin("library", 1)
+    clock.now = 0.1
+    remaining.end("library")
+    assert remaining.seconds() == pytest.approx(before)
+
+
 def test_two_builds_at_a_time_share_the_machine() -> None:
     clock = Clock()
     remaining = Remaining({"helm": 50, "etcd": 20}, clock)
