@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -84,6 +85,16 @@ def test_the_engine_runs_some_tests_in_make_test_and_not_most(fast: list[str]) -
     files = {name.partition("::")[0] for name in fast if name.startswith("tests/engine/")}
     assert files == {f"tests/engine/test_{name}.py" for name in ENGINE}
     assert len([name for name in fast if name.startswith(INTERRUPTIONS)]) == 2
+
+
+def test_the_pipeline_runs_both_tiers_each_once() -> None:
+    assert "make test-all PYTEST='venv/bin/python -m tests.again'\n" in (PROJECT / ".ci" / "run").read_text(encoding="utf-8")
+    command = ["make", "--dry-run", "--no-print-directory", "test-all", "PYTEST=pytest"]
+    # A make that runs this test hands its own options on.
+    told = subprocess.run(
+        command, cwd=PROJECT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
+    ).stdout
+    assert re.findall(r"^pytest .*-m (.*)$", told, re.MULTILINE) == ['"not sweep"', "sweep"]
 
 
 def test_of_each_kind_one_is_drawn_and_always_the_same() -> None:
