@@ -93,7 +93,7 @@ class _Cloud(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, Any] = dict(ALL)
         self.headers: list[dict[str, str]] = []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def session(self) -> Session:
         address = f"http://127.0.0.1:{self.server_address[1]}"

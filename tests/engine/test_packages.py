@@ -122,6 +122,7 @@ def test_the_wheel_stands_alone(installed: Path, tmp_path: Path) -> None:
     assert digest == _run([sys.executable, "-c", _DIGEST], PROJECT)[1].split()[1]
 
 
+@pytest.mark.sweep
 def test_a_type_checker_sees_the_wheel_s_types(wheel: Path, tmp_path: Path) -> None:
     # Without Pulumi's own packages, which take a minute to check.
     python = _environment(tmp_path / "venv", wheel) / "bin" / "python"
@@ -162,6 +163,7 @@ def test_a_yaml_program_uses_the_components(yaml_program: Path, around: dict[str
     assert "nvidia.com/gpu: 4" in text
 
 
+@pytest.mark.sweep
 def test_what_is_wrong_in_a_yaml_program_is_told_by_its_place(yaml_program: Path, around: dict[str, str]) -> None:
     file = yaml_program / "Pulumi.yaml"
     file.write_text(file.read_text().replace("replicas: 4", "replicas: 1"))

@@ -175,7 +175,7 @@ class TestReachableRepository:
         subprocess.run([helm, "repo", "index", str(folder)], check=True, capture_output=True)
         handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
         with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
             yield f"http://127.0.0.1:{server.server_port}"
             server.shutdown()
 

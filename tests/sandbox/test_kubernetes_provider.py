@@ -624,6 +624,7 @@ class TestObjects:
         _, outputs = driver.create("kubernetes:core/v1:Secret", "s", inputs)
         assert isinstance(outputs["data"], Secret)
 
+    @pytest.mark.sweep
     def test_a_namespace_goes_with_everything_in_it(self, driver: Driver, api: Api) -> None:
         type_ = "kubernetes:core/v1:Namespace"
         id_, made = driver.create(type_, "ns", {"metadata": {"name": "team-a"}})
@@ -728,6 +729,7 @@ class TestAwaiting:
         )
         assert any("MinimumReplicasUnavailable" in reason for reason in caught.value.reasons[1:])
 
+    @pytest.mark.sweep
     def test_the_time_of_an_update_is_its_own(self, driver: Driver) -> None:
         type_, inputs = "kubernetes:apps/v1:Deployment", workload("Deployment", "timed")
         skipped = {**inputs, "metadata": {**inputs["metadata"], "annotations": {"pulumi.com/skipAwait": "true"}}}
@@ -845,6 +847,7 @@ class TestReleases:
         checked = driver.check(helm.TYPE, "op", {key: value for key, value in self.release().items() if key != "version"})
         assert checked["version"] == "v26.7.0"
 
+    @pytest.mark.sweep
     @pytest.mark.parametrize("state", ["pending-install", "pending-upgrade"])
     def test_a_release_that_a_killed_run_left_pending_stays_so(self, driver: Driver, place: cluster.Cluster, state: str) -> None:
         name = f"nfd-{state}"

@@ -168,6 +168,7 @@ def test_only_loopback_listens_and_no_command_line_has_a_password(cloud: Cloud) 
     assert listening == {f"0100007F:{port}" for port in ports}
 
 
+@pytest.mark.sweep
 def test_a_cluster_of_a_template_without_a_flavor_for_masters_is_refused(cloud: Cloud) -> None:
     """So the template that a stack only names has one here (sandbox/surroundings.py)."""
     headless = {key: value for key, value in TEMPLATE.items() if key != "master_flavor_id"}
@@ -403,6 +404,7 @@ class TestPluginOverTheRealApi:
         finally:
             cloud.disturb(seconds=0)
 
+    @pytest.mark.sweep
     def test_a_resize_that_fails_is_an_error_and_is_kept_in_the_state(
         self, plugin: OpenStackStandIn, cloud: Cloud, cluster: str
     ) -> None:

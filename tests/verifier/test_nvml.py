@@ -398,6 +398,7 @@ def test_a_hang_names_the_call_and_ends_with_the_driver_s_recovery(bench: Bench)
     reader.release()
 
 
+@pytest.mark.sweep
 def test_a_slow_driver_is_no_hang(bench: Bench) -> None:
     healthy = node({"exclusive": {}}).machine
     bench.put(healthy)
@@ -499,6 +500,7 @@ def test_the_last_look_of_an_assertion_counts_for_the_next(bench: Bench, monkeyp
         assert assertion.looks >= 2
 
 
+@pytest.mark.sweep
 def test_a_driver_that_hung_is_looked_at_anew(bench: Bench) -> None:
     healthy = node({"exclusive": {}})
     reader = Reader(3)

@@ -174,6 +174,7 @@ def test_the_old_key_stays_and_the_label_waits_for_the_volume(node: Node) -> Non
     assert node.restarts() == {"nvidia-device-plugin": 0, "config-manager": 0}
 
 
+@pytest.mark.sweep
 def test_a_label_before_its_key_takes_the_node_to_the_default_for_a_while(node: Node) -> None:
     node.share("by8")
     node.until(lambda: node.offered() == {"gpu": "2"})

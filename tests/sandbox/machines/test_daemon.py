@@ -109,6 +109,7 @@ def test_mps_brings_its_daemon_by_way_of_gfd_and_nfd(site: Site) -> None:
     assert site.labels()["nvidia.com/gpu.product"] == "NVIDIA-A100-80GB-PCIe-SHARED"
 
 
+@pytest.mark.sweep
 def test_mistakes_show_in_the_pods(site: Site) -> None:
     site.share("nobody-has-this")
     # config-manager starts anew, sees no label at first, and takes the default: what was shared is not any more.
@@ -164,6 +165,7 @@ def test_a_pod_with_a_gpu_keeps_mig_from_changing(site: Site) -> None:
         site.api.delete(f"/api/v1/namespaces/{OPERATOR}/pods/{manager['metadata']['name']}")
 
 
+@pytest.mark.sweep
 def test_groups_grow_shrink_and_relabel_their_nodes(site: Site) -> None:
     labels = {**AKS, "nvidia.com/device-plugin.config": "ts4", "team": "red"}
     group = MachineGroup("more", "more", 1, A100, labels=labels, taints=[SKU], driver_preinstalled=True)
@@ -256,6 +258,7 @@ def _what_runs_goes_on_and_what_starts_anew_says_so(site: Site, node: str) -> No
     assert stamped() >= again - 5
 
 
+@pytest.mark.sweep
 def test_a_marker_and_a_rule_label_the_nodes_of_a_pool(site: Site) -> None:
     marker = workload("DaemonSet", "marker", OPERATOR, "sh", tolerations=[{"operator": "Exists"}], nodeSelector=AKS)
     template = marker["spec"]["template"]

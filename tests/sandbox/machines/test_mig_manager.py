@@ -101,6 +101,7 @@ def test_a_pod_that_uses_a_gpu_makes_the_change_fail_and_keeps_running(node: Nod
     node.until(lambda: node.offered() == {"mig-1g.10gb": "14"} and node.state() == "success" and node.clients() == {"true"})
 
 
+@pytest.mark.sweep
 def test_a_change_that_fails_after_another_has_succeeded_leaves_the_clients_paused(node: Node) -> None:
     node.lay("mix")
     node.until(lambda: node.offered() == {"mig-3g.40gb": "2", "mig-2g.20gb": "4"} and node.state() == "success")

@@ -147,6 +147,7 @@ def test_a_changed_driver_version_goes_node_by_node(site: Site) -> None:
     assert not any(site.node(node)["spec"].get("unschedulable") for node in NODES)
 
 
+@pytest.mark.sweep
 def test_a_new_toleration_restarts_every_driver_with_a_cordon_and_leaves_its_version(site: Site) -> None:
     before = drivers(site)
     begin = change(site, daemonsets={"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]})

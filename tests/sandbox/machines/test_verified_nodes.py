@@ -189,6 +189,7 @@ def _phase(pods: dict[str, Any], phase: str) -> list[dict[str, Any]]:
     return [pod for pod in pods.values() if pod["status"]["phase"] == phase]
 
 
+@pytest.mark.sweep
 def test_a_verified_node_that_loses_its_sharing_is_not_ready_until_it_has_it_again(site: Site) -> None:
     path = "/api/v1/nodes/ts0"
     site.api.patch(path, {"metadata": {"labels": {CONFIG_LABEL: None}}})
