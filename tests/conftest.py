@@ -1,9 +1,13 @@
-"""For all tests: at night properties are tried with more examples, other ones each night, however long one takes."""
+"""For all tests: of a property an example may take as long as it wants, since machines are busy at times; at night there are more
+examples, other ones each night.
+"""
 
 from hypothesis import HealthCheck, settings
 
 from tests.examples import TIMES, examples
 
+settings.register_profile("day", deadline=None)
+settings.load_profile("day")
 if TIMES > 1:
     settings.register_profile(
         "night",

@@ -85,7 +85,7 @@ def test_attack_looking_for_a_credential_in_the_whole_state(trial: Trial) -> Non
 
 
 def test_the_evidence_and_the_pods_are_read_with_it(trial: Trial) -> None:
-    for command in (("evidence", trial.stack), ("evidence.pods", trial.stack)):
+    for command in (("gpu_pools", "evidence", trial.stack), ("gpu_pools.evidence.pods", trial.stack)):
         trial.run("shell", trial.stack, "python", "-m", *command).ok()
 
 

@@ -169,7 +169,7 @@ def test_a_verdict_that_stays_is_written_again_so_that_nobody_takes_it_for_one_o
         written.append(clock.now)
 
     monkeypatch.setattr(commands, "time", clock)
-    monkeypatch.setattr("verifier.mark.mark", mark)
+    monkeypatch.setattr("gpu_pools.verifier.mark.mark", mark)
     monkeypatch.setattr(commands, "_node_reader", lambda _: object())
     monkeypatch.setattr(commands.Observer, "hold", hold)
     expect = tmp_path / "e.json"

@@ -530,7 +530,7 @@ def test_a_node_that_never_settles_is_no_pass(bench: Bench, monkeypatch: pytest.
 def test_a_reader_that_dies_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.put(node({"exclusive": {}}).machine)
     program = f"import os; os.write(1, b'nvmlInit\\n'); os.kill(os.getpid(), {int(signal.SIGSEGV)})"
-    monkeypatch.setattr("verifier.process._PROGRAM", program)
+    monkeypatch.setattr("gpu_pools.verifier.process._PROGRAM", program)
     reading = bench.read()
     assert isinstance(reading, Unreadable)
     assert "signal 11 in nvmlInit" in reading.reason
@@ -541,7 +541,7 @@ def test_a_reader_that_dies_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatc
 def test_an_answer_that_is_no_reading_is_a_defect_of_the_reader(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.put(node({"exclusive": {}}).machine)
     for answer, word in (('{"driver": 1}', "nvml is missing"), ("{no JSON", "property name")):
-        monkeypatch.setattr("verifier.process._PROGRAM", f"for _ in open(0): print({answer!r}, flush=True)")
+        monkeypatch.setattr("gpu_pools.verifier.process._PROGRAM", f"for _ in open(0): print({answer!r}, flush=True)")
         found = bench.hold(node({"exclusive": {}}), node({"exclusive": {}}).machine).findings
         assert found.verdict is Verdict.CANNOT_TELL
         (finding,) = found.unknown

@@ -138,7 +138,7 @@ def test_the_reader_is_released_whatever_happens() -> None:
 def test_one_look_hands_on_what_everybody_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     said = MpsReading(None, asked=True, percentage="25.0", memory_limits=(), faulty_servers=())
-    monkeypatch.setattr("verifier.mps.read_mps", lambda gpus: asked.append(gpus) or said)
+    monkeypatch.setattr("gpu_pools.verifier.mps.read_mps", lambda gpus: asked.append(gpus) or said)
     node, reader = _Node(), _Reader(SHARED.nvml)
     found = observer(reader, node, tmp_path).look(SHARED.expected)
     assert (found.nvml, found.mps, found.node, found.processes) == (
@@ -157,7 +157,7 @@ def test_one_look_hands_on_what_everybody_said(tmp_path: Path, monkeypatch: pyte
 
 
 def test_mps_is_asked_only_where_it_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verifier.mps.read_mps", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr("gpu_pools.verifier.mps.read_mps", lambda _: pytest.fail("asked"))
     node = _Node()
     assert observer(_Reader(HEALTHY.nvml), node).look(HEALTHY.expected).mps is None
     assert observer(_Reader(HEALTHY.nvml), node).look(None).mps is None

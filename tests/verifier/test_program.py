@@ -115,9 +115,7 @@ def rebuilt(pyz: Path, path: Path, change: Callable[[str, bytes], bytes]) -> Pat
 
 def test_bytecode_is_used_where_it_is_that_of_the_source(pyz: Path, tmp_path: Path) -> None:
     def reworded(name: str, content: bytes) -> bytes:
-        return (
-            content.replace(b"Compare a GPU node", b"Look at a GPU node") if name == "gpu_pools/verifier/__main__.py" else content
-        )
+        return content.replace(b"Compare a GPU node", b"Look at a GPU node") if name == "verifier/__main__.py" else content
 
     path = rebuilt(pyz, tmp_path / "reworded.pyz", reworded)
     for choice, words in (("never", "Compare a GPU node"), ("default", "Look at a GPU node")):
