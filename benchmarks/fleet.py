@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gpu_pools.verifier.findings import Verdict  # noqa: E402
-from sandbox.progress import Progress  # noqa: E402
+from sandbox.system.progress import Progress  # noqa: E402
 from sandbox.toolchain.find import find_tools  # noqa: E402
 from tests.verifier.fleet import MOST_PER_HOUR, PLAN, Fleet, most_per_hour  # noqa: E402
 

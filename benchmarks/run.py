@@ -42,12 +42,13 @@ from gpu_pools.plan.planning import plan_config  # noqa: E402
 from gpu_pools.rendering.sharing_configs import device_plugin_config  # noqa: E402
 from gpu_pools.stack.stack_file import read_stack_file  # noqa: E402
 from gpu_pools.text.yaml_text import load_yaml  # noqa: E402
-from sandbox import commands, stand_ins  # noqa: E402
-from sandbox.engine import Engine  # noqa: E402
-from sandbox.gpu_host import GpuHost, obstacle  # noqa: E402
+from sandbox.cli import commands  # noqa: E402
+from sandbox.cluster.gpu_host import GpuHost, obstacle  # noqa: E402
 from sandbox.nvml.library import find_library  # noqa: E402
-from sandbox.progress import Progress  # noqa: E402
-from sandbox.state import find_sandbox, prepare  # noqa: E402
+from sandbox.stack import stand_ins  # noqa: E402
+from sandbox.stack.engine import Engine  # noqa: E402
+from sandbox.stack.state import find_sandbox, prepare  # noqa: E402
+from sandbox.system.progress import Progress  # noqa: E402
 from sandbox.toolchain.find import find_built, find_tools  # noqa: E402
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from gpu_pools.proof.node_expectation import node_expectation  # noqa: E402
 from gpu_pools.verifier import archive  # noqa: E402
 from sandbox.nvml import state  # noqa: E402
 from sandbox.nvml.library import find_library, nvml_environment  # noqa: E402
-from sandbox.progress import Progress  # noqa: E402
+from sandbox.system.progress import Progress  # noqa: E402
 
 TIMES = 20
 ASSERTIONS = 5

@@ -26,16 +26,16 @@ from gpu_pools.evidence.showing import add_outputs, show
 from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.interrupts import end_at_once, raise_again
 from gpu_pools.text.terminal import guarded
-from sandbox import trust
-from sandbox.errors import SandboxError
 from sandbox.openstack.disturbances import Disturbances
-from sandbox.progress import Progress
+from sandbox.system import trust
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpu_pools.plan.planned import PoolPlan
-    from sandbox.look import Look
+    from sandbox.cli.look import Look
 
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
 #: Of `verify`, where 1 says that a node differs.
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace, progress: Progress) -> int:
     # Imported here: it takes half a second, which a wrong command line need not wait for.
-    from sandbox import commands  # noqa: PLC0415
+    from sandbox.cli import commands  # noqa: PLC0415
 
     raise_again()
     _clean_path(progress)
@@ -144,7 +144,7 @@ def _clean_path(progress: Progress) -> None:
 
 
 def _verify(options: argparse.Namespace, progress: Progress) -> int:
-    from sandbox import commands  # noqa: PLC0415 as above
+    from sandbox.cli import commands  # noqa: PLC0415 as above
 
     evidence = commands.verify(options.stack, progress)
     show(evidence, options.json, options.html)
@@ -161,7 +161,7 @@ def _tell_incidents(pools: Iterable[PoolPlan]) -> None:
 
 
 def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:
-    from sandbox.observe import notes, report_json, report_table  # noqa: PLC0415 as above
+    from sandbox.cli.observe import notes, report_json, report_table  # noqa: PLC0415 as above
 
     if as_json:
         print(json.dumps({"pools": report_json(seen.pools), "troubles": list(seen.troubles)}, indent=2))

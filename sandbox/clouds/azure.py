@@ -30,7 +30,7 @@ from sandbox.clouds.azure_rules import AzureError, Body
 from sandbox.clouds.entra import TENANT, Tenant
 from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
-from sandbox.machine_groups import Hardware, MachineGroup
+from sandbox.cluster.machine_groups import Hardware, MachineGroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection

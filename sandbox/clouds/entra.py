@@ -16,8 +16,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.files import locked, make_folder, read_json, write_atomic, write_json
-from sandbox.pki import Pki, make_authority, short_lived_client
+from sandbox.system.files import locked, make_folder, read_json, write_atomic, write_json
+from sandbox.system.pki import Pki, make_authority, short_lived_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,18 +10,18 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sandbox import cluster as clusters
-from sandbox import machine_groups
 from sandbox.clouds.entra import BINDING, admin_binding
+from sandbox.cluster import control_plane as clusters
+from sandbox.cluster import machine_groups
+from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.machines.api import Api
-from sandbox.node_tools import find_platform_tools
-from sandbox.progress import Progress
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sandbox.machine_groups import MachineGroup
+    from sandbox.cluster.machine_groups import MachineGroup
     from sandbox.toolchain.tools import Tools
 
 

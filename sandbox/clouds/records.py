@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sandbox import files
+from sandbox.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

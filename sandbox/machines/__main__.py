@@ -1,6 +1,7 @@
 """``python -m sandbox.machines <cluster folder>``: runs the machines of one simulated cluster until it is told to stop.
 
-The folder needs a kubeconfig of an administrator; machine groups are read from its machines.json (sandbox.machine_groups).
+The folder needs a kubeconfig of an administrator; machine groups are read from its machines.json
+(sandbox.cluster.machine_groups).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import threading
 from pathlib import Path
 
 from gpu_pools.text.terminal import guarded
-from sandbox.errors import SandboxError
 from sandbox.machines.daemon import Daemon
+from sandbox.system.errors import SandboxError
 
 
 def main() -> int:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gpu_pools.rendering.node_cleanup import APP_LABEL
-from sandbox import processes
-from sandbox.files import make_folder, write_atomic
 from sandbox.machines import objects
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up
+from sandbox.system import processes
+from sandbox.system.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,20 +18,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from sandbox import processes
-from sandbox.errors import SandboxError
-from sandbox.files import make_folder, write_atomic
 from sandbox.machines.config_manager import EMPTY, SOURCE, Link
 from sandbox.machines.config_volumes import write_volume
 from sandbox.machines.node_programs import Configured
 from sandbox.machines.pod_sandbox import PodSandbox
 from sandbox.machines.program_logs import last_line
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from sandbox.gpu_host import GpuHost
+    from sandbox.cluster.gpu_host import GpuHost
     from sandbox.machines.node_programs import ConfigRequest
 
 _SECONDS: Final = 60.0

@@ -17,8 +17,8 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sandbox.files import explained, make_folder
 from sandbox.machines import objects
+from sandbox.system.files import explained, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

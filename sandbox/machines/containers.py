@@ -20,20 +20,20 @@ import time
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Final
 
-from sandbox import private_network, processes
-from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder
-from sandbox.gpu_host import children
+from sandbox.cluster.gpu_host import children
 from sandbox.machines.outcomes import InitCrash, InitWaiting, Outcome, Up
 from sandbox.machines.world import LOG
 from sandbox.nvml.library import CONTAINED
+from sandbox.system import private_network, processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, make_folder
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
-    from sandbox.gpu_host import GpuHost
+    from sandbox.cluster.gpu_host import GpuHost
     from sandbox.machines.pod_request import Container, PodRequest, Probe
 
 _POLL_SECONDS: Final = 0.1

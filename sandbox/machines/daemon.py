@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from sandbox import node_tools
+from sandbox.cluster import node_tools
 from sandbox.machines.api import Api, ApiError
 from sandbox.machines.cleanup_pod import CleanupPod
 from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, ValidatorPod

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.hardware.models import GpuModel, MigProfile
-    from sandbox.machine_groups import Hardware
+    from sandbox.cluster.machine_groups import Hardware
 
 DEFAULT_MODE = "DEFAULT"
 EXCLUSIVE_PROCESS = "EXCLUSIVE_PROCESS"

@@ -1,7 +1,8 @@
 """One machine with GPUs, on which NVIDIA's own programs run: gpu-feature-discovery, nvidia-device-plugin, nvidia-mig-parted.
 
-They run in the machine's own namespace (sandbox.gpu_host) on the simulated NVML, one after the other, in a thread of the machine:
-a pass of the daemon never waits for them. It asks, gets None while the answer is being worked on, and is woken when it is there.
+They run in the machine's own namespace (sandbox.cluster.gpu_host) on the simulated NVML, one after the other, in a thread of the
+machine: a pass of the daemon never waits for them. It asks, gets None while the answer is being worked on, and is woken when it
+is there.
 
 The state file of the simulated NVML is the truth about the GPUs; it and what lies beside it are in machines/<node>/ of the
 cluster's folder and outlive the daemon. The programs do not: whoever ends the daemon, however, ends them. How devices get into
@@ -23,10 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from sandbox import processes
-from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder, write_atomic
-from sandbox.gpu_host import DEVICE_PLUGINS, GpuHost
+from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
 from sandbox.machines import gpu_state, process_list
 from sandbox.machines.config_manager import TARGET
 from sandbox.machines.config_pod import ConfigPod
@@ -39,17 +37,20 @@ from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutReq
 from sandbox.machines.program_logs import last_line
 from sandbox.machines.world import LOG
 from sandbox.nvml import state
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, make_folder, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from sandbox.cluster.node_tools import NodeTools
     from sandbox.machines.gfd import Driver
     from sandbox.machines.gpu import Gpu
     from sandbox.machines.machine import Loaded
     from sandbox.machines.node_programs import ConfigRequest, Configured
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
-    from sandbox.node_tools import NodeTools
 
 T = TypeVar("T")
 #: GFD and mig-parted take some 100 ms; only a GPU that hangs (an injected fault) makes them take long.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from sandbox.errors import SandboxError
 from sandbox.machines import objects
 from sandbox.machines.device_plugin import CONFIG_LABEL, Advertised, Crash, mps_daemon
 from sandbox.machines.driver import app
@@ -22,6 +21,7 @@ from sandbox.machines.outcomes import Creating, InitCrash, InitWaiting, Outcome,
 from sandbox.machines.plugin_config import MissingFile
 from sandbox.machines.pod_request import variables
 from sandbox.machines.pod_volumes import PodVolumes, service_variables
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,15 +12,15 @@ import shutil
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sandbox.files import read_json, write_json
 from sandbox.machines.device_plugin import Advertised
 from sandbox.machines.gfd import Driver
 from sandbox.machines.gpu import Gpu, from_json, new_gpus, to_json
+from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.machine_groups import MachineGroup
+    from sandbox.cluster.machine_groups import MachineGroup
 
 PREINSTALLED_DRIVER = Driver("580.95.05", "13.0")
 _AKS_LABEL_PREFIX = "kubernetes.azure.com/"

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from sandbox import processes
-from sandbox.errors import SandboxError
-from sandbox.files import read_json, write_atomic
 from sandbox.machines import objects
 from sandbox.machines.gpu_programs import node_feature
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up
 from sandbox.machines.world import LOG
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import read_json, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sandbox import machine_groups
+from sandbox.cluster import machine_groups
 from sandbox.machines import objects
 from sandbox.machines.api import Api, ApiError
 from sandbox.machines.machine import Machine, MachineFiles
@@ -23,7 +23,7 @@ from sandbox.machines.world import LOG
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.machine_groups import MachineGroup
+    from sandbox.cluster.machine_groups import MachineGroup
     from sandbox.machines.node_programs import NodePrograms
     from sandbox.machines.objects import Json
     from sandbox.machines.store import Store

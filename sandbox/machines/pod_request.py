@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sandbox.errors import SandboxError
 from sandbox.machines import objects
 from sandbox.machines.outcomes import pod_address
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,16 +10,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from sandbox.errors import SandboxError
-from sandbox.files import make_folder
-from sandbox.gpu_host import children
+from sandbox.cluster.gpu_host import children
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import make_folder
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from sandbox.gpu_host import GpuHost
+    from sandbox.cluster.gpu_host import GpuHost
 
 _READY: Final = "ready"
 _READY_SECONDS: Final = 30.0

@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from sandbox.errors import SandboxError
 from sandbox.machines import objects
 from sandbox.machines.pod_request import config_map_files, field
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sandbox.machine_groups import MachineGroup
+    from sandbox.cluster.machine_groups import MachineGroup
     from sandbox.machines.api import Api
     from sandbox.machines.objects import Json
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from sandbox.files import make_folder, write_atomic
+from sandbox.system.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox.errors import SandboxError
 from sandbox.machines.device_plugin import Advertised
 from sandbox.machines.gfd import Labels
 from sandbox.machines.gpu_node import GpuNode
 from sandbox.machines.node_programs import Configured, LayoutAnswer, LayoutRequest
 from sandbox.machines.world import LOG
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from sandbox.cluster.node_tools import NodeTools
     from sandbox.machines.device_plugin import Crash
     from sandbox.machines.gfd import Driver
     from sandbox.machines.machine import Loaded, Machine
     from sandbox.machines.node_programs import ConfigRequest
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
-    from sandbox.node_tools import NodeTools
 
 
 class RealPrograms:

@@ -1,6 +1,6 @@
 """The programs of the machines by rule: what device_plugin, gfd and mig_parted say, at once.
 
-For where the real programs cannot run, which is decided before (sandbox.node_tools). Nothing runs here, and nothing but
+For where the real programs cannot run, which is decided before (sandbox.cluster.node_tools). Nothing runs here, and nothing but
 config-manager's links is kept: the GPUs are those of the machine's own record.
 """
 

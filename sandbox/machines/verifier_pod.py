@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox.errors import SandboxError
 from sandbox.machines import objects
 from sandbox.machines.outcomes import VERIFIER_APP, Creating, Outcome, Up
 from sandbox.machines.pod_request import pod_request
 from sandbox.machines.pod_volumes import PodVolumes, service_variables
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from sandbox.machines.machine import Machine

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox.errors import SandboxError
-from sandbox.progress import Progress
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 from sandbox.toolchain.cache import cache_folder, make_once
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpu_pools.hardware.models import model
-from sandbox.errors import SandboxError
-from sandbox.files import explained, locked, write_atomic
 from sandbox.nvml.facts import Answer, Profile, architecture_number, board, pci_device, profiles, total_memory_mib
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, locked, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Stand-in for Glance, Nova and Neutron: the few answers that Magnum and its clients ask of them, and nothing else.
 
 Images, flavors, key pairs and networks come from the seed file, which is read anew for each answer. What is not in it does not
-exist. There is no token check: the server answers its own user only (sandbox.peers), and knows nothing that the seed file does
-not say.
+exist. There is no token check: the server answers its own user only (sandbox.system.peers), and knows nothing that the seed file
+does not say.
 
 Sources of the fields: the API references of Image v2, Compute v2.1 and Networking v2.0, as far as openstacksdk 4.22 reads them.
 """
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from sandbox import peers
 from sandbox.openstack.seed import read_seed
+from sandbox.system import peers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

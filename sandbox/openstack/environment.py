@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from gpu_pools.text.interrupts import answered
-from sandbox.errors import SandboxError
-from sandbox.progress import Progress
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 from sandbox.toolchain.cache import cache_folder, make_once
 
 REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")

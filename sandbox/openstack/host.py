@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox import add_ons, machine_groups
-from sandbox import cluster as clusters
-from sandbox.errors import SandboxError
-from sandbox.files import make_folder, write_atomic
-from sandbox.machine_groups import MachineGroup
-from sandbox.node_tools import find_platform_tools
+from sandbox.cluster import add_ons, machine_groups
+from sandbox.cluster import control_plane as clusters
+from sandbox.cluster.machine_groups import MachineGroup
+from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.openstack.marks import CAPI_HELM, CLUSTER_API, node_marks
 from sandbox.openstack.seed import read_seed
-from sandbox.progress import Progress
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import make_folder, write_atomic
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.errors import SandboxError
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

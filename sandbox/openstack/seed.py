@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.add_ons import AddOns, read_add_ons
-from sandbox.files import read_json
-from sandbox.machine_groups import Hardware
+from sandbox.cluster.add_ons import AddOns, read_add_ons
+from sandbox.cluster.machine_groups import Hardware
+from sandbox.system.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

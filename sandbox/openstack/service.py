@@ -17,23 +17,23 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from sandbox import processes
-from sandbox.errors import SandboxError
-from sandbox.files import locked, make_folder, read_json, write_atomic, write_json
 from sandbox.openstack import catalogue, environment, identity, settings
 from sandbox.openstack.disturbances import with_disturbances
 from sandbox.openstack.identity import DOMAIN, REGION, Credential, Passwords
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.openstack.seed import read_seed
 from sandbox.openstack.settings import DRIVERS, Paths
-from sandbox.state import PROJECT
+from sandbox.stack.state import PROJECT
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import locked, make_folder, read_json, write_atomic, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from sandbox.openstack.disturbances import Disturbances
-    from sandbox.progress import Progress
+    from sandbox.system.progress import Progress
 
 _RECORD: Final = "openstack.json"
 _PREPARE = "keystone-prepare"

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_pools.text.terminal import guarded
-from sandbox import files
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.host import simulated_host
-from sandbox.errors import SandboxError
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
-from sandbox.own_code import own_code
 from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import StandIn, serve
 from sandbox.providers.openstack import OpenStackStandIn
+from sandbox.system import files
+from sandbox.system.errors import SandboxError
+from sandbox.system.own_code import own_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

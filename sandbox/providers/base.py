@@ -11,7 +11,7 @@ attaches (PULUMI_DEBUG_PROVIDERS), and which nobody but its own user can use (do
 - Each of the engine's provider instances has the configuration that it gave, and no other one's (Configurations).
 
 It deliberately has no Construct, Call or List: no package that stands here has components or methods. Nor does it undo what
-was made for an engine that was killed before it heard of it: the next run does (sandbox.recovery).
+was made for an engine that was killed before it heard of it: the next run does (sandbox.stack.recovery).
 """
 
 # ruff: noqa: N802, ARG002  (the protocol names the methods and gives them their arguments)

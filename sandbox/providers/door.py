@@ -2,7 +2,7 @@
 
 The engine dials a port of 127.0.0.1 and nothing else (PULUMI_DEBUG_PROVIDERS; sdk/go/common/resource/plugin/plugin.go), without
 any credentials. gRPC for Python lets nobody look at a connection before its calls are answered. So the server itself listens on a
-socket in a folder that only its owner can enter, and this stands before it: what sandbox.peers refuses never reaches gRPC.
+socket in a folder that only its owner can enter, and this stands before it: what sandbox.system.peers refuses never reaches gRPC.
 
 Each connection gets a name of its own on the way, by which the server tells the engine's provider instances apart.
 """
@@ -16,8 +16,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-from sandbox import peers
-from sandbox.private_network import carry
+from sandbox.system import peers
+from sandbox.system.private_network import carry
 
 
 class Door:

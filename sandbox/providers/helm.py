@@ -5,9 +5,10 @@ schemas and error texts are Helm's own. Values and kubeconfig reach it in files 
 folder that lives as long as the one call; never as arguments, which any user of the machine could see.
 
 What pulumi-kubernetes does with releases (provider/pkg/provider/helm_release.go) is done here: a create installs and an update
-upgrades, so that a release that is there already, or that a killed run left pending, is an error (sandbox.recovery mends what
-a killed run left); the chart is looked up, but not rendered, before anything is done, so that what it refuses shows only then;
-`timeout` counts, customTimeouts do not; a read calls a release whole that has failed; who deletes one that is gone is refused.
+upgrades, so that a release that is there already, or that a killed run left pending, is an error (sandbox.stack.recovery mends
+what a killed run left); the chart is looked up, but not rendered, before anything is done, so that what it refuses shows only
+then; `timeout` counts, customTimeouts do not; a read calls a release whole that has failed; who deletes one that is gone is
+refused.
 
 Like Helm itself, values that the chart doesn't know are ignored. Not supported, and refused: valueYamlFiles,
 postrender, keyring, verify, lint.

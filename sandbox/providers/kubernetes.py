@@ -5,7 +5,7 @@ default namespaces are filled in; a create is a plain create, so that an object 
 update is a server-side apply; previews send dry runs, so that the API's own validation speaks before anything is done, but
 say nothing of an object that exists; workloads are waited for (await_ready), and releases go through the real helm (helm).
 An update that the API refuses counts as made and not whole, as there: the engine tries it again. What an interrupted run made
-is nobody's here: sandbox.recovery takes it away before the next one.
+is nobody's here: sandbox.stack.recovery takes it away before the next one.
 
 A Patch resource (`ClusterPolicyPatch`) applies its fields to an object that is somebody else's, and gives them up when it is
 deleted; as in the real provider no preview asks the API server about its creation.

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_pools.text.interrupts import answered
-from sandbox.errors import SandboxError
-from sandbox.progress import Progress
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools, put_engine
 from sandbox.toolchain.tools import PLATFORM_TOOLS, table
 

@@ -15,8 +15,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sandbox.errors import SandboxError
-from sandbox.files import explained
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained
 from sandbox.toolchain.programs import FOLDER, pin, pinned_go, pinned_version
 from sandbox.toolchain.version import parsed
 

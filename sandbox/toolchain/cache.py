@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox import trust
-from sandbox.files import explained, locked
+from sandbox.system import trust
+from sandbox.system.files import explained, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandbox.progress import Progress
+    from sandbox.system.progress import Progress
 
 
 def cache_folder() -> Path:

@@ -17,8 +17,8 @@ import threading
 import urllib.request
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from sandbox.errors import SandboxError
-from sandbox.files import explained
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained
 from sandbox.toolchain.releases import Archive
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from sandbox.files import explained
+from sandbox.system.files import explained
 from sandbox.toolchain.cache import cache_folder, make_once
 from sandbox.toolchain.machine import on_this_machine, plugin
 from sandbox.toolchain.obtain import BUILT, made, obtain
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from sandbox.progress import Progress
+    from sandbox.system.progress import Progress
     from sandbox.toolchain.programs import Program
     from sandbox.toolchain.tools import Search
 

@@ -11,14 +11,14 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sandbox import trust
+from sandbox.system import trust
 from sandbox.toolchain.programs import pinned_version, program
 from sandbox.toolchain.version import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox.progress import Progress
+    from sandbox.system.progress import Progress
     from sandbox.toolchain.tools import Search
     from sandbox.toolchain.version import Version
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from sandbox.progress import Progress
+    from sandbox.system.progress import Progress
     from sandbox.toolchain.programs import Program
     from sandbox.toolchain.releases import Release
 

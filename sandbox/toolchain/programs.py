@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sandbox.errors import SandboxError
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -101,7 +101,7 @@ TOOLS: Final[tuple[str, ...]] = tuple(search.tool for search in SEARCHES)
 GPU_TOOLS: Final[frozenset[str]] = frozenset(
     {"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted", "config_manager"}
 )
-"""What runs on a GPU node; sandbox.node_tools says where they can."""
+"""What runs on a GPU node; sandbox.cluster.node_tools says where they can."""
 PLATFORM_TOOLS: Final[frozenset[str]] = frozenset(TOOLS) - GPU_TOOLS
 """What bringing a stack up needs in any case."""
 

@@ -14,8 +14,8 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox import processes
 from sandbox.nvml import state
+from sandbox.system import processes
 from tests.engine.fleet import CONFIG_LABEL, CONFIG_MAP, Fleet, ignored
 from tests.sandbox.machines.plugins import Plugin, listing
 

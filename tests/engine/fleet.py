@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.proof.verifier_pods import PORT
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
 from gpu_pools.verifier.causes import CAUSES
-from sandbox import cluster as clusters
-from sandbox import gpu_host, private_network, processes
-from sandbox.files import read_json
-from sandbox.node_tools import find_platform_tools
+from sandbox.cluster import control_plane as clusters
+from sandbox.cluster import gpu_host
+from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.nvml import state
-from sandbox.progress import Progress
+from sandbox.system import private_network, processes
+from sandbox.system.files import read_json
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

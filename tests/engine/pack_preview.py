@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.prices import Prices
-from sandbox.progress import Progress
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:

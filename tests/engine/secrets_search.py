@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from sandbox.files import read_json
+from sandbox.system.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

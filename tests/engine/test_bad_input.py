@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from sandbox.files import read_json
+from sandbox.system.files import read_json
 from tests.tiers import one_of_each, these
 from tests.unit.bad_stacks import CASES, TEN_MISTAKES, TEN_PATHS, Case
 from tests.unit.stacks import aks

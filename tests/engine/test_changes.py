@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.cli.main import main
-from sandbox.engine import Engine
-from sandbox.files import read_json
-from sandbox.progress import Progress
-from sandbox.stand_ins import Attached
+from sandbox.stack.engine import Engine
+from sandbox.stack.stand_ins import Attached
+from sandbox.system.files import read_json
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.trial import Run, Trial
 

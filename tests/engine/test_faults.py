@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox import node_tools, processes
+from sandbox.cluster import node_tools
+from sandbox.system import processes
 from tests.engine.courses import found_and_repaired, run
 from tests.engine.faults import FAULTS, OF_THE_CLUSTER, UNHEARD
 from tests.engine.fleet import CONFIG_LABEL, LONGEST_SECONDS, NFD_MASTER, NFD_WORKER, POLICY, POLL_SECONDS, STACK, Fleet, now

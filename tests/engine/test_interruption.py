@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from sandbox import checkpoint, processes
 from sandbox.clouds.records import Records
-from sandbox.files import read_json
 from sandbox.machines.api import Api
+from sandbox.stack import checkpoint
+from sandbox.system import processes
+from sandbox.system.files import read_json
 from tests.engine.trial import PROJECT
 from tests.tiers import these
 

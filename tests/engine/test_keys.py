@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pytest
 import yaml
 
-from sandbox import node_tools
+from sandbox.cluster import node_tools
 from sandbox.nvml import state
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ import pytest
 
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
 from gpu_pools.proof.verifier_rights import CONDITION
-from sandbox import node_tools, processes
-from sandbox.engine import Engine
-from sandbox.files import read_json, write_json
-from sandbox.inventory import KEPT_BY_HELM, inventory
-from sandbox.progress import Progress
-from sandbox.stand_ins import Attached
+from sandbox.cluster import node_tools
+from sandbox.stack.engine import Engine
+from sandbox.stack.inventory import KEPT_BY_HELM, inventory
+from sandbox.stack.stand_ins import Attached
+from sandbox.system import processes
+from sandbox.system.files import read_json, write_json
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.engine.secrets_search import contents, found, keepers, needles
 from tests.engine.trial import PROJECT, Run, Trial

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import processes
-from sandbox.files import read_json, write_json
 from sandbox.openstack import service
 from sandbox.openstack.disturbances import Disturbances
 from sandbox.openstack.identity import ADMIN, DOMAIN
 from sandbox.openstack.magnum_api import MagnumApi
+from sandbox.system import processes
+from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

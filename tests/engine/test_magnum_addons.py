@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import node_tools
-from sandbox.files import read_json, write_json
+from sandbox.cluster import node_tools
+from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox import cluster as clusters
-from sandbox import stand_ins
-from sandbox.engine import Engine
-from sandbox.progress import Progress
-from sandbox.state import Sandbox, prepare
+from sandbox.cluster import control_plane as clusters
+from sandbox.stack import stand_ins
+from sandbox.stack.engine import Engine
+from sandbox.stack.state import Sandbox, prepare
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built, find_tools
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD

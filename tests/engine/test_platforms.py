@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from sandbox import node_tools
+from sandbox.cluster import node_tools
 from tests.engine.courses import found_and_repaired, run
 from tests.engine.faults import FAULTS
 from tests.engine.fleet import Fleet

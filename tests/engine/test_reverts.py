@@ -19,15 +19,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from sandbox import cluster, processes, recovery, stand_ins
-from sandbox.engine import Engine
-from sandbox.progress import Progress
+from sandbox.cluster import control_plane as cluster
 from sandbox.providers.base import PartialFailure, ServiceError, serve
 from sandbox.providers.chart_sources import STAND_INS
 from sandbox.providers.kube_api import Api, UnknownKindError, read_kubeconfig
 from sandbox.providers.kubernetes import KubernetesStandIn
-from sandbox.stand_ins import Attached
-from sandbox.state import PROJECT, Sandbox, prepare
+from sandbox.stack import recovery, stand_ins
+from sandbox.stack.engine import Engine
+from sandbox.stack.stand_ins import Attached
+from sandbox.stack.state import PROJECT, Sandbox, prepare
+from sandbox.system import processes
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gpu_pools.proof.verifier_rights import CONDITION, STARTUP_TAINT
-from sandbox import node_tools
+from sandbox.cluster import node_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable

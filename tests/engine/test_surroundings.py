@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from sandbox.files import read_json
-from sandbox.processes import port_is_free
+from sandbox.system.files import read_json
+from sandbox.system.processes import port_is_free
 from tests.unit.stacks import aks
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from sandbox import node_tools
+from sandbox.cluster import node_tools
 from sandbox.nvml import state
 
 if TYPE_CHECKING:

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sandbox import processes
-from sandbox.engine import Engine
+from sandbox.cli.observe import observe
 from sandbox.machines.api import Api, ApiError
 from sandbox.machines.pool_guard import AKS
-from sandbox.observe import observe
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
-from sandbox.progress import Progress
-from sandbox.stand_ins import Attached
-from sandbox.state import Sandbox, prepare
+from sandbox.stack.engine import Engine
+from sandbox.stack.stand_ins import Attached
+from sandbox.stack.state import Sandbox, prepare
+from sandbox.system import processes
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Trial:
         return sorted(chosen, key=lambda node: str(node["metadata"]["name"]))
 
     def plan(self) -> Any:
-        from sandbox.commands import plan_of  # noqa: PLC0415 - loads the whole planner, which few tests need
+        from sandbox.cli.commands import plan_of  # noqa: PLC0415 - loads the whole planner, which few tests need
 
         return plan_of(self.sandbox)
 

@@ -19,14 +19,14 @@ import yaml
 
 from components._why import _Cluster
 from gpu_pools.stack.entra import SERVER_ID, user_kubeconfig
-from sandbox import cluster as clusters
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_rules import AzureError
 from sandbox.clouds.entra import BINDING, TENANT, USER, Tenant, write_kubelogin
 from sandbox.clouds.host import simulated_host
-from sandbox.pki import Pki, make_authority, short_lived_client
-from sandbox.progress import Progress
+from sandbox.cluster import control_plane as clusters
 from sandbox.providers.kube_api import Api, ApiError, UnreachableError
+from sandbox.system.pki import Pki, make_authority, short_lived_client
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
 from tests.sandbox.strangers import needs_root, opened

@@ -13,14 +13,15 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from sandbox import peers, processes, state, trust
 from sandbox.clouds.azure import AzureCloud
-from sandbox.errors import SandboxError
-from sandbox.progress import Progress
 from sandbox.providers.azure_native import AzureNativeStandIn
 from sandbox.providers.base import Request, ServiceError, serve
 from sandbox.providers.kubernetes import KubernetesStandIn
 from sandbox.providers.values import write_map
+from sandbox.stack import state
+from sandbox.system import peers, processes, trust
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 from sandbox.toolchain.cache import cache_folder
 from sandbox.toolchain.find import find_tools
 from tests.sandbox.strangers import NOBODY, as_stranger, needs_root

@@ -22,7 +22,7 @@ from sandbox.providers.values import UNKNOWN, Secret
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sandbox.machine_groups import MachineGroup
+    from sandbox.cluster.machine_groups import MachineGroup
 
 GPU = "Standard_NC24ads_A100_v4"
 SYSTEM = {"name": "system", "mode": "System", "vmSize": "Standard_D4s_v5", "count": 1}

@@ -31,7 +31,7 @@ Manifest = dict[tuple[str, str], dict[str, Any]]
 def helm() -> str:
     found = os.environ.get("GPU_POOLS_HELM") or shutil.which("helm")
     if not found:
-        from sandbox.progress import Progress  # noqa: PLC0415
+        from sandbox.system.progress import Progress  # noqa: PLC0415
         from sandbox.toolchain.find import find_tools  # noqa: PLC0415  (only where helm must be found or built)
 
         found = str(find_tools(Progress(), only={"helm"}).helm)

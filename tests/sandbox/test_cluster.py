@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from sandbox import cluster, processes
-from sandbox.errors import SandboxError
-from sandbox.files import read_json, write_json
-from sandbox.progress import Progress
+from sandbox.cluster import control_plane as cluster
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import read_json, write_json
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS, Tools
 

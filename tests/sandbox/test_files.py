@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography import x509
 
-from sandbox.errors import SandboxError
-from sandbox.files import locked, read_json, write_atomic, write_json
-from sandbox.pki import make_pki
-from sandbox.progress import Progress
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import locked, read_json, write_atomic, write_json
+from sandbox.system.pki import make_pki
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 import yaml
 
-from sandbox import cluster, processes, recovery
-from sandbox.progress import Progress
+from sandbox.cluster import control_plane as cluster
 from sandbox.providers import helm, kube_rules
 from sandbox.providers.await_ready import AwaitError, Waiter, judge, pod_message, timeout_of, wait_conditions
 from sandbox.providers.base import PartialFailure, Request, ServiceError
@@ -22,6 +21,9 @@ from sandbox.providers.claims import Claims
 from sandbox.providers.kube_api import Api, UnreachableError, read_kubeconfig
 from sandbox.providers.kubernetes import KubernetesStandIn, diff_provider, settings_of
 from sandbox.providers.values import UNKNOWN, Secret
+from sandbox.stack import recovery
+from sandbox.system import processes
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox import __main__ as command_line
-from sandbox import commands, gpu_host, node_tools
-from sandbox.errors import SandboxError
-from sandbox.files import write_json
-from sandbox.look import Look
-from sandbox.node_tools import NodeTools, as_json, obstacle, recorded
-from sandbox.progress import Progress
+from sandbox.cli import commands
+from sandbox.cli.look import Look
+from sandbox.cluster import gpu_host, node_tools
+from sandbox.cluster.node_tools import NodeTools, as_json, obstacle, recorded
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import write_json
+from sandbox.system.progress import Progress
 from sandbox.toolchain.tools import Tools
 
 if TYPE_CHECKING:

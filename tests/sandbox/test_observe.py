@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from gpu_pools.plan.planning import plan_config
-from sandbox.observe import observe
+from sandbox.cli.observe import observe
 
 #: The API server writes a whole number of thousands with a suffix: 8 GPUs x 125 replicas are 1k.
 CONFIG: Final[dict[str, object]] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpu_pools.proof.verifier_rights import CONDITION
-from sandbox.observe import notes, observe
+from sandbox.cli.observe import notes, observe
 from tests.unit.stacks import aks, plan_of
 
 VERIFYING: dict[str, Any] = {"verification": {}}

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import cluster as clusters
-from sandbox import processes
-from sandbox.files import read_json, write_json
+from sandbox.cluster import control_plane as clusters
 from sandbox.machines.api import Api
 from sandbox.openstack import environment, magnum_api, service
 from sandbox.openstack.disturbances import Disturbances
 from sandbox.openstack.identity import DOMAIN, USER
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError, _identity
-from sandbox.progress import Progress
 from sandbox.providers.base import PartialFailure, ServiceError
 from sandbox.providers.openstack import OpenStackStandIn
 from sandbox.providers.values import Secret
+from sandbox.system import processes
+from sandbox.system.files import read_json, write_json
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,7 +170,7 @@ def test_only_loopback_listens_and_no_command_line_has_a_password(cloud: Cloud) 
 
 @pytest.mark.sweep
 def test_a_cluster_of_a_template_without_a_flavor_for_masters_is_refused(cloud: Cloud) -> None:
-    """So the template that a stack only names has one here (sandbox/surroundings.py)."""
+    """So the template that a stack only names has one here (sandbox/stack/surroundings.py)."""
     headless = {key: value for key, value in TEMPLATE.items() if key != "master_flavor_id"}
     template = cloud.call("cluster_templates", "create", name="headless", **headless)["uuid"]
     answer = cloud.call("clusters", "create", name="x", cluster_template_id=template, keypair="admin", node_count=1)

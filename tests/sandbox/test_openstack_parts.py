@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from sandbox.errors import SandboxError
-from sandbox.files import write_json
 from sandbox.openstack import catalogue, host, marks
 from sandbox.openstack.marks import node_marks
 from sandbox.openstack.seed import read_seed
-from sandbox.pki import make_pki
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import write_json
+from sandbox.system.pki import make_pki
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.progress import Progress
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox import private_network
-from sandbox.files import write_json
-from sandbox.processes import wait_until
+from sandbox.system import private_network
+from sandbox.system.files import write_json
+from sandbox.system.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox import processes
-from sandbox.errors import SandboxError
-from sandbox.files import read_json, write_json
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,8 @@ def test_what_is_spawned_runs_until_it_is_stopped(folder: Path) -> None:
 
 def test_another_process_finds_what_this_one_started(folder: Path) -> None:
     processes.spawn(folder, "one", SLEEP)
-    code = f"from pathlib import Path; from sandbox import processes; processes.stop(Path({str(folder)!r}))"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(processes.__file__).parents[1])
+    code = f"from pathlib import Path; from sandbox.system import processes; processes.stop(Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(processes.__file__).parents[2])
     assert processes.running(folder) == {}
 
 

@@ -13,11 +13,11 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from sandbox.processes import wait_until
 from sandbox.providers import values
 from sandbox.providers.base import Diff, Failure, PartialFailure, ServiceError, StandIn, serve
 from sandbox.providers.differences import compare
 from sandbox.providers.values import UNKNOWN, Secret, read_map, reveal, write_map
+from sandbox.system.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sandbox import __main__ as command_line
-from sandbox.look import Look, waits_for
-from sandbox.rollout import Objects, deployed, troubles, waiting_on
+from sandbox.cli.look import Look, waits_for
+from sandbox.cluster.rollout import Objects, deployed, troubles, waiting_on
 
 HELM = {"app.kubernetes.io/managed-by": "Helm"}
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from sandbox.screen import shown
+from sandbox.system.screen import shown
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox import toolchain
-from sandbox.errors import SandboxError
-from sandbox.progress import Progress
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 from sandbox.toolchain.__main__ import main
 from sandbox.toolchain.find import find_built, find_tools
 from sandbox.toolchain.lanes import Builds

@@ -40,8 +40,9 @@ from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
 from gpu_pools.verifier.untaint import untaint
-from sandbox import cluster, processes
-from sandbox.progress import Progress
+from sandbox.cluster import control_plane as cluster
+from sandbox.system import processes
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
-from sandbox import cluster
-from sandbox.progress import Progress
+from sandbox.cluster import control_plane as cluster
 from sandbox.providers.kube_api import Api, read_kubeconfig
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
 

@@ -15,9 +15,9 @@ KNOWN: Final = {
     "etcd": "wants a certificate of etcd's own authority before it says anything",
     "kube-apiserver": "answers 401 to who has neither certificate nor token, whatever he asks for",
     "sandbox.providers": "closes connections of other users (sandbox.providers.door)",
-    "keystone_serve": "closes connections of other users (sandbox.peers)",
-    "magnum_serve": "closes connections of other users (sandbox.peers)",
-    "sandbox.openstack.catalogue": "closes connections of other users (sandbox.peers)",
+    "keystone_serve": "closes connections of other users (sandbox.system.peers)",
+    "magnum_serve": "closes connections of other users (sandbox.system.peers)",
+    "sandbox.openstack.catalogue": "closes connections of other users (sandbox.system.peers)",
 }
 #: Table of the kernel -> the state of a socket to which anybody could send something: it listens, or is connected with nobody.
 _OPEN: Final = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}

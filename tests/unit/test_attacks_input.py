@@ -17,9 +17,9 @@ from gpu_pools.evidence.verdicts import Snapshot
 from gpu_pools.hardware.prices import read_prices
 from gpu_pools.stack.settings import config_value
 from gpu_pools.text.files import read_text, write_whole
-from sandbox import state
-from sandbox.errors import SandboxError
-from sandbox.state import find_sandbox
+from sandbox.stack import state
+from sandbox.stack.state import find_sandbox
+from sandbox.system.errors import SandboxError
 from tests.changes.stacks import BEFORE, PRICES, after, pods
 from tests.evidence.fleets import NOW, fleet
 from tests.hostile import told

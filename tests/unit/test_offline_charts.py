@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from gpu_pools.plan.planning import plan_config
-from sandbox.offline_charts import missing_charts, with_charts
 from sandbox.providers.chart_sources import STAND_INS
+from sandbox.stack.offline_charts import missing_charts, with_charts
 
 OPERATOR, NFD = "gpu-pools:operator", "gpu-pools:nodeFeatureDiscovery"
 CONFIG: dict[str, Any] = {

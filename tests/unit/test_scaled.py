@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpu_pools.text.yaml_text import load_yaml
-from sandbox.scaled import with_sync
+from sandbox.stack.scaled import with_sync
 
 SECTION = "gpu-pools:operator"
 

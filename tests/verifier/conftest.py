@@ -8,7 +8,7 @@ from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.observation import Observer
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library, nvml_environment
-from sandbox.progress import Progress
+from sandbox.system.progress import Progress
 from tests.verifier import provoked
 
 if TYPE_CHECKING:

@@ -38,8 +38,9 @@ from gpu_pools.verifier.mark import mark
 from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.observation import Observer
 from gpu_pools.verifier.watch import _JITTER, _LEAST_GAP_SECONDS, _WATCH_SECONDS, follow
-from sandbox import cluster, processes
+from sandbox.cluster import control_plane as cluster
 from sandbox.machines.api import Api as Admin
+from sandbox.system import processes
 from tests.granted import grant
 from tests.verifier import nodes
 

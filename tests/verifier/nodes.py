@@ -24,7 +24,7 @@ from gpu_pools.verifier.mps import MpsReading
 from gpu_pools.verifier.names import compute_mode
 from gpu_pools.verifier.node import ConfigReading, NodeReading, Pod
 from gpu_pools.verifier.reading import ComputeInstance, Gpu, GpuInstance, Mode, Process, Profile, Reading, RemappedRows, failed
-from sandbox.machine_groups import Hardware
+from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines import device_plugin, gfd, gpu
 from sandbox.nvml import state
 from tests.unit.stacks import existing

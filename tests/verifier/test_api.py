@@ -25,9 +25,10 @@ from gpu_pools.verifier.node import ApiFailure, NodeReader
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
 from gpu_pools.verifier.watch import follow
-from sandbox import cluster, processes
-from sandbox.pki import make_pki
-from sandbox.progress import Progress
+from sandbox.cluster import control_plane as cluster
+from sandbox.system import processes
+from sandbox.system.pki import make_pki
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.verifier import nodes
 

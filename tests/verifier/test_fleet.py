@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpu_pools.verifier.findings import Verdict
-from sandbox.progress import Progress
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.verifier.fleet import MOST_PER_HOUR, NODES, Fleet, most_per_hour
 

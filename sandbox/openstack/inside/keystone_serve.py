@@ -7,7 +7,7 @@ import sys
 import waitress
 from keystone.server.flask import core
 
-from sandbox import peers
+from sandbox.system import peers
 
 
 def main(config_file: str, port: str) -> None:

@@ -13,7 +13,7 @@ decides. What differs from magnum-api and magnum-conductor, and why:
 - The tables are made from the models: Magnum's migrations cannot run on sqlite.
 - Whoever writes to sqlite says so when he begins: two transactions that both begin by reading could never both go on.
 
-- Other users of this machine are not served, whatever token they have (sandbox.peers).
+- Other users of this machine are not served, whatever token they have (sandbox.system.peers).
 
 Arguments: the configuration file, the port on 127.0.0.1.
 """
@@ -49,7 +49,7 @@ from oslo_db.sqlalchemy import enginefacade
 from oslo_log import log
 from oslo_service import loopingcall
 
-from sandbox import peers
+from sandbox.system import peers
 
 Context = Any
 """Magnum's request context."""

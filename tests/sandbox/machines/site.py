@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sandbox import cluster, processes
+from sandbox.cluster import control_plane as cluster
+from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.machines.api import Api, ApiError
-from sandbox.node_tools import find_platform_tools
-from sandbox.progress import Progress
+from sandbox.system import processes
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

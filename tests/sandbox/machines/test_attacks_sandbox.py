@@ -9,8 +9,8 @@ import pytest
 from gpu_pools.proof.verifier_pods import SERVICE_ACCOUNT, VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.rendering.node_cleanup import NAME as CLEANUP
-from sandbox import node_tools
-from sandbox.machine_groups import Hardware, MachineGroup, put
+from sandbox.cluster import node_tools
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from tests.sandbox.machines.site import Site, running
 from tests.sandbox.strangers import needs_root, opened
 from tests.sandbox.used_ports import ports_of, tried

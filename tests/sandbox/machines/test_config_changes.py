@@ -21,8 +21,8 @@ from gpu_pools.verifier.expectation import ConfigMapExpectation
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.node import ConfigReading, NodeReader
 from gpu_pools.verifier.reading import Unreadable
-from sandbox import node_tools
-from sandbox.machine_groups import Hardware, MachineGroup, put
+from sandbox.cluster import node_tools
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from tests.sandbox.machines.site import OPERATOR, Site, install, running
 from tests.sandbox.machines.test_daemon import A100, AKS, LAYOUTS, SKU, SPEC

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox import node_tools, processes
-from sandbox.machine_groups import Hardware, MachineGroup, put, remove, scale
+from sandbox.cluster import node_tools
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, put, remove, scale
 from sandbox.machines import objects
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.nvml import state
+from sandbox.system import processes
 from tests.sandbox.machines.site import IMAGE, OPERATOR, POLICY, Site, install, running, workload
 
 if TYPE_CHECKING:

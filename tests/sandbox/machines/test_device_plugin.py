@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.machine_groups import Hardware
+from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines.device_plugin import Advertised, Crash, advertise, mps_daemon
 from sandbox.machines.gpu import Gpu, cleared, new_gpus, with_layout
 from sandbox.machines.plugin_config import MissingFile, read_plugin_config

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sandbox.machine_groups import Hardware
+from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines.device_plugin import Crash
 from sandbox.machines.gfd import Driver, Labels, discover
 from sandbox.machines.gpu import Gpu, cleared, new_gpus, with_layout

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import legal_layouts
-from sandbox.machine_groups import Hardware
+from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines.gfd import Driver
 from sandbox.machines.gpu import EXCLUSIVE_PROCESS, Gpu, new_gpus, with_layout
 from sandbox.machines.gpu_state import gpus_of, state_of, with_mode

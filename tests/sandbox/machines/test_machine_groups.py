@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.errors import SandboxError
-from sandbox.machine_groups import Hardware, MachineGroup, groups, put, remove, scale
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, groups, put, remove, scale
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from pathlib import Path

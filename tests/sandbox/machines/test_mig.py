@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.machine_groups import Hardware
+from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines.gpu import Gpu, from_json, new_gpus, to_json
 from sandbox.machines.mig_parted import MigPartedError, apply, generated_config, holds, read_config
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox.machine_groups import Hardware, MachineGroup, put
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.machines.mig_manager import PATIENCE_SECONDS
 from tests.sandbox.machines.site import OPERATOR, Site, install, running

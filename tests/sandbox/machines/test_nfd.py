@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sandbox.machine_groups import Hardware, MachineGroup
+from sandbox.cluster.machine_groups import Hardware, MachineGroup
 from sandbox.machines.machine import Machine
 from sandbox.machines.nfd import feature_labels, features
 

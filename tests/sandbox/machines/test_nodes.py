@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from sandbox.machine_groups import Hardware, MachineGroup, put, record_path
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, put, record_path
 from sandbox.machines.device_plugin import Advertised
 from sandbox.machines.machine import Machine, MachineFiles
 from sandbox.machines.nodes import Nodes, resources

@@ -9,8 +9,8 @@ import pytest
 
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
 from gpu_pools.proof.verifier_start import start_command
-from sandbox.errors import SandboxError
 from sandbox.machines.pod_request import Mount, PodRequest, Probe, config_map_files, pod_request
+from sandbox.system.errors import SandboxError
 from tests.unit.stacks import aks, plan_of
 
 SHA256 = "5" * 64

@@ -15,8 +15,8 @@ from gpu_pools.proof.verifier_rights import CONDITION, ROLE, VERIFIER_NAMESPACE,
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier import archive
-from sandbox import node_tools
-from sandbox.machine_groups import Hardware, MachineGroup, put
+from sandbox.cluster import node_tools
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from tests.granted import RBAC, grant
 from tests.sandbox.machines.site import IMAGE, Site, install, running
 

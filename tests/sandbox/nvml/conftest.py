@@ -14,7 +14,7 @@ import pytest
 from gpu_pools.hardware.models import model
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library, nvml_environment
-from sandbox.progress import Progress
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

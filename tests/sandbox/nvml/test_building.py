@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.errors import SandboxError
 from sandbox.nvml.library import NAME, find_library
-from sandbox.progress import Progress
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
     from pathlib import Path

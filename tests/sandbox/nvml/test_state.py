@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.hardware.models import model, model_keys
-from sandbox.errors import SandboxError
 from sandbox.nvml import state
 from sandbox.nvml.facts import Answer, board, profiles, total_memory_mib
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.gpu_host import GpuHost, obstacle
+from sandbox.cluster.gpu_host import GpuHost, obstacle
 from sandbox.nvml import state
 from sandbox.nvml.library import find_library
-from sandbox.progress import Progress
+from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 
 if TYPE_CHECKING:

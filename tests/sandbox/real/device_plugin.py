@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from sandbox.files import write_atomic
-from sandbox.gpu_host import DEVICE_PLUGINS
+from sandbox.cluster.gpu_host import DEVICE_PLUGINS
 from sandbox.machines.device_manager import devices
+from sandbox.system.files import write_atomic
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from sandbox.gpu_host import GpuHost
+    from sandbox.cluster.gpu_host import GpuHost
 
 _SECONDS: Final = 60.0
 _LAST_WORDS: Final = re.compile(r"Registered device plugin|Waiting indefinitely|Retrying in 30s")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sandbox.gpu_host import GpuHost
+    from sandbox.cluster.gpu_host import GpuHost
 
 _SECONDS: Final = 60
 _MACHINE: Final = "Simulated Machine"

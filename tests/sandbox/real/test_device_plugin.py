@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.rendering.sharing_configs import FlagMigStrategy
     from gpu_pools.stack.sharing import Sharing
-    from sandbox.gpu_host import GpuHost
+    from sandbox.cluster.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.existing.findings import Finding
-    from sandbox.gpu_host import GpuHost
+    from sandbox.cluster.gpu_host import GpuHost
 
 pytestmark = pytest.mark.programs
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandbox.errors import SandboxError
-from sandbox.gpu_host import DEVICE_PLUGINS, GpuHost
+from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
 from sandbox.nvml import state
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +165,7 @@ def test_nothing_outlives_whoever_made_the_node(library: Path, tmp_path: Path) -
     script = f"""
 import sys, time
 from pathlib import Path
-from sandbox.gpu_host import GpuHost
+from sandbox.cluster.gpu_host import GpuHost
 from sandbox.nvml import state
 host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), state.machine_state("t4-16gb", "Tesla T4", 1))
 host.start(["sleep", "73.125"], Path({str(tmp_path / "log")!r}))
@@ -188,7 +188,7 @@ def test_a_signal_to_the_group_of_whoever_made_the_node_does_not_reach_it(librar
     script = f"""
 import os, signal, time
 from pathlib import Path
-from sandbox.gpu_host import GpuHost
+from sandbox.cluster.gpu_host import GpuHost
 from sandbox.nvml import state
 signal.signal(signal.SIGTERM, lambda *_: None)
 host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), state.machine_state("t4-16gb", "Tesla T4", 1))
@@ -207,8 +207,8 @@ print(process.wait() != 0, host.lives)
 def test_without_the_right_to_mount_it_says_so(library: Path, tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
-from sandbox.errors import SandboxError
-from sandbox.gpu_host import GpuHost, obstacle
+from sandbox.system.errors import SandboxError
+from sandbox.cluster.gpu_host import GpuHost, obstacle
 from sandbox.nvml import state
 print(obstacle())
 try:

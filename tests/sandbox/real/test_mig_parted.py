@@ -26,7 +26,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY
 from gpu_pools.stack.sharing import GpuLayout, Mig
 from gpu_pools.text.errors import InvalidStackError
-from sandbox.gpu_host import GpuHost
+from sandbox.cluster.gpu_host import GpuHost
 from sandbox.nvml import state
 from sandbox.nvml.facts import profiles
 from tests.sandbox.real.parted import Parted

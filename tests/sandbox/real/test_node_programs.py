@@ -12,8 +12,8 @@ import pytest
 
 from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.verifier.mps_daemons import read_processes
-from sandbox import processes
-from sandbox.machine_groups import Hardware, MachineGroup
+from sandbox.cluster.machine_groups import Hardware, MachineGroup
+from sandbox.cluster.node_tools import NodeTools
 from sandbox.machines.device_plugin import Advertised, Crash
 from sandbox.machines.gfd import Driver, Labels
 from sandbox.machines.gpu import EXCLUSIVE_PROCESS, new_gpus, with_layout
@@ -23,8 +23,8 @@ from sandbox.machines.outcomes import InitCrash, Up
 from sandbox.machines.pod_request import Container, Mount, PodRequest, Probe
 from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
-from sandbox.node_tools import NodeTools
 from sandbox.nvml import state
+from sandbox.system import processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import ExistingSettings, MagnumSettings
 from gpu_pools.stack.pools import ExistingPlacement, MagnumPlacement
-from sandbox import add_ons, inventory, machine_groups
-from sandbox import cluster as clusters
-from sandbox.add_ons import AddOns
-from sandbox.errors import SandboxError
-from sandbox.files import write_json
-from sandbox.machine_groups import Hardware, MachineGroup
+from sandbox.cluster import add_ons, machine_groups
+from sandbox.cluster import control_plane as clusters
+from sandbox.cluster.add_ons import AddOns
+from sandbox.cluster.machine_groups import Hardware, MachineGroup
+from sandbox.stack import inventory
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import write_json
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.pools import Flavor
-    from sandbox.state import Sandbox
+    from sandbox.stack.state import Sandbox
     from sandbox.toolchain.tools import Tools
 
 _CPU_FLAVOR: Final = {"vcpus": 4, "ramMiB": 8192, "gpuModel": None, "gpuProduct": None, "gpus": 0}

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from sandbox.errors import SandboxError
-from sandbox.files import make_folder, write_atomic
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import make_folder, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox.errors import SandboxError
-from sandbox.files import explained, locked, make_folder, read_json, write_json
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, locked, make_folder, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -16,11 +16,11 @@ from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
-from sandbox import checkpoint
+from sandbox.cli.observe import PoolObservation, observe
+from sandbox.cluster.node_tools import recorded
+from sandbox.cluster.rollout import Objects, troubles, waiting_on
 from sandbox.machines.api import Api, ApiError
-from sandbox.node_tools import recorded
-from sandbox.observe import PoolObservation, observe
-from sandbox.rollout import Objects, troubles, waiting_on
+from sandbox.stack import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.evidence.verdicts import Evidence, NodeEvidence
     from gpu_pools.plan.planned import Plan
-    from sandbox.state import Sandbox
+    from sandbox.stack.state import Sandbox
 
 _PATHS: Final = {
     "nodes": "/api/v1/nodes",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.stack.settings import NAMESPACE
-from sandbox.files import write_atomic
 from sandbox.providers.chart_sources import ChartRequest, answers, stand_in_of
+from sandbox.system.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from gpu_pools.plan.planned import Plan
     from gpu_pools.stack.charts import ChartSettings
-    from sandbox.progress import Progress
-    from sandbox.state import Sandbox
+    from sandbox.stack.state import Sandbox
+    from sandbox.system.progress import Progress
 
 _NO_WRAPPING: Final = 1 << 20
 

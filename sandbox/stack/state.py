@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sandbox import trust
 from sandbox.clouds.entra import write_kubelogin
-from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder, write_atomic
-from sandbox.scaled import with_sync
+from sandbox.stack.scaled import with_sync
+from sandbox.system import trust
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, make_folder, write_atomic
 
-PROJECT: Final = Path(__file__).resolve().parents[1]
+PROJECT: Final = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

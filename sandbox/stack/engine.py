@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from sandbox import private_network
-from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder, read_json, write_atomic
-from sandbox.screen import shown
-from sandbox.state import PROJECT, adopt_salt
+from sandbox.stack.state import PROJECT, adopt_salt
+from sandbox.system import private_network
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, make_folder, read_json, write_atomic
+from sandbox.system.screen import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sandbox.stand_ins import Attached
-    from sandbox.state import Sandbox
+    from sandbox.stack.stand_ins import Attached
+    from sandbox.stack.state import Sandbox
     from sandbox.toolchain.tools import Tools
 
 #: Variables of the user's own Pulumi and cloud log-ins: a sandbox must not reach out with them.

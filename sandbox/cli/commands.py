@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError
-from sandbox import checkpoint, offline_charts, processes, recovery, stand_ins
-from sandbox import cluster as clusters
-from sandbox.engine import Engine
-from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder, read_json
-from sandbox.look import Look, collect, look, waits_for
-from sandbox.node_tools import find_platform_tools, recorded
+from sandbox.cli.look import Look, collect, look, waits_for
+from sandbox.cli.shell import enter
+from sandbox.cluster import control_plane as clusters
+from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
-from sandbox.shell import enter
-from sandbox.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
-from sandbox.surroundings import boot_existing_cluster, seed_openstack
+from sandbox.stack import checkpoint, offline_charts, recovery, stand_ins
+from sandbox.stack.engine import Engine
+from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
+from sandbox.stack.surroundings import boot_existing_cluster, seed_openstack
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, make_folder, read_json
 from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from gpu_pools.evidence.verdicts import Evidence
     from gpu_pools.plan.planned import Plan
     from sandbox.openstack.disturbances import Disturbances
-    from sandbox.progress import Progress
+    from sandbox.system.progress import Progress
     from sandbox.toolchain.tools import Tools
 
 #: How long nodes get to show what was declared after the engine is done.

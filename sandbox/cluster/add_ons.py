@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.errors import SandboxError
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox.cluster import Cluster
+    from sandbox.cluster.control_plane import Cluster
 
-_CHARTS: Final = Path(__file__).resolve().parent / "charts"
+_CHARTS: Final = Path(__file__).resolve().parents[1] / "charts"
 _SECONDS: Final = 180
 
 

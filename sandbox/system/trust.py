@@ -17,9 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from sandbox.errors import SandboxError
+from sandbox.system.errors import SandboxError
 
-_PROJECT: Final = Path(__file__).resolve().parents[1]
+_PROJECT: Final = Path(__file__).resolve().parents[2]
 _ROOT: Final = 0
 
 

@@ -13,7 +13,7 @@ from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text.table import resources_text, table
-from sandbox.rollout import node_states
+from sandbox.cluster.rollout import node_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

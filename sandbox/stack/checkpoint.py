@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.files import read_json
+from sandbox.system.files import read_json
 
 if TYPE_CHECKING:
-    from sandbox.state import Sandbox
+    from sandbox.stack.state import Sandbox
 
 _STACK: Final = "pulumi:pulumi:Stack"
 

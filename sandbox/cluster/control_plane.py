@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox import node_tools, processes
-from sandbox.errors import SandboxError
-from sandbox.files import explained, locked, make_folder, read_json, write_atomic, write_json
-from sandbox.own_code import own_code
-from sandbox.pki import Pki, make_pki
+from sandbox.cluster import node_tools
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, locked, make_folder, read_json, write_atomic, write_json
+from sandbox.system.own_code import own_code
+from sandbox.system.pki import Pki, make_pki
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ _REQUEST_SECONDS = 5.0
 _GRACE_SECONDS = 5.0
 #: A control plane that starts spends a fifth of its processor time on garbage otherwise.
 _SELDOM_COLLECTED = {"GOGC": "400"}
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

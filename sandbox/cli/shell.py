@@ -11,14 +11,14 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from sandbox.errors import SandboxError
-from sandbox.files import explained
-from sandbox.state import PROJECT
+from sandbox.stack.state import PROJECT
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandbox.engine import Engine
+    from sandbox.stack.engine import Engine
 
 _ON_PATH: Final = PROJECT / "sandbox" / "on_path"
 _TEXT: Final = """\

@@ -1,7 +1,7 @@
 """What a simulated GPU node runs: NVIDIA's own programs on the simulated GPU, or rules, where they cannot run.
 
-They need mount namespaces (sandbox.gpu_host) and a C compiler. Who boots a cluster finds or builds them and writes down in its
-record where they are, or why not; its machines and `status` read that. Rules can be asked for, too:
+They need mount namespaces (sandbox.cluster.gpu_host) and a C compiler. Who boots a cluster finds or builds them and writes down
+in its record where they are, or why not; its machines and `status` read that. Rules can be asked for, too:
 GPU_POOLS_NODE_PROGRAMS=rules.
 """
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox import gpu_host
-from sandbox.errors import SandboxError
-from sandbox.files import read_json
+from sandbox.cluster import gpu_host
 from sandbox.nvml.library import find_library
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import read_json
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import GPU_TOOLS, PLATFORM_TOOLS, Tools
 
 if TYPE_CHECKING:
-    from sandbox.progress import Progress
+    from sandbox.system.progress import Progress
 
 VARIABLE: Final = "GPU_POOLS_NODE_PROGRAMS"
 RECORD: Final = "nodePrograms"

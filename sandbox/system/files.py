@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox.errors import SandboxError
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,21 +18,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from sandbox import cluster as clusters
-from sandbox import inventory, machine_groups, processes, stand_ins
 from sandbox.clouds import azure, lookup
 from sandbox.clouds.refusal import Refusal
-from sandbox.errors import SandboxError
+from sandbox.cluster import control_plane as clusters
+from sandbox.cluster import machine_groups
 from sandbox.providers.kube_api import Api, ApiError, UnreachableError, read_kubeconfig
+from sandbox.stack import inventory, stand_ins
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
-    from sandbox.engine import Engine
-    from sandbox.progress import Progress
-    from sandbox.state import Sandbox
+    from sandbox.stack.engine import Engine
+    from sandbox.stack.state import Sandbox
+    from sandbox.system.progress import Progress
 
     Resource = Mapping[str, Any]
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.stack.clusters import MagnumSettings
-from sandbox import processes
-from sandbox.errors import SandboxError
-from sandbox.files import read_json
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
-from sandbox.own_code import own_code
-from sandbox.state import PROJECT
+from sandbox.stack.state import PROJECT
+from sandbox.system import processes
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import read_json
+from sandbox.system.own_code import own_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.plan.planned import Plan
-    from sandbox.progress import Progress
-    from sandbox.state import Sandbox
+    from sandbox.stack.state import Sandbox
+    from sandbox.system.progress import Progress
     from sandbox.toolchain.tools import Tools
 
 NAME: Final = "providers"

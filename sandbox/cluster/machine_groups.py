@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sandbox.errors import SandboxError
-from sandbox.files import locked, read_json, write_json
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import locked, read_json, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,10 +23,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from sandbox.errors import SandboxError
-from sandbox.files import explained, make_folder, write_atomic
 from sandbox.nvml import state
 from sandbox.nvml.library import nvml_environment
+from sandbox.system.errors import SandboxError
+from sandbox.system.files import explained, make_folder, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -266,7 +266,7 @@ class GpuHost:
 
     def _put_reset(self) -> None:
         """The one use of nvidia-smi that mig-parted makes: resetting GPUs whose new MIG mode is pending."""
-        module = Path(__file__).parent / "nvml" / "reset.py"
+        module = Path(__file__).parents[1] / "nvml" / "reset.py"
         command = shlex.join([sys.executable, "-m", "sandbox.nvml.reset"])
         script = f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(module.parents[2]))} exec {command} "$@"\n'
         write_atomic(self.folder / "bin" / "nvidia-smi", script, mode=0o755)

@@ -8,7 +8,7 @@ What they need of the sandbox is found in its records: each port that one of the
 process in the namespace listens there (the opener) and hands each connection to one outside of it (the carrier), which dials the
 port and passes on what comes. Both end when the last process of the namespace does.
 
-    python -m sandbox.private_network <folder of the sandbox> [port...] -- <program> [arguments]
+    python -m sandbox.system.private_network <folder of the sandbox> [port...] -- <program> [arguments]
 
 becomes the program: its process id, its terminal and its signals are what they would be without. Linux only; as root, or where
 users may make namespaces: elsewhere the program runs as it would without, and says so. Not here: the way to the internet, which

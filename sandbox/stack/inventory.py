@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.files import read_json, write_json
 from sandbox.machines.api import Api, ApiError
+from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

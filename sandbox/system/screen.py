@@ -12,7 +12,7 @@ import threading
 from typing import IO, TYPE_CHECKING, Final, TextIO
 
 from gpu_pools.text.terminal import as_coloured, harmless_to
-from sandbox.files import explained, make_folder
+from sandbox.system.files import explained, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
+_ROOT: Final = Path(__file__).resolve().parents[2]
 #: What runs in the background, and what that takes from elsewhere.
 _PACKAGES: Final = ("sandbox", "gpu_pools")
 

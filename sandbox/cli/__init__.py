@@ -1,0 +1,1 @@
+"""What `python -m sandbox` does: its commands, and what they show."""

@@ -1,0 +1,1 @@
+"""Clusters of the sandbox: the control plane, and what its nodes are made of."""

@@ -1,0 +1,1 @@
+"""What is not of GPUs or clouds: files, processes, certificates, private networks, progress."""
