@@ -29,7 +29,7 @@ from ._config_keys import once_agreed
 from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
-from ._words import one_of, plan_alone, stack_keys
+from ._to_stack import one_of, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 
 __all__ = ["AksCluster", "AksClusterArgs", "AksGpuNodePool", "AksGpuNodePoolArgs", "AksPoolArgs"]

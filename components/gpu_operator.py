@@ -28,7 +28,7 @@ from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
 from ._sharing_keys import config_keys
-from ._words import plan_of
+from ._to_stack import plan_of
 from .node_features import chart_values, privileged_namespace
 
 #: Beyond the wait itself, until its pods run on all nodes.
@@ -118,7 +118,7 @@ class GpuOperator(pulumi.ComponentResource):
         self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None, before: list[pulumi.Resource]
     ) -> list[pulumi.Resource]:
         keys = config_keys(self, name, plan, opts, before)
-        spec: Any = key_wait_spec(plan, plan.settings.nfd.marker_image)
+        spec: Any = key_wait_spec(plan, plan.settings.nfd.labeller_image)
         limit = f"{spec['minReadySeconds'] + _SLACK_SECONDS}s"
         DaemonSet(
             f"{name}-key-wait",

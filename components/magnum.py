@@ -21,7 +21,7 @@ from gpu_pools.text.errors import InvalidStackError, Problems
 
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs
 from ._options import child_options, unless_false
-from ._words import ALONE, located_in, one_of, plan_alone, stack_keys
+from ._to_stack import ALONE, located_in, one_of, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 from .openstack_check import check_cloud
 

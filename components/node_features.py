@@ -12,9 +12,9 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import Namespace
 
-from gpu_pools.plan.placing import marker_daemon_set_spec, node_feature_rule
+from gpu_pools.plan.placing import labeller_daemon_set_spec, node_feature_rule
 from gpu_pools.plan.planned import PoolPlan
-from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
+from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
 from gpu_pools.stack.pools import ExistingPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem
 
@@ -23,7 +23,7 @@ from ._config_keys import once_agreed
 from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
-from ._words import one_of, plan_alone, plan_of
+from ._to_stack import one_of, plan_alone, plan_of
 
 NFD_NAMESPACE = "node-feature-discovery"
 
@@ -75,7 +75,7 @@ class PoolLabelsArgs(TypedDict):
     """Whose labels: `pool` when used alone, `planned` when it is one of several planned together."""
 
     namespace: pulumi.Input[str]
-    """Where the marker runs; it must allow hostPath volumes."""
+    """Where the labeller runs; it must allow hostPath volumes."""
     pool: NotRequired[ExistingPoolArgs]
     """The pool, planned by itself."""
     planned: NotRequired[Any]
@@ -89,9 +89,9 @@ class PoolLabelsArgs(TypedDict):
     magnum_driver: NotRequired[str]
     """Magnum's driver, on Magnum."""
     tolerations: NotRequired[list[dict[str, str]]]
-    """What the marker tolerates; by default the pool's own taints."""
+    """What the labeller tolerates; by default the pool's own taints."""
     image: NotRequired[str]
-    """Image of the marker; it needs sh."""
+    """Image of the labeller; it needs sh."""
 
 
 class PoolLabels(pulumi.ComponentResource):
@@ -121,13 +121,13 @@ class PoolLabels(pulumi.ComponentResource):
             spec=once_agreed(f"PoolLabels({name})", planned, args.get("config_keys"), rule),
             opts=child_options(self, opts),
         )
-        marker: Any = marker_daemon_set_spec(
-            planned, _selector(planned, args), _tolerations(planned, args), args.get("image", DEFAULT_MARKER_IMAGE)
+        spec: Any = labeller_daemon_set_spec(
+            planned, _selector(planned, args), _tolerations(planned, args), args.get("image", DEFAULT_LABELLER_IMAGE)
         )
         DaemonSet(
             f"{name}-marker",
             metadata={"name": f"gpu-pools-marker-{planned.name}", "namespace": args["namespace"]},
-            spec=marker,
+            spec=spec,
             opts=child_options(self, opts),
         )
         self.labels = pulumi.Output.from_input(dict(planned.labels))

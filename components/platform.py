@@ -17,7 +17,7 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
 from gpu_pools.plan.document import plan_json
-from gpu_pools.plan.placing import marker_selector
+from gpu_pools.plan.placing import labeller_selector
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.key_wait import KEYS_LEFT, keys_left_spec
@@ -31,7 +31,7 @@ from gpu_pools.text.incidents import explained
 
 from . import _log
 from ._options import child_options
-from ._words import located_in, sections_in, stack_config
+from ._to_stack import located_in, sections_in, stack_config
 from .gpu_operator import GpuOperator
 from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from .sharing import declare
@@ -194,7 +194,7 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> None:
         """Where nothing proves the nodes: at least no old key goes while a node's label still names it."""
-        spec: Any = keys_left_spec(planned, planned.settings.nfd.marker_image)
+        spec: Any = keys_left_spec(planned, planned.settings.nfd.labeller_image)
         metadata: Any = {"name": KEYS_LEFT, "namespace": OPERATOR_NAMESPACE}
         DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
 
@@ -282,10 +282,10 @@ class GpuPlatform(pulumi.ComponentResource):
         args: PoolLabelsArgs = {
             "namespace": OPERATOR_NAMESPACE,
             "planned": pool,
-            "node_selector": marker_selector(settings, pool),
+            "node_selector": labeller_selector(settings, pool),
             "magnum_driver": str(getattr(settings, "driver", "")),
             "tolerations": [dict(toleration) for toleration in planned.tolerations],
-            "image": planned.settings.nfd.marker_image,
+            "image": planned.settings.nfd.labeller_image,
         }
         return PoolLabels(f"{name}-{pool.name}-labels", args, opts)
 

@@ -14,7 +14,7 @@ import pulumi
 from gpu_pools.stack.sharing import Sharing, parse_sharing
 from gpu_pools.text.errors import Problems
 
-from ._words import stack_keys
+from ._to_stack import stack_keys
 
 
 class NeedsArgs(TypedDict):

@@ -15,7 +15,7 @@ from gpu_pools.proof.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, s
 
 from . import _log
 from ._options import child_options, once_named
-from ._words import plan_of, pool_of
+from ._to_stack import plan_of, pool_of
 
 #: Beyond the Job's own deadline, so that it is Kubernetes that says how it ended.
 _SLACK_SECONDS = 60

@@ -13,7 +13,7 @@ from gpu_pools.plan.placing import pool_selector
 from gpu_pools.rendering.startup_taint import POLICY, STARTUP_TAINT, admission_binding_spec, admission_policy_spec
 
 from ._options import child_options
-from ._words import plan_of
+from ._to_stack import plan_of
 
 
 class StartupTaintArgs(TypedDict):

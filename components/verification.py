@@ -46,8 +46,8 @@ from gpu_pools.verifier.archive import archive, digest
 
 from ._options import child_options, once_named
 from ._program_there import program_there
+from ._to_stack import plan_of, pool_of
 from ._why import tells_why
-from ._words import plan_of, pool_of
 from .node_features import privileged_namespace
 
 _RBAC = "rbac.authorization.k8s.io"

@@ -21,7 +21,7 @@ from gpu_pools.existing.operator_check import (
 )
 from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema, plugin_version
-from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.existing.run_context import RunContext
 from gpu_pools.hardware.operands import overridden, parse_version, version_text
 from gpu_pools.text.nested import at
 

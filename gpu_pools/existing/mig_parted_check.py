@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
-from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.existing.run_context import RunContext
 from gpu_pools.existing.values import is_whole
 from gpu_pools.hardware.models import device_models, model
 from gpu_pools.hardware.operands import charts_with, since, version_text

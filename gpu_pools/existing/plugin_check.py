@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.profiles import models_with
-from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.existing.run_context import RunContext
 from gpu_pools.existing.values import is_whole
 from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.existing.findings import Findings
 from gpu_pools.existing.plugin_check import check_plugin_config, folded, resource_name
 from gpu_pools.existing.plugin_schema import plugin_schema
-from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.existing.run_context import RunContext
 from gpu_pools.stack.kubernetes_names import MIG_RESOURCE, WHOLE_GPU
 from gpu_pools.stack.sharing import MPS_MOST_REPLICAS, TIME_SLICING_MOST_REPLICAS
 

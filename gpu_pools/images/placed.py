@@ -1,7 +1,7 @@
 """Every image that this project itself puts into a cluster: who names it, which pods run it, on which kind of nodes.
 
 Our own are by digest. A stack file may name others for sites that mirror them; those of the verifier must be by digest, since who
-can exchange it is root on the nodes. The smoke test's and the markers' may be by tag, as they always could: their pods have no
+can exchange it is root on the nodes. The smoke test's and the labellers' may be by tag, as they always could: their pods have no
 rights, so that is a warning, and a finding of the policy pack where a stack asks for digests. Not here: images that NVIDIA's
 operator and NFD run, which their charts name by tag in the pinned version.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.azure_sizes import size
-from gpu_pools.stack.charts import DEFAULT_MARKER_IMAGE
+from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
 from gpu_pools.stack.clusters import ExistingSettings
 from gpu_pools.stack.image_names import read_image_name
 from gpu_pools.stack.pools import AksPlacement
@@ -67,7 +67,7 @@ def placed_images(settings: Settings) -> tuple[PlacedImage, ...]:
     architectures = frozenset(filter(None, map(_architecture, settings.pools)))
     cleans = isinstance(settings.cluster, ExistingSettings)
     verifier = ["the verifiers"] * verification.enabled + ["the Job that cleans the nodes after a destroy"] * cleans
-    images = [(_MARKER, settings.nfd.marker_image, DEFAULT_MARKER_IMAGE, "the pools' markers, the waits around labels")]
+    images = [(_MARKER, settings.nfd.labeller_image, DEFAULT_LABELLER_IMAGE, "the pools' labellers, the waits around labels")]
     if verifier:
         images.append((_VERIFIER, verification.image, DEFAULT_IMAGE, ", ".join(verifier)))
     if verification.enabled and verification.smoke_test:

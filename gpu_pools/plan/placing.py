@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from gpu_pools.plan.planned import PoolPlan
     from gpu_pools.stack.clusters import ClusterSettings
 
-MARKER_APP: Final = "gpu-pools-marker"
+LABELLER_APP: Final = "gpu-pools-marker"
 #: Where NFD's `local` source looks for feature files.
 FEATURES_FOLDER: Final = "/etc/kubernetes/node-feature-discovery/features.d"
-#: Writes one feature, and no label; a leading dot hides the file from NFD until it is whole. The file stays when the marker
+#: Writes one feature, and no label; a leading dot hides the file from NFD until it is whole. The file stays when the labeller
 #: is restarted, so that labels never flap, and expires after a day on a node that has left the pool.
 _MARK: Final = (
     "set -eu; cd /features.d; trap 'exit 0' TERM INT; while :; do "
@@ -37,7 +37,7 @@ _MARK: Final = (
 )
 
 
-def marker_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+def labeller_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
     """The node label that tells the pool's nodes apart.
 
     Raises:
@@ -48,7 +48,7 @@ def marker_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, st
         return dict(placement.node_selector)
     if isinstance(placement, MagnumPlacement) and isinstance(cluster, MagnumSettings) and cluster.driver:
         return {NODE_GROUP_LABELS[cluster.driver]: planned.name}
-    message = f"pool {planned.name} on {planned.platform} needs no marker, or its Magnum driver is not known"
+    message = f"pool {planned.name} on {planned.platform} needs no labeller, or its Magnum driver is not known"
     raise ValueError(message)
 
 
@@ -60,7 +60,7 @@ def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]
     """
     # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
     aks = isinstance(planned.pool.placement, AksPlacement)
-    return {"kubernetes.azure.com/agentpool": planned.name} if aks else marker_selector(cluster, planned)
+    return {"kubernetes.azure.com/agentpool": planned.name} if aks else labeller_selector(cluster, planned)
 
 
 def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:
@@ -93,11 +93,11 @@ def node_group_labels(planned: PoolPlan, driver: str | None) -> dict[str, str]:
     return labels
 
 
-def marker_daemon_set_spec(
+def labeller_daemon_set_spec(
     planned: PoolPlan, node_selector: Mapping[str, str], tolerations: Iterable[Mapping[str, str]], image: str
 ) -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that marks the pool's nodes for NFD."""
-    labels = {"app.kubernetes.io/name": MARKER_APP, POOL_LABEL: planned.name}
+    labels = {"app.kubernetes.io/name": LABELLER_APP, POOL_LABEL: planned.name}
     container = {
         "name": "marker",
         "image": image,

@@ -93,7 +93,7 @@ class Plan:
         device_plugin_configs: key -> YAML text.
         default_config_key: what nodes without our label get: exclusive use.
         mig_parted_entries: key -> YAML text of each named config of the mig-parted file.
-        tolerations: what NFD's workers, markers and verifiers tolerate: the taints of the pools.
+        tolerations: what NFD's workers, labellers and verifiers tolerate: the taints of the pools.
         operand_tolerations: what the operator's DaemonSets tolerate: more, so that a new taint does not change them.
         driver: who installs driver and toolkit in this cluster.
         operator_values: final values of the gpu-operator chart.

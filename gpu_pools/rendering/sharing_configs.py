@@ -80,7 +80,7 @@ def mig_parted_file(entries: Mapping[str, str]) -> str:
 
 
 def digest(text: str) -> str:
-    """The short content hash that keys and roll-out markers carry."""
+    """The short content hash that keys and roll-out annotations carry."""
     return _digest(text)
 
 

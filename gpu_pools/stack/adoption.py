@@ -2,7 +2,7 @@
 
 Two GPU operators in one cluster undo each other's labels and DaemonSets, so a second one is never installed beside one that is
 there. Its owner keeps it: its chart, its version, its operands' images. Only those fields of its ClusterPolicy are taken over by
-which it shares GPUs as the plan says; the rest of what the plan makes (the two ConfigMaps, rules, markers) is the same.
+which it shares GPUs as the plan says; the rest of what the plan makes (the two ConfigMaps, rules, labellers) is the same.
 
 The operator is there already on clouds whose Magnum driver is magnum-capi-helm: the chart openstack-cluster, which it installs,
 brings the add-ons nodeFeatureDiscovery (release and namespace node-feature-discovery) and nvidiaGPUOperator (release

@@ -87,7 +87,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "sandboxWorkloads.mode": ("kubevirt", "kata"),
 }
 #: Has sh, printf and mv, and nothing else of interest. The digest is the one that public manifests name; it was not pulled here.
-DEFAULT_MARKER_IMAGE: Final = "busybox:1.37.0@sha256:9db7b59979c38555a39def84a31fb98b5296952f9e3afd4f6f11f05b07adfab0"
+DEFAULT_LABELLER_IMAGE: Final = "busybox:1.37.0@sha256:9db7b59979c38555a39def84a31fb98b5296952f9e3afd4f6f11f05b07adfab0"
 #: The kubelet's own default (`syncFrequency`), which AKS and Magnum's drivers leave alone.
 KUBELET_SYNC_SECONDS: Final = 60
 _LONGEST_SYNC_SECONDS: Final = 3600
@@ -167,12 +167,12 @@ class NfdSettings:
     Attributes:
         chart: its chart.
         install: False: the cluster has one already; None: not said, so it is installed.
-        marker_image: of the pools' markers and of what waits around their labels; it needs sh.
+        labeller_image: of the pools' labellers and of what waits around their labels; it needs sh.
     """
 
     chart: ChartSettings
     install: bool | None = None
-    marker_image: str = DEFAULT_MARKER_IMAGE
+    labeller_image: str = DEFAULT_LABELLER_IMAGE
 
     @property
     def adopted(self) -> bool:
@@ -204,7 +204,7 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
     chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
     section.finish()
     _check_refused(refused_nfd_values(chart.values), section.at("values"), problems)
-    return NfdSettings(chart, install, marker_image=image or DEFAULT_MARKER_IMAGE)
+    return NfdSettings(chart, install, labeller_image=image or DEFAULT_LABELLER_IMAGE)
 
 
 def _check_nothing_of_a_chart(section: Section) -> None:

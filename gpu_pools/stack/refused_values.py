@@ -50,11 +50,11 @@ _MOST_PERCENT: Final = 100
 _KNOWN_FIELDS: Final = (("vendor",), ("class", "vendor"))
 _DEVICE_FIELDS: Final = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
 _GPU_CLASSES: Final = ("0300", "0302")
-#: Sources of NFD without which no GPU node is found, no operand is made, or no marker is read.
+#: Sources of NFD without which no GPU node is found, no operand is made, or no labeller's file is read.
 _SOURCES: Final[Mapping[str, str]] = {
     "pci": "no node is known to have a GPU",
     "system": "the operator learns no operating system, and makes no DaemonSet at all",
-    "local": "no marker of a pool is read",
+    "local": "no pool's labeller is heard: the files that it writes are not read",
 }
 _NO_LABELS: Final = "no label of NFD reaches a node"
 #: What nfd-worker asks for, and what else nfd-master has to let through: labels of the pools and of gpu-feature-discovery.
@@ -228,7 +228,7 @@ def _sources(values: Mapping[str, object]) -> Iterator[Refused]:
         if not isinstance(given, list):
             continue
         for source, consequence in _SOURCES.items():
-            # A marker's file is a feature, not a label, of the local source.
+            # A labeller's file is a feature, not a label, of the local source.
             if not _enabled(given, source) and not (source == "local" and key == "labelSources"):
                 yield Refused(place, given, f"without {source} {consequence} (W40)", f"all, or a list with {', '.join(_SOURCES)}")
 

@@ -13,7 +13,7 @@ from gpu_pools.existing.findings import Findings
 from gpu_pools.existing.mig_parted_check import check_disabled_key, check_mig_parted
 from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema
-from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.existing.run_context import RunContext
 from gpu_pools.existing.yaml_tree import parse_documents
 
 from .. import kinds

@@ -9,7 +9,7 @@ from gpu_pools.existing.findings import Findings
 from gpu_pools.existing.mig_parted_check import check_mig_parted
 from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema
-from gpu_pools.existing.surroundings import RunContext
+from gpu_pools.existing.run_context import RunContext
 from gpu_pools.hardware.azure_sizes import size
 from gpu_pools.text.errors import show
 

@@ -163,7 +163,7 @@ def disturb(stack: str, wanted: Disturbances, progress: Progress) -> None:
         *others, last = wrong
         raise SandboxError("\n".join(others), last)
     service.disturb(sandbox.openstack, wanted)
-    progress.note(f"until the next `make disturb`: {wanted.words}")
+    progress.note(f"until the next `make disturb`: {wanted.text}")
 
 
 def openstack(stack: str, arguments: Sequence[str], progress: Progress) -> int:

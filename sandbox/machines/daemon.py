@@ -17,7 +17,7 @@ from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, Validat
 from sandbox.machines.gpu_operator import Operator
 from sandbox.machines.gpu_programs import DevicePluginPod, GfdPod, MpsDaemonPod
 from sandbox.machines.kubelet import Kubelet
-from sandbox.machines.marker import MarkerPod
+from sandbox.machines.labeller import LabellerPod
 from sandbox.machines.mig_manager import MigManagerPod
 from sandbox.machines.nfd import NfdCollector, NfdMasterPod, NfdWorkerPod
 from sandbox.machines.nodes import Nodes
@@ -65,7 +65,7 @@ class Daemon:
         self._cleanup = CleanupPod(folder)
         # In the order in which they wait for each other.
         self._kubelet = Kubelet([
-            DriverPod(), ToolkitPod(), MarkerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(programs),
+            DriverPod(), ToolkitPod(), LabellerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(programs),
             GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
             VerifierPod(programs), self._cleanup,
         ])  # fmt: skip

@@ -29,7 +29,7 @@ class Disturbances:
     lose: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """What goes wrong, for people."""
         wrong = [f"{', '.join(self.fail)} end in CREATE_FAILED"] if self.fail else []
         wrong += [f"{', '.join(self.lose)} are accepted and never made"] if self.lose else []

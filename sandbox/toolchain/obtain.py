@@ -91,9 +91,9 @@ def _download(programs: Sequence[Program], progress: Progress) -> list[str]:
             fill_once(_place_of_release(one, found), partial(download, found))
             came.append(one.name)
         except Unreachable as error:
-            progress.note(f"{_words(one)} is built from its sources, since its release cannot be had from here: {error}")
+            progress.note(f"{_title(one)} is built from its sources, since its release cannot be had from here: {error}")
 
-    with progress.step(f"Downloading {', '.join(_words(one) for one, _ in releases)}"), ThreadPoolExecutor(len(releases)) as pool:
+    with progress.step(f"Downloading {', '.join(_title(one) for one, _ in releases)}"), ThreadPoolExecutor(len(releases)) as pool:
         # Read to the end, so that what one of them raises is raised here.
         list(pool.map(fetch, *zip(*releases, strict=True)))
     return came
@@ -112,10 +112,10 @@ def _build(programs: Sequence[Program], progress: Progress) -> list[str]:
         others = f" and {len(programs) - 1} more" if len(programs) > 1 else ""
         time = duration(builds.remaining.seconds())
         # Short, since it is repeated with each sign of life; the lines below it name the others.
-        with progress.step(f"Building {_words(programs[0])}{others} (first time only, about {time})", builds.remaining.lines):
+        with progress.step(f"Building {_title(programs[0])}{others} (first time only, about {time})", builds.remaining.lines):
             builds.run()
     return built
 
 
-def _words(one: Program) -> str:
+def _title(one: Program) -> str:
     return f"{' + '.join(one.packages)} {pinned_version(one)}"

@@ -156,7 +156,7 @@ class TestAlone:
 
 
 class TestPoolLabels:
-    """The rule and the marker of one pool."""
+    """The rule and the labeller of one pool."""
 
     ARGS: Any = {  # noqa: RUF012 - read only
         "namespace": "gpu-operator",
@@ -176,7 +176,7 @@ class TestPoolLabels:
         assert rule["labels"]["nvidia.com/device-plugin.config"].startswith("mps-4-")
         assert "taints" not in rule, "the taints of an existing cluster are its owner's"
 
-    def test_the_marker_runs_on_the_pool_s_nodes_only_and_tolerates_their_taints(self, run: Run) -> None:
+    def test_the_labeller_runs_on_the_pool_s_nodes_only_and_tolerates_their_taints(self, run: Run) -> None:
         inputs = run(lambda: PoolLabels("mps", self.ARGS)).one("DaemonSet").inputs
         pod = inputs["spec"]["template"]["spec"]
         assert inputs["metadata"] == {"name": "gpu-pools-marker-mps", "namespace": "gpu-operator"}

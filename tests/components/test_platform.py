@@ -212,7 +212,7 @@ class TestMagnum:
         assert all(rule.inputs["spec"]["rules"][0]["taints"] for rule in recorded.of("NodeFeatureRule"))
         assert recorded.one("Release", "gpu-nfd-release").inputs["values"]["master"]["enableTaints"] is True
 
-    def test_the_marker_is_selected_by_the_label_of_the_driver(self, deploy: Any) -> None:
+    def test_the_labeller_is_selected_by_the_label_of_the_driver(self, deploy: Any) -> None:
         selectors = [
             daemon_set.inputs["spec"]["template"]["spec"].get("nodeSelector")
             for daemon_set in deploy("magnum-dev").of("DaemonSet")

@@ -88,9 +88,9 @@ def test_our_own_images_need_no_warning(stack: Any) -> None:
 
 
 def test_tags_are_warned_of_once_and_the_stack_goes_on() -> None:
-    markers, smoke = {"markerImage": "r.example/sh:1"}, {"smokeTest": True, "smokeTestImage": "r.example/cuda:1"}
+    labellers, smoke = {"markerImage": "r.example/sh:1"}, {"smokeTest": True, "smokeTestImage": "r.example/cuda:1"}
     pools = [{"name": name, "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole"} for name in ("a", "b")]
-    plan = plan_of(aks(pools=pools, nodeFeatureDiscovery=markers, verification=smoke))
+    plan = plan_of(aks(pools=pools, nodeFeatureDiscovery=labellers, verification=smoke))
     first, second = ([one for one in pool.warnings if "W91" in one] for pool in plan.pools)
     assert [one.partition(" by tag")[0] for one in first] == [
         "gpu-pools:nodeFeatureDiscovery.markerImage names r.example/sh:1",

@@ -1,4 +1,4 @@
-"""How labels and taints reach nodes where a cloud's pool labels don't: markers, rules, kubelet options."""
+"""How labels and taints reach nodes where a cloud's pool labels don't: labellers, rules, kubelet options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpu_pools.plan.placing import FEATURES_FOLDER, marker_daemon_set_spec, marker_selector, node_feature_rule, node_group_labels
+from gpu_pools.plan.placing import (
+    FEATURES_FOLDER,
+    labeller_daemon_set_spec,
+    labeller_selector,
+    node_feature_rule,
+    node_group_labels,
+)
 from gpu_pools.stack.clusters import NODE_GROUP_LABELS, ExistingSettings, MagnumSettings
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
@@ -33,23 +39,23 @@ class TestSelector:
     )
     def test_the_drivers_node_group_label(self, driver: str, label: str) -> None:
         plan = plan_of(magnum(cluster={"driver": driver}))
-        assert marker_selector(plan.settings.cluster, plan.pools[0]) == {label: "gpu"}
+        assert labeller_selector(plan.settings.cluster, plan.pools[0]) == {label: "gpu"}
 
     def test_every_driver_has_one(self) -> None:
         assert set(NODE_GROUP_LABELS) == {"heat", "magnum-cluster-api", "capi-helm"}
 
     def test_the_users_selector_on_an_existing_cluster(self) -> None:
         planned = pool_of(existing({"nodeSelector": {"pool": "a", "zone": "b"}}))
-        assert marker_selector(ExistingSettings(), planned) == {"pool": "a", "zone": "b"}
+        assert labeller_selector(ExistingSettings(), planned) == {"pool": "a", "zone": "b"}
 
     def test_none_on_aks(self) -> None:
         plan = plan_of(aks())
-        with pytest.raises(ValueError, match="needs no marker"):
-            marker_selector(plan.settings.cluster, plan.pools[0])
+        with pytest.raises(ValueError, match="needs no labeller"):
+            labeller_selector(plan.settings.cluster, plan.pools[0])
 
     def test_none_while_the_driver_is_unknown(self) -> None:
         with pytest.raises(ValueError, match="Magnum driver is not known"):
-            marker_selector(MagnumSettings(), pool_of(magnum()))
+            labeller_selector(MagnumSettings(), pool_of(magnum()))
 
 
 class TestRule:
@@ -107,9 +113,9 @@ class TestNodeGroupLabels:
         assert node_group_labels(pool_of(magnum(TAINTED)), driver) == {}
 
 
-class TestMarker:
+class TestLabeller:
     TOLERATIONS = ({"key": "sku", "operator": "Exists", "effect": "NoSchedule"},)
-    SPEC = marker_daemon_set_spec(pool_of(magnum()), {"a": "b"}, TOLERATIONS, "busybox:1")
+    SPEC = labeller_daemon_set_spec(pool_of(magnum()), {"a": "b"}, TOLERATIONS, "busybox:1")
 
     def test_it_runs_on_the_pools_nodes_only(self) -> None:
         pod = self.SPEC["template"]["spec"]

@@ -274,9 +274,9 @@ def test_a_marker_and_a_rule_label_the_nodes_of_a_pool(site: Site) -> None:
         "spec": {"rules": [rule]},
     }
     site.api.create("/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules", body)
-    site.api.create(f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets", marker)
+    site.api.create(f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets", labeller)
     site.until(lambda: site.offered() == {"gpu": "8"})
-    # The file outlives the marker, so that restarting it never takes a label away; the rule decides.
+    # The file outlives the labeller, so that restarting it never takes a label away; the rule decides.
     site.api.delete(f"/apis/apps/v1/namespaces/{OPERATOR}/daemonsets/marker")
     time.sleep(2)
     assert site.offered() == {"gpu": "8"}

@@ -32,7 +32,7 @@ def test_fields_keep_their_order_and_classes_are_prefixes() -> None:
     assert pci("sources: {pci: {deviceClassWhitelist: ['12']}}") == set()
 
 
-def test_the_marker_is_a_feature_and_no_label() -> None:
+def test_the_labeller_s_file_is_a_feature_and_no_label() -> None:
     marked = machine(files=MARKED)
     assert features(marked)["attributes"]["local.feature"] == {"elements": {"gpu-pools/pool": "nb"}}
     assert not any("gpu-pools" in key for key in feature_labels(marked, ""))

@@ -1,6 +1,6 @@
-"""From component arguments to the stack file's words, and plans for components that are used alone.
+"""From component arguments to the stack file's keys, and plans for components that are used alone.
 
-Arguments are written in Python's words (`vm_size`), gpu_pools reads the stack file's (`vmSize`); keys written in the latter pass
+Arguments have Python's names (`vm_size`), gpu_pools reads the stack file's keys (`vmSize`); such keys pass
 unchanged. A pool that is used alone is planned as a stack of one pool; problems then name the component instead of a place
 in a stack file.
 """

@@ -1,4 +1,4 @@
-"""Stand-in for what the pool marker's container does: it writes a features.d file for NFD's local source.
+"""Stand-in for what the pool labeller's container does: it writes a features.d file for NFD's local source.
 
 The real container is a shell that renews the file every hour; the file outlives it and expires after a day. Here the file is
 part of the machine's state, without an expiry.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FILE = "gpu-pools"
 
 
-class MarkerPod:
+class LabellerPod:
     """gpu-pools-marker-<pool>."""
 
     def runs(self, pod: Json) -> bool:

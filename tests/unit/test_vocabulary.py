@@ -1,0 +1,44 @@
+"""The words of Kubernetes, NVIDIA, Azure and OpenStack, and plain English, where the project once had its own.
+
+Not held to it: decisions, which quote; the verifier and what starts it, whose bytes are part of living stacks.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: What is not to be written -> what is.
+INSTEAD: Final = {
+    r"\b[Cc]ards?\b": "GPU",
+    r"\b[Bb]orn\b|\bat birth\b": "registers with (a taint), new",
+    r"(?<![Tt]here )(?<!here )\b(is|are) no (list|mapping|key|version|tag|error|part|JSON|YAML)\b": "is not a …",
+    r"\b(?:the|a|no|pool|pools\') [Mm]arkers?\b": "labeller",
+    r"\b\w+_words\b|def words\b|\bmeans\(": "text, message, keys, tainted_by",
+    r"^ *told(: [\w\[\], ]+)? = ": "a name that says what it holds",
+}
+LEFT_OUT: Final = ("gpu_pools/verifier/", "gpu_pools/proof/verifier_start.py", "docs/decisions/")
+#: GitHub's comments are found again by one, and the API of Nova pages by one.
+MARKERS: Final = ("pipelines/", "gpu_pools/changes/markdown.py", "sandbox/openstack/catalogue.py")
+FOLDERS: Final = ("gpu_pools", "components", "policies", "pipelines", "sandbox", "docs", "stacks")
+
+
+def _files() -> list[Path]:
+    found = [path for folder in FOLDERS for kind in ("*.py", "*.md", "*.yaml") for path in (ROOT / folder).rglob(kind)]
+    return [ROOT / "README.md", *(path for path in found if not str(path.relative_to(ROOT)).startswith(LEFT_OUT))]
+
+
+@pytest.mark.parametrize(("banned", "instead"), INSTEAD.items(), ids=INSTEAD.values())
+def test_things_have_their_usual_names(banned: str, instead: str) -> None:
+    pattern = re.compile(banned)
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in _files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if pattern.search(line) and not ("arker" in banned and str(path.relative_to(ROOT)).startswith(MARKERS))
+    ]
+    assert found == [], f"write instead: {instead}"
