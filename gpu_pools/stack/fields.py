@@ -93,7 +93,7 @@ def row(
 
 
 def reads(kind: Kind) -> Any:  # noqa: ANN401 - as a row
-    """A field that is no key: what is read in its turn, from several keys."""
+    """A field that is not a key: what is read in its turn, from several keys."""
     return dataclasses.field(default=None, metadata={_ROW: (Row("", "", kind),)})
 
 

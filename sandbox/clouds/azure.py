@@ -145,7 +145,7 @@ class AzureCloud:
         return self.get(id_) or {}
 
     def delete_network(self, group: str, name: str) -> None:
-        """Delete a virtual network; one that does not exist is no error."""
+        """Delete a virtual network; one that does not exist is not an error."""
         id_ = network_id(group, name)
         with self._records.change() as data:
             network = data["networks"].get(id_.lower())

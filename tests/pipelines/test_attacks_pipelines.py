@@ -47,7 +47,7 @@ class TestComments:
         assert "finetune-kb2x8" in text, "the pods that the last deploy left are looked at"
 
     def test_text_of_the_artifact_is_posted(self, change: Change) -> None:
-        """A fork's own preview.yml uploads a ready comment under every name that was ever posted (finding 7)."""
+        """A fork's own preview.yml uploads a ready comment under every name that was ever posted."""
         ready = packed({"comment.md": f"\n{EVIL}\n", "events.jsonl": EVENTS})
         change.artifacts = dict.fromkeys(("comment-shop", "comment-shop.deployed", "preview-shop"), ready)
         change.comment()
@@ -98,7 +98,7 @@ class TestComments:
         ],
     )
     def test_a_comment_of_others_is_overwritten(self, change: Change, note: dict[str, Any]) -> None:
-        """A comment that somebody else wrote stands where the marker would be looked for (finding 3)."""
+        """A comment that somebody else wrote stands where the marker would be looked for."""
         change.comments = [{"id": 3, **note}]
         change.comment()
         assert [method for method, _, _ in change.server.written] == ["POST"]
@@ -263,7 +263,7 @@ class TestGitLab:
     def test_an_empty_first_line_overwrites_a_note(
         self, change: Change, server: Server, author: int, first: str, written: str
     ) -> None:
-        """An artifact without a marker took the first note of anybody for its own (finding 3)."""
+        """An artifact without a marker took the first note of anybody for its own."""
         self._offer(server, [{"id": 3, "author": {"id": author}, "body": f"{first}\nwords", "system": False}])
         forge = gitlab(server)
         assert [one for request in forge.requests() for one in comment_on(forge, request, change.base)] == []
@@ -282,7 +282,7 @@ def _jobs(path: Path) -> dict[str, Any]:
 
 
 class TestIdentities:
-    """What a branch's own code is given: nothing that reaches a cluster, a cloud or a secret (findings 2 and 3)."""
+    """What a branch's own code is given: nothing that reaches a cluster, a cloud or a secret."""
 
     def test_a_pull_request_asks_for_an_identity(self) -> None:
         """Code of a branch, run for a pull request: no environment, no token for clouds, no right to write, no secret."""
@@ -379,7 +379,7 @@ class TestIdentities:
 
 
 class TestPlans:
-    """What is deployed is what was approved (finding 9)."""
+    """What is deployed is what was approved."""
 
     @staticmethod
     def _deploy(folder: Path, **variables: str) -> tuple[subprocess.CompletedProcess[str], str]:
@@ -435,7 +435,7 @@ class TestPlans:
 
 
 class TestDownloads:
-    """What jobs with an identity fetch (finding 8)."""
+    """What jobs with an identity fetch."""
 
     def test_another_kubectl_than_the_one_that_is_named(self, server: Server, tmp_path: Path) -> None:
         """The host of the downloads gives another program: it is refused before it can be run."""

@@ -182,7 +182,7 @@ def test_the_statement_is_about_the_files_and_the_commit(made: tuple[dict[str, b
 
 
 def test_another_pynvml_than_the_reviewed_one(tmp_path: Path) -> None:
-    """Whoever gets another pynvml into the environment of a deploy gets it onto every node (finding 8): it is refused before."""
+    """Whoever gets another pynvml into the environment of a deploy gets it onto every node: it is refused before."""
     installed = Path(sys.modules["pynvml"].__file__ or "") if "pynvml" in sys.modules else Path(_where("pynvml"))
     (tmp_path / "pynvml.py").write_text(installed.read_text(encoding="utf-8") + "\nimport os\n")
     program = "from gpu_pools.verifier.archive import digest; print(digest())"

@@ -260,9 +260,9 @@ def _what_runs_goes_on_and_what_starts_anew_says_so(site: Site, node: str) -> No
 
 
 @pytest.mark.sweep
-def test_a_marker_and_a_rule_label_the_nodes_of_a_pool(site: Site) -> None:
-    marker = workload("DaemonSet", "marker", OPERATOR, "sh", tolerations=[{"operator": "Exists"}], nodeSelector=AKS)
-    template = marker["spec"]["template"]
+def test_a_labeller_and_a_rule_label_the_nodes_of_a_pool(site: Site) -> None:
+    labeller = workload("DaemonSet", "marker", OPERATOR, "sh", tolerations=[{"operator": "Exists"}], nodeSelector=AKS)
+    template = labeller["spec"]["template"]
     template["metadata"]["labels"]["app.kubernetes.io/name"] = "gpu-pools-marker"
     template["spec"]["containers"][0]["env"] = [{"name": "GPU_POOLS_POOL", "value": "nb"}]
     match = {"feature": "local.feature", "matchExpressions": {"gpu-pools/pool": {"op": "In", "value": ["nb"]}}}
