@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import argparse
 
-_SHELLS: Final = ("bash", "zsh", "tcsh")
+_SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser], whole: argparse.ArgumentParser) -> None:

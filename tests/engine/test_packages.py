@@ -123,6 +123,17 @@ def test_the_wheel_stands_alone(installed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
+def test_a_program_may_have_packages_of_the_same_names(installed: Path, tmp_path: Path) -> None:
+    for name in ("components", "policies", "changes", "plan", "stack"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"own = {name!r}\n")
+    program = (
+        "import components, policies, changes, plan, stack; from gpu_pools.components import aks, platform; print(components.own)"
+    )
+    code, text = _run([installed / "bin" / "python", "-c", program], tmp_path)
+    assert (code, text) == (0, "components\n")
+
+
 def test_a_type_checker_sees_the_wheel_s_types(wheel: Path, tmp_path: Path) -> None:
     # Without Pulumi's own packages, which take a minute to check.
     python = _environment(tmp_path / "venv", wheel) / "bin" / "python"

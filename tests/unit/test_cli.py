@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpu_pools import __version__
 from gpu_pools.cli.main import main
 from tests.unit.stacks import A100, GONE, TWO_A100, aks
 
@@ -311,3 +313,37 @@ def test_what_a_stack_file_can_name_is_listed(command: str, capsys: pytest.Captu
     assert 0 < len(capsys.readouterr().out.splitlines()) < len(table)
     assert main([command, "moon"]) == 2
     assert f'none of the {command} has "moon" in it' in capsys.readouterr().err
+
+
+def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert (caught.value.code, capsys.readouterr().out) == (0, f"gpu-pools {__version__}\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    commands = ("plan", "expect", "models", "sizes", "layouts", "change", "images", "check", "import", "changes", "evidence")
+    assert [one for one in (*commands, "--offline", "--max-more-gpus") if one not in script] == []
+
+
+def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    words = "COMP_WORDS=(gpu-pools lay); COMP_CWORD=1"
+    asked = f". {tmp_path}/script; {words}; _shtab_gpu_pools gpu-pools lay gpu-pools; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=False, timeout=30)
+    assert done.stdout == "layouts\n", done.stderr
+
+
+def test_the_wheel_has_every_package() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    above = {"gpu_pools": "", "components": "gpu_pools.", "policies": "gpu_pools."}
+    found = [
+        prefix + str(path.parent.relative_to(ROOT)).replace("/", ".")
+        for root, prefix in above.items()
+        for path in (ROOT / root).rglob("__init__.py")
+    ]
+    assert sorted(told) == sorted(found)
