@@ -326,7 +326,7 @@ def test_a_shell_completes_every_command(shell: str, capsys: pytest.CaptureFixtu
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     commands = ("plan", "expect", "models", "sizes", "layouts", "change", "images", "check", "import", "changes", "evidence")
-    assert [one for one in (*commands, "--offline", "--max-more-gpus") if one not in script] == []
+    assert [one for one in (*commands, "offline", "max-more-gpus") if one not in script] == []
 
 
 def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
