@@ -45,8 +45,13 @@ class Unreachable(Exception):  # noqa: N818 - no error: the program is built the
     """The release could not be had from here."""
 
 
-def download(release: Release, folder: Path) -> None:
+def download(release: Release, over: threading.Event, folder: Path) -> None:
     """Put the files of a release into an existing folder.
+
+    Args:
+        release: which.
+        over: set where nobody wants it any more.
+        folder: for its files.
 
     Raises:
         Unreachable: when a host cannot be reached or has no such file.
@@ -55,35 +60,35 @@ def download(release: Release, folder: Path) -> None:
     for part in release:
         try:
             if isinstance(part, Archive):
-                _take(part.url, part.sha256, part.members, folder)
+                _take(part.url, part.sha256, part.members, folder, over)
             else:
-                _take_from_image(part, folder)
+                _take_from_image(part, folder, over)
         except (KeyError, IndexError, TypeError, ValueError, tarfile.TarError) as error:
             raise Unreachable(f"{part.url}: is of another form than expected: {error!r}") from error
 
 
-def _take_from_image(image: Image, folder: Path) -> None:
+def _take_from_image(image: Image, folder: Path, over: threading.Event) -> None:
     """Take a file out of the last layer of an image: of one that a Dockerfile ends with by copying it there."""
-    listed = _document(f"{image.url}/manifests/sha256:{image.sha256}", image.sha256)["manifests"]
+    listed = _document(f"{image.url}/manifests/sha256:{image.sha256}", image.sha256, over)["manifests"]
     wanted = {"os": "linux", "architecture": image.architecture}
     fitting = [one["digest"] for one in listed if wanted.items() <= one["platform"].items()]
     if not fitting:
         raise Unreachable(f"{image.url}: has nothing for {image.architecture}")
-    manifest = _document(f"{image.url}/manifests/{fitting[0]}", fitting[0].removeprefix("sha256:"))
+    manifest = _document(f"{image.url}/manifests/{fitting[0]}", fitting[0].removeprefix("sha256:"), over)
     layer = manifest["layers"][-1]["digest"]
-    _take(f"{image.url}/blobs/{layer}", layer.removeprefix("sha256:"), image.members, folder)
+    _take(f"{image.url}/blobs/{layer}", layer.removeprefix("sha256:"), image.members, folder, over)
 
 
-def _document(url: str, sha256: str) -> Any:  # noqa: ANN401 - what JSON holds
+def _document(url: str, sha256: str, over: threading.Event) -> Any:  # noqa: ANN401 - what JSON holds
     with tempfile.TemporaryFile() as file:
-        _fetch(url, sha256, file)
+        _fetch(url, sha256, file, over)
         file.seek(0)
         return json.load(file)
 
 
-def _take(url: str, sha256: str, members: Mapping[str, str], folder: Path) -> None:
+def _take(url: str, sha256: str, members: Mapping[str, str], folder: Path, over: threading.Event) -> None:
     with tempfile.TemporaryFile(dir=folder) as file:
-        _fetch(url, sha256, file)
+        _fetch(url, sha256, file, over)
         file.seek(0)
         with tarfile.open(fileobj=file, mode="r:gz") as tar:
             for member, name in members.items():
@@ -99,13 +104,15 @@ def _unpack(tar: tarfile.TarFile, member: str, target: Path, url: str) -> None:
     target.chmod(0o755)
 
 
-def _fetch(url: str, sha256: str, file: IO[bytes]) -> None:
+def _fetch(url: str, sha256: str, file: IO[bytes], over: threading.Event) -> None:
     """Write an answer to a file; refuses one of another sum."""
     digest, size = hashlib.sha256(), 0
     answer = _answer(url)
     try:
         with answer:
             while piece := answer.read(_PIECE):
+                if over.is_set():
+                    raise Unreachable(f"{url}: interrupted")
                 size += len(piece)
                 if size > _MOST_BYTES:
                     raise Unreachable(f"{url}: more than {_MOST_BYTES} bytes")

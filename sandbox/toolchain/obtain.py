@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -52,9 +53,11 @@ def obtain(programs: Iterable[Program], progress: Progress) -> dict[str, str]:
     Raises:
         SandboxError: when one can neither be downloaded nor built, or a download is not what it should be.
     """
-    missing = [one for one in programs if made(one) is None]
-    downloaded = _download(missing, progress)
-    built = _build(_with_companions([one for one in missing if one.name not in downloaded]), progress)
+    wanted = list(programs)
+    downloaded = _download([one for one in wanted if made(one) is None], progress)
+    companions = [program(one.companion) for one in wanted if one.companion and made(one) in (None, place_of_build(one))]
+    all_of_them = {one.name: one for one in (*wanted, *companions)}.values()
+    built = _build([one for one in all_of_them if made(one) is None], progress)
     return dict.fromkeys(downloaded, DOWNLOADED) | dict.fromkeys(built, BUILT)
 
 
@@ -73,12 +76,6 @@ def _place_of_release(one: Program, found: Release) -> Path:
     return cache_folder() / f"{one.name}-{pinned_version(one)}-release-{digest[:12]}"
 
 
-def _with_companions(programs: Sequence[Program]) -> list[Program]:
-    """Programs that are to be built, and what they cannot do without."""
-    companions = [program(one.companion) for one in programs if one.companion]
-    return list({one.name: one for one in (*programs, *(one for one in companions if made(one) is None))}.values())
-
-
 def _download(programs: Sequence[Program], progress: Progress) -> list[str]:
     """Download what has a release, all at a time; returns the names of what came."""
     releases = [(one, found) for one in programs if (found := release(one))] if os.environ.get(SWITCH) != "no" else []
@@ -86,16 +83,21 @@ def _download(programs: Sequence[Program], progress: Progress) -> list[str]:
         return []
     came: list[str] = []
 
+    over = threading.Event()
+
     def fetch(one: Program, found: Release) -> None:
         try:
-            fill_once(_place_of_release(one, found), partial(download, found))
+            fill_once(_place_of_release(one, found), partial(download, found, over))
             came.append(one.name)
         except Unreachable as error:
             progress.note(f"{_title(one)} is built from its sources, since its release cannot be had from here: {error}")
 
     with progress.step(f"Downloading {', '.join(_title(one) for one, _ in releases)}"), ThreadPoolExecutor(len(releases)) as pool:
-        # Read to the end, so that what one of them raises is raised here.
-        list(pool.map(fetch, *zip(*releases, strict=True)))
+        try:
+            # Read to the end, so that what one of them raises is raised here.
+            list(pool.map(fetch, *zip(*releases, strict=True)))
+        finally:
+            over.set()
     return came
 
 

@@ -250,6 +250,16 @@ def test_a_built_pulumi_lies_beside_a_built_language_host_with_the_engines_scrip
     assert len(machine.builds()) == 2
 
 
+def test_a_build_that_was_interrupted_before_the_language_host_goes_on_with_it(machine: Machine) -> None:
+    machine.put_go()
+    machine.find("pulumi")
+    for folder in [*machine.cache.glob("pulumi-language-python-*"), *machine.cache.glob("pulumi-*-with-*")]:
+        shutil.rmtree(folder)
+    tools = machine.find("pulumi")
+    assert (tools.pulumi.parent / "pulumi-language-python").is_file()
+    assert len(machine.builds()) == 3
+
+
 def test_a_pulumi_on_path_brings_its_own_language_host(machine: Machine) -> None:
     path = machine.put("pulumi", "echo v3.240.0")
     tools = machine.find("pulumi")
@@ -463,6 +473,14 @@ def test_what_cannot_be_downloaded_is_built_at_once_and_that_is_said(
     assert (tools.origin, tools.helm.read_text()) == ({"helm": "built"}, "built\n")
     assert "is built from its sources, since its release cannot be had from here" in machine.out.getvalue()
     assert [path.name for path in machine.cache.iterdir() if path.is_dir()] == [tools.helm.parent.name]
+
+
+def test_a_download_that_nobody_wants_any_more_ends(machine: Machine, host: Host) -> None:
+    over = threading.Event()
+    over.set()
+    with pytest.raises(toolchain.download.Unreachable, match="interrupted"):
+        toolchain.download.download(host.release(), over, machine.bin)
+    assert not (machine.bin / "helm").exists()
 
 
 def test_nothing_is_downloaded_where_that_is_switched_off(machine: Machine, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
