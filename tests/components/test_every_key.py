@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import re
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .conftest import Recorder
 
 REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference" / "stack.md"
-GONE: Final = object()
+GONE: Final = Enum("Key", "GONE").GONE
 
 _SHARING: Final = {
     "whole": {"exclusive": {}},

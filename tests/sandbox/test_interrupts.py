@@ -27,7 +27,10 @@ PROGRAMS = {
     "pipelines": ("comment",),
     "pipelines.release": ("/nowhere", "--commit", "0", "--sums", "hashes.txt", "--requirements", "requirements.txt"),
 }
-STARTED = ("components", "policies", "sandbox.machines", "sandbox.providers", "tests.mutants", "gpu_pools.verifier")
+STARTED = (
+    *("components", "examples.own-network", "gpu_pools.verifier", "policies"),
+    *("sandbox.machines", "sandbox.providers", "tests.mutants"),
+)
 MOMENTS = (0, 0.01, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3)
 #: No program is at its end so early: Python alone takes nearly as long.
 _AT_WORK_SECONDS = 0.05
