@@ -303,7 +303,7 @@ def test_destroying_empties_the_clouds(deployed: Deployed) -> None:
     record = trial.folder / "cloud/azure.json"
     assert all(read_json(record)[table] for table in ("groups", "clusters", "pools"))
     trial.engine("destroy", "--yes", "--skip-preview").ok()
-    assert read_json(record) == {"groups": {}, "clusters": {}, "pools": {}}
+    assert not any(read_json(record).values())
     assert trial.clusters == []
     assert trial.exported().get("resources", []) == []
 
