@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
     from tests.mutants.covering import Covering
 
-PACKAGES = ("gpu_pools", "policies")
+#: What `suite.FAST` tests; the tests of evidence are not among them.
+_CORE = (
+    *("changes", "cli", "clouds", "existing", "hardware", "images", "mig"),
+    *("plan", "proof", "rendering", "stack", "text", "verifier"),
+)
+PACKAGES = (*(f"gpu_pools/{package}" for package in _CORE), "policies")
 
 
 def _arguments() -> argparse.Namespace:
