@@ -16,7 +16,7 @@ from gpu_pools.proof.verifier_rights import (
 )
 
 if TYPE_CHECKING:
-    from sandbox.machines.api import Api
+    from sandbox.cluster.api import Api
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 

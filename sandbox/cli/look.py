@@ -9,17 +9,16 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from urllib3.exceptions import HTTPError
-
 from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.cli.observe import PoolObservation, observe
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.cluster.node_tools import recorded
 from sandbox.cluster.rollout import Objects, troubles, waiting_on
-from sandbox.machines.api import Api, ApiError
 from sandbox.stack import checkpoint
 
 if TYPE_CHECKING:
@@ -137,11 +136,11 @@ def _read(folders: Sequence[Path]) -> tuple[Objects, Snapshot]:
             unread.append(f"the cluster {folder.name} is being made")
             continue
         try:
-            api = Api(folder / "kubeconfig")
+            api = Api.at(folder / "kubeconfig")
             for kind, path in _PATHS.items():
                 listed[kind] += _list(api, path)
             config_maps += _list(api, f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps")
-        except (ApiError, HTTPError, OSError) as error:
+        except (ApiError, UnreachableError) as error:
             unread.append(f"the cluster {folder.name} cannot be read: {error}")
     nodes = unread[0] if unread else listed["nodes"]
     return Objects(**listed, unread=unread), Snapshot(time, nodes, config_maps_of(config_maps))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from sandbox.clouds.entra import BINDING, admin_binding
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster import machine_groups
+from sandbox.cluster.api import Api
 from sandbox.cluster.node_tools import find_platform_tools
-from sandbox.machines.api import Api
 from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _boot(folder: Path, name: str) -> RunningCluster:
 
 def _administer(folder: Path, groups: Sequence[str]) -> None:
     binding, place = admin_binding(groups), "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    api = Api(clusters.load(folder).kubeconfig)
+    api = Api.at(clusters.load(folder).kubeconfig)
     if api.get(f"{place}/{BINDING}") is None:
         api.create(place, binding)
     else:

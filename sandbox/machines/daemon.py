@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from sandbox.cluster import node_tools
-from sandbox.machines.api import Api, ApiError
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.machines.cleanup_pod import CleanupPod
 from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, ValidatorPod
 from sandbox.machines.gpu_operator import Operator
@@ -55,7 +56,7 @@ class Daemon:
     def __init__(self, folder: Path) -> None:
         """Connect to the cluster of a folder."""
         self._folder = folder
-        self._api = Api(folder / "kubeconfig")
+        self._api = Api.at(folder / "kubeconfig")
         self._store = Store(self._api)
         programs = self._programs = _node_programs(folder, self._store.wake)
         self._nodes = Nodes(self._api, self._store, folder, programs)
@@ -95,7 +96,7 @@ class Daemon:
         """Take one step everywhere; seconds until the next one is due."""
         try:
             return self._step()
-        except (ApiError, OSError) as error:
+        except (ApiError, UnreachableError, OSError) as error:
             LOG.warning("pass: %s", error)
         except Exception:  # noqa: BLE001 a bug in one part must not take all nodes down; it is logged with its traceback
             LOG.exception("pass failed")

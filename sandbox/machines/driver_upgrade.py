@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
-from sandbox.machines.api import ApiError
 from sandbox.machines.operands import DIGEST, DRIVER
 from sandbox.machines.store import KINDS
 from sandbox.machines.world import LOG

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
-from sandbox.machines.api import ApiError
 from sandbox.machines.driver_upgrade import DriverUpgrade
 from sandbox.machines.objects import name, timestamp
 from sandbox.machines.operands import HASH, OPERANDS, OperandError, OperatorEnvironment, daemon_set, enabled
@@ -112,7 +112,7 @@ class Operator:
         except (OperandError, ApiError) as error:
             if isinstance(error, ApiError) and error.outdated:
                 raise
-            message = f"Failed to reconcile {state}: {error.message if isinstance(error, ApiError) else error}"
+            message = f"Failed to reconcile {state}: {error}"
             raise _ReconcileError(message) from None
         return unready
 

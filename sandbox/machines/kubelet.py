@@ -15,8 +15,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
-from sandbox.machines.api import ApiError
 from sandbox.machines.backoff import Backoff
 from sandbox.machines.config_volumes import ConfigVolumes
 from sandbox.machines.makers import Makers

@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sandbox.cluster import machine_groups
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
-from sandbox.machines.api import Api, ApiError
 from sandbox.machines.machine import Machine, MachineFiles
 from sandbox.machines.objects import micro_timestamp, timestamp
 from sandbox.machines.pool_guard import AKS, PoolGuard
@@ -54,7 +55,7 @@ class Nodes:
     @cached_property
     def _aks(self) -> Api:
         """AKS' own access, which alone may change what it guards."""
-        return Api(self._folder / "kubeconfig", acting_as=AKS)
+        return Api.at(self._folder / "kubeconfig", acting_as=AKS)
 
     def groups_changed(self) -> bool:
         """Read the record of groups where it was written since, and say whether it was."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
-from sandbox.machines.api import ApiError
 from sandbox.machines.operands import (
     DEFAULT_CLIENTS,
     DEFAULT_LAYOUTS,

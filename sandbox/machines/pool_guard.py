@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sandbox.cluster.api import Api
     from sandbox.cluster.machine_groups import MachineGroup
-    from sandbox.machines.api import Api
     from sandbox.machines.objects import Json
 
 #: As whom AKS changes what is its own.

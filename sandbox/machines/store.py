@@ -7,25 +7,22 @@ repeats what it has just done; the watch's echo of an older version does not und
 
 from __future__ import annotations
 
-import http.client
 import logging
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import urllib3.exceptions
-
-from sandbox.machines.api import Api, ApiError
+from sandbox.cluster.api_errors import ApiError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sandbox.cluster.api import Api
     from sandbox.machines.objects import Json
 
 _LOG = logging.getLogger("sandbox.machines")
 _RETRY_SECONDS = 0.5
-_NETWORK_ERRORS = (urllib3.exceptions.HTTPError, OSError, http.client.HTTPException)
 
 KINDS: Mapping[str, str] = {
     "nodes": "/api/v1/nodes",
@@ -104,7 +101,7 @@ class Store:
                 if not error.outdated:
                     _LOG.warning("watch of %s: %s", kind, error)
                 self._forget_if_gone(kind, error)
-            except _NETWORK_ERRORS as error:
+            except UnreachableError as error:
                 _LOG.info("watch of %s: %s", kind, error)
             except Exception:  # noqa: BLE001 a watch that ended for good would leave the cache wrong in silence
                 _LOG.exception("watch of %s", kind)

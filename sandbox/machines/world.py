@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
-from sandbox.machines.api import Api, ApiError
 from sandbox.machines.objects import name, namespace, node_of, timestamp
 from sandbox.machines.store import KINDS, Store
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from sandbox.cluster.api import Api
     from sandbox.machines.machine import Machine
     from sandbox.machines.objects import Json
 

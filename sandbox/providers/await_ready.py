@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator, Mapping
 
-    from sandbox.providers.kube_api import Api
+    from sandbox.providers.kube_objects import Objects
 
 DEFAULT_SECONDS: Final = 600.0
 TIMED_OUT: Final = "timed out waiting for the condition"
@@ -303,7 +303,7 @@ def _completed(name: str, code: int) -> str:
     return f'container "{name}" completed with exit code {code}'
 
 
-def _pods_of(api: Api, obj: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _pods_of(objects: Objects, obj: Mapping[str, Any]) -> list[dict[str, Any]]:
     kind, metadata = obj.get("kind"), obj["metadata"]
     if kind not in _WITH_PODS:
         return []
@@ -311,7 +311,7 @@ def _pods_of(api: Api, obj: Mapping[str, Any]) -> list[dict[str, Any]]:
         labels = {"batch.kubernetes.io/job-name": metadata["name"]}
     else:
         labels = ((obj.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
-    return api.find("v1", "Pod", metadata["namespace"], labels) if labels else []
+    return objects.find("v1", "Pod", metadata["namespace"], labels) if labels else []
 
 
 # -------------------------------------------------------------------- waiting
@@ -322,11 +322,11 @@ class Waiter:
     """Waits at an API server, by asking several times a second; the real provider watches.
 
     Attributes:
-        api: the server.
+        objects: of the server.
         stops: each ends the waiting when it is set; the first is watched without pause.
     """
 
-    api: Api
+    objects: Objects
     stops: tuple[threading.Event, ...]
 
     def until_ready(self, obj: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -347,7 +347,7 @@ class Waiter:
                 return live
             if live.get("kind") in _WITH_PODS:
                 heard |= dict.fromkeys([verdict.failed] if verdict.failed else [])
-                heard |= dict.fromkeys(quotes(live, _pods_of(self.api, live)))
+                heard |= dict.fromkeys(quotes(live, _pods_of(self.objects, live)))
             if verdict.failed:
                 raise AwaitError(not_initialized(live), live, list(heard))
             # One that somebody deletes meanwhile is waited for all the same.
@@ -363,7 +363,7 @@ class Waiter:
         # Unlike in an update the annotation is not looked at.
         if live.get("kind") not in _NAMED | {"DaemonSet"} or judge(_without_conditions(live)).ready:
             return
-        raise AwaitError(not_initialized(live), live, quotes(live, _pods_of(self.api, live)))
+        raise AwaitError(not_initialized(live), live, quotes(live, _pods_of(self.objects, live)))
 
     def until_gone(self, obj: dict[str, Any], seconds: float) -> None:
         """Wait until an object does not exist any more; another one of the same name counts as gone.
@@ -405,7 +405,7 @@ class Waiter:
 
     def _get(self, obj: Mapping[str, Any]) -> dict[str, Any] | None:
         metadata = obj["metadata"]
-        return self.api.get(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
+        return self.objects.get(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
 def not_initialized(live: Mapping[str, Any]) -> str:

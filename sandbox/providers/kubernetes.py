@@ -26,20 +26,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
+from sandbox.cluster.api_errors import ApiError, UnknownKindError, UnreachableError
+from sandbox.cluster.kubeconfig import context_namespace, read_kubeconfig
 from sandbox.providers import helm, kube_rules
 from sandbox.providers.await_ready import AwaitError, Waiter, is_deleted_unseen, judge, timeout_of, wait_conditions
 from sandbox.providers.base import Configurations, PartialFailure, ServiceError, StandIn
 from sandbox.providers.claims import Claims
 from sandbox.providers.differences import Diff, compare
-from sandbox.providers.kube_api import (
-    Api,
-    ApiError,
-    ApiPool,
-    UnknownKindError,
-    UnreachableError,
-    context_namespace,
-    read_kubeconfig,
-)
+from sandbox.providers.kube_objects import Objects, Servers
 from sandbox.providers.values import UNKNOWN, Secret, Value, has_unknown
 
 if TYPE_CHECKING:
@@ -188,7 +182,7 @@ class KubernetesStandIn(StandIn):
     def __init__(self, releases: Callable[[threading.Event], helm.Releases] | None = None) -> None:
         super().__init__()
         self._releases = releases(self.cancelled) if releases else helm.Releases(self.cancelled, _notify)
-        self._pool = ApiPool()
+        self._servers = Servers()
         self._claims = Claims()
         self._settings: Configurations[Settings] = Configurations()
 
@@ -220,8 +214,8 @@ class KubernetesStandIn(StandIn):
 
     # ---------------------------------------------------------------- the cluster
 
-    def _api(self, settings: Settings) -> Api:
-        """The API server.
+    def _objects(self, settings: Settings) -> Objects:
+        """The objects of the API server.
 
         Raises:
             UnreachableError: it doesn't answer, or is not known yet.
@@ -230,20 +224,20 @@ class KubernetesStandIn(StandIn):
             raise UnreachableError("its kubeconfig is not known yet")
         if settings.problem:
             raise UnreachableError(settings.problem)
-        api = self._pool.open(dict(settings.config), settings.context)
-        self._pool.check(api)
-        return api
+        objects = self._servers.open(dict(settings.config), settings.context)
+        self._servers.check(objects.api)
+        return objects
 
-    def _required_api(self, settings: Settings) -> Api:
+    def _required_objects(self, settings: Settings) -> Objects:
         try:
-            return self._api(settings)
+            return self._objects(settings)
         except UnreachableError as error:
             raise ServiceError(_unreachable(error)) from error
 
-    def _preview_api(self, settings: Settings) -> Api | None:
-        """The API server for a preview, which goes on without it; only an unknown one goes without a warning."""
+    def _preview_objects(self, settings: Settings) -> Objects | None:
+        """The objects of the API server for a preview, which goes on without it; only an unknown one goes without a warning."""
         try:
-            return self._api(settings)
+            return self._objects(settings)
         except UnreachableError as error:
             if not settings.unknown:
                 _LOG.warning("%s: %s", self.current.urn, _unreachable(error))
@@ -277,7 +271,7 @@ class KubernetesStandIn(StandIn):
         if obj["kind"] in kube_rules.CLUSTER_SCOPED:
             return False
         try:
-            return self._api(settings).kind(obj["apiVersion"], obj["kind"]).namespaced
+            return bool(self._objects(settings).api.kind(obj["apiVersion"], obj["kind"]).namespaced)
         except (UnreachableError, UnknownKindError, ApiError):
             return True
 
@@ -303,7 +297,7 @@ class KubernetesStandIn(StandIn):
             return False
         try:
             metadata = olds["metadata"]
-            live = self._api(self._configured()).get(olds["apiVersion"], "Job", metadata["namespace"], metadata["name"])
+            live = self._objects(self._configured()).get(olds["apiVersion"], "Job", metadata["namespace"], metadata["name"])
         except (UnreachableError, ApiError):
             return False
         return live is not None and not judge(live).ready
@@ -328,12 +322,12 @@ class KubernetesStandIn(StandIn):
         patch = _is_patch(type_, inputs)
         if preview:
             return "", inputs if patch else self._preview(settings, inputs, self._try_create)
-        api = self._required_api(settings)
+        objects = self._required_objects(settings)
         manager = _manager({}, inputs)
-        with self._claims.hold(_place(api, inputs, manager if patch else "")) as overtaken:
-            live = self._create(api, settings, inputs, manager, patch=patch)
+        with self._claims.hold(_place(objects, inputs, manager if patch else "")) as overtaken:
+            live = self._create(objects, settings, inputs, manager, patch=patch)
             done = f"resource {json.dumps(self.current.urn)} was successfully created, but the Kubernetes API server"
-            live = self._await(api, live, timeout_of(inputs, timeout), overtaken, manager, f"{done} {_NOT_LIVE.format('it')}")
+            live = self._await(objects, live, timeout_of(inputs, timeout), overtaken, manager, f"{done} {_NOT_LIVE.format('it')}")
         return kube_rules.identity(live), _outputs(live, manager)
 
     def update(
@@ -354,24 +348,24 @@ class KubernetesStandIn(StandIn):
                 return self._releases.update(news, target, overtaken)
         manager, patch = _manager(old_outputs, news), _is_patch(type_, news)
         if preview:
-            return self._preview(settings, news, lambda api, obj: self._change(api, settings, obj, manager, preview=True))
-        api = self._required_api(settings)
-        with self._claims.hold(_place(api, news, manager if patch else "")) as overtaken:
+            return self._preview(settings, news, lambda objects, obj: self._change(objects, settings, obj, manager, preview=True))
+        objects = self._required_objects(settings)
+        with self._claims.hold(_place(objects, news, manager if patch else "")) as overtaken:
             if not patch:
-                _take_over(api, news, manager)
-            live = self._change(api, settings, news, manager)
+                _take_over(objects, news, manager)
+            live = self._change(objects, settings, news, manager)
             failed = f"the Kubernetes API server {_NOT_LIVE.format(json.dumps(kube_rules.identity(live)))}"
-            live = self._await(api, live, timeout_of(news, self.current.timeout), overtaken, manager, failed)
+            live = self._await(objects, live, timeout_of(news, self.current.timeout), overtaken, manager, failed)
         return _outputs(live, manager)
 
     def _create(
-        self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, patch: bool = False
+        self, objects: Objects, settings: Settings, obj: dict[str, Value], manager: str, *, patch: bool = False
     ) -> dict[str, Any]:
         for pause in (*_RETRY_SECONDS, None):
             try:
                 if patch or settings.upsert:
-                    return self._apply(api, settings, obj, manager)
-                return api.create(obj, manager=_CREATOR)
+                    return self._apply(objects, settings, obj, manager)
+                return objects.create(obj, manager=_CREATOR)
             except UnknownKindError as error:
                 if pause is None:
                     raise ServiceError(self._no_kind(obj, error)) from error
@@ -394,7 +388,7 @@ class KubernetesStandIn(StandIn):
         )
 
     def _change(
-        self, api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, preview: bool = False
+        self, objects: Objects, settings: Settings, obj: dict[str, Value], manager: str, *, preview: bool = False
     ) -> dict[str, Any]:
         """Apply an object that exists. What is refused is kept by the engine as made and not whole.
 
@@ -402,8 +396,8 @@ class KubernetesStandIn(StandIn):
             ServiceError: the object is gone.
             PartialFailure: the API server refused.
         """
-        api.kind(obj["apiVersion"], obj["kind"])
-        live = _live(api, obj)
+        objects.api.kind(obj["apiVersion"], obj["kind"])
+        live = _live(objects, obj)
         if live is None:
             self._fail_without(obj)
         try:
@@ -412,7 +406,7 @@ class KubernetesStandIn(StandIn):
                 entry.get("manager") == _CREATOR or (entry.get("manager") == manager and entry.get("operation") == "Update")
                 for entry in _managed_fields(live)
             )
-            return self._apply(api, settings, obj, manager, force=ours, dry_run=preview)
+            return self._apply(objects, settings, obj, manager, force=ours, dry_run=preview)
         except ApiError as error:
             name = json.dumps(kube_rules.identity(obj))
             reason = f"the Kubernetes API server {_NOT_LIVE.format(name)}: {error}"
@@ -425,11 +419,11 @@ class KubernetesStandIn(StandIn):
 
     @staticmethod
     def _apply(
-        api: Api, settings: Settings, obj: dict[str, Value], manager: str, *, force: bool = False, dry_run: bool = False
+        objects: Objects, settings: Settings, obj: dict[str, Value], manager: str, *, force: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
         force = force or settings.force or kube_rules.is_true(obj, "pulumi.com/patchForce")
         try:
-            return api.apply(obj, manager=manager, force=force, dry_run=dry_run)
+            return objects.apply(obj, manager=manager, force=force, dry_run=dry_run)
         except ApiError as error:
             if error.status == HTTPStatus.CONFLICT:
                 cause = f"The resource managed by field manager {json.dumps(manager)} had an apply conflict: {error}"
@@ -437,10 +431,10 @@ class KubernetesStandIn(StandIn):
             raise
 
     def _await(
-        self, api: Api, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, failed: str
+        self, objects: Objects, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, failed: str
     ) -> dict[str, Any]:
         try:
-            live = Waiter(api, (self.cancelled, overtaken)).until_ready(live, seconds)
+            live = Waiter(objects, (self.cancelled, overtaken)).until_ready(live, seconds)
         except AwaitError as error:
             reasons = [f"{failed}: {error}", *error.further]
             raise PartialFailure(kube_rules.identity(live), _outputs(error.live, manager), reasons) from error
@@ -451,24 +445,24 @@ class KubernetesStandIn(StandIn):
     # ---------------------------------------------------------------- previews
 
     def _preview(
-        self, settings: Settings, obj: dict[str, Value], attempt: Callable[[Api, dict[str, Value]], dict[str, Any]]
+        self, settings: Settings, obj: dict[str, Value], attempt: Callable[[Objects, dict[str, Value]], dict[str, Any]]
     ) -> dict[str, Value]:
         """Ask the API server what would come out, if there is one and everything is known."""
         if has_unknown(obj):
             return obj
-        api = self._preview_api(settings)
-        if api is None:
+        objects = self._preview_objects(settings)
+        if objects is None:
             return obj
         try:
-            live = attempt(api, obj)
+            live = attempt(objects, obj)
         except UnknownKindError:
             return obj  # its CRD comes with this very update
         metadata = {key: value for key, value in live["metadata"].items() if key not in _PROVISIONAL}
         return {**_outputs({**live, "metadata": metadata}, ""), "status": live.get("status") or UNKNOWN}
 
-    def _try_create(self, api: Api, obj: dict[str, Value]) -> dict[str, Any]:
+    def _try_create(self, objects: Objects, obj: dict[str, Value]) -> dict[str, Any]:
         try:
-            return api.create(obj, manager=_CREATOR, dry_run=True)
+            return objects.create(obj, manager=_CREATOR, dry_run=True)
         except ApiError as error:
             # The real provider goes on, too: the object may be about to be replaced, its namespace to be made.
             if _namespace_missing(error) or error.reason in {"AlreadyExists", "Forbidden"}:
@@ -480,8 +474,8 @@ class KubernetesStandIn(StandIn):
     @contextmanager
     def _release(self, settings: Settings, inputs: Mapping[str, Value]) -> Iterator[tuple[helm.Target, threading.Event]]:
         """Work on a release alone."""
-        api = self._required_api(settings)
-        with self._claims.hold((api.server, helm.TYPE, inputs["namespace"], inputs["name"])) as overtaken:
+        objects = self._required_objects(settings)
+        with self._claims.hold((objects.api.server, helm.TYPE, inputs["namespace"], inputs["name"])) as overtaken:
             yield self._target(settings), overtaken
         if overtaken.is_set():
             raise ServiceError(f"another run has taken over release {helm.place(inputs)}")
@@ -497,7 +491,7 @@ class KubernetesStandIn(StandIn):
             PartialFailure: it is there, and not ready.
         """
         settings = self._configured()
-        api = self._required_api(settings)
+        objects = self._required_objects(settings)
         namespace, _, name = id_.rpartition("/")
         if type_ == helm.TYPE:
             known = inputs or {"name": name, "namespace": namespace or settings.namespace}
@@ -506,7 +500,7 @@ class KubernetesStandIn(StandIn):
         known = inputs or outputs
         api_version = known.get("apiVersion") or _api_version(type_)
         kind = known.get("kind") or type_.rsplit(":", 1)[-1]
-        live = api.get(api_version, kind, namespace, name)
+        live = objects.get(api_version, kind, namespace, name)
         if live is None:
             return None
         result = _outputs(live, _manager(outputs, inputs))
@@ -514,7 +508,7 @@ class KubernetesStandIn(StandIn):
             return kube_rules.identity(live), _importable(live), result
         fresh = kube_rules.live_object_inputs(inputs, live)
         try:
-            Waiter(api, (self.cancelled,)).is_ready(live)
+            Waiter(objects, (self.cancelled,)).is_ready(live)
         except AwaitError as error:
             # A refresh keeps it as what it is, and the next update waits for it again.
             raise PartialFailure(kube_rules.identity(live), result, [str(error), *error.further], fresh) from error
@@ -524,7 +518,7 @@ class KubernetesStandIn(StandIn):
         """Delete the object or the release, and wait until it is gone."""
         settings = self._configured()
         try:
-            api = self._api(settings)
+            objects = self._objects(settings)
         except UnreachableError as error:
             if settings.delete_unreachable:
                 return
@@ -532,35 +526,35 @@ class KubernetesStandIn(StandIn):
             raise ServiceError(f"{_unreachable(error)}; {remedy}") from error
         known = outputs if type_ == helm.TYPE or outputs.get("metadata") else inputs
         if type_ == helm.TYPE:
-            with self._claims.hold((api.server, helm.TYPE, known["namespace"], known["name"])) as overtaken:
+            with self._claims.hold((objects.api.server, helm.TYPE, known["namespace"], known["name"])) as overtaken:
                 self._releases.delete(known, self._target(settings), overtaken)
             return
         namespace, _, name = id_.rpartition("/")
         metadata = {**known.get("metadata", {}), "name": name, **({"namespace": namespace} if namespace else {})}
         if _is_patch(type_, known):
-            self._relinquish(api, {**known, "metadata": metadata}, _manager(outputs, inputs))
+            self._relinquish(objects, {**known, "metadata": metadata}, _manager(outputs, inputs))
             return
-        self._delete(api, {**known, "metadata": metadata}, outputs)
+        self._delete(objects, {**known, "metadata": metadata}, outputs)
 
     @staticmethod
-    def _relinquish(api: Api, obj: dict[str, Value], manager: str) -> None:
+    def _relinquish(objects: Objects, obj: dict[str, Value], manager: str) -> None:
         """Give up the fields of an object that is somebody else's; those that nobody else has set go away.
 
         As by the real provider (provider/pkg/ssa/actions.go) an object that is not there any more is made by that, empty.
         """
         place = {key: value for key, value in obj["metadata"].items() if key in {"name", "namespace"}}
         try:
-            api.apply({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": place}, manager=manager)
+            objects.apply({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": place}, manager=manager)
         except ApiError as error:
             raise ServiceError(str(error)) from error
 
-    def _delete(self, api: Api, obj: dict[str, Value], outputs: dict[str, Value]) -> None:
+    def _delete(self, objects: Objects, obj: dict[str, Value], outputs: dict[str, Value]) -> None:
         policy = kube_rules.annotations_of(obj).get("pulumi.com/deletionPropagationPolicy", "").capitalize()
-        with self._claims.hold(_place(api, obj)) as overtaken:
+        with self._claims.hold(_place(objects, obj)) as overtaken:
             try:
-                api.delete(obj, policy if policy in {"Orphan", "Background"} else "Foreground")
+                objects.delete(obj, policy if policy in {"Orphan", "Background"} else "Foreground")
                 if not is_deleted_unseen(obj):
-                    Waiter(api, (self.cancelled, overtaken)).until_gone(obj, timeout_of(obj, self.current.timeout))
+                    Waiter(objects, (self.cancelled, overtaken)).until_gone(obj, timeout_of(obj, self.current.timeout))
             except ApiError as error:
                 raise ServiceError(str(error)) from error
             except AwaitError as error:
@@ -601,17 +595,17 @@ def _api_version(type_: str) -> str:
     return type_.split(":")[1].removeprefix("core/")
 
 
-def _place(api: Api, obj: Mapping[str, Value], patched_by: str = "") -> tuple[Value, ...]:
+def _place(objects: Objects, obj: Mapping[str, Value], patched_by: str = "") -> tuple[Value, ...]:
     """What two runs must not work on at once; patches of one object are nothing to each other."""
     metadata = obj["metadata"]
     # Objects with a generated name have no place before they exist.
     name = metadata.get("name") or object()
-    return api.server, obj["apiVersion"].split("/")[0], obj["kind"], metadata.get("namespace"), name, patched_by
+    return objects.api.server, obj["apiVersion"].split("/")[0], obj["kind"], metadata.get("namespace"), name, patched_by
 
 
-def _live(api: Api, obj: Mapping[str, Value]) -> dict[str, Any] | None:
+def _live(objects: Objects, obj: Mapping[str, Value]) -> dict[str, Any] | None:
     metadata = obj["metadata"]
-    return api.get(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
+    return objects.get(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
 def _managed_fields(live: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -624,9 +618,9 @@ def _manager(outputs: Mapping[str, Value], inputs: Mapping[str, Value]) -> str:
     return str(given or outputs.get(_FIELD_MANAGER) or f"{_CREATOR}-{secrets.token_hex(4)}")
 
 
-def _take_over(api: Api, obj: Mapping[str, Value], manager: str) -> None:
+def _take_over(objects: Objects, obj: Mapping[str, Value], manager: str) -> None:
     """Make what a create has set into what an apply has set; otherwise a later apply could take nothing away."""
-    live = _live(api, obj)
+    live = _live(objects, obj)
     entries = _managed_fields(live) if live is not None else []
     # Until the creates had a manager of their own, a state's manager had created its object.
     wanted = _TAKEN_OVER | {(manager, "Update"), (manager, "Apply")}
@@ -645,10 +639,10 @@ def _take_over(api: Api, obj: Mapping[str, Value], manager: str) -> None:
         {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
     ]
     try:
-        api.patch(live, operations)
+        objects.patch(live, operations)
     except ApiError as error:
         if error.status == HTTPStatus.CONFLICT:
-            _take_over(api, obj, manager)
+            _take_over(objects, obj, manager)
             return
         reason = f"the Kubernetes API server {_NOT_LIVE.format(json.dumps(kube_rules.identity(obj)))}: {error}"
         raise PartialFailure(kube_rules.identity(obj), _outputs(live, manager), [reason]) from error

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.machines.api import Api, ApiError
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError
 from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def left_behind(cluster_folder: Path) -> list[str]:
 
 def inventory(kubeconfig: Path) -> set[str]:
     """All objects as ``kind/namespace/name`` or ``kind/name``."""
-    api = Api(kubeconfig)
+    api = Api.at(kubeconfig)
     return {name for path, kind in _collections(api) for name in _names(api, path, kind)}
 
 

@@ -22,7 +22,9 @@ from sandbox.clouds import azure, lookup
 from sandbox.clouds.refusal import Refusal
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster import machine_groups
-from sandbox.providers.kube_api import Api, ApiError, UnreachableError, read_kubeconfig
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError, UnreachableError
+from sandbox.providers.kube_objects import Objects
 from sandbox.stack import inventory, stand_ins
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
@@ -215,46 +217,46 @@ def mend_object(engine: Engine, kubeconfig: Path, resource: Resource, doing: str
         _mend_release(engine, kubeconfig, str(inputs["name"]), str(inputs["namespace"]), doing)
     elif doing in {"creating", "deleting"}:
         try:
-            api = Api(read_kubeconfig(str(kubeconfig)), "")
+            objects = Objects(Api.at(kubeconfig))
             if str(resource["type"]).endswith(f":{inputs['kind']}Patch"):
-                _give_fields_up(api, inputs, managers)
+                _give_fields_up(objects, inputs, managers)
             else:
-                _remove_object(api, inputs, doing)
+                _remove_object(objects, inputs, doing)
         except (ApiError, UnreachableError) as error:
             message = f"{inputs['kind']} {inputs['metadata']['name']}, which an interrupted run left, cannot be mended: {error}"
             raise SandboxError(message, "Run the command again; `make clean` starts over.") from error
 
 
-def _give_fields_up(api: Api, inputs: Mapping[str, Any], managers: Collection[str]) -> None:
+def _give_fields_up(objects: Objects, inputs: Mapping[str, Any], managers: Collection[str]) -> None:
     """Give up the fields of somebody else's object that an interrupted run has set, and no state knows of.
 
     The provider makes a manager up for each such resource. It would make up another one, and the first one's fields would stay.
 
     Args:
-        api: of the cluster.
+        objects: of the cluster.
         inputs: of the Patch resource.
         managers: the field managers of everything that the state knows.
     """
     metadata = inputs["metadata"]
-    found = api.get(inputs["apiVersion"], inputs["kind"], metadata.get("namespace", ""), metadata["name"])
+    found = objects.get(inputs["apiVersion"], inputs["kind"], metadata.get("namespace", ""), metadata["name"])
     entries = found["metadata"].get("managedFields") or [] if found else []
     place = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
     for manager in {str(entry["manager"]) for entry in entries if entry.get("operation") == "Apply"} - {*managers}:
         if manager.startswith("pulumi-kubernetes-"):
-            api.apply({"apiVersion": inputs["apiVersion"], "kind": inputs["kind"], "metadata": place}, manager=manager)
+            objects.apply({"apiVersion": inputs["apiVersion"], "kind": inputs["kind"], "metadata": place}, manager=manager)
 
 
-def _remove_object(api: Api, inputs: Mapping[str, Any], doing: str) -> None:
+def _remove_object(objects: Objects, inputs: Mapping[str, Any], doing: str) -> None:
     """Delete an object, and wait until it is gone."""
     metadata = inputs["metadata"]
     place, name = (inputs["apiVersion"], inputs["kind"], metadata.get("namespace", "")), metadata["name"]
-    found = api.get(*place, name)
+    found = objects.get(*place, name)
     # An object of this name that somebody else has made is left for the engine to complain about.
     if found is None or (doing == "creating" and not _made_by_engine(found)):
         return
-    api.delete(found, "Foreground")
+    objects.delete(found, "Foreground")
     what = f"The end of {inputs['kind']} {name}, which an interrupted run left"
-    processes.wait_until(lambda: api.get(*place, name) is None, timeout=_GONE_SECONDS, what=what)
+    processes.wait_until(lambda: objects.get(*place, name) is None, timeout=_GONE_SECONDS, what=what)
 
 
 def _made_by_engine(found: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox.machines.api import ApiError
+from sandbox.cluster.api_errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from sandbox.clouds.records import Records
-from sandbox.machines.api import Api
+from sandbox.cluster.api import Api
 from sandbox.stack import checkpoint
 from sandbox.system import processes
 from sandbox.system.files import read_json
@@ -149,7 +149,7 @@ def _has_half_a_cluster(trial: Trial) -> bool:
 
 def _installs_operator(trial: Trial) -> bool:
     query = "labelSelector=owner%3Dhelm%2Cstatus%3Dpending-install%2Cname%3Dgpu-operator"
-    return any(Api(folder / "kubeconfig").list(f"/api/v1/secrets?{query}")["items"] for folder in trial.clusters)
+    return any(Api.at(folder / "kubeconfig").list(f"/api/v1/secrets?{query}")["items"] for folder in trial.clusters)
 
 
 STAGES: Final[dict[str, Callable[[Trial], bool]]] = {

@@ -20,9 +20,11 @@ import pytest
 import yaml
 
 from sandbox.cluster import control_plane as cluster
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import UnknownKindError
 from sandbox.providers.base import PartialFailure, ServiceError, serve
 from sandbox.providers.chart_sources import STAND_INS
-from sandbox.providers.kube_api import Api, UnknownKindError, read_kubeconfig
+from sandbox.providers.kube_objects import Objects
 from sandbox.providers.kubernetes import KubernetesStandIn
 from sandbox.stack import recovery, stand_ins
 from sandbox.stack.engine import Engine
@@ -119,12 +121,12 @@ class Faulty(KubernetesStandIn):
             self.kill()
 
     def _await(
-        self, api: Api, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, failed: str
+        self, objects: Objects, live: dict[str, Any], seconds: float, overtaken: threading.Event, manager: str, failed: str
     ) -> Any:
         if self.fault == "differs" and live["metadata"]["name"].startswith("gpu-pools-verifier-"):
             kept = {**live, "__fieldManager": manager}
             raise PartialFailure(f"{live['metadata']['namespace']}/{live['metadata']['name']}", kept, [failed])
-        return super()._await(api, live, seconds, overtaken, manager, failed)
+        return super()._await(objects, live, seconds, overtaken, manager, failed)
 
 
 @dataclass
@@ -134,13 +136,13 @@ class Place:
     Attributes:
         engine: runs the program.
         stand_in: of the provider.
-        api: of the cluster.
+        objects: of the cluster.
         said: what each run came to.
     """
 
     engine: Engine
     stand_in: Faulty
-    api: Api
+    objects: Objects
     said: list[str] = field(default_factory=list)
 
     def up(self, pools: Mapping[str, str], fault: str = "", at: int = 0) -> bool:
@@ -169,8 +171,7 @@ class Place:
         """Everything that the stack can make: kind, namespace, name -> what counts of it."""
         found: dict[str, Any] = {}
         for api_version, kind in KINDS:
-            path = self.api.kind(api_version, kind).path("")
-            for one in self.api.request("GET", path)["items"]:
+            for one in self.objects.find(api_version, kind, "", {}):
                 metadata = one["metadata"]
                 if not metadata.get("namespace", "").startswith("kube-"):
                     key = f"{kind} {metadata.get('namespace', '')}/{metadata['name']}"
@@ -192,9 +193,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(stand_ins, "start", lambda *_: attached)
     try:
         made = cluster.boot(sandbox.existing_cluster, "byo", tools, machines=False)
-        api = Api(read_kubeconfig(str(made.kubeconfig)), "")
-        _another_owner(api)
-        yield Place(Engine(sandbox, tools, attached), stand_in, api)
+        objects = Objects(Api.at(made.kubeconfig))
+        _another_owner(objects)
+        yield Place(Engine(sandbox, tools, attached), stand_in, objects)
     finally:
         server.stop(0)
         for pid in recovery._engine_processes(sandbox):
@@ -202,16 +203,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         cluster.erase(sandbox.existing_cluster)
 
 
-def _another_owner(api: Api) -> None:
+def _another_owner(objects: Objects) -> None:
     """What an operator and NFD of another owner have brought, as far as the stack needs it."""
     files = [*STAND_INS.glob("gpu-operator/crds/*clusterpolicies.yaml"), *STAND_INS.glob("node-feature-discovery/crds/*.yaml")]
     for file in files:
         for definition in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-            api.create(definition, manager="helm")
+            objects.create(definition, manager="helm")
     for name in ("gpu-operator", "node-feature-discovery"):
-        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, manager="helm")
+        objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, manager="helm")
     kinds = [("nvidia.com/v1", "ClusterPolicy"), ("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule")]
-    processes.wait_until(lambda: all(_served(api, *kind) for kind in kinds), timeout=30, what="the definitions")
+    processes.wait_until(lambda: all(_served(objects, *kind) for kind in kinds), timeout=30, what="the definitions")
     required = (
         "operator",
         "driver",
@@ -225,12 +226,12 @@ def _another_owner(api: Api) -> None:
     )
     policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
     operator = {"defaultRuntime": "containerd", "runtimeClass": "nvidia"}
-    api.create({**policy, "spec": {**{key: {} for key in required}, "operator": operator}}, manager="helm")
+    objects.create({**policy, "spec": {**{key: {} for key in required}, "operator": operator}}, manager="helm")
 
 
-def _served(api: Api, api_version: str, kind: str) -> bool:
+def _served(objects: Objects, api_version: str, kind: str) -> bool:
     try:
-        api.kind(api_version, kind)
+        objects.api.kind(api_version, kind)
     except UnknownKindError:
         return False
     return True

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from sandbox.cli.observe import observe
-from sandbox.machines.api import Api, ApiError
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError
 from sandbox.machines.pool_guard import AKS
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
@@ -198,12 +199,12 @@ class Trial:
     def api(self) -> Api:
         """The API of the one cluster."""
         (folder,) = self.clusters
-        return Api(folder / "kubeconfig")
+        return Api.at(folder / "kubeconfig")
 
     def cloud_api(self) -> Api:
         """The same, as the cloud itself: what AKS has put on its nodes it lets nobody else change."""
         (folder,) = self.clusters
-        return Api(folder / "kubeconfig", acting_as=AKS)
+        return Api.at(folder / "kubeconfig", acting_as=AKS)
 
     def get(self, path: str) -> Any:
         """One object; fails where there is none."""

@@ -24,7 +24,9 @@ from sandbox.clouds.azure_rules import AzureError
 from sandbox.clouds.entra import BINDING, TENANT, USER, Tenant, write_kubelogin
 from sandbox.clouds.host import simulated_host
 from sandbox.cluster import control_plane as clusters
-from sandbox.providers.kube_api import Api, ApiError, UnreachableError
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError, UnreachableError
+from sandbox.providers.kube_objects import Objects
 from sandbox.system.pki import Pki, make_authority, short_lived_client
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
@@ -58,7 +60,7 @@ def cloud(state: Path) -> Iterator[AzureCloud]:
     made = AzureCloud(state, host)
     made.put_group("dev", {"location": "westeurope"})
     made.put_cluster("dev", "gpu", CLUSTER)
-    Api(yaml.safe_load(_handed_out(made)), "").create(MADE, manager="test")
+    Objects(Api(yaml.safe_load(_handed_out(made)))).create(MADE, manager="test")
     made.put_cluster("dev", "gpu", {**CLUSTER, **ENTRA})
     yield made
     made.delete_cluster("dev", "gpu")
@@ -79,14 +81,14 @@ def _handed_out(cloud: AzureCloud) -> str:
 
 
 def client(kubeconfig: str) -> Api:
-    return Api(yaml.safe_load(kubeconfig), "")
+    return Api(yaml.safe_load(kubeconfig))
 
 
 def with_credential(kubeconfig: str, certificate: str, key: str) -> Api:
     config = yaml.safe_load(kubeconfig)
     encoded = {"client-certificate-data": certificate, "client-key-data": key}
     config["users"][0]["user"] = {name: base64.b64encode(text.encode()).decode() for name, text in encoded.items()}
-    return Api(config, "")
+    return Api(config)
 
 
 def who(api: Api) -> dict[str, Any]:
@@ -101,7 +103,7 @@ class TestTheUser:
     def test_by_the_providers_client(self, kubeconfig: str) -> None:
         api = client(kubeconfig)
         assert (who(api)["username"], GROUP in who(api)["groups"]) == (USER, True)
-        assert api.get("v1", "ConfigMap", "default", "before") is not None
+        assert Objects(api).get("v1", "ConfigMap", "default", "before") is not None
 
     def test_by_the_client_that_tells_why_a_verification_failed(self, kubeconfig: str) -> None:
         assert [one["metadata"]["name"] for one in _Cluster(kubeconfig, None).items("config_map", "default")].count("before") == 1
@@ -113,7 +115,7 @@ class TestTheUser:
         assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "configmap/before\n"
 
     def test_a_client_that_lives_on_logs_in_again(self, kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sandbox.providers.kube_api._RENEW_SECONDS", 0.0)
+        monkeypatch.setattr("sandbox.cluster.api._RENEW_SECONDS", 0.0)
         api = client(kubeconfig)
         first, again = (who(api)["extra"]["authentication.kubernetes.io/credential-id"] for _ in range(2))
         assert first != again
@@ -184,7 +186,7 @@ class TestAttacks:
         config = yaml.safe_load(kubeconfig)
         config["users"][0]["user"] = {}
         with pytest.raises(ApiError) as refused:
-            Api(config, "").request("GET", "/version")
+            Api(config).request("GET", "/version")
         assert refused.value.status == _UNAUTHORIZED
 
     def test_attack_a_certificate_of_another_tenant(self, kubeconfig: str, tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 from sandbox.cluster import control_plane as cluster
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import UnreachableError
 from sandbox.providers import helm, kube_rules
 from sandbox.providers.await_ready import AwaitError, Waiter, judge, pod_message, timeout_of, wait_conditions
 from sandbox.providers.base import PartialFailure, Request, ServiceError
 from sandbox.providers.chart_sources import ChartSources
 from sandbox.providers.claims import Claims
-from sandbox.providers.kube_api import Api, UnreachableError, read_kubeconfig
+from sandbox.providers.kube_objects import Objects
 from sandbox.providers.kubernetes import KubernetesStandIn, diff_provider, settings_of
 from sandbox.providers.values import UNKNOWN, Secret
 from sandbox.stack import recovery
@@ -444,33 +446,33 @@ def driver(place: cluster.Cluster) -> Driver:
 
 
 @pytest.fixture
-def api(place: cluster.Cluster) -> Api:
-    return Api(read_kubeconfig(str(place.kubeconfig)), "")
+def objects(place: cluster.Cluster) -> Objects:
+    return Objects(Api.at(place.kubeconfig))
 
 
-def managers(api: Api, config_map: str) -> list[dict[str, Any]]:
-    live = api.get("v1", "ConfigMap", "default", config_map)
+def managers(objects: Objects, config_map: str) -> list[dict[str, Any]]:
+    live = objects.get("v1", "ConfigMap", "default", config_map)
     assert live is not None
     found: list[dict[str, Any]] = live["metadata"]["managedFields"]
     return found
 
 
-def set_status(api: Api, obj: dict[str, Any], status: dict[str, Any]) -> None:
+def set_status(objects: Objects, obj: dict[str, Any], status: dict[str, Any]) -> None:
     metadata = obj["metadata"]
-    path = api.kind(obj["apiVersion"], obj["kind"]).path(metadata["namespace"], metadata["name"])
-    api.request("PATCH", f"{path}/status", {"status": status}, content="application/merge-patch+json")
+    path = objects.api.path(obj["apiVersion"], obj["kind"], metadata["namespace"], metadata["name"])
+    objects.api.patch(f"{path}/status", {"status": status})
 
 
 @pytest.mark.programs
 class TestObjects:
-    def test_the_life_of_an_object(self, driver: Driver, api: Api) -> None:
+    def test_the_life_of_an_object(self, driver: Driver, objects: Objects) -> None:
         first = {"metadata": {"name": "life"}, "data": {"a": "1", "b": "2"}}
         id_, made = driver.create(CONFIG_MAP, "life", first)
         assert id_ == "default/life"
         assert made["metadata"]["uid"]
         changed = driver.update(CONFIG_MAP, "life", made, {"metadata": {"name": "life"}, "data": {"a": "8"}})
         assert changed["data"] == {"a": "8"}  # what is not declared any more is gone
-        live = api.get("v1", "ConfigMap", "default", "life")
+        live = objects.get("v1", "ConfigMap", "default", "life")
         assert live is not None
         assert live["data"] == {"a": "8"}
         assert driver.stand_in.read(CONFIG_MAP, id_, {}, changed) is not None
@@ -499,21 +501,21 @@ class TestObjects:
         _, made = upserting.create(CONFIG_MAP, "two", {"metadata": {"name": "upserted"}, "data": {"a": "2"}})
         assert made["data"] == {"a": "2"}
 
-    def test_an_update_takes_over_what_kubectl_and_a_create_have_set(self, driver: Driver, api: Api) -> None:
+    def test_an_update_takes_over_what_kubectl_and_a_create_have_set(self, driver: Driver, objects: Objects) -> None:
         inputs = {"metadata": {"name": "taken"}, "data": {"a": "1", "b": "1"}}
         _, made = driver.create(CONFIG_MAP, "taken", inputs)
-        assert {entry["manager"] for entry in managers(api, "taken")} == {"pulumi-kubernetes"}
+        assert {entry["manager"] for entry in managers(objects, "taken")} == {"pulumi-kubernetes"}
         live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "taken", "namespace": "default"}}
-        api.apply({**live, "data": {"a": "9", "c": "9"}}, manager="kubectl", force=True)
+        objects.apply({**live, "data": {"a": "9", "c": "9"}}, manager="kubectl", force=True)
         changed = driver.update(CONFIG_MAP, "taken", made, {"metadata": {"name": "taken"}, "data": {"a": "2"}})
         assert changed["data"] == {"a": "2"}
-        (mine,) = managers(api, "taken")
+        (mine,) = managers(objects, "taken")
         assert (mine["manager"], mine["operation"]) == (made["__fieldManager"], "Apply")
 
-    def test_an_object_of_an_earlier_version_loses_what_is_declared_no_more(self, driver: Driver, api: Api) -> None:
+    def test_an_object_of_an_earlier_version_loses_what_is_declared_no_more(self, driver: Driver, objects: Objects) -> None:
         """Until creates had a manager of their own, the resource's own had created the object."""
         obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "earlier", "namespace": "default"}}
-        made = {**api.create({**obj, "data": {"a": "1", "b": "1"}}, manager="pulumi-kubernetes-0123abcd")}
+        made = {**objects.create({**obj, "data": {"a": "1", "b": "1"}}, manager="pulumi-kubernetes-0123abcd")}
         outputs = {**made, "__fieldManager": "pulumi-kubernetes-0123abcd"}
         changed = driver.update(CONFIG_MAP, "earlier", outputs, {"metadata": {"name": "earlier"}, "data": {"a": "2"}})
         assert changed["data"] == {"a": "2"}
@@ -527,34 +529,34 @@ class TestObjects:
                 driver.update(CONFIG_MAP, "fixed", made, {**inputs, "data": {"a": "2"}}, preview=preview)
             assert caught.value.outputs["data"] == {"a": "1"}
 
-    def test_a_patch_takes_fields_of_somebody_elses_object_and_gives_them_up(self, driver: Driver, api: Api) -> None:
+    def test_a_patch_takes_fields_of_somebody_elses_object_and_gives_them_up(self, driver: Driver, objects: Objects) -> None:
         theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"}}
-        api.create({**theirs, "data": {"kept": "1", "taken": "1"}}, manager="helm")
+        objects.create({**theirs, "data": {"kept": "1", "taken": "1"}}, manager="helm")
         patch, place = "kubernetes:core/v1:ConfigMapPatch", {"name": "theirs", "namespace": "default"}
         forced = {**place, "annotations": {"pulumi.com/patchForce": "true"}}
         inputs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": {"taken": "2", "new": "2"}}
         with pytest.raises(ServiceError, match=r"(?s)server-side apply field conflict detected, .*conflict with .helm"):
             driver.create(patch, "mine", inputs)
         id_, made = driver.create(patch, "mine", {**inputs, "metadata": forced})
-        live = api.get("v1", "ConfigMap", "default", "theirs")
+        live = objects.get("v1", "ConfigMap", "default", "theirs")
         assert live is not None
         assert live["data"] == {"kept": "1", "taken": "2", "new": "2"}
         assert "labels" not in live["metadata"], "it is not said to be managed by Pulumi"
         made = driver.update(patch, "mine", made, {**inputs, "metadata": forced, "data": {"taken": "3"}})
         assert made["data"] == {"kept": "1", "taken": "3"}
         driver.delete(patch, "mine", id_, made)
-        left = api.get("v1", "ConfigMap", "default", "theirs")
+        left = objects.get("v1", "ConfigMap", "default", "theirs")
         assert left is not None
         assert left["data"] == {"kept": "1"}
-        api.delete(left, "Background")
+        objects.delete(left, "Background")
         driver.delete(patch, "mine", id_, made)
-        made_again = api.get("v1", "ConfigMap", "default", "theirs")
+        made_again = objects.get("v1", "ConfigMap", "default", "theirs")
         assert made_again is not None, "as by the real one, which applies an object without fields"
         assert "data" not in made_again
 
-    def test_patches_of_one_object_are_nothing_to_each_other(self, driver: Driver, api: Api) -> None:
+    def test_patches_of_one_object_are_nothing_to_each_other(self, driver: Driver, objects: Objects) -> None:
         place = {"name": "shared", "namespace": "default"}
-        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place}, manager="helm")
+        objects.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place}, manager="helm")
 
         def patch(key: str) -> None:
             inputs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": {key: key}}
@@ -563,7 +565,7 @@ class TestObjects:
         keys = [f"key-{number}" for number in range(8)]
         with ThreadPoolExecutor(len(keys)) as pool:
             list(pool.map(patch, keys))
-        live = api.get("v1", "ConfigMap", "default", "shared")
+        live = objects.get("v1", "ConfigMap", "default", "shared")
         assert live is not None
         assert live["data"] == {key: key for key in keys}
 
@@ -572,11 +574,11 @@ class TestObjects:
         with pytest.raises(ServiceError, match="Invalid value"):
             driver.create("kubernetes:apps/v1:DaemonSet", "bad", bad, preview=True)
 
-    def test_a_preview_changes_nothing_and_shows_defaults(self, driver: Driver, api: Api) -> None:
+    def test_a_preview_changes_nothing_and_shows_defaults(self, driver: Driver, objects: Objects) -> None:
         _, outputs = driver.create("kubernetes:apps/v1:DaemonSet", "dry", workload("DaemonSet", "dry"), preview=True)
         assert outputs["spec"]["updateStrategy"]["type"] == "RollingUpdate"
         assert "uid" not in outputs["metadata"]
-        assert api.get("apps/v1", "DaemonSet", "default", "dry") is None
+        assert objects.get("apps/v1", "DaemonSet", "default", "dry") is None
 
     def test_a_preview_goes_on_without_the_namespace_and_without_the_kind(self, driver: Driver) -> None:
         inputs = {"metadata": {"name": "a", "namespace": "to-come"}, "data": {"a": "b"}}
@@ -600,12 +602,12 @@ class TestObjects:
             driver.update(type_, "bind", made, {**inputs, "roleRef": {**role, "name": "edit"}})
         driver.delete(type_, "bind", "bind", made)
 
-    def test_fields_of_others_are_not_taken_away(self, driver: Driver, api: Api) -> None:
+    def test_fields_of_others_are_not_taken_away(self, driver: Driver, objects: Objects) -> None:
         type_ = "kubernetes:apps/v1:Deployment"
         skipped = workload("Deployment", "owned", replicas=1)
         skipped["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
         _, made = driver.create(type_, "owned", skipped)
-        api.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "owned", "namespace": "default"},
+        objects.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "owned", "namespace": "default"},
                    "spec": {"replicas": 3}}, manager="autoscaler", force=True)  # fmt: skip
         changed = {**skipped, "spec": {**skipped["spec"], "replicas": 2}}
         with pytest.raises(PartialFailure, match="field conflict detected"):
@@ -614,7 +616,7 @@ class TestObjects:
         assert driver.update(type_, "owned", made, changed)["spec"]["replicas"] == 2
         driver.delete(type_, "owned", "default/owned", made)
         # With skipAwait nobody waits for the end of a workload either.
-        processes.wait_until(lambda: api.get("apps/v1", "Deployment", "default", "owned") is None, timeout=30, what="its end")
+        processes.wait_until(lambda: objects.get("apps/v1", "Deployment", "default", "owned") is None, timeout=30, what="its end")
 
     def test_an_update_of_an_object_that_is_gone_is_an_error(self, driver: Driver) -> None:
         gone = {"metadata": {"name": "gone", "namespace": "default"}}
@@ -627,13 +629,13 @@ class TestObjects:
         assert isinstance(outputs["data"], Secret)
 
     @pytest.mark.sweep
-    def test_a_namespace_goes_with_everything_in_it(self, driver: Driver, api: Api) -> None:
+    def test_a_namespace_goes_with_everything_in_it(self, driver: Driver, objects: Objects) -> None:
         type_ = "kubernetes:core/v1:Namespace"
         id_, made = driver.create(type_, "ns", {"metadata": {"name": "team-a"}})
         assert id_ == "team-a"
         driver.create(CONFIG_MAP, "inside", {"metadata": {"name": "inside", "namespace": "team-a"}, "data": {}})
         driver.delete(type_, "ns", id_, made)
-        assert api.get("v1", "Namespace", "", "team-a") is None
+        assert objects.get("v1", "Namespace", "", "team-a") is None
 
     def test_a_namespace_that_comes_a_little_later_is_waited_for(self, driver: Driver) -> None:
         late = {"metadata": {"name": "a", "namespace": "late"}, "data": {}}
@@ -645,15 +647,17 @@ class TestObjects:
         thread.join(15)
         assert made[0][0] == "late/a"
 
-    def test_what_an_interrupted_patch_has_set_is_given_up(self, driver: Driver, api: Api, place: cluster.Cluster) -> None:
+    def test_what_an_interrupted_patch_has_set_is_given_up(
+        self, driver: Driver, objects: Objects, place: cluster.Cluster
+    ) -> None:
         theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "half-patched", "namespace": "default"}}
-        api.create({**theirs, "data": {"kept": "1"}}, manager="helm")
+        objects.create({**theirs, "data": {"kept": "1"}}, manager="helm")
         patch, inputs = "kubernetes:core/v1:ConfigMapPatch", {**theirs, "data": {"mine": "1"}}
         driver.create(patch, "killed", inputs)
         _, known = driver.create(patch, "known", {**theirs, "data": {"known": "1"}})
         of_the_killed = {"type": patch, "inputs": inputs}
         recovery.mend_object(NO_ENGINE, place.kubeconfig, of_the_killed, "creating", {known["__fieldManager"]})
-        left = api.get("v1", "ConfigMap", "default", "half-patched")
+        left = objects.get("v1", "ConfigMap", "default", "half-patched")
         assert left is not None
         assert left["data"] == {"kept": "1", "known": "1"}
 
@@ -682,9 +686,9 @@ class TestAwaiting:
         spec = {"backoffLimit": 0, "template": {"spec": pod}}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
-    def test_a_failed_job_tells_what_its_pod_wrote(self, driver: Driver, api: Api) -> None:
+    def test_a_failed_job_tells_what_its_pod_wrote(self, driver: Driver, objects: Objects) -> None:
         def fail() -> None:
-            while not (pods := api.find("v1", "Pod", "default", {"job-name": "verify"})):
+            while not (pods := objects.find("v1", "Pod", "default", {"job-name": "verify"})):
                 time.sleep(0.05)
             ended = {"exitCode": 1, "reason": "Error", "message": "gpu 0: MIG is off, declared: on", "containerID": "sim://1"}
             container = {
@@ -693,7 +697,7 @@ class TestAwaiting:
             order = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
             conditions = [{"type": type_, "status": "True" if order.index(type_) < 2 else "False"} for type_ in order]
             status = {"phase": "Failed", "containerStatuses": [container], "conditions": conditions}
-            set_status(api, {**pods[0], "apiVersion": "v1", "kind": "Pod"}, status)
+            set_status(objects, {**pods[0], "apiVersion": "v1", "kind": "Pod"}, status)
 
         thread = threading.Thread(target=fail)
         thread.start()
@@ -706,7 +710,7 @@ class TestAwaiting:
         assert any("[BackoffLimitExceeded]" in reason for reason in caught.value.reasons[1:])
         assert any("gpu 0: MIG is off, declared: on" in reason for reason in caught.value.reasons[1:])
 
-    def test_a_job_that_is_marked_for_it_is_replaced_while_it_is_not_ready(self, driver: Driver, api: Api) -> None:
+    def test_a_job_that_is_marked_for_it_is_replaced_while_it_is_not_ready(self, driver: Driver, objects: Objects) -> None:
         marked = self.job("again")
         marked["metadata"]["annotations"] = {kube_rules.REPLACE_UNREADY: "true"}
         with pytest.raises(PartialFailure):
@@ -714,12 +718,12 @@ class TestAwaiting:
         found = driver.diff(self.type_, "again", marked)
         assert (found.changes, found.replaces, found.delete_before_replace) == (True, ["metadata"], True)
         assert not driver.diff(self.type_, "again", self.job("again")).replaces
-        live = api.get("batch/v1", "Job", "default", "again")
+        live = objects.get("batch/v1", "Job", "default", "again")
         assert live
         done = {"status": "True", "lastTransitionTime": live["metadata"]["creationTimestamp"]}
         ended = {"startTime": live["metadata"]["creationTimestamp"], "completionTime": live["metadata"]["creationTimestamp"]}
         conditions = [{**done, "type": "SuccessCriteriaMet"}, {**done, "type": "Complete"}]
-        set_status(api, live, {**ended, "succeeded": 1, "conditions": conditions, "active": 0, "uncountedTerminatedPods": {}})
+        set_status(objects, live, {**ended, "succeeded": 1, "conditions": conditions, "active": 0, "uncountedTerminatedPods": {}})
         assert not driver.diff(self.type_, "again", marked).changes
 
     def test_the_time_runs_out(self, driver: Driver) -> None:
@@ -742,12 +746,12 @@ class TestAwaiting:
             driver.update(type_, "timed", made, inputs, timeout=2)
         assert time.monotonic() - begun < 30
 
-    def test_the_time_of_a_deletion_is_its_own(self, driver: Driver, api: Api) -> None:
+    def test_the_time_of_a_deletion_is_its_own(self, driver: Driver, objects: Objects) -> None:
         _, made = driver.create(CONFIG_MAP, "kept", {"metadata": {"name": "kept"}, "data": {}})
-        api.patch(made, [{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/held"]}])
+        objects.patch(made, [{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/held"]}])
         with pytest.raises(PartialFailure, match=r"^timed out waiting for the condition$"):
             driver.delete(CONFIG_MAP, "kept", "default/kept", made, timeout=1)
-        api.patch(made, [{"op": "remove", "path": "/metadata/finalizers"}])
+        objects.patch(made, [{"op": "remove", "path": "/metadata/finalizers"}])
 
     def test_a_refresh_keeps_what_is_not_ready_as_that(self, driver: Driver) -> None:
         type_, inputs = "kubernetes:apps/v1:Deployment", workload("Deployment", "unready")
@@ -764,13 +768,13 @@ class TestAwaiting:
             driver.create(self.type_, "endless", self.job("endless"), timeout=60)
         assert time.monotonic() - start < 40
 
-    def test_a_finalizer_that_nobody_removes_ends_in_the_general_words(self, driver: Driver, api: Api) -> None:
+    def test_a_finalizer_that_nobody_removes_ends_in_the_general_words(self, driver: Driver, objects: Objects) -> None:
         metadata = {"name": "held", "namespace": "default", "finalizers": ["example.com/held"]}
-        live = api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, manager="test")
-        api.delete(live, "Background")
+        live = objects.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, manager="test")
+        objects.delete(live, "Background")
         with pytest.raises(AwaitError, match=r"^timed out waiting for the condition$"):
-            Waiter(api, (driver.stand_in.cancelled,)).until_gone(live, 0.3)
-        api.patch(live, [{"op": "remove", "path": "/metadata/finalizers"}])
+            Waiter(objects, (driver.stand_in.cancelled,)).until_gone(live, 0.3)
+        objects.patch(live, [{"op": "remove", "path": "/metadata/finalizers"}])
 
     def test_a_daemon_set_without_nodes_is_ready(self, driver: Driver) -> None:
         _, outputs = driver.create("kubernetes:apps/v1:DaemonSet", "none", workload("DaemonSet", "none"))
@@ -789,11 +793,11 @@ class TestReleases:
         }  # fmt: skip
         return {**base, **more}
 
-    def strategy(self, api: Api) -> Any:
-        policy = api.get("nvidia.com/v1", "ClusterPolicy", "", "cluster-policy")
+    def strategy(self, objects: Objects) -> Any:
+        policy = objects.get("nvidia.com/v1", "ClusterPolicy", "", "cluster-policy")
         return None if policy is None else policy["spec"]["mig"].get("strategy")
 
-    def test_the_life_of_a_release(self, driver: Driver, api: Api) -> None:
+    def test_the_life_of_a_release(self, driver: Driver, objects: Objects) -> None:
         _, planned = driver.create(helm.TYPE, "op", self.release(), preview=True)
         assert planned["status"] is UNKNOWN
         assert planned["resourceNames"] is UNKNOWN
@@ -808,17 +812,17 @@ class TestReleases:
         assert "gpu-operator/gpu-operator" in made["resourceNames"]["Deployment.apps/apps/v1"]
         with pytest.raises(ServiceError, match=r"^cannot re-use a name that is still in use$"):
             driver.create(helm.TYPE, "second", self.release())
-        assert self.strategy(api) == "mixed"
+        assert self.strategy(objects) == "mixed"
         values = {"nfd": {"enabled": False}, "mig": {"strategy": ""}, "driver": {"enabled": False}}
         changed = driver.update(helm.TYPE, "op", made, self.release(values=values))
         assert changed["status"]["revision"] == 2
-        assert self.strategy(api) is None
+        assert self.strategy(objects) is None
         found = driver.stand_in.read(helm.TYPE, id_, self.release(values=values), changed)
         assert found is not None
         assert found[1] == self.release(values=values)
         driver.delete(helm.TYPE, "op", id_, changed)
         assert driver.stand_in.read(helm.TYPE, id_, self.release(), changed) is None
-        assert api.get("nvidia.com/v1", "ClusterPolicy", "", "cluster-policy") is None
+        assert objects.get("nvidia.com/v1", "ClusterPolicy", "", "cluster-policy") is None
         with pytest.raises(ServiceError, match="release: not found"):
             driver.delete(helm.TYPE, "op", id_, changed)
 
@@ -891,15 +895,15 @@ def leave_pending(place: cluster.Cluster, name: str, revision: int, state: str) 
     import base64  # noqa: PLC0415  (only here)
     import gzip  # noqa: PLC0415
 
-    api = Api(yaml.safe_load(place.kubeconfig.read_text()), "")
+    objects = Objects(Api.at(place.kubeconfig))
     record = f"sh.helm.release.v1.{name}.v{revision}"
-    secret = api.get("v1", "Secret", "nfd", record)
+    secret = objects.get("v1", "Secret", "nfd", record)
     assert secret is not None
     release = gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))).decode()
     text = release.replace('"status":"deployed"', f'"status":"{state}"')
     assert text != release
     packed = base64.b64encode(base64.b64encode(gzip.compress(text.encode()))).decode()
-    api.patch(
+    objects.patch(
         {**secret, "apiVersion": "v1", "kind": "Secret"},
         [
             {"op": "replace", "path": "/data/release", "value": packed},
@@ -911,4 +915,4 @@ def leave_pending(place: cluster.Cluster, name: str, revision: int, state: str) 
 @pytest.mark.programs
 def test_an_api_without_a_server_is_unreachable() -> None:
     with pytest.raises(UnreachableError, match="Connection refused"):
-        Api(read_kubeconfig(KUBECONFIG), "").probe()
+        Api(yaml.safe_load(KUBECONFIG)).probe()

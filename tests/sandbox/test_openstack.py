@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox.cluster import control_plane as clusters
-from sandbox.machines.api import Api
+from sandbox.cluster.api import Api
 from sandbox.openstack import environment, magnum_api, service
 from sandbox.openstack.disturbances import Disturbances
 from sandbox.openstack.identity import DOMAIN, USER
@@ -145,7 +145,7 @@ def cluster(cloud: Cloud, template: str) -> Iterator[str]:
 
 def nodes(cloud: Cloud, group: str) -> list[dict[str, Any]]:
     selector = f"magnum.openstack.org%2Fnodegroup%3D{group}"
-    api = Api(cloud.cluster_folder("one") / "kubeconfig")
+    api = Api.at(cloud.cluster_folder("one") / "kubeconfig")
     return list(api.list(f"/api/v1/nodes?labelSelector={selector}")["items"])
 
 
@@ -189,7 +189,7 @@ def test_magnums_certificates_open_the_cluster(
     # The client fails without it, and a pipeline has none.
     monkeypatch.delenv("SHELL", raising=False)
     cloud.client("coe", "cluster", "config", cluster, "--dir", str(tmp_path), "--force")
-    spaces = Api(tmp_path / "config").list("/api/v1/namespaces")["items"]
+    spaces = Api.at(tmp_path / "config").list("/api/v1/namespaces")["items"]
     assert "kube-system" in {space["metadata"]["name"] for space in spaces}
 
 
@@ -371,7 +371,7 @@ class TestPluginOverTheRealApi:
         assert isinstance(access, Secret)
         path = tmp_path / "config"
         path.write_text(access.value["raw_config"])
-        assert Api(path).list("/api/v1/nodes")["items"]
+        assert Api.at(path).list("/api/v1/nodes")["items"]
         again = plugin.read(CLUSTER_TYPE, cluster, found[1], {**found[2], "kubeconfig": access.value})
         assert again is not None
         assert again[2]["kubeconfig"] == access

@@ -14,7 +14,8 @@ from gpu_pools.proof.verifier_pods import Program, expectation_file
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 from sandbox.cluster import control_plane as cluster
-from sandbox.providers.kube_api import Api, read_kubeconfig
+from sandbox.cluster.api import Api
+from sandbox.providers.kube_objects import Objects
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import PLATFORM_TOOLS
@@ -46,18 +47,18 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tools = find_tools(Progress(), only=PLATFORM_TOOLS)
     try:
         made = cluster.boot(folder, "why", tools, machines=False)
-        _fill(Api(read_kubeconfig(str(made.kubeconfig)), ""))
+        _fill(Objects(Api.at(made.kubeconfig)))
         yield made.kubeconfig.read_text()
     finally:
         cluster.erase(folder)
 
 
-def _fill(api: Api) -> None:
+def _fill(objects: Objects) -> None:
     """A node that differs, one whose verifier does not start, and one of another pool."""
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": VERIFIER_NAMESPACE}}, manager="t")
+    objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": VERIFIER_NAMESPACE}}, manager="t")
     place = {"name": EXPECTATION.name, "namespace": VERIFIER_NAMESPACE}
     data = {"expectation.json": EXPECTATION.text}
-    api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": data}, manager="t")
+    objects.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": data}, manager="t")
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     finding = {
         "subject": "GPU 0", "gpu": 0, "uuid": "GPU-1", "field": "compute mode", "expected": "DEFAULT", "observed": "PROHIBITED",
@@ -71,13 +72,13 @@ def _fill(api: Api) -> None:
     condition = {"type": CONDITION, "status": "False", "reason": "Differs", "message": "m", "lastHeartbeatTime": now}
     for name, pool, marks in (("ts-0", "ts", {ANNOTATION: json.dumps(report)}), ("ts-1", "ts", {}), ("o-0", "other", {})):
         metadata: dict[str, Any] = {"name": name, "labels": {"pool": pool}, "annotations": marks}
-        node = api.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, manager="t")
-        _status(api, {**node, "apiVersion": "v1", "kind": "Node"}, {"conditions": [condition] if marks else []})
+        node = objects.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata}, manager="t")
+        _status(objects, {**node, "apiVersion": "v1", "kind": "Node"}, {"conditions": [condition] if marks else []})
     labels = {"app.kubernetes.io/name": "gpu-pools-verifier", "gpu-pools/pool": "ts"}
     spec = {"nodeName": "ts-1", "automountServiceAccountToken": False, "containers": [{"name": "watch", "image": "i"}]}
     marked = {"name": "verifier-1", "namespace": VERIFIER_NAMESPACE, "labels": labels}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": marked, "spec": spec}
-    api.create(pod, manager="t")
+    objects.create(pod, manager="t")
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     container: dict[str, Any] = {
         "name": "watch",
@@ -87,13 +88,13 @@ def _fill(api: Api) -> None:
         "imageID": "",
         "state": waiting,
     }
-    _status(api, pod, {"phase": "Pending", "containerStatuses": [container]})
+    _status(objects, pod, {"phase": "Pending", "containerStatuses": [container]})
 
 
-def _status(api: Api, obj: dict[str, Any], status: dict[str, Any]) -> None:
+def _status(objects: Objects, obj: dict[str, Any], status: dict[str, Any]) -> None:
     metadata = obj["metadata"]
-    path = api.kind(obj["apiVersion"], obj["kind"]).path(metadata.get("namespace", ""), metadata["name"])
-    api.request("PATCH", f"{path}/status", {"status": status}, content="application/merge-patch+json")
+    path = objects.api.path(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
+    objects.api.patch(f"{path}/status", {"status": status})
 
 
 def test_it_names_node_cause_remedy_and_where_to_look(kubeconfig: str, monkeypatch: pytest.MonkeyPatch) -> None:

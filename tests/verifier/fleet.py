@@ -39,7 +39,7 @@ from gpu_pools.verifier.node import NodeReader
 from gpu_pools.verifier.observation import Observer
 from gpu_pools.verifier.watch import _JITTER, _LEAST_GAP_SECONDS, _WATCH_SECONDS, follow
 from sandbox.cluster import control_plane as cluster
-from sandbox.machines.api import Api as Admin
+from sandbox.cluster.api import Api as Admin
 from sandbox.system import processes
 from tests.granted import grant
 from tests.verifier import nodes
@@ -171,7 +171,7 @@ class Fleet:
         self.folder = folder
         _OVER.clear()
         self.cluster = cluster.boot(folder / "cluster", "fleet", tools, machines=False)
-        self.admin = Admin(self.cluster.kubeconfig)
+        self.admin = Admin.at(self.cluster.kubeconfig)
         self.program, self.file = digest(), archive()
         self.deployed = Program("program", self.program, hashlib.sha256(self.file).hexdigest())
         self._prepare()
@@ -251,10 +251,7 @@ class Fleet:
         cluster.erase(self.folder / "cluster")
 
     def _metric(self, pattern: re.Pattern[str]) -> Iterator[tuple[dict[str, str], int]]:
-        response = self.admin._send("GET", "/metrics", {}, None, (5.0, _LONGEST_WAIT))
-        text = response.read().decode()
-        response.release_conn()
-        for line in text.splitlines():
+        for line in self.admin.text("/metrics").splitlines():
             match = pattern.match(line)
             if match:
                 yield dict(_LABEL.findall(match[1])), int(float(match[2]))

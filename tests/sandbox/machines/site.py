@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from sandbox.cluster import control_plane as cluster
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.node_tools import find_platform_tools
-from sandbox.machines.api import Api, ApiError
 from sandbox.system import processes
 from sandbox.system.progress import Progress
 
@@ -48,7 +49,7 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.api = Api(folder / "kubeconfig")
+        self.api = Api.at(folder / "kubeconfig")
 
     def boot(self) -> None:
         """Start what does not run."""

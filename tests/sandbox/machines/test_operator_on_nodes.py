@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
+from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
-from sandbox.machines.api import ApiError
 from sandbox.machines.operands import DRIVER
 from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, running, workload
 from tests.unit.stacks import existing, plan_of
