@@ -30,7 +30,7 @@ from gpu_pools.hardware.models import find_model  # noqa: E402
 from gpu_pools.plan.planning import plan_config  # noqa: E402
 from gpu_pools.proof.node_expectation import node_expectation  # noqa: E402
 from gpu_pools.verifier import archive  # noqa: E402
-from sandbox.nvml import state  # noqa: E402
+from sandbox.nvml import from_tables, state  # noqa: E402
 from sandbox.nvml.library import find_library, nvml_environment  # noqa: E402
 from sandbox.system.progress import Progress  # noqa: E402
 
@@ -57,7 +57,7 @@ def main() -> None:
             machine = folder / "machine"
             known = find_model(SIMULATED)
             assert known
-            state.write(machine, state.machine_state(known[0].key, SIMULATED, 1))
+            state.write(machine, from_tables.machine_state(known[0].key, SIMULATED, 1))
             os.environ.update(nvml_environment(find_library(Progress()), machine))
             floor, what = [sys.executable, "-I", "-S", "-c", "pass"], "an empty Python process (simulated NVML)"
         expect.write_text(json.dumps(_exclusive(products)))

@@ -23,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, state
 from sandbox.nvml.library import nvml_environment
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from sandbox.nvml.state import Gpu, Machine
+    from sandbox.nvml.simulated import Gpu, Machine
 
 DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
 _NAMESPACES: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
@@ -302,7 +302,7 @@ def obstacle() -> str | None:
 def mig_minors() -> str:
     """The driver's table of MIG capabilities, for every GPU that a simulated machine can have."""
     names = ["config", "monitor"]
-    for gpu in range(state.MAX_GPUS):
+    for gpu in range(from_tables.MAX_GPUS):
         for instance in range(_GPU_INSTANCES):
             place = f"gpu{gpu}/gi{instance}"
             names.append(f"{place}/access")

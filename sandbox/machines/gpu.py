@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_pools.hardware.models import model
 from gpu_pools.mig.geometry import place
-from sandbox.nvml.state import gpu_uuid
+from sandbox.nvml.from_tables import gpu_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

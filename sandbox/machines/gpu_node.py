@@ -36,7 +36,7 @@ from sandbox.machines.mig_parted import NOT_APPLIED
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
 from sandbox.machines.program_logs import last_line
 from sandbox.machines.world import LOG
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated, state
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
@@ -178,7 +178,7 @@ class GpuNode:
         machine = state.read(self._state)
         self._seen = seen
         if driver is not None and machine.driver_version != driver.version:
-            change = partial(state.with_driver, driver_version=driver.version, cuda=driver.cuda)
+            change = partial(from_tables.with_driver, driver_version=driver.version, cuda=driver.cuda)
             self._ask("driver", driver, lambda: state.change(self._state, change))
         return gpu_state.gpus_of(model, machine)
 
@@ -469,7 +469,7 @@ class GpuNode:
         self._wake()
 
 
-def _mps_limits(machine: state.Machine, replicas: int) -> str:
+def _mps_limits(machine: simulated.Machine, replicas: int) -> str:
     """The daemon's limits as it prints them: the percentage, then a line for each GPU.
 
     They are those that the device plugin's daemon sets (k8s-device-plugin v0.17.4, cmd/mps-control-daemon/mps/daemon.go). Memory

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.models import model, model_keys
 from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS, Gpu, GpuInstance
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated
 
 if TYPE_CHECKING:
     from sandbox.machines.gfd import Driver
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EXCLUSIVE_PROCESS: Final = 3
 
 
-def state_of(node: str, gpus: tuple[Gpu, ...], driver: Driver | None) -> state.Machine:
+def state_of(node: str, gpus: tuple[Gpu, ...], driver: Driver | None) -> simulated.Machine:
     """The state file of a machine with these GPUs, all of one product.
 
     Args:
@@ -30,26 +30,26 @@ def state_of(node: str, gpus: tuple[Gpu, ...], driver: Driver | None) -> state.M
         driver: the loaded one; without it the file names one that nobody asks for.
     """
     first = gpus[0]
-    plain = state.machine_state(first.model, first.product, len(gpus), node=node)
+    plain = from_tables.machine_state(first.model, first.product, len(gpus), node=node)
     machine = replace(plain, gpus=tuple(_put(bare, gpu) for bare, gpu in zip(plain.gpus, gpus, strict=True)))
-    return machine if driver is None else state.with_driver(machine, driver.version, driver.cuda)
+    return machine if driver is None else from_tables.with_driver(machine, driver.version, driver.cuda)
 
 
-def gpus_of(model_key: str, machine: state.Machine) -> tuple[Gpu, ...]:
+def gpus_of(model_key: str, machine: simulated.Machine) -> tuple[Gpu, ...]:
     """What a state file says, as the machine's record keeps it; GPUs count as NVML counts them."""
     return tuple(_taken(model_key, index, gpu) for index, gpu in enumerate(machine.gpus))
 
 
-def with_mode(machine: state.Machine, *, exclusive: bool) -> state.Machine:
+def with_mode(machine: simulated.Machine, *, exclusive: bool) -> simulated.Machine:
     """The machine with all GPUs outside MIG in exclusive-process mode, or in the default one; in MIG mode there is no other."""
     mode = _EXCLUSIVE_PROCESS if exclusive else 0
     gpus = (gpu if gpu.mig and gpu.mig.current else replace(gpu, compute_mode=mode) for gpu in machine.gpus)
     return replace(machine, gpus=tuple(gpus))
 
 
-def _put(bare: state.Gpu, gpu: Gpu) -> state.Gpu:
+def _put(bare: simulated.Gpu, gpu: Gpu) -> simulated.Gpu:
     mode = _EXCLUSIVE_PROCESS if gpu.compute_mode == EXCLUSIVE_PROCESS else 0
-    made = state.partitioned(bare, [(item.profile, item.start) for item in gpu.instances]) if gpu.mig_enabled else bare
+    made = simulated.partitioned(bare, [(item.profile, item.start) for item in gpu.instances]) if gpu.mig_enabled else bare
     return replace(made, uuid=gpu.uuid, compute_mode=mode, capability=made.capability or _assumed(gpu.model))
 
 
@@ -59,7 +59,7 @@ def _assumed(model_key: str) -> tuple[int, int] | None:
     return max((found for found in kin if found is not None), default=None)
 
 
-def _taken(model_key: str, index: int, gpu: state.Gpu) -> Gpu:
+def _taken(model_key: str, index: int, gpu: simulated.Gpu) -> Gpu:
     kinds = {profile.id: profile for profile in gpu.mig.profiles} if gpu.mig else {}
     made = (kinds[item.profile_id] for item in gpu.mig.instances) if gpu.mig else ()
     starts = (item.start for item in gpu.mig.instances) if gpu.mig else ()

@@ -1,7 +1,7 @@
 """Stand-in for the one use that mig-parted makes of nvidia-smi: ``nvidia-smi -r -i ADDRESS,...`` resets GPUs.
 
-A reset makes a pending MIG mode hold and clears the GPU (state.after_reset). Where a program still runs on a GPU it is refused,
-as the real one refuses it. Every other use of nvidia-smi is refused, too.
+A reset makes a pending MIG mode hold and clears the GPU (simulated.after_reset). Where a program still runs on a GPU it is
+refused, as the real one refuses it. Every other use of nvidia-smi is refused, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox.nvml import state
+from sandbox.nvml import simulated, state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +34,13 @@ def main(arguments: Sequence[str]) -> int:
 def _reset(path: Path, addresses: list[str]) -> int:
     busy: list[str] = []
 
-    def after(machine: state.Machine) -> state.Machine:
+    def after(machine: simulated.Machine) -> simulated.Machine:
         busy[:] = [_address(gpu) for gpu in machine.gpus if _address(gpu) in addresses and gpu.processes]
         if busy:
             return machine
-        return replace(machine, gpus=tuple(state.after_reset(gpu) if _address(gpu) in addresses else gpu for gpu in machine.gpus))
+        return replace(
+            machine, gpus=tuple(simulated.after_reset(gpu) if _address(gpu) in addresses else gpu for gpu in machine.gpus)
+        )
 
     state.change(path, after)
     for address in busy:
@@ -48,7 +50,7 @@ def _reset(path: Path, addresses: list[str]) -> int:
     return _IN_USE if busy else 0
 
 
-def _address(gpu: state.Gpu) -> str:
+def _address(gpu: simulated.Gpu) -> str:
     domain, bus, device = gpu.pci
     return f"{domain:04x}:{bus:02x}:{device:02x}.0"
 

@@ -14,7 +14,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.nvml import state
+from sandbox.nvml import simulated
 from sandbox.system import processes
 from tests.engine.fleet import CONFIG_LABEL, CONFIG_MAP, Fleet, ignored
 from tests.sandbox.machines.plugins import Plugin, listing
@@ -28,7 +28,7 @@ _FORBIDDEN, _NOT_LOADED, _NO_LIBRARY, _LOST, _MISMATCH = 4, 9, 12, 15, 18
 _PLUGIN_RETRY_SECONDS: Final = 40
 _MPS_DAEMON: Final = "mps-daemon"
 _OWN_DAEMON: Final = "host/proc/4711"
-_JOB: Final = state.Process(4242, 512, "/usr/bin/python3")
+_JOB: Final = simulated.Process(4242, 512, "/usr/bin/python3")
 _SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
 _PLUGIN: Final = "nvidia-device-plugin-daemonset"
 
@@ -55,29 +55,29 @@ class Fault:
 # --- the node's GPUs --------------------------------------------------------------------------------------
 
 
-def _gpus(change: Callable[[state.Machine], state.Machine]) -> Callable[[Fleet, str], Callable[[], object]]:
+def _gpus(change: Callable[[simulated.Machine], simulated.Machine]) -> Callable[[Fleet, str], Callable[[], object]]:
     return lambda fleet, node: fleet.gpus(node, change)
 
 
-def _each(machine: state.Machine, **changes: Any) -> state.Machine:
+def _each(machine: simulated.Machine, **changes: Any) -> simulated.Machine:
     return replace(machine, gpus=tuple(replace(gpu, **changes) for gpu in machine.gpus))
 
 
-def _one(machine: state.Machine, index: int, change: Callable[[state.Gpu], state.Gpu]) -> state.Machine:
+def _one(machine: simulated.Machine, index: int, change: Callable[[simulated.Gpu], simulated.Gpu]) -> simulated.Machine:
     return replace(machine, gpus=tuple(change(gpu) if at == index else gpu for at, gpu in enumerate(machine.gpus)))
 
 
-def _pending(gpu: state.Gpu) -> state.Gpu:
+def _pending(gpu: simulated.Gpu) -> simulated.Gpu:
     assert gpu.mig
     return replace(gpu, mig=replace(gpu.mig, current=False, pending=True, instances=()))
 
 
-def _whole_instance(gpu: state.Gpu) -> state.Gpu:
-    return state.partitioned(gpu, [("7g.80gb", 0)])
+def _whole_instance(gpu: simulated.Gpu) -> simulated.Gpu:
+    return simulated.partitioned(gpu, [("7g.80gb", 0)])
 
 
-def _everywhere(function: str, **what: Any) -> Callable[[state.Machine], state.Machine]:
-    return lambda machine: replace(machine, faults=(state.Fault(function, **what),))
+def _everywhere(function: str, **what: Any) -> Callable[[simulated.Machine], simulated.Machine]:
+    return lambda machine: replace(machine, faults=(simulated.Fault(function, **what),))
 
 
 # --- its processes ----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _key_lost(fleet: Fleet, node: str) -> Callable[[], object]:
 
 def _gpu_lost(fleet: Fleet, node: str) -> Callable[[], object]:
     """The plugin never takes a device back that it took out, so the repair ends with its restart, as the remedy says."""
-    undo = fleet.gpus(node, lambda machine: _each(machine, faults=(state.Fault("*", error=_LOST),)))
+    undo = fleet.gpus(node, lambda machine: _each(machine, faults=(simulated.Fault("*", error=_LOST),)))
     return lambda: (undo(), fleet.delete_pod(node, _PLUGIN))
 
 

@@ -21,7 +21,7 @@ from gpu_pools.verifier.causes import CAUSES
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster import gpu_host
 from sandbox.cluster.node_tools import find_platform_tools
-from sandbox.nvml import state
+from sandbox.nvml import simulated, state
 from sandbox.system import private_network, processes
 from sandbox.system.files import read_json
 from sandbox.system.progress import Progress
@@ -169,7 +169,7 @@ class Fleet:
         before = self.trial.get(path)["metadata"]["labels"].get(key)
         return self.patch(path, {"metadata": {"labels": {key: value}}}, {"metadata": {"labels": {key: before}}})
 
-    def gpus(self, node: str, change: Callable[[state.Machine], state.Machine]) -> Callable[[], object]:
+    def gpus(self, node: str, change: Callable[[simulated.Machine], simulated.Machine]) -> Callable[[], object]:
         """Change a node's GPUs; undone by what they were."""
         path = self.machine(node) / "state"
         before = state.read(path)

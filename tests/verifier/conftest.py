@@ -6,7 +6,7 @@ import pytest
 
 from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.observation import Observer
-from sandbox.nvml import state
+from sandbox.nvml import simulated, state
 from sandbox.nvml.library import find_library, nvml_environment
 from sandbox.system.progress import Progress
 from tests.verifier import provoked
@@ -26,13 +26,13 @@ class Bench:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def put(self, machine: state.Machine) -> None:
+    def put(self, machine: simulated.Machine) -> None:
         state.write(self.path, machine)
 
     def read(self) -> Reading | Hung | Unreadable:
         return Observer(Reader(), None, 0).look(None).nvml
 
-    def hold(self, node: Node, machine: state.Machine, seconds: float = 30) -> Assertion:
+    def hold(self, node: Node, machine: simulated.Machine, seconds: float = 30) -> Assertion:
         """Hold the node's expectation against another machine."""
         self.put(machine)
         return Observer(Reader(seconds), None, 0).hold(node.expected)

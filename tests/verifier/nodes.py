@@ -26,7 +26,7 @@ from gpu_pools.verifier.node import ConfigReading, NodeReading, Pod
 from gpu_pools.verifier.reading import ComputeInstance, Gpu, GpuInstance, Mode, Process, Profile, Reading, RemappedRows, failed
 from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines import device_plugin, gfd, gpu
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated
 from tests.unit.stacks import existing
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Node:
     """A node and what was declared for it."""
 
     expected: Expectation
-    machine: state.Machine
+    machine: simulated.Machine
     nvml: Reading
     mps: MpsReading | None
     kubernetes: NodeReading
@@ -129,11 +129,11 @@ def healthy_fleet(declared: Sequence[Declaration]) -> list[Node]:
     return fleet
 
 
-def machine_of(pool: PoolPlan, node: str = "gpu-1") -> state.Machine:
+def machine_of(pool: PoolPlan, node: str = "gpu-1") -> simulated.Machine:
     """The pool's hardware, partitioned and in the mode that the declaration asks for."""
     known = pool.hardware.model
     product = pool.hardware.product or known.products[0]
-    machine = state.machine_state(known.key, product, pool.hardware.gpus, driver_version=DRIVER, cuda=CUDA, node=node)
+    machine = from_tables.machine_state(known.key, product, pool.hardware.gpus, driver_version=DRIVER, cuda=CUDA, node=node)
     gpus = []
     for one in machine.gpus:
         layout = pool.sharing.of_gpu(one.slot) if isinstance(pool.sharing, Mig) else {}
@@ -142,20 +142,22 @@ def machine_of(pool: PoolPlan, node: str = "gpu-1") -> state.Machine:
     return replace(machine, gpus=tuple(gpus))
 
 
-def partitioned(one: state.Gpu, key: str, layout: Any) -> state.Gpu:
+def partitioned(one: simulated.Gpu, key: str, layout: Any) -> simulated.Gpu:
     """The GPU with MIG on and these instances; as it is where there are none."""
     if not layout:
         return one
     assert one.mig
     by_name = {profile.name: profile for profile in one.mig.profiles}
     instances = tuple(
-        state.GpuInstance(number, by_name[at.profile].id, at.start, (state.ComputeInstance(0, by_name[at.profile].slices, 0),))
+        simulated.GpuInstance(
+            number, by_name[at.profile].id, at.start, (simulated.ComputeInstance(0, by_name[at.profile].slices, 0),)
+        )
         for number, at in enumerate(place(model(key), layout) or (), start=1)
     )
     return replace(one, mig=replace(one.mig, current=True, pending=True, instances=instances))
 
 
-def reading_of(machine: state.Machine) -> Reading:
+def reading_of(machine: simulated.Machine) -> Reading:
     """What NVML says of a machine without faults."""
     return Reading(
         failure=None,
@@ -166,7 +168,7 @@ def reading_of(machine: state.Machine) -> Reading:
     )
 
 
-def _gpu(index: int, one: state.Gpu) -> Gpu:
+def _gpu(index: int, one: simulated.Gpu) -> Gpu:
     domain, bus, device = one.pci
     mig = one.mig
     current = bool(mig and mig.current)
@@ -189,7 +191,7 @@ def _gpu(index: int, one: state.Gpu) -> Gpu:
     )
 
 
-def _profiles(mig: state.Mig) -> tuple[Profile, ...]:
+def _profiles(mig: simulated.Mig) -> tuple[Profile, ...]:
     return tuple(
         Profile(
             number=one.number,
@@ -204,7 +206,7 @@ def _profiles(mig: state.Mig) -> tuple[Profile, ...]:
     )
 
 
-def _instances(mig: state.Mig) -> tuple[GpuInstance, ...]:
+def _instances(mig: simulated.Mig) -> tuple[GpuInstance, ...]:
     sizes = {one.id: one.size for one in mig.profiles}
     return tuple(
         GpuInstance(
@@ -225,7 +227,7 @@ def kubernetes_of(plan: Plan, pool: PoolPlan, node: str) -> NodeReading:
     """The node object, once every operand has done its work."""
     text = plan.device_plugin_configs[pool.config_key]
     strategy = plan.cluster_mig_strategy or None
-    gpus = simulated(pool, node)
+    gpus = simulated_gpus(pool, node)
     offered = device_plugin.advertise(text, strategy, gpus, mps_daemon=True)
     assert isinstance(offered, device_plugin.Advertised), offered
     seen = gfd.discover(text, strategy, gpus, gfd.Driver(DRIVER, CUDA), "Simulated")
@@ -258,7 +260,7 @@ def kubernetes_of(plan: Plan, pool: PoolPlan, node: str) -> NodeReading:
     )
 
 
-def simulated(pool: PoolPlan, node: str) -> tuple[gpu.Gpu, ...]:
+def simulated_gpus(pool: PoolPlan, node: str) -> tuple[gpu.Gpu, ...]:
     known = pool.hardware.model
     made = gpu.new_gpus(node, Hardware(8, 64, known.key, pool.hardware.product, pool.hardware.gpus), None)
     if not isinstance(pool.sharing, Mig):

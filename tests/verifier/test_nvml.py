@@ -18,7 +18,7 @@ from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.findings import Findings, Verdict
 from gpu_pools.verifier.observation import Observer
 from gpu_pools.verifier.reading import Failed, Hung, Mode, Reading, Unreadable
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated
 from sandbox.nvml.library import CONTAINED
 from tests.verifier import nodes
 
@@ -32,31 +32,31 @@ pytestmark = pytest.mark.programs  # the simulated library is built with gcc
 
 SEVEN = {"mig": {"layout": {"1g.10gb": 7}}}
 MIXED = {"mig": {"gpus": [{"index": 0, "layout": {"3g.40gb": 1, "2g.20gb": 2}}, {"index": 1, "layout": {"1g.10gb": 7}}]}}
-JOB = state.Process(4242, 512, "/usr/bin/python3")
+JOB = simulated.Process(4242, 512, "/usr/bin/python3")
 
 
 def node(sharing: dict[str, Any], count: int = 2, key: str = "a100-80gb") -> nodes.Node:
     return nodes.healthy(*nodes.planned(sharing, key=key, count=count))
 
 
-def gpu(machine: state.Machine, index: int, **changes: Any) -> state.Machine:
+def gpu(machine: simulated.Machine, index: int, **changes: Any) -> simulated.Machine:
     gpus = list(machine.gpus)
     gpus[index] = replace(gpus[index], **changes)
     return replace(machine, gpus=tuple(gpus))
 
 
-def mig(machine: state.Machine, index: int, **changes: Any) -> state.Machine:
+def mig(machine: simulated.Machine, index: int, **changes: Any) -> simulated.Machine:
     known = machine.gpus[index].mig
     assert known
     return gpu(machine, index, mig=replace(known, **changes))
 
 
-def fault(machine: state.Machine, function: str, **what: Any) -> state.Machine:
-    return replace(machine, faults=(state.Fault(function, **what),))
+def fault(machine: simulated.Machine, function: str, **what: Any) -> simulated.Machine:
+    return replace(machine, faults=(simulated.Fault(function, **what),))
 
 
-def gpu_fault(machine: state.Machine, index: int, function: str, **what: Any) -> state.Machine:
-    return gpu(machine, index, faults=(state.Fault(function, **what),))
+def gpu_fault(machine: simulated.Machine, index: int, function: str, **what: Any) -> simulated.Machine:
+    return gpu(machine, index, faults=(simulated.Fault(function, **what),))
 
 
 def of(finding: Finding) -> tuple[str, int | None, str]:
@@ -84,7 +84,7 @@ def test_a_healthy_node_is_read_right_and_passes(bench: Bench, sharing: dict[str
 
 def test_an_old_driver_lists_no_profiles_while_mig_is_off_and_passes(bench: Bench) -> None:
     healthy = node({"exclusive": {}})
-    machine = state.machine_state("a100-80gb", healthy.machine.gpus[0].name, 2, driver_version="535.183.01", cuda="12.2")
+    machine = from_tables.machine_state("a100-80gb", healthy.machine.gpus[0].name, 2, driver_version="535.183.01", cuda="12.2")
     assert bench.hold(healthy, machine).findings.verdict is Verdict.HOLDS
 
 
@@ -94,7 +94,7 @@ def test_jobs_on_the_gpus_do_not_matter(bench: Bench) -> None:
 
 
 # Each: declaration, what happens to the machine, the differences as (cause, GPU, field).
-FAULTS: dict[str, tuple[dict[str, Any], Callable[[state.Machine], state.Machine], list[tuple[str, int | None, str]]]] = {
+FAULTS: dict[str, tuple[dict[str, Any], Callable[[simulated.Machine], simulated.Machine], list[tuple[str, int | None, str]]]] = {
     "the driver is not loaded": (
         {"exclusive": {}},
         lambda machine: fault(machine, "nvmlInit*", error=9),
@@ -187,12 +187,12 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[state.Machine], state.Machine]
     ),
     "a GPU instance without a compute instance": (
         {"mig": {"layout": {"7g.80gb": 1}}},
-        lambda machine: mig(machine, 0, instances=(state.GpuInstance(0, 0, 0),)),
+        lambda machine: mig(machine, 0, instances=(simulated.GpuInstance(0, 0, 0),)),
         [("mig-half-made", 0, "compute instances of 7g.80gb instance 0")],
     ),
     "a compute instance that is only a part": (
         {"mig": {"layout": {"7g.80gb": 1}}},
-        lambda machine: mig(machine, 0, instances=(state.GpuInstance(0, 0, 0, (state.ComputeInstance(0, 3, 0),)),)),
+        lambda machine: mig(machine, 0, instances=(simulated.GpuInstance(0, 0, 0, (simulated.ComputeInstance(0, 3, 0),)),)),
         [("mig-half-made", 0, "compute instances of 7g.80gb instance 0")],
     ),
     "the GPU has no MIG": (
@@ -202,7 +202,7 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[state.Machine], state.Machine]
     ),
     "the layout is illegal on this GPU, MIG still off": (
         SEVEN,
-        lambda machine: state.machine_state("a100-40gb", machine.gpus[0].name, 2, node="gpu-1"),
+        lambda machine: from_tables.machine_state("a100-40gb", machine.gpus[0].name, 2, node="gpu-1"),
         [
             *(("mig-not-on", index, "MIG mode") for index in range(2)),
             *(("layout-illegal", index, "declared MIG layout") for index in range(2)),

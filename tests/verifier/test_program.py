@@ -32,7 +32,7 @@ from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.part import part_of
 from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
-from sandbox.nvml import state
+from sandbox.nvml import simulated
 from tests.unit.stacks import aks
 from tests.verifier import nodes
 
@@ -64,7 +64,7 @@ def healthy() -> nodes.Node:
     return nodes.healthy(*nodes.planned(SEVEN))
 
 
-def broken(machine: state.Machine) -> state.Machine:
+def broken(machine: simulated.Machine) -> simulated.Machine:
     known = machine.gpus[0].mig
     assert known
     return replace(machine, gpus=(replace(machine.gpus[0], mig=replace(known, instances=())),))
@@ -181,14 +181,14 @@ def test_the_part_of_a_module_is_what_the_wanted_names_need_unchanged() -> None:
 
 @programs
 def test_the_file_reads_what_the_whole_pynvml_reads(pyz: Path, bench: Bench) -> None:
-    shared = state.Process(7, 100, "/usr/bin/python3", "compute", 1, 0)
+    shared = simulated.Process(7, 100, "/usr/bin/python3", "compute", 1, 0)
     machine = healthy().machine
     for one in (
         replace(machine, gpus=(replace(machine.gpus[0], processes=(shared,)),)),
         nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, key="h100-80gb", count=2)).machine,
         nodes.healthy(*nodes.planned({"exclusive": {}}, key="t4-16gb")).machine,
-        replace(machine, faults=(state.Fault("nvmlDeviceGet[A-M]*", error=999),)),
-        replace(machine, faults=(state.Fault("nvmlInit*", error=18),)),
+        replace(machine, faults=(simulated.Fault("nvmlDeviceGet[A-M]*", error=999),)),
+        replace(machine, faults=(simulated.Fault("nvmlInit*", error=18),)),
     ):
         bench.put(one)
         assert json.loads(run(pyz, "export", "--only", "nvml").stdout)["nvml"] == as_json(bench.read())
@@ -341,7 +341,7 @@ def test_export_says_what_the_node_is(pyz: Path, bench: Bench) -> None:
 
 @programs
 def test_export_of_a_node_whose_driver_is_away_exits_with_2(pyz: Path, bench: Bench) -> None:
-    bench.put(replace(healthy().machine, faults=(state.Fault("nvmlInit*", error=9),)))
+    bench.put(replace(healthy().machine, faults=(simulated.Fault("nvmlInit*", error=9),)))
     done = run(pyz, "export", "--only", "nvml")
     assert done.returncode == 2
     assert json.loads(done.stdout)["nvml"]["failure"]["error"] == "DRIVER_NOT_LOADED"
@@ -530,7 +530,7 @@ def test_watch_serves_the_last_result_and_follows_the_node(pyz: Path, bench: Ben
 
 @programs
 def test_a_hung_driver_blocks_no_probe_and_is_told(pyz: Path, bench: Bench, expect: Path) -> None:
-    bench.put(replace(healthy().machine, faults=(state.Fault("nvmlDeviceGetName", hang_seconds=3600),)))
+    bench.put(replace(healthy().machine, faults=(simulated.Fault("nvmlDeviceGetName", hang_seconds=3600),)))
     with watching(pyz, expect, "--nvml-seconds", "2") as (port, _):
         assert until(port, "/healthz", 200) == "ok\n"
         assert 'cause="nvml-hang"' in until(port, "/metrics", 200)

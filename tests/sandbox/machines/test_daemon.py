@@ -16,7 +16,7 @@ from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put, remove, scale
 from sandbox.machines import objects
 from sandbox.machines.config_volumes import SYNC_SECONDS
-from sandbox.nvml import state
+from sandbox.nvml import simulated, state
 from sandbox.system import processes
 from tests.sandbox.machines.site import IMAGE, OPERATOR, POLICY, Site, install, running, workload
 
@@ -324,7 +324,7 @@ def test_a_fault_that_is_injected_into_a_gpu_shows_on_the_node(site: Site) -> No
 
     def hurt() -> bool:
         # Who registers for events is told of later ones only.
-        xid = state.Event(next(numbers), 8, 79)
+        xid = simulated.Event(next(numbers), 8, 79)
         path = site.folder / "machines" / "gpu0" / "state"
         state.change(path, lambda seen: replace(seen, gpus=(replace(seen.gpus[0], events=(xid,)), *seen.gpus[1:])))
         return site.offered() == {"gpu": "7"}

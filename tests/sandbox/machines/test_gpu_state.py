@@ -12,7 +12,7 @@ from sandbox.cluster.machine_groups import Hardware
 from sandbox.machines.gfd import Driver
 from sandbox.machines.gpu import EXCLUSIVE_PROCESS, Gpu, new_gpus, with_layout
 from sandbox.machines.gpu_state import gpus_of, state_of, with_mode
-from sandbox.nvml import state
+from sandbox.nvml import from_tables
 from sandbox.nvml.facts import profiles
 
 if TYPE_CHECKING:
@@ -66,4 +66,4 @@ def test_the_file_names_the_loaded_driver() -> None:
     gpus = new_gpus("node", Hardware(4, 28, "t4-16gb", None, 1), None)
     machine = state_of("node", gpus, Driver("535.183.01", "12.2"))
     assert (machine.driver_version, machine.nvml_version, machine.cuda_version) == ("535.183.01", "12.535.183.01", 12020)
-    assert state_of("node", gpus, None) == state.machine_state("t4-16gb", gpus[0].product, 1, node="node")
+    assert state_of("node", gpus, None) == from_tables.machine_state("t4-16gb", gpus[0].product, 1, node="node")

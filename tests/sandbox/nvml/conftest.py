@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.hardware.models import model
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated, state
 from sandbox.nvml.library import find_library, nvml_environment
 from sandbox.system.progress import Progress
 
@@ -93,7 +93,7 @@ class Nvml:
     def gpu(self, index: int = 0) -> Any:
         return self.nvmlDeviceGetHandleByIndex(index)
 
-    def change(self, how: Callable[[state.Machine], state.Machine]) -> state.Machine:
+    def change(self, how: Callable[[simulated.Machine], simulated.Machine]) -> simulated.Machine:
         return state.change(self.path, how)
 
     def stop(self) -> None:
@@ -110,7 +110,7 @@ class Bench:
         self.folder = folder
         self._running: list[Nvml] = []
 
-    def put(self, machine: state.Machine) -> Path:
+    def put(self, machine: simulated.Machine) -> Path:
         path = self.folder / f"state-{len(list(self.folder.iterdir()))}"
         state.write(path, machine)
         return path
@@ -124,14 +124,14 @@ class Bench:
         """A process on a new machine, NVML initialised."""
         products = model(key).products
         product = products[0] if products else f"Simulated {key}"
-        return self.look(self.put(state.machine_state(key, product, gpus, **options))).started()
+        return self.look(self.put(from_tables.machine_state(key, product, gpus, **options))).started()
 
     def with_mig(self, key: str = "a100-80gb", gpus: int = 1) -> Nvml:
         """The same with MIG mode on, as after a reset where one is needed."""
         nvml = self.machine(key, gpus)
         for index in range(gpus):
             nvml.nvmlDeviceSetMigMode(nvml.gpu(index), 1)
-        nvml.change(lambda machine: replace(machine, gpus=tuple(state.after_reset(gpu) for gpu in machine.gpus)))
+        nvml.change(lambda machine: replace(machine, gpus=tuple(simulated.after_reset(gpu) for gpu in machine.gpus)))
         return nvml
 
     def stop(self) -> None:

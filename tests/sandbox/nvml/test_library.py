@@ -12,8 +12,8 @@ from typing import Any
 import pynvml
 import pytest
 
+from sandbox.nvml import from_tables, simulated, state
 from sandbox.nvml import library as nvml_library
-from sandbox.nvml import state
 from sandbox.nvml.facts import Answer
 
 pytestmark = pytest.mark.programs
@@ -58,7 +58,7 @@ def changed(nvml: Any, **fields: Any) -> None:
     nvml.change(lambda machine: replace(machine, gpus=(replace(machine.gpus[0], **fields), *machine.gpus[1:])))
 
 
-def faulty(nvml: Any, *faults: state.Fault) -> None:
+def faulty(nvml: Any, *faults: simulated.Fault) -> None:
     nvml.change(lambda machine: replace(machine, faults=faults))
 
 
@@ -142,7 +142,9 @@ def test_a_gpu_is_found_by_index_uuid_and_address(bench: Any) -> None:
 
 def test_memory_is_what_processes_and_the_driver_leave(bench: Any) -> None:
     nvml = bench.machine("h100-80gb")
-    changed(nvml, reserved_kib=500 * 1024, processes=(state.Process(7, 1000, "python3"), state.Process(8, None, "python3")))
+    changed(
+        nvml, reserved_kib=500 * 1024, processes=(simulated.Process(7, 1000, "python3"), simulated.Process(8, None, "python3"))
+    )
     mib = 1024 * 1024
     memory = nvml.nvmlDeviceGetMemoryInfo(nvml.gpu())
     assert memory == {"total": 81559 * mib, "free": 80059 * mib, "used": 1500 * mib}
@@ -157,9 +159,9 @@ def test_processes_are_listed_by_kind(bench: Any) -> None:
     changed(
         nvml,
         processes=(
-            state.Process(11, 100, "/usr/bin/python3 train.py"),
-            state.Process(12, None, "Xorg", kind="graphics"),
-            state.Process(13, 5, "worker", kind="mps"),
+            simulated.Process(11, 100, "/usr/bin/python3 train.py"),
+            simulated.Process(12, None, "Xorg", kind="graphics"),
+            simulated.Process(13, 5, "worker", kind="mps"),
         ),
     )
     [process] = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.gpu())
@@ -223,7 +225,7 @@ def test_ecc_mode_waits_for_a_reset(bench: Any) -> None:
     nvml = bench.machine()
     nvml.nvmlDeviceSetEccMode(nvml.gpu(), 0)
     assert nvml.nvmlDeviceGetEccMode(nvml.gpu()) == [1, 0]
-    nvml.change(lambda machine: replace(machine, gpus=tuple(map(state.after_reset, machine.gpus))))
+    nvml.change(lambda machine: replace(machine, gpus=tuple(map(simulated.after_reset, machine.gpus))))
     assert nvml.nvmlDeviceGetEccMode(nvml.gpu()) == [0, 0]
     assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceGetTotalEccErrors", nvml.gpu(), 0, 0)
 
@@ -288,7 +290,7 @@ def test_no_state_file_is_no_driver(bench: Any, tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_state_file_is_refused(bench: Any, line: str) -> None:
-    path = bench.put(state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1))
+    path = bench.put(from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1))
     with path.open("a") as stream:
         stream.write(line + "\n")
     assert bench.look(path).refuses(pynvml.NVML_ERROR_UNKNOWN, "nvmlInit")
@@ -301,7 +303,7 @@ def test_a_broken_state_file_is_refused(bench: Any, line: str) -> None:
 def test_a_function_can_be_made_to_fail(bench: Any, name: str) -> None:
     nvml = bench.machine()
     code = getattr(pynvml, f"NVML_ERROR_{name}")
-    faulty(nvml, state.Fault("nvmlDeviceGetName", error=code))
+    faulty(nvml, simulated.Fault("nvmlDeviceGetName", error=code))
     assert nvml.refuses(code, "nvmlDeviceGetName", nvml.gpu())
     assert nvml.nvmlDeviceGetIndex(nvml.gpu()) == 0
     faulty(nvml)
@@ -310,20 +312,20 @@ def test_a_function_can_be_made_to_fail(bench: Any, name: str) -> None:
 
 def test_a_stub_can_be_made_to_fail(bench: Any) -> None:
     nvml = bench.machine()
-    faulty(nvml, state.Fault("nvmlDeviceGetFan*", error=pynvml.NVML_ERROR_UNKNOWN))
+    faulty(nvml, simulated.Fault("nvmlDeviceGetFan*", error=pynvml.NVML_ERROR_UNKNOWN))
     assert nvml.refuses(pynvml.NVML_ERROR_UNKNOWN, "nvmlDeviceGetFanSpeed", nvml.gpu())
 
 
 def test_a_library_that_does_not_match_the_driver(bench: Any) -> None:
-    machine = state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1)
-    mismatch = state.Fault("nvmlInit*", error=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    machine = from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1)
+    mismatch = simulated.Fault("nvmlInit*", error=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     nvml = bench.look(bench.put(replace(machine, faults=(mismatch,))))
     assert nvml.refuses(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "nvmlInit")
 
 
 def test_a_call_that_hangs(bench: Any) -> None:
     nvml = bench.machine()
-    faulty(nvml, state.Fault("nvmlDeviceGetName", hang_seconds=600))
+    faulty(nvml, simulated.Fault("nvmlDeviceGetName", hang_seconds=600))
     nvml.send("nvmlDeviceGetName", nvml.gpu())
     # Whoever else asks is answered, and may change the machine meanwhile.
     other = bench.look(nvml.path).started()
@@ -334,14 +336,14 @@ def test_a_call_that_hangs(bench: Any) -> None:
 
 def test_a_call_that_hangs_for_a_while_answers_then(bench: Any) -> None:
     nvml = bench.machine()
-    faulty(nvml, state.Fault("nvmlDeviceGetName", hang_seconds=0.01))
+    faulty(nvml, simulated.Fault("nvmlDeviceGetName", hang_seconds=0.01))
     assert nvml.nvmlDeviceGetName(nvml.gpu()) == "NVIDIA A100-SXM4-80GB"
 
 
 def test_one_gpu_is_lost_and_the_others_are_not(bench: Any) -> None:
     nvml = bench.machine(gpus=2)
     handles = [nvml.gpu(0), nvml.gpu(1)]
-    changed(nvml, faults=(state.Fault("*", error=pynvml.NVML_ERROR_GPU_IS_LOST),))
+    changed(nvml, faults=(simulated.Fault("*", error=pynvml.NVML_ERROR_GPU_IS_LOST),))
     assert nvml.nvmlDeviceGetCount() == 2
     assert nvml.refuses(pynvml.NVML_ERROR_GPU_IS_LOST, "nvmlDeviceGetHandleByIndex", 0)
     assert nvml.refuses(pynvml.NVML_ERROR_GPU_IS_LOST, "nvmlDeviceGetMemoryInfo", handles[0])
@@ -364,12 +366,12 @@ def test_a_gpu_disappears(bench: Any) -> None:
 def test_an_xid_is_told_once_to_who_registered(bench: Any) -> None:
     nvml = bench.machine(gpus=2)
     xid = pynvml.nvmlEventTypeXidCriticalError
-    changed(nvml, events=(state.Event(1, xid, 31),))
+    changed(nvml, events=(simulated.Event(1, xid, 31),))
     assert nvml.nvmlDeviceGetSupportedEventTypes(nvml.gpu()) & xid
     events = nvml.nvmlEventSetCreate()
     nvml.nvmlDeviceRegisterEvents(nvml.gpu(0), xid, events)
     assert nvml.refuses(pynvml.NVML_ERROR_TIMEOUT, "nvmlEventSetWait", events, 0)
-    changed(nvml, events=(state.Event(1, xid, 31), state.Event(2, xid, 79), state.Event(3, xid, 48, 7, 0)))
+    changed(nvml, events=(simulated.Event(1, xid, 31), simulated.Event(2, xid, 79), simulated.Event(3, xid, 48, 7, 0)))
     first, second = nvml.nvmlEventSetWait(events, 0), nvml.nvmlEventSetWait(events, 0)
     assert (first["eventType"], first["eventData"], first["gpuInstanceId"]) == (xid, 79, 0xFFFFFFFF)
     assert (second["eventData"], second["gpuInstanceId"], second["computeInstanceId"]) == (48, 7, 0)
@@ -384,7 +386,7 @@ def test_an_event_is_awaited(bench: Any) -> None:
     events = nvml.nvmlEventSetCreate()
     nvml.nvmlDeviceRegisterEvents(nvml.gpu(), pynvml.nvmlEventTypeXidCriticalError, events)
     nvml.send("nvmlEventSetWait", events, 600_000)
-    changed(nvml, events=(state.Event(1, pynvml.nvmlEventTypeXidCriticalError, 79),))
+    changed(nvml, events=(simulated.Event(1, pynvml.nvmlEventTypeXidCriticalError, 79),))
     assert nvml.receive()["eventData"] == 79
 
 

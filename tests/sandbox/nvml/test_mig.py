@@ -13,7 +13,7 @@ import pytest
 
 from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import most_of, place
-from sandbox.nvml import state
+from sandbox.nvml import simulated, state
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,7 @@ def create_all(nvml: Any, profiles: Iterable[int]) -> bool:
 def clear(nvml: Any) -> None:
     """Take all instances off the first GPU, at once."""
 
-    def without(machine: state.Machine) -> state.Machine:
+    def without(machine: simulated.Machine) -> simulated.Machine:
         [gpu] = machine.gpus
         assert gpu.mig is not None
         return replace(machine, gpus=(replace(gpu, mig=replace(gpu.mig, instances=())),))
@@ -84,7 +84,7 @@ def test_on_ampere_a_mode_change_waits_for_a_reset(bench: Any, key: str) -> None
     assert nvml.nvmlDeviceSetMigMode(nvml.gpu(), 1) == pynvml.NVML_ERROR_RESET_REQUIRED
     assert nvml.nvmlDeviceGetMigMode(nvml.gpu()) == [0, 1]
     assert nvml.refuses(NOT_SUPPORTED, "nvmlDeviceCreateGpuInstance", nvml.gpu(), 0)
-    nvml.change(lambda machine: replace(machine, gpus=tuple(map(state.after_reset, machine.gpus))))
+    nvml.change(lambda machine: replace(machine, gpus=tuple(map(simulated.after_reset, machine.gpus))))
     assert nvml.nvmlDeviceGetMigMode(nvml.gpu()) == [1, 1]
 
 
@@ -110,7 +110,7 @@ def test_a_gpu_in_use_keeps_its_mode(bench: Any) -> None:
     assert nvml.nvmlDeviceSetMigMode(nvml.gpu(), 0) == IN_USE
     assert nvml.nvmlDeviceGetMigMode(nvml.gpu()) == [1, 0]
     busy = bench.machine("h100-80gb")
-    busy.change(lambda machine: replace(machine, gpus=(replace(machine.gpus[0], processes=(state.Process(5, 1, "dcgm"),)),)))
+    busy.change(lambda machine: replace(machine, gpus=(replace(machine.gpus[0], processes=(simulated.Process(5, 1, "dcgm"),)),)))
     assert busy.nvmlDeviceSetMigMode(busy.gpu(), 1) == IN_USE
     assert busy.nvmlDeviceGetMigMode(busy.gpu()) == [0, 1]
 
@@ -118,7 +118,7 @@ def test_a_gpu_in_use_keeps_its_mode(bench: Any) -> None:
 def test_a_reset_takes_the_instances(bench: Any) -> None:
     nvml = bench.with_mig()
     create(nvml, 19)
-    nvml.change(lambda machine: replace(machine, gpus=tuple(map(state.after_reset, machine.gpus))))
+    nvml.change(lambda machine: replace(machine, gpus=tuple(map(simulated.after_reset, machine.gpus))))
     assert placements(nvml) == set()
 
 
@@ -342,10 +342,10 @@ def test_what_is_used_cannot_be_destroyed(bench: Any) -> None:
     compute = nvml.nvmlGpuInstanceCreateComputeInstance(instance, 2)
     assert nvml.refuses(IN_USE, "nvmlGpuInstanceDestroy", instance)
 
-    def with_processes(*processes: state.Process) -> None:
+    def with_processes(*processes: simulated.Process) -> None:
         nvml.change(lambda machine: replace(machine, gpus=(replace(machine.gpus[0], processes=processes),)))
 
-    with_processes(state.Process(5, 10, "python3", instance=2, compute=0))
+    with_processes(simulated.Process(5, 10, "python3", instance=2, compute=0))
     assert nvml.refuses(IN_USE, "nvmlComputeInstanceDestroy", compute)
     with_processes()
     nvml.nvmlComputeInstanceDestroy(compute)
@@ -410,9 +410,9 @@ def test_memory_and_processes_of_a_mig_device(bench: Any) -> None:
     for _ in range(2):
         nvml.nvmlGpuInstanceCreateComputeInstance(instance, 0)
     processes = (
-        state.Process(5, 100, "python3", instance=5, compute=0),
-        state.Process(6, 20, "python3", instance=5, compute=1),
-        state.Process(7, 3, "python3", instance=1, compute=0),
+        simulated.Process(5, 100, "python3", instance=5, compute=0),
+        simulated.Process(6, 20, "python3", instance=5, compute=1),
+        simulated.Process(7, 3, "python3", instance=1, compute=0),
     )
     nvml.change(lambda machine: replace(machine, gpus=(replace(machine.gpus[0], processes=processes),)))
     devices = [nvml.nvmlDeviceGetMigDeviceHandleByIndex(nvml.gpu(), index) for index in (0, 1)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated, state
 from sandbox.nvml.facts import Answer
 from sandbox.nvml.library import nvml_environment
 
@@ -60,9 +60,9 @@ def reading(key: str) -> dict[str, Any]:
     return {**recorded["system"], **recorded["device"]}
 
 
-def fresh(real: dict[str, Any], key: str) -> state.Machine:
+def fresh(real: dict[str, Any], key: str) -> simulated.Machine:
     """A machine of that model as anyone gets it, with the driver of the reading."""
-    return state.machine_state(key, real["nvmlDeviceGetName"], 1, driver_version=real["nvmlSystemGetDriverVersion"])
+    return from_tables.machine_state(key, real["nvmlDeviceGetName"], 1, driver_version=real["nvmlSystemGetDriverVersion"])
 
 
 def words(value: Any) -> str:
@@ -70,7 +70,7 @@ def words(value: Any) -> str:
     return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
-def told(machine: state.Machine, real: dict[str, Any]) -> state.Machine:
+def told(machine: simulated.Machine, real: dict[str, Any]) -> simulated.Machine:
     """The same with what the reading says of that very GPU, its host and its load."""
     answers = [Answer(name, words(real[name])) for name in TOLD if name not in ON_OTHER_LINES]
     of_machine = tuple(answer for answer in answers if answer.function.startswith("nvmlSystem"))
@@ -88,10 +88,10 @@ def told(machine: state.Machine, real: dict[str, Any]) -> state.Machine:
 
 
 @pytest.fixture
-def record(library: Path, tmp_path: Path) -> Callable[[state.Machine], dict[str, Any]]:
+def record(library: Path, tmp_path: Path) -> Callable[[simulated.Machine], dict[str, Any]]:
     """Runs the program of the readings on a simulated machine."""
 
-    def run(machine: state.Machine) -> dict[str, Any]:
+    def run(machine: simulated.Machine) -> dict[str, Any]:
         path = tmp_path / "state"
         state.write(path, machine)
         done = subprocess.run(
@@ -113,14 +113,14 @@ def differences(real: dict[str, Any], ours: dict[str, Any]) -> dict[str, tuple[A
 
 
 @pytest.mark.parametrize("key", MODELS)
-def test_it_answers_as_the_real_card(key: str, record: Callable[[state.Machine], dict[str, Any]]) -> None:
+def test_it_answers_as_the_real_card(key: str, record: Callable[[simulated.Machine], dict[str, Any]]) -> None:
     real = reading(key)
     assert differences(real, record(told(fresh(real, key), real))) == {}
 
 
 @pytest.mark.parametrize("key", MODELS)
 def test_only_what_is_of_the_card_its_host_or_its_load_need_be_told(
-    key: str, record: Callable[[state.Machine], dict[str, Any]]
+    key: str, record: Callable[[simulated.Machine], dict[str, Any]]
 ) -> None:
     real = reading(key)
     differing = differences(real, record(fresh(real, key)))

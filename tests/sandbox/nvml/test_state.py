@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.hardware.models import model, model_keys
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated, state
 from sandbox.nvml.facts import Answer, board, profiles, total_memory_mib
 from sandbox.system.errors import SandboxError
 
@@ -23,21 +23,21 @@ maybe = st.none() | numbers
 words = st.from_regex(r"[A-Za-z0-9/._-]{1,12}( [A-Za-z0-9/._-]{1,12}){0,2}", fullmatch=True)
 patterns = st.sampled_from(["*", "nvmlInit*", "nvmlDeviceGetName"])
 answers = st.builds(Answer, st.sampled_from(["nvmlDeviceGetVbiosVersion", "nvmlDeviceGetBrand"]), words)
-faults = st.builds(state.Fault, patterns, error=st.integers(1, 999)) | st.builds(
-    state.Fault, patterns, hang_seconds=st.floats(0.125, 1e4)
+faults = st.builds(simulated.Fault, patterns, error=st.integers(1, 999)) | st.builds(
+    simulated.Fault, patterns, hang_seconds=st.floats(0.125, 1e4)
 )
-processes = st.builds(state.Process, numbers, maybe, words, st.sampled_from(["compute", "graphics", "mps"]), maybe, maybe)
-events = st.builds(state.Event, numbers, numbers, numbers, maybe, maybe)
-computes = st.builds(state.ComputeInstance, numbers, numbers, numbers)
+processes = st.builds(simulated.Process, numbers, maybe, words, st.sampled_from(["compute", "graphics", "mps"]), maybe, maybe)
+events = st.builds(simulated.Event, numbers, numbers, numbers, maybe, maybe)
+computes = st.builds(simulated.ComputeInstance, numbers, numbers, numbers)
 instances = st.lists(
-    st.builds(state.GpuInstance, numbers, numbers, numbers, st.lists(computes, max_size=2).map(tuple)),
+    st.builds(simulated.GpuInstance, numbers, numbers, numbers, st.lists(computes, max_size=2).map(tuple)),
     max_size=3,
     unique_by=lambda one: one.id,
 )
 
 
-def a100() -> state.Machine:
-    return state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
+def a100() -> simulated.Machine:
+    return from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
 
 
 @settings(deadline=None)
@@ -76,7 +76,7 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
 
 @pytest.mark.parametrize("key", model_keys())
 def test_every_model_can_be_a_machine(key: str, tmp_path: Path) -> None:
-    machine = state.machine_state(key, f"Simulated {key}", 1)
+    machine = from_tables.machine_state(key, f"Simulated {key}", 1)
     state.write(tmp_path / "state", machine)
     assert state.read(tmp_path / "state") == machine
     assert (machine.gpus[0].mig is not None) == model(key).mig_capable
@@ -101,21 +101,21 @@ def test_known_memory_is_not_derived() -> None:
 
 def test_a_board_of_which_nothing_was_read_has_no_facts() -> None:
     # The same chip as the SXM board that was read, and another board: fewer cores, less power, other memory.
-    [gpu] = state.machine_state("h100-80gb", "NVIDIA H100 PCIe", 1).gpus
+    [gpu] = from_tables.machine_state("h100-80gb", "NVIDIA H100 PCIe", 1).gpus
     assert (gpu.answers, gpu.reserved_kib, gpu.pci_subsystem, gpu.row_histogram) == ((), 0, None, None)
-    [read] = state.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 1).gpus
+    [read] = from_tables.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 1).gpus
     assert read.answers == board("NVIDIA H100 80GB HBM3").answers != ()
 
 
 def test_the_same_node_has_the_same_gpus() -> None:
-    one, two = (state.machine_state("t4-16gb", "Tesla T4", 2, node=node) for node in ("a", "b"))
-    assert one == state.machine_state("t4-16gb", "Tesla T4", 2, node="a")
+    one, two = (from_tables.machine_state("t4-16gb", "Tesla T4", 2, node=node) for node in ("a", "b"))
+    assert one == from_tables.machine_state("t4-16gb", "Tesla T4", 2, node="a")
     assert len({gpu.uuid for gpu in (*one.gpus, *two.gpus)}) == 4
 
 
 def test_more_gpus_than_the_library_keeps_apart() -> None:
     with pytest.raises(ValueError, match="at most 16"):
-        state.machine_state("t4-16gb", "Tesla T4", 17)
+        from_tables.machine_state("t4-16gb", "Tesla T4", 17)
 
 
 @pytest.mark.parametrize("broken", ["", "gpu 0\n", "driver-version 1\nnvml-version 1\ncuda-version x\n"])
@@ -137,15 +137,15 @@ def test_a_change_is_read_and_written_under_the_lock(tmp_path: Path) -> None:
 
 
 def test_instances_can_be_put_without_any_program() -> None:
-    (bare,) = state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1).gpus
-    made = state.partitioned(bare, [("3g.40gb", 0), ("1g.10gb", 4)]).mig
+    (bare,) = from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1).gpus
+    made = simulated.partitioned(bare, [("3g.40gb", 0), ("1g.10gb", 4)]).mig
     assert made is not None
     assert (made.current, made.pending) == (True, True)
     assert [(one.id, one.start, [(part.slices, part.start) for part in one.computes]) for one in made.instances] == [
         (1, 0, [(3, 0)]),
         (2, 4, [(1, 0)]),
     ]
-    emptied = state.partitioned(state.partitioned(bare, [("3g.40gb", 0)]), []).mig
+    emptied = simulated.partitioned(simulated.partitioned(bare, [("3g.40gb", 0)]), []).mig
     assert emptied == replace(made, instances=())
 
 
@@ -154,13 +154,13 @@ def test_instances_can_be_put_without_any_program() -> None:
     [("a100-80gb", "NVIDIA A100-SXM4-80GB", "no MIG profile 1g.5gb"), ("t4-16gb", "Tesla T4", "no MIG")],
 )
 def test_instances_that_a_gpu_cannot_have_are_refused(key: str, product: str, words: str) -> None:
-    (gpu,) = state.machine_state(key, product, 1).gpus
+    (gpu,) = from_tables.machine_state(key, product, 1).gpus
     with pytest.raises(ValueError, match=words):
-        state.partitioned(gpu, [("1g.5gb", 0)])
+        simulated.partitioned(gpu, [("1g.5gb", 0)])
 
 
 def test_another_driver_changes_what_depends_on_it() -> None:
-    machine = state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
-    older = state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2, driver_version="535.183.01", cuda="12.2")
+    machine = from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)
+    older = from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2, driver_version="535.183.01", cuda="12.2")
     assert older != machine
-    assert state.with_driver(machine, "535.183.01", "12.2") == older
+    assert from_tables.with_driver(machine, "535.183.01", "12.2") == older

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox.cluster.gpu_host import GpuHost, obstacle
-from sandbox.nvml import state
+from sandbox.nvml import from_tables
 from sandbox.nvml.library import find_library
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
@@ -30,14 +30,14 @@ def library() -> Path:
 def shared_host(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
     """One node for all tests that set its GPUs themselves."""
     folder = tmp_path_factory.mktemp("gpu-host")
-    with GpuHost(folder, library, state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1)) as made:
+    with GpuHost(folder, library, from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1)) as made:
         yield made
 
 
 @pytest.fixture
 def host(library: Path, tmp_path: Path) -> Iterator[GpuHost]:
     """A node of its own: two A100 80GB."""
-    with GpuHost(tmp_path / "node", library, state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)) as made:
+    with GpuHost(tmp_path / "node", library, from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2)) as made:
         yield made
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from gpu_pools.hardware.models import model
 from gpu_pools.rendering.sharing_configs import mig_parted_entries, mig_parted_entry, mig_parted_file
-from sandbox.nvml import state
+from sandbox.nvml import from_tables
 
 if TYPE_CHECKING:
     import subprocess
@@ -33,7 +33,7 @@ class Parted:
     def boot(self, key: str, gpus: int, *, mig: bool = True) -> None:
         """A node of that model as after a boot, MIG mode on or off."""
         products = model(key).products
-        machine = state.machine_state(key, products[0] if products else f"NVIDIA {key}", gpus)
+        machine = from_tables.machine_state(key, products[0] if products else f"NVIDIA {key}", gpus)
         changed = (replace(gpu, mig=replace(gpu.mig, current=mig, pending=mig)) for gpu in machine.gpus if gpu.mig)
         self.host.show(replace(machine, gpus=tuple(changed)))
 

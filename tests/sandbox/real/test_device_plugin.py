@@ -17,7 +17,7 @@ from gpu_pools.plan.expectation import advertised
 from gpu_pools.rendering.sharing_configs import device_plugin_config
 from gpu_pools.stack.pools import Hardware
 from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.device_plugin import Plugin, put_mps_daemon
 from tests.sandbox.real.partitioned import partitioned
 
@@ -45,9 +45,9 @@ def plugin(request: pytest.FixtureRequest, shared_host: GpuHost, plugins: Mappin
     made.stop()
 
 
-def machine(key: str, *layouts: Mapping[str, int], mig: bool = False) -> state.Machine:
+def machine(key: str, *layouts: Mapping[str, int], mig: bool = False) -> simulated.Machine:
     """Two GPUs of a model, each with its layout, MIG mode on where it has one (or in any case)."""
-    plain = state.machine_state(key, model(key).products[0], GPUS)
+    plain = from_tables.machine_state(key, model(key).products[0], GPUS)
     given = (*layouts, *[{}] * GPUS)
     enabled = (partitioned(key, gpu, layout) if layout or mig else gpu for gpu, layout in zip(plain.gpus, given, strict=False))
     return replace(plain, gpus=tuple(enabled))
@@ -151,7 +151,7 @@ def test_it_ends_on(mistake: str, plugin: Plugin) -> None:
 
 
 #: Strategy single, layouts of both GPUs, and whether MIG mode is on in any case -> what it ends with.
-UNFIT_FOR_SINGLE: Final[dict[str, tuple[state.Machine, str]]] = {
+UNFIT_FOR_SINGLE: Final[dict[str, tuple[simulated.Machine, str]]] = {
     "two profiles": (machine("a100-80gb", *[{"1g.10gb": 2, "3g.40gb": 1}] * 2), "more than one MIG device type present on node"),
     "one GPU off": (machine("a100-80gb", {"1g.10gb": 7}), "same migEnabled value"),
     "no instance": (machine("a100-80gb", mig=True), "no MIG devices"),
@@ -252,7 +252,7 @@ def hurt(plugin: Plugin, *places: tuple[int | None, int | None]) -> dict[str, st
         noticed = 0
         while noticed < 3:
             assert number < 1000 * len(places), plugin.said
-            events = tuple(state.Event(number := number + 1, _XID, 79, *place) for place in places)
+            events = tuple(simulated.Event(number := number + 1, _XID, 79, *place) for place in places)
             gpus = plugin.host.machine.gpus
             plugin.host.show(replace(plugin.host.machine, gpus=(replace(gpus[0], events=events), *gpus[1:])))
             time.sleep(0.05)

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.existing.plugin_schema import plugin_schema
-from sandbox.nvml import state
+from sandbox.nvml import from_tables
 from tests.sandbox.real.device_plugin import Plugin, put_mps_daemon
 from tests.sandbox.real.feature_discovery import discover
 from tests.unit.existing_files import DECODED, check_text, plugin, sliced
@@ -201,7 +201,7 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def program(version: str, shared_host: GpuHost, plugins: Mapping[str, Path]) -> Iterator[Plugin]:
     put_mps_daemon(shared_host)
-    shared_host.show(state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2))
+    shared_host.show(from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2))
     made = Plugin(shared_host, plugins[version] / "nvidia-device-plugin")
     yield made
     made.stop()
@@ -272,7 +272,7 @@ def test_what_is_found_is_what_happens(name: str, version: str, program: Plugin,
 def test_feature_discovery_ends_where_it_is_said_to(
     name: str, version: str, shared_host: GpuHost, plugins: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    shared_host.show(state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2))
+    shared_host.show(from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 2))
     crashes = [one for one in check_text(tmp_path, FILES[name].text, version).findings if one.severity == "crash"]
     done, labels = discover(shared_host, plugins[version] / "gpu-feature-discovery", FILES[name].text)
     assert done.returncode == any("gpu-feature-discovery exit" in one.really for one in crashes), done.stderr

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, state
 from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.programs
 
-MIG_ON = replace(state.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 3), driver_version="570.00.00")
+MIG_ON = replace(from_tables.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 3), driver_version="570.00.00")
 
 
 def said(host: GpuHost, command: str) -> list[str]:
@@ -166,8 +166,8 @@ def test_nothing_outlives_whoever_made_the_node(library: Path, tmp_path: Path) -
 import sys, time
 from pathlib import Path
 from sandbox.cluster.gpu_host import GpuHost
-from sandbox.nvml import state
-host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), state.machine_state("t4-16gb", "Tesla T4", 1))
+from sandbox.nvml import from_tables, state
+host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), from_tables.machine_state("t4-16gb", "Tesla T4", 1))
 host.start(["sleep", "73.125"], Path({str(tmp_path / "log")!r}))
 host.start(["sh", "-c", "setsid sleep 74.125 & wait"], Path({str(tmp_path / "log")!r}))
 print("up", flush=True)
@@ -189,9 +189,9 @@ def test_a_signal_to_the_group_of_whoever_made_the_node_does_not_reach_it(librar
 import os, signal, time
 from pathlib import Path
 from sandbox.cluster.gpu_host import GpuHost
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, state
 signal.signal(signal.SIGTERM, lambda *_: None)
-host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), state.machine_state("t4-16gb", "Tesla T4", 1))
+host = GpuHost(Path({str(tmp_path / "node")!r}), Path({str(library)!r}), from_tables.machine_state("t4-16gb", "Tesla T4", 1))
 process = host.start(["sleep", "75.125"], Path({str(tmp_path / "log")!r}))
 time.sleep(0.3)
 os.killpg(0, signal.SIGTERM)
@@ -209,10 +209,10 @@ def test_without_the_right_to_mount_it_says_so(library: Path, tmp_path: Path) ->
 from pathlib import Path
 from sandbox.system.errors import SandboxError
 from sandbox.cluster.gpu_host import GpuHost, obstacle
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, state
 print(obstacle())
 try:
-    GpuHost(Path({str(tmp_path)!r}), Path({str(library)!r}), state.machine_state("t4-16gb", "Tesla T4", 1))
+    GpuHost(Path({str(tmp_path)!r}), Path({str(library)!r}), from_tables.machine_state("t4-16gb", "Tesla T4", 1))
 except SandboxError as error:
     print(error.message, error.remedy)
 """

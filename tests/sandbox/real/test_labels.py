@@ -20,7 +20,7 @@ from gpu_pools.plan.expectation import gfd_labels
 from gpu_pools.rendering.sharing_configs import device_plugin_config
 from gpu_pools.stack.pools import Hardware
 from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.feature_discovery import discover
 from tests.sandbox.real.partitioned import partitioned
 
@@ -67,8 +67,8 @@ class Case:
     def hardware(self) -> Hardware:
         return Hardware(model(self.key), self.product, GPUS, "a test")
 
-    def machine(self) -> state.Machine:
-        plain = state.machine_state(self.key, self.product or f"NVIDIA {self.key}", GPUS)
+    def machine(self) -> simulated.Machine:
+        plain = from_tables.machine_state(self.key, self.product or f"NVIDIA {self.key}", GPUS)
         layouts = [self.sharing.of_gpu(gpu.slot) if isinstance(self.sharing, Mig) else {} for gpu in plain.gpus]
         enabled = (partitioned(self.key, gpu, layout) if layout else gpu for gpu, layout in zip(plain.gpus, layouts, strict=True))
         return replace(plain, gpus=tuple(enabled))
@@ -185,7 +185,7 @@ INVALID: Final = {
 }
 
 
-def empty(case: Case) -> state.Machine:
+def empty(case: Case) -> simulated.Machine:
     """The case's GPUs, MIG mode on and no instances."""
     machine = case.machine()
     return replace(machine, gpus=tuple(partitioned(case.key, gpu, {}) for gpu in machine.gpus))
@@ -194,7 +194,7 @@ def empty(case: Case) -> state.Machine:
 @pytest.mark.parametrize("version", ["0.19", "0.17"])
 @pytest.mark.parametrize("machine", [MIXED.machine(), PART.machine(), empty(UNIFORM)], ids=["mixed", "part", "empty"])
 def test_strategy_single_on_anything_but_one_profile_is_labelled_invalid_and_no_error(
-    machine: state.Machine, version: str, shared_host: GpuHost, plugins: Mapping[str, Path]
+    machine: simulated.Machine, version: str, shared_host: GpuHost, plugins: Mapping[str, Path]
 ) -> None:
     shared_host.show(machine)
     done, labels = discover(shared_host, plugins[version] / "gpu-feature-discovery", SINGLE)

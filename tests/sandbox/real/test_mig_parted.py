@@ -27,7 +27,7 @@ from gpu_pools.rendering.sharing_configs import MIG_DISABLED_KEY
 from gpu_pools.stack.sharing import GpuLayout, Mig
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.cluster.gpu_host import GpuHost
-from sandbox.nvml import state
+from sandbox.nvml import from_tables, simulated
 from sandbox.nvml.facts import profiles
 from tests.sandbox.real.parted import Parted
 from tests.tiers import one_of_each
@@ -75,7 +75,7 @@ def two_nodes(
 ) -> Iterator[tuple[Parted, Parted]]:
     """Two nodes that work at the same time."""
     folder = tmp_path_factory.mktemp("second-gpu-host")
-    with GpuHost(folder, library, state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1)) as second:
+    with GpuHost(folder, library, from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1)) as second:
         yield Parted(shared_host, mig_parted), Parted(second, mig_parted)
 
 
@@ -185,7 +185,7 @@ def test_a_profile_that_the_card_lacks_is_applied_successfully_and_nothing_is_th
 
 
 def test_without_a_gpu_on_the_pci_bus_it_is_applied_successfully(parted: Parted) -> None:
-    parted.host.show(replace(state.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1), gpus=()))
+    parted.host.show(replace(from_tables.machine_state("a100-80gb", "NVIDIA A100-SXM4-80GB", 1), gpus=()))
     applied = parted("apply", parted.declare(Mig((GpuLayout(None, (("1g.10gb", 7),)),))))
     assert (applied.returncode, applied.stdout.strip()) == (0, _SUCCESS)
 
@@ -224,7 +224,7 @@ def test_a_pending_mode_is_made_to_hold_by_a_reset(parted: Parted) -> None:
 
 def test_a_gpu_in_use_cannot_be_reset_and_its_mode_stays_pending(parted: Parted) -> None:
     parted.boot("a100-80gb", 1, mig=False)
-    used = state.Process(7, 100, "python")
+    used = simulated.Process(7, 100, "python")
     parted.host.show(
         replace(parted.host.machine, gpus=tuple(replace(gpu, processes=(used,)) for gpu in parted.host.machine.gpus))
     )

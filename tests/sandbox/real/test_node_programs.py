@@ -23,7 +23,7 @@ from sandbox.machines.outcomes import InitCrash, Up
 from sandbox.machines.pod_request import Container, Mount, PodRequest, Probe
 from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
-from sandbox.nvml import state
+from sandbox.nvml import simulated, state
 from sandbox.system import processes
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def test_an_xid_takes_one_device_of_several_away(site: Site) -> None:
     numbers = itertools.count(1)
 
     def hurt(found: object) -> bool:
-        event = state.Event(next(numbers), _XID, 79)
+        event = simulated.Event(next(numbers), _XID, 79)
         state.change(site.folder / "n" / "state", lambda seen: replace(seen, gpus=(_after(seen.gpus[0], event), *seen.gpus[1:])))
         return isinstance(found, Advertised) and found.resources[GPU] < 8
 
@@ -239,7 +239,7 @@ def test_an_xid_takes_one_device_of_several_away(site: Site) -> None:
     assert found.resources[GPU] + found.unhealthy[GPU] == 8
 
 
-def _after(gpu: state.Gpu, event: state.Event) -> state.Gpu:
+def _after(gpu: simulated.Gpu, event: simulated.Event) -> simulated.Gpu:
     return replace(gpu, events=(event,))
 
 
@@ -361,7 +361,7 @@ def test_what_somebody_does_to_the_state_file_is_seen(site: Site) -> None:
 
 def test_a_gpu_that_hangs_holds_up_its_own_machine_only(site: Site) -> None:
     stuck, well = site.add(machine("stuck")), site.add(machine("well", T4))
-    hang = state.Fault("nvmlDeviceGetName", hang_seconds=600)
+    hang = simulated.Fault("nvmlDeviceGetName", hang_seconds=600)
     state.change(site.folder / "stuck" / "state", lambda seen: replace(seen, faults=(hang,)))
     what = loaded("", stuck)
     assert site.programs.discover(stuck, what, {}) is None
