@@ -1,8 +1,8 @@
 """Stand-in for Azure Resource Manager as far as resource groups, virtual networks, managed clusters and agent pools go.
 
 A managed cluster is a simulated cluster (booted when it is created, erased when it is deleted); an agent
-pool is a group of its machines, with the labels and taints that AKS itself puts on nodes besides the
-user's. Records are in `<state>/cloud/azure.json`. What is refused is in azure_rules.
+pool is a group of its machines (azure_machines). Records are in `<state>/cloud/azure.json`. What is refused is in azure_rules,
+what is answered in azure_answers.
 
 Labels and taints of a pool are one set each: what Azure puts in at first (a spot pool's) is in it, and a request that names
 the set replaces it whole (Azure/AKS#3152); one that names none keeps it (cluster-api-provider-azure#2859).
@@ -14,68 +14,27 @@ is done, and another one meanwhile is refused), and the spread of a pool over se
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
-import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
-from gpu_pools.stack.entra import SERVER_ID
 from sandbox.clouds import azure_networks as networks
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds import azure_versions as versions
+from sandbox.clouds.azure_answers import not_found, show_cluster, show_group, show_pool, user_kubeconfig, version_of
+from sandbox.clouds.azure_ids import cluster_id, digest, group_id, network_id, parts, pool_id
+from sandbox.clouds.azure_machines import machine_group
 from sandbox.clouds.azure_rules import AzureError, Body
-from sandbox.clouds.entra import TENANT, Tenant
+from sandbox.clouds.entra import Tenant
 from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
-from sandbox.cluster.machine_groups import Hardware, MachineGroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from sandbox.clouds.host import RunningCluster
 
-SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000001"
-CLIENT: Final = "00000000-0000-0000-0000-0000000000cc"
-#: The application that logs users in to AKS, the same for all (Azure/kubelogin, docs/book/src/concepts/aks.md).
-_KUBECTL: Final = "80faf920-1908-4b52-b5ef-a8e7bedfc67a"
-API_VERSION: Final = "2025-09-01"
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
-_DIGITS: Final = 10**8
-_NAMESPACE: Final = uuid.UUID("6f2f0d3e-6a55-4b8c-9a2e-7f7e5c1f0c11")
-
-
-def group_id(group: str) -> str:
-    """ARM id of a resource group."""
-    return f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}"
-
-
-def network_id(group: str, network: str) -> str:
-    """ARM id of a virtual network."""
-    return f"{group_id(group)}/providers/Microsoft.Network/virtualNetworks/{network}"
-
-
-def cluster_id(group: str, cluster: str) -> str:
-    """ARM id of a managed cluster."""
-    return f"{group_id(group)}/providers/Microsoft.ContainerService/managedClusters/{cluster}"
-
-
-def pool_id(group: str, cluster: str, pool: str) -> str:
-    """ARM id of an agent pool."""
-    return f"{cluster_id(group, cluster)}/agentPools/{pool}"
-
-
-def parts(id_: str) -> list[str]:
-    """The names in an ARM id: group, then cluster, then pool as far as it goes."""
-    words = id_.strip("/").split("/")
-    return [words[index] for index in (3, 7, 9) if index < len(words)]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.lower().encode()).hexdigest()
 
 
 def _now() -> str:
@@ -167,7 +126,7 @@ class AzureCloud:
         for pool_name, pool in pools.items():
             rules.check_pool(pool_name, pool, body["location"])
             versions.check_pool(pool.get("orchestratorVersion"), version, version)
-        folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{_digest(id_)[:6]}"
+        folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{digest(id_)[:6]}"
         with self._records.change() as data:
             self._require_group(data, group)
             networks.check_pools(data["networks"].values(), pools)
@@ -241,8 +200,8 @@ class AzureCloud:
 
     def _change_version(self, data: Data, cluster: dict[str, Any], body: Body) -> None:
         """Move the control plane on; the pools stay where they are."""
-        wanted, running = body.get("kubernetesVersion"), _version(cluster)
-        pools = {pool["name"]: _version(pool, cluster) for pool in _pools_of(data, cluster)}
+        wanted, running = body.get("kubernetesVersion"), version_of(cluster)
+        pools = {pool["name"]: version_of(pool, cluster) for pool in _pools_of(data, cluster)}
         versions.check_control_plane(cluster["name"], running, wanted, pools.values())
         known = [profile for profile in body["agentPoolProfiles"] if profile["name"] in pools]
         asked = [profile.get("orchestratorVersion") for profile in known]
@@ -276,14 +235,14 @@ class AzureCloud:
         """
         cluster = self._records.read()["clusters"].get(cluster_id(group, name).lower())
         if cluster is None:
-            raise _not_found(f"managedClusters/{name}", group)
+            raise not_found(f"managedClusters/{name}", group)
         body = cluster["body"]
         if admin and body.get("disableLocalAccounts"):
             message = "Getting static credential is not allowed because this cluster is set to disable local accounts."
             raise AzureError(400, "BadRequest", message)
         running = self._host.load(self._folder(cluster["folder"]))
         if body.get("aadProfile") and not admin:
-            text = _user_kubeconfig(cluster, running).encode()
+            text = user_kubeconfig(cluster, running).encode()
         else:
             text = running.kubeconfig.read_bytes()
         return base64.b64encode(text).decode()
@@ -311,8 +270,8 @@ class AzureCloud:
                 beside = {pool["name"]: pool["body"] for pool in _pools_of(data, cluster)}
                 networks.check_pools(data["networks"].values(), {**beside, name: settled})
                 version = settled.get("orchestratorVersion")
-                versions.check_pool(version, None, _version(cluster))
-                version = versions.resolved(version, _version(cluster)) if version else _version(cluster)
+                versions.check_pool(version, None, version_of(cluster))
+                version = versions.resolved(version, version_of(cluster)) if version else version_of(cluster)
                 data["pools"][id_.lower()] = _pool_record(parent, name, settled, version, inline=False)
             else:
                 _refuse_last_system(data, existing, body.get("mode", "User"))
@@ -364,14 +323,14 @@ class AzureCloud:
         """A resource as ARM returns it, None where it does not exist."""
         data, key = self._records.read(), id_.lower()
         if key in data["groups"]:
-            return _show_group(data["groups"][key])
+            return show_group(data["groups"][key])
         if key in data["networks"]:
             return networks.shown(data["networks"][key])
         if key in data["clusters"]:
-            return self._show_cluster(data, data["clusters"][key])
+            return show_cluster(data, data["clusters"][key])
         if key in data["pools"]:
             pool = data["pools"][key]
-            return _show_pool(pool, data["clusters"][pool["cluster"]])
+            return show_pool(pool, data["clusters"][pool["cluster"]])
         return None
 
     def recover(self) -> None:
@@ -458,58 +417,6 @@ class AzureCloud:
             if pool["cluster"] == id_.lower() and (only is None or key == only.lower()):
                 self._host.put(folder, machine_group(cluster, pool))
 
-    def _show_cluster(self, data: Data, cluster: dict[str, Any]) -> Body:
-        body, id_ = cluster["body"], cluster["id"]
-        prefix = body.get("dnsPrefix") or body.get("fqdnSubdomain")
-        host = f"{prefix}-{_digest(id_)[:8]}.hcp.{body['location']}.azmk8s.io"
-        pools = [
-            {"name": pool["name"], **_show_pool(pool, cluster, nested=True)}
-            for pool in data["pools"].values()
-            if pool["cluster"] == id_.lower()
-        ]
-        shown = {
-            "id": id_,
-            "name": cluster["name"],
-            "type": "Microsoft.ContainerService/ManagedClusters",
-            "azureApiVersion": API_VERSION,
-            "enableRBAC": True,
-            "disableLocalAccounts": False,
-            "supportPlan": "KubernetesOfficial",
-            "sku": {"name": "Base", "tier": "Free"},
-            "kubernetesVersion": _version(cluster),
-            "servicePrincipalProfile": {"clientId": "msi"},
-            **_with_tenant(body),
-            "currentKubernetesVersion": _version(cluster),
-            "provisioningState": cluster["state"],
-            "powerState": {"code": "Running"},
-            "fqdn": host,
-            "azurePortalFQDN": host.replace(".hcp.", ".portal.hcp.", 1),
-            "maxAgentPools": 100,
-            "nodeResourceGroup": _node_resource_group(cluster),
-            "resourceUID": _digest(id_)[:24],
-            "eTag": str(uuid.uuid5(_NAMESPACE, repr(body))),
-            "agentPoolProfiles": pools,
-            "identityProfile": {
-                "kubeletidentity": {
-                    "clientId": str(uuid.uuid5(_NAMESPACE, f"{id_} kubelet client")),
-                    "objectId": str(uuid.uuid5(_NAMESPACE, f"{id_} kubelet object")),
-                    "resourceId": f"{group_id(_node_resource_group(cluster))}/providers/Microsoft.ManagedIdentity/"
-                    f"userAssignedIdentities/{cluster['name']}-agentpool",
-                },
-            },
-        }
-        if body.get("identity"):
-            shown["identity"] = {
-                **body["identity"],
-                "principalId": str(uuid.uuid5(_NAMESPACE, f"{id_} principal")),
-                "tenantId": TENANT,
-            }
-        issuer = body.get("oidcIssuerProfile") or {}
-        if issuer.get("enabled"):
-            address = f"https://{body['location']}.oic.prod-aks.azure.com/{TENANT}/{_digest(id_)[:36]}/"
-            shown["oidcIssuerProfile"] = {**issuer, "issuerURL": address}
-        return shown
-
 
 def scale_node_pool(state: Path, cluster: str, pool: str, count: int) -> None:
     """Act as the cluster autoscaler of a sandbox's managed cluster.
@@ -524,51 +431,6 @@ def scale_node_pool(state: Path, cluster: str, pool: str, count: int) -> None:
         AzureError: there is no such pool, or the count is outside what the pool allows.
     """
     AzureCloud(state).scale(cluster, pool, count)
-
-
-def machine_group(cluster: dict[str, Any], pool: dict[str, Any]) -> MachineGroup:
-    """The machines that a pool's record asks for, with what AKS itself puts on the nodes."""
-    body, location = pool["body"], cluster["body"]["location"]
-    size = rules.vm_size(body["vmSize"])
-    if size is None:
-        raise rules.unknown_size(pool["name"], location)
-    zones = body.get("availabilityZones") or []
-    labels = {
-        "agentpool": pool["name"],
-        "kubernetes.azure.com/agentpool": pool["name"],
-        "kubernetes.azure.com/cluster": _node_resource_group(cluster),
-        "kubernetes.azure.com/mode": body["mode"].lower(),
-        "kubernetes.azure.com/os-sku": body["osSKU"],
-        "kubernetes.azure.com/node-image-version": _image(body),
-        "kubernetes.azure.com/role": "agent",
-        "node.kubernetes.io/instance-type": size.name,
-        "topology.kubernetes.io/region": location,
-        "topology.kubernetes.io/zone": f"{location}-{zones[0]}" if zones else "0",
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": size.arch,
-    }
-    if size.gpu_model:
-        labels["kubernetes.azure.com/accelerator"] = "nvidia"
-    taints = [taint for taint in map(rules.parse_taint, body.get("nodeTaints") or []) if taint]
-    driver = (body.get("gpuProfile") or {}).get("driver") or "Install"
-    digits = int(_digest(cluster["id"])[:12], 16) % _DIGITS
-    return MachineGroup(
-        id=pool["name"],
-        node_prefix=f"aks-{pool['name']}-{digits:08d}-vmss00000",
-        count=pool["count"],
-        labels={**labels, **(body.get("nodeLabels") or {})},
-        taints=taints,
-        hardware=Hardware(
-            cpus=size.vcpus,
-            memory_gib=size.memory_gib,
-            gpu_model=size.gpu_model,
-            gpu_product=size.gpu_product,
-            gpus=size.gpus,
-        ),
-        driver_preinstalled=bool(size.gpu_model) and driver == "Install",
-        cloud_mig_profile=body.get("gpuInstanceProfile"),
-        guarded=True,
-    )
 
 
 def _settled(body: Body) -> Body:
@@ -600,12 +462,6 @@ def _pool_record(cluster: str, name: str, body: Body, version: str, *, inline: b
     }
 
 
-def _version(record: dict[str, Any], cluster: dict[str, Any] | None = None) -> str:
-    """The release that a cluster or pool runs; records of before have none."""
-    version: str = record.get("version") or versions.full((cluster or record)["body"].get("kubernetesVersion"))
-    return version
-
-
 def _pools_of(data: Data, cluster: dict[str, Any]) -> list[dict[str, Any]]:
     return [pool for pool in data["pools"].values() if pool["cluster"] == cluster["id"].lower()]
 
@@ -622,7 +478,7 @@ def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any]) -> N
     new = {key: value for key, value in body.items() if value is not None and key != "name"}
     rules.check_pool_change(old, new)
     version = new.get("orchestratorVersion")
-    versions.check_pool(version, _version(pool, cluster), _version(cluster))
+    versions.check_pool(version, version_of(pool, cluster), version_of(cluster))
     recreated = {key: old[key] for key in old if key not in {"minCount", "maxCount", "tags"}}
     merged = {**recreated, "enableAutoScaling": False, **new}
     count = pool["count"] if merged["count"] == old["count"] else merged["count"]
@@ -631,8 +487,8 @@ def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any]) -> N
         count = max(low, min(high, count))
     rules.check_pool(pool["name"], {**merged, "count": count}, location)
     pool["body"], pool["count"] = merged, count
-    if version is not None and not _version(pool, cluster).startswith(f"{version}."):
-        pool["version"] = versions.resolved(version, _version(cluster))
+    if version is not None and not version_of(pool, cluster).startswith(f"{version}."):
+        pool["version"] = versions.resolved(version, version_of(cluster))
 
 
 def _refuse_last_system(data: Data, pool: dict[str, Any], new_mode: str | None) -> None:
@@ -651,83 +507,4 @@ def _find_pool(data: Data, cluster_name: str, pool_name: str) -> dict[str, Any]:
         if pool["name"] == pool_name and data["clusters"][pool["cluster"]]["name"] == cluster_name:
             found: dict[str, Any] = pool
             return found
-    raise _not_found(f"managedClusters/{cluster_name}/agentPools/{pool_name}", "")
-
-
-def _with_tenant(body: Body) -> Body:
-    """The properties with the tenant that a request may leave out."""
-    profile = body.get("aadProfile")
-    return {**body, "aadProfile": {"tenantID": TENANT, **profile}} if profile else body
-
-
-def _user_kubeconfig(cluster: dict[str, Any], running: RunningCluster) -> str:
-    """As AKS hands it out from Kubernetes 1.24 on (azure-aks-docs, kubelogin-authentication); it asks for a device code."""
-    name, tenant = cluster["name"], cluster["body"]["aadProfile"].get("tenantID") or TENANT
-    user = f"clusterUser_{cluster['groupName']}_{name}"
-    authority = base64.b64encode(running.ca_pem.encode()).decode()
-    arguments = ["get-token", "--environment", "AzurePublicCloud", "--server-id", SERVER_ID, "--client-id", _KUBECTL]
-    program = {
-        "apiVersion": "client.authentication.k8s.io/v1beta1",
-        "args": [*arguments, "--tenant-id", tenant, "--login", "devicecode"],
-        "command": "kubelogin",
-        "env": None,
-        "installHint": "kubelogin is not installed: https://aka.ms/aks/kubelogin",
-        "provideClusterInfo": False,
-    }
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"certificate-authority-data": authority, "server": running.server}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
-        "current-context": name,
-        "preferences": {},
-        "users": [{"name": user, "user": {"exec": program}}],
-    }
-    return yaml.safe_dump(config, sort_keys=False)
-
-
-def _not_found(what: str, group: str) -> AzureError:
-    message = (
-        f"The Resource 'Microsoft.ContainerService/{what}' under resource group '{group}' was not found. "
-        "For more details please go to https://aka.ms/ARMResourceNotFoundFix"
-    )
-    return AzureError(404, "ResourceNotFound", message)
-
-
-def _node_resource_group(cluster: dict[str, Any]) -> str:
-    location = cluster["body"]["location"]
-    name: str = cluster["body"].get("nodeResourceGroup") or f"MC_{cluster['groupName']}_{cluster['name']}_{location}"
-    return name
-
-
-def _image(body: Body) -> str:
-    kind = "AKSUbuntu-2204gen2containerd" if body["osSKU"].startswith("Ubuntu") else "AKSAzureLinux-V3gen2"
-    return f"{kind}-202610.27.0"
-
-
-def _show_group(group: dict[str, Any]) -> Body:
-    return {
-        "id": group_id(group["name"]),
-        "name": group["name"],
-        "type": "Microsoft.Resources/resourceGroups",
-        "azureApiVersion": "2024-03-01",
-        "properties": {"provisioningState": "Succeeded"},
-        **group["body"],
-    }
-
-
-def _show_pool(pool: dict[str, Any], cluster: dict[str, Any], *, nested: bool = False) -> Body:
-    body = pool["body"]
-    version = _version(pool, cluster)
-    shown = {
-        "upgradeSettings": {} if body.get("scaleSetPriority") == "Spot" else {"maxSurge": "10%"},
-        **body,
-        "count": pool["count"],
-        "orchestratorVersion": body.get("orchestratorVersion") or version,
-        "currentOrchestratorVersion": version,
-        "nodeImageVersion": _image(body),
-        "provisioningState": pool["state"],
-        "powerState": {"code": "Running"},
-        "eTag": str(uuid.uuid5(_NAMESPACE, repr((body, pool["count"])))),
-    }
-    return shown if nested else {"id": pool["id"], "name": pool["name"], "azureApiVersion": API_VERSION, **shown}
+    raise not_found(f"managedClusters/{cluster_name}/agentPools/{pool_name}", "")

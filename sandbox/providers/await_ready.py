@@ -351,7 +351,7 @@ class Waiter:
             if verdict.failed:
                 raise AwaitError(not_initialized(live), live, list(heard))
             # One that somebody deletes meanwhile is waited for all the same.
-            live = self._get(obj) or live
+            live = self.objects.live(obj) or live
         raise AwaitError(self._in_vain(live), live, list(heard))
 
     def is_ready(self, live: dict[str, Any]) -> None:
@@ -374,7 +374,7 @@ class Waiter:
         live = obj
         uid = obj["metadata"].get("uid")
         for _ in self._turns(seconds):
-            found = self._get(obj)
+            found = self.objects.live(obj)
             if found is None or (uid and found["metadata"].get("uid") != uid):
                 return
             live = found
@@ -402,10 +402,6 @@ class Waiter:
 
     def _stopped(self) -> bool:
         return any(stop.is_set() for stop in self.stops)
-
-    def _get(self, obj: Mapping[str, Any]) -> dict[str, Any] | None:
-        metadata = obj["metadata"]
-        return self.objects.get(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
 
 def not_initialized(live: Mapping[str, Any]) -> str:

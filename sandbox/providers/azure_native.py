@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from sandbox.clouds import azure, azure_networks, azure_rules
+from sandbox.clouds import azure_answers, azure_ids, azure_networks, azure_rules
 from sandbox.clouds.entra import TENANT
 from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
 from sandbox.providers.differences import compare
@@ -85,7 +85,7 @@ class _Kind:
     types: Mapping[str, str]
     replaces: tuple[str, ...]
     required: tuple[str, ...]
-    api_version: str = azure.API_VERSION
+    api_version: str = azure_answers.API_VERSION
     random_name: bool = True
     pattern: str = ""
     longest: int = 90
@@ -108,7 +108,7 @@ class _Kind:
 
 _KINDS: Final[Mapping[str, _Kind]] = {
     _GROUP: _Kind(
-        azure.group_id,
+        azure_ids.group_id,
         name="resourceGroupName",
         parents=(),
         types={"location": "string", "managedBy": "string", "tags": "object"},
@@ -117,7 +117,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         api_version="2024-03-01",
     ),
     _NETWORK: _Kind(
-        azure.network_id,
+        azure_ids.network_id,
         name="virtualNetworkName",
         parents=("resourceGroupName",),
         types={"location": "string", "addressSpace": "object", "subnets": "array", "tags": "object"},
@@ -126,7 +126,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         api_version=azure_networks.API_VERSION,
     ),
     _CLUSTER: _Kind(
-        azure.cluster_id,
+        azure_ids.cluster_id,
         name="resourceName",
         parents=("resourceGroupName",),
         types={
@@ -151,7 +151,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         longest=63,
     ),
     _POOL: _Kind(
-        azure.pool_id,
+        azure_ids.pool_id,
         name="agentPoolName",
         parents=("resourceGroupName", "resourceName"),
         types=_POOL_TYPES,
@@ -217,7 +217,7 @@ class AzureNativeStandIn(StandIn):
         group = inputs.get("resourceGroupName")
         if group is UNKNOWN or not isinstance(group, str):
             return group
-        found = self._cloud.get(azure.group_id(group))
+        found = self._cloud.get(azure_ids.group_id(group))
         return None if found is None else found["location"]
 
     def diff(
@@ -291,7 +291,7 @@ class AzureNativeStandIn(StandIn):
         kind, found = _kind(type_), self._cloud.get(id_)
         if found is None:
             return None
-        names = dict(zip((*kind.parents, kind.name), azure.parts(id_), strict=False))
+        names = dict(zip((*kind.parents, kind.name), azure_ids.parts(id_), strict=False))
         if not inputs:
             current = _inputs_in(kind, found)
         else:
@@ -313,7 +313,7 @@ class AzureNativeStandIn(StandIn):
             _CLUSTER: self._cloud.delete_cluster,
             _POOL: self._cloud.delete_pool,
         }
-        erase[_plain(type_)](*azure.parts(id_))
+        erase[_plain(type_)](*azure_ids.parts(id_))
 
     # ---------------------------------------------------------------- functions
 
@@ -322,9 +322,9 @@ class AzureNativeStandIn(StandIn):
         name = _plain(token)
         if name == "azure-native:authorization:getClientConfig":
             return {
-                "clientId": azure.CLIENT,
-                "objectId": azure.CLIENT,
-                "subscriptionId": azure.SUBSCRIPTION,
+                "clientId": azure_ids.CLIENT,
+                "objectId": azure_ids.CLIENT,
+                "subscriptionId": azure_ids.SUBSCRIPTION,
                 "tenantId": TENANT,
             }, []
         match = re.fullmatch(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials", name)

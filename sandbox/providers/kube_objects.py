@@ -38,6 +38,10 @@ class Objects:
         except UnknownKindError:
             return None
 
+    def live(self, obj: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return an object as it is now; None when it does not exist."""
+        return self.get(obj["apiVersion"], obj["kind"], _namespace(obj), obj["metadata"]["name"])
+
     def find(self, api_version: str, kind: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return the objects of a namespace that carry all the labels."""
         selector = ",".join(f"{key}={value}" for key, value in labels.items())

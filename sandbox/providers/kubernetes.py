@@ -11,48 +11,43 @@ A Patch resource (`ClusterPolicyPatch`) applies its fields to an object that is 
 deleted; as in the real provider no preview asks the API server about its creation.
 
 Deliberately not here: List kinds, components (Chart v4, ConfigFile, ConfigGroup), rendering to files, and client-side
-apply: updates are always server-side.
+apply: updates are always server-side. The configuration is in kube_settings, who owns which field in field_ownership.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import secrets
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from sandbox.cluster.api_errors import ApiError, UnknownKindError, UnreachableError
-from sandbox.cluster.kubeconfig import context_namespace, read_kubeconfig
 from sandbox.providers import helm, kube_rules
 from sandbox.providers.await_ready import AwaitError, Waiter, is_deleted_unseen, judge, timeout_of, wait_conditions
 from sandbox.providers.base import Configurations, PartialFailure, ServiceError, StandIn
 from sandbox.providers.claims import Claims
-from sandbox.providers.differences import Diff, compare
+from sandbox.providers.field_ownership import (
+    CREATOR,
+    NOT_LIVE,
+    importable,
+    managed_fields,
+    manager_of,
+    outputs_of,
+    take_over,
+)
 from sandbox.providers.kube_objects import Objects, Servers
-from sandbox.providers.values import UNKNOWN, Secret, Value, has_unknown
+from sandbox.providers.kube_settings import Settings, diff_provider, settings_of
+from sandbox.providers.values import UNKNOWN, Value, has_unknown
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
 
     from sandbox.providers.base import Failure
+    from sandbox.providers.differences import Diff
 
 _LOG = logging.getLogger(__name__)
-_FIELD_MANAGER: Final = "__fieldManager"
-#: Of every create. The first update makes what it has set the resource's own manager's.
-_CREATOR: Final = "pulumi-kubernetes"
-#: What an update takes over, as it does from kubectl: (manager, operation) of entries of whole objects.
-_TAKEN_OVER: Final = frozenset(
-    {
-        (_CREATOR, "Update"), ("pulumi-kubernetes.exe", "Update"), ("pulumi-resource-kubernetes", "Update"),
-        ("kubectl", "Update"), ("kubectl", "Apply"), ("before-first-apply", "Update"),
-    }
-)  # fmt: skip
 _EXISTS: Final = """
 
 The resource already exists in the cluster. This can happen when:
@@ -72,101 +67,12 @@ _CONFLICT: Final = (
 # A CRD or a namespace may be on its way, from another resource of the same run.
 _RETRY_SECONDS = (1, 2, 4, 8, 16)
 # Of a dry run, what is made up by the server and will be something else for real.
-_NOT_LIVE: Final = "reported that {} failed to fully initialize or become live"
 _PROVISIONAL = ("uid", "resourceVersion", "creationTimestamp", "generation")
 _REFUSED = {
     "kubernetes:yaml": "it is a component, not a resource",
     "kubernetes:kustomize": "it is a component, not a resource",
     "kubernetes:helm.sh/v4": "it is a component, not a resource",
 }
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The configuration of one provider resource.
-
-    Attributes:
-        config: the content of the kubeconfig; empty while it is unknown or of no use.
-        context: which context of it; "" for the current one.
-        namespace: where objects go that name no namespace.
-        mutable: kinds whose data may change in place.
-        problem: why there is no usable kubeconfig ("" when there is one).
-        unknown: the kubeconfig is an output of something that doesn't exist yet.
-        force: whether applies take fields away from other managers.
-        upsert: whether a create takes over an object that exists.
-        delete_unreachable: whether objects of a cluster that doesn't answer count as deleted.
-    """
-
-    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    context: str = ""
-    namespace: str = "default"
-    mutable: frozenset[str] = frozenset()
-    problem: str = ""
-    unknown: bool = False
-    force: bool = False
-    upsert: bool = False
-    delete_unreachable: bool = False
-
-
-def _is_on(args: Mapping[str, Value], key: str) -> bool:
-    """A switch of the configuration; the SDK sends these as JSON texts."""
-    return args.get(key) in (True, "true")
-
-
-def settings_of(args: Mapping[str, Value]) -> Settings:
-    """Read a provider's configuration. A kubeconfig that is of no use is not an error yet: a preview must go on."""
-    mutable = {kind for kind in ("ConfigMap", "Secret") if _is_on(args, f"enable{kind}Mutable")}
-    context = args.get("context") or ""
-    config: Mapping[str, Any] = {}
-    problem = ""
-    unknown = any(args.get(key) is UNKNOWN for key in ("kubeconfig", "context", "cluster"))
-    if not unknown:
-        try:
-            config = read_kubeconfig(args.get("kubeconfig") or _default_kubeconfig())
-        except UnreachableError as error:
-            problem = str(error)
-    namespace = args.get("namespace")
-    return Settings(
-        config=config,
-        context="" if unknown else context,
-        namespace=namespace if isinstance(namespace, str) and namespace else context_namespace(config, context) or "default",
-        mutable=frozenset(mutable),
-        problem=problem,
-        unknown=unknown,
-        force=_is_on(args, "enablePatchForce"),
-        upsert=_is_on(args, "upsertExistingObjects"),
-        delete_unreachable=_is_on(args, "deleteUnreachable"),
-    )
-
-
-def _default_kubeconfig() -> str:
-    return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-
-
-def diff_provider(olds: Mapping[str, Value], news: Mapping[str, Value]) -> Diff:
-    """Whether another configuration of the provider means another cluster, and so a replacement of everything."""
-    changed = compare({**olds}, {**news})
-    before, after = olds.get("clusterIdentifier"), news.get("clusterIdentifier")
-    replaces: list[str] = []
-    if before and after:
-        replaces = ["clusterIdentifier"] if before != after else []
-    elif any(news.get(key) is UNKNOWN for key in ("kubeconfig", "context")):
-        replaces = [key for key in ("kubeconfig", "context") if news.get(key) is UNKNOWN]
-    elif _active_cluster(olds) != _active_cluster(news):
-        replaces = ["kubeconfig"]
-    return Diff(changes=changed.changes, replaces=replaces, diffs=changed.diffs)
-
-
-def _active_cluster(args: Mapping[str, Value]) -> Any:  # noqa: ANN401  (a part of a kubeconfig)
-    """The cluster entry that a configuration leads to; the credentials don't matter."""
-    try:
-        config = read_kubeconfig(args.get("kubeconfig") or _default_kubeconfig())
-    except UnreachableError:
-        return args.get("kubeconfig")
-    wanted = args.get("context") or config.get("current-context")
-    contexts = [entry.get("context") or {} for entry in config.get("contexts") or [] if entry.get("name") == wanted]
-    cluster = args.get("cluster") or (contexts[0].get("cluster") if contexts else None)
-    return next((entry.get("cluster") for entry in config["clusters"] if entry.get("name") == cluster), None)
 
 
 class KubernetesStandIn(StandIn):
@@ -323,12 +229,12 @@ class KubernetesStandIn(StandIn):
         if preview:
             return "", inputs if patch else self._preview(settings, inputs, self._try_create)
         objects = self._required_objects(settings)
-        manager = _manager({}, inputs)
+        manager = manager_of({}, inputs)
         with self._claims.hold(_place(objects, inputs, manager if patch else "")) as overtaken:
             live = self._create(objects, settings, inputs, manager, patch=patch)
             done = f"resource {json.dumps(self.current.urn)} was successfully created, but the Kubernetes API server"
-            live = self._await(objects, live, timeout_of(inputs, timeout), overtaken, manager, f"{done} {_NOT_LIVE.format('it')}")
-        return kube_rules.identity(live), _outputs(live, manager)
+            live = self._await(objects, live, timeout_of(inputs, timeout), overtaken, manager, f"{done} {NOT_LIVE.format('it')}")
+        return kube_rules.identity(live), outputs_of(live, manager)
 
     def update(
         self,
@@ -346,17 +252,17 @@ class KubernetesStandIn(StandIn):
                 return helm.previewed(news)
             with self._release(settings, news) as (target, overtaken):
                 return self._releases.update(news, target, overtaken)
-        manager, patch = _manager(old_outputs, news), _is_patch(type_, news)
+        manager, patch = manager_of(old_outputs, news), _is_patch(type_, news)
         if preview:
             return self._preview(settings, news, lambda objects, obj: self._change(objects, settings, obj, manager, preview=True))
         objects = self._required_objects(settings)
         with self._claims.hold(_place(objects, news, manager if patch else "")) as overtaken:
             if not patch:
-                _take_over(objects, news, manager)
+                take_over(objects, news, manager)
             live = self._change(objects, settings, news, manager)
-            failed = f"the Kubernetes API server {_NOT_LIVE.format(json.dumps(kube_rules.identity(live)))}"
+            failed = f"the Kubernetes API server {NOT_LIVE.format(json.dumps(kube_rules.identity(live)))}"
             live = self._await(objects, live, timeout_of(news, self.current.timeout), overtaken, manager, failed)
-        return _outputs(live, manager)
+        return outputs_of(live, manager)
 
     def _create(
         self, objects: Objects, settings: Settings, obj: dict[str, Value], manager: str, *, patch: bool = False
@@ -365,7 +271,7 @@ class KubernetesStandIn(StandIn):
             try:
                 if patch or settings.upsert:
                     return self._apply(objects, settings, obj, manager)
-                return objects.create(obj, manager=_CREATOR)
+                return objects.create(obj, manager=CREATOR)
             except UnknownKindError as error:
                 if pause is None:
                     raise ServiceError(self._no_kind(obj, error)) from error
@@ -397,20 +303,20 @@ class KubernetesStandIn(StandIn):
             PartialFailure: the API server refused.
         """
         objects.api.kind(obj["apiVersion"], obj["kind"])
-        live = _live(objects, obj)
+        live = objects.live(obj)
         if live is None:
             self._fail_without(obj)
         try:
             # A dry run comes before what the create has set is taken over: conflicts would be with ourselves.
             ours = preview and any(
-                entry.get("manager") == _CREATOR or (entry.get("manager") == manager and entry.get("operation") == "Update")
-                for entry in _managed_fields(live)
+                entry.get("manager") == CREATOR or (entry.get("manager") == manager and entry.get("operation") == "Update")
+                for entry in managed_fields(live)
             )
             return self._apply(objects, settings, obj, manager, force=ours, dry_run=preview)
         except ApiError as error:
             name = json.dumps(kube_rules.identity(obj))
-            reason = f"the Kubernetes API server {_NOT_LIVE.format(name)}: {error}"
-            raise PartialFailure(kube_rules.identity(obj), _outputs(live or obj, manager), [reason]) from error
+            reason = f"the Kubernetes API server {NOT_LIVE.format(name)}: {error}"
+            raise PartialFailure(kube_rules.identity(obj), outputs_of(live or obj, manager), [reason]) from error
 
     def _fail_without(self, obj: Mapping[str, Value]) -> NoReturn:
         missing = f"{obj['kind']} {json.dumps(obj['metadata']['name'])} not found"
@@ -437,7 +343,7 @@ class KubernetesStandIn(StandIn):
             live = Waiter(objects, (self.cancelled, overtaken)).until_ready(live, seconds)
         except AwaitError as error:
             reasons = [f"{failed}: {error}", *error.further]
-            raise PartialFailure(kube_rules.identity(live), _outputs(error.live, manager), reasons) from error
+            raise PartialFailure(kube_rules.identity(live), outputs_of(error.live, manager), reasons) from error
         if overtaken.is_set():
             raise ServiceError(f"another run has taken over {kube_rules.identity(live)!r}")
         return live
@@ -458,11 +364,11 @@ class KubernetesStandIn(StandIn):
         except UnknownKindError:
             return obj  # its CRD comes with this very update
         metadata = {key: value for key, value in live["metadata"].items() if key not in _PROVISIONAL}
-        return {**_outputs({**live, "metadata": metadata}, ""), "status": live.get("status") or UNKNOWN}
+        return {**outputs_of({**live, "metadata": metadata}, ""), "status": live.get("status") or UNKNOWN}
 
     def _try_create(self, objects: Objects, obj: dict[str, Value]) -> dict[str, Any]:
         try:
-            return objects.create(obj, manager=_CREATOR, dry_run=True)
+            return objects.create(obj, manager=CREATOR, dry_run=True)
         except ApiError as error:
             # The real provider goes on, too: the object may be about to be replaced, its namespace to be made.
             if _namespace_missing(error) or error.reason in {"AlreadyExists", "Forbidden"}:
@@ -503,9 +409,9 @@ class KubernetesStandIn(StandIn):
         live = objects.get(api_version, kind, namespace, name)
         if live is None:
             return None
-        result = _outputs(live, _manager(outputs, inputs))
+        result = outputs_of(live, manager_of(outputs, inputs))
         if not inputs:
-            return kube_rules.identity(live), _importable(live), result
+            return kube_rules.identity(live), importable(live), result
         fresh = kube_rules.live_object_inputs(inputs, live)
         try:
             Waiter(objects, (self.cancelled,)).is_ready(live)
@@ -532,7 +438,7 @@ class KubernetesStandIn(StandIn):
         namespace, _, name = id_.rpartition("/")
         metadata = {**known.get("metadata", {}), "name": name, **({"namespace": namespace} if namespace else {})}
         if _is_patch(type_, known):
-            self._relinquish(objects, {**known, "metadata": metadata}, _manager(outputs, inputs))
+            self._relinquish(objects, {**known, "metadata": metadata}, manager_of(outputs, inputs))
             return
         self._delete(objects, {**known, "metadata": metadata}, outputs)
 
@@ -560,7 +466,7 @@ class KubernetesStandIn(StandIn):
             except AwaitError as error:
                 holders = ", ".join(error.live["metadata"].get("finalizers") or [])
                 _LOG.warning("%s: finalizers might be preventing deletion (%s)", self.current.urn, holders)
-                kept = _outputs(error.live, _manager(outputs, obj))
+                kept = outputs_of(error.live, manager_of(outputs, obj))
                 raise PartialFailure(kube_rules.identity(obj), kept, [str(error)]) from error
 
 
@@ -603,75 +509,5 @@ def _place(objects: Objects, obj: Mapping[str, Value], patched_by: str = "") -> 
     return objects.api.server, obj["apiVersion"].split("/")[0], obj["kind"], metadata.get("namespace"), name, patched_by
 
 
-def _live(objects: Objects, obj: Mapping[str, Value]) -> dict[str, Any] | None:
-    metadata = obj["metadata"]
-    return objects.get(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
-
-
-def _managed_fields(live: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return live["metadata"].get("managedFields") or []
-
-
-def _manager(outputs: Mapping[str, Value], inputs: Mapping[str, Value]) -> str:
-    """The field manager of a resource: made up once, and kept in its state."""
-    given = kube_rules.annotations_of(inputs).get("pulumi.com/patchFieldManager")
-    return str(given or outputs.get(_FIELD_MANAGER) or f"{_CREATOR}-{secrets.token_hex(4)}")
-
-
-def _take_over(objects: Objects, obj: Mapping[str, Value], manager: str) -> None:
-    """Make what a create has set into what an apply has set; otherwise a later apply could take nothing away."""
-    live = _live(objects, obj)
-    entries = _managed_fields(live) if live is not None else []
-    # Until the creates had a manager of their own, a state's manager had created its object.
-    wanted = _TAKEN_OVER | {(manager, "Update"), (manager, "Apply")}
-    mine = [
-        entry for entry in entries if (entry.get("manager"), entry.get("operation")) in wanted and not entry.get("subresource")
-    ]
-    if live is None or not any(entry.get("operation") == "Update" or entry.get("manager") != manager for entry in mine):
-        return
-    fields: dict[str, Any] = {}
-    for entry in mine:
-        fields = _united(fields, entry.get("fieldsV1") or {})
-    taken = {**mine[-1], "manager": manager, "operation": "Apply", "fieldsV1": fields}
-    operations = [
-        {"op": "replace", "path": "/metadata/managedFields", "value": [*(one for one in entries if one not in mine), taken]},
-        # Should somebody have changed the object meanwhile, this fails.
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
-    ]
-    try:
-        objects.patch(live, operations)
-    except ApiError as error:
-        if error.status == HTTPStatus.CONFLICT:
-            _take_over(objects, obj, manager)
-            return
-        reason = f"the Kubernetes API server {_NOT_LIVE.format(json.dumps(kube_rules.identity(obj)))}: {error}"
-        raise PartialFailure(kube_rules.identity(obj), _outputs(live, manager), [reason]) from error
-
-
-def _united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Two sets of fields, as managedFields has them."""
-    return {key: _united(first.get(key) or {}, second.get(key) or {}) for key in {**first, **second}}
-
-
 def _namespace_missing(error: ApiError) -> bool:
     return error.status == HTTPStatus.NOT_FOUND and str(error).startswith("namespaces ")
-
-
-def _outputs(live: Mapping[str, Any], manager: str) -> dict[str, Value]:
-    """An object as the engine keeps it: without the field ownership, with a Secret's data secret."""
-    metadata = {key: value for key, value in live["metadata"].items() if key != "managedFields"}
-    outputs: dict[str, Value] = {**live, "metadata": metadata}
-    if manager:
-        outputs[_FIELD_MANAGER] = manager
-    if live.get("kind") == "Secret":
-        for key in ("data", "stringData"):
-            if key in outputs:
-                outputs[key] = Secret(outputs[key])
-    return outputs
-
-
-def _importable(live: Mapping[str, Any]) -> dict[str, Value]:
-    """The inputs that would make a live object, for an import."""
-    keep = ("name", "namespace", "labels", "annotations")
-    metadata = {key: live["metadata"][key] for key in keep if key in live["metadata"]}
-    return {**{key: value for key, value in live.items() if key != "status"}, "metadata": metadata}

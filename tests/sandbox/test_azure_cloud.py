@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from sandbox.clouds import azure
+from sandbox.clouds import azure_ids
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_rules import AzureError, check_label, parse_taint, vm_size
@@ -122,7 +122,7 @@ class TestNetworks:
 
     @staticmethod
     def subnet(network: str = "net", name: str = "nodes") -> str:
-        return f"{azure.network_id('dev', network)}/subnets/{name}"
+        return f"{azure_ids.network_id('dev', network)}/subnets/{name}"
 
     @pytest.mark.parametrize(
         ("subnets", "code"),
@@ -138,7 +138,7 @@ class TestNetworks:
         assert refused.value.code == code
 
     def test_a_network_is_answered_with_the_ids_of_its_subnets(self, inside: AzureCloud) -> None:
-        answer = inside.get(azure.network_id("dev", "net")) or {}
+        answer = inside.get(azure_ids.network_id("dev", "net")) or {}
         assert [subnet["id"] for subnet in answer["subnets"]] == [self.subnet(), self.subnet(name="other")]
 
     @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ class TestNetworks:
         inside.put_network("dev", "net", {**NETWORK, "subnets": [NODES]})
         inside.delete_cluster("dev", "gpu")
         inside.delete_network("dev", "net")
-        assert inside.made() == {azure.group_id("dev").lower(), azure.network_id("dev", "far").lower()}
+        assert inside.made() == {azure_ids.group_id("dev").lower(), azure_ids.network_id("dev", "far").lower()}
 
     def test_the_group_takes_its_networks_with_it(self, inside: AzureCloud) -> None:
         inside.delete_group("dev")
         assert inside.made() == set()
 
     def test_what_no_stack_knows_goes(self, inside: AzureCloud) -> None:
-        inside.remove_unknown([azure.group_id("dev"), azure.network_id("dev", "far")])
-        assert inside.made() == {azure.group_id("dev").lower(), azure.network_id("dev", "far").lower()}
+        inside.remove_unknown([azure_ids.group_id("dev"), azure_ids.network_id("dev", "far")])
+        assert inside.made() == {azure_ids.group_id("dev").lower(), azure_ids.network_id("dev", "far").lower()}
 
 
 class TestPoolRules:
@@ -260,7 +260,7 @@ class TestPoolRules:
         with pytest.raises(AzureError, match="Code=") as refusal:
             put(cloud, name, **body)
         assert text in str(refusal.value)
-        assert cloud.get(azure.pool_id("dev", "gpu", name)) is None
+        assert cloud.get(azure_ids.pool_id("dev", "gpu", name)) is None
 
     def test_the_shape_is_the_one_that_the_plugin_prints(self, cloud: AzureCloud) -> None:
         with pytest.raises(AzureError) as refusal:
@@ -360,7 +360,7 @@ class TestPoolChanges:
             cloud.put_pool("dev", "gpu", "system", {**SYSTEM, "mode": "User"})
         put(cloud, "system2", mode="System", vmSize="Standard_D4s_v5")
         cloud.delete_pool("dev", "gpu", "system")
-        assert cloud.get(azure.pool_id("dev", "gpu", "system")) is None
+        assert cloud.get(azure_ids.pool_id("dev", "gpu", "system")) is None
 
 
 class TestVersions:
@@ -376,7 +376,7 @@ class TestVersions:
 
     @staticmethod
     def of(cloud: AzureCloud, pool: str) -> str:
-        shown = cloud.get(azure.pool_id("dev", "gpu", pool))
+        shown = cloud.get(azure_ids.pool_id("dev", "gpu", pool))
         assert shown is not None
         return str(shown["currentOrchestratorVersion"])
 
@@ -503,7 +503,7 @@ class TestMachines:
         assert fake.machines["mig"].cloud_mig_profile == "MIG1g"
 
     def test_a_pool_without_a_gpu(self, fake: FakeHost, cloud: AzureCloud) -> None:
-        assert cloud.get(azure.pool_id("dev", "gpu", "system"))
+        assert cloud.get(azure_ids.pool_id("dev", "gpu", "system"))
         assert fake.machines["system"].hardware.gpus == 0
         assert "kubernetes.azure.com/accelerator" not in fake.machines["system"].labels
 
@@ -542,7 +542,7 @@ class TestClusters:
         assert refusal.value.status == 404
 
     def test_what_arm_returns(self, cloud: AzureCloud) -> None:
-        shown = cloud.get(azure.cluster_id("dev", "gpu"))
+        shown = cloud.get(azure_ids.cluster_id("dev", "gpu"))
         assert shown is not None
         assert shown["provisioningState"] == "Succeeded"
         assert shown["fqdn"].startswith("gpu-")
@@ -565,11 +565,11 @@ class TestClusters:
         put(cloud)
         cloud.delete_group("dev")
         assert len(fake.erased) == 1
-        assert cloud.get(azure.pool_id("dev", "gpu", "nb")) is None
-        assert cloud.get(azure.group_id("dev")) is None
+        assert cloud.get(azure_ids.pool_id("dev", "gpu", "nb")) is None
+        assert cloud.get(azure_ids.group_id("dev")) is None
 
     def test_ids_ignore_case(self, cloud: AzureCloud) -> None:
-        assert cloud.get(azure.cluster_id("DEV", "GPU")) is not None
+        assert cloud.get(azure_ids.cluster_id("DEV", "GPU")) is not None
 
 
 class TestKills:
@@ -578,7 +578,7 @@ class TestKills:
         fake.broken = True
         with pytest.raises(RuntimeError):
             empty.put_cluster("dev", "gpu", CLUSTER)
-        assert empty.get(azure.cluster_id("dev", "gpu")) is None
+        assert empty.get(azure_ids.cluster_id("dev", "gpu")) is None
         assert len(fake.erased) == 1
 
     @pytest.mark.parametrize("state", ["Creating", "Deleting"])
@@ -587,10 +587,10 @@ class TestKills:
     ) -> None:
         put(cloud)
         with cloud._records.change() as data:
-            data["pools"][azure.pool_id("dev", "gpu", "nb").lower()]["state"] = state
+            data["pools"][azure_ids.pool_id("dev", "gpu", "nb").lower()]["state"] = state
         again = AzureCloud(tmp_path, fake.host())
         again.recover()
-        assert again.get(azure.pool_id("dev", "gpu", "nb")) is None
+        assert again.get(azure_ids.pool_id("dev", "gpu", "nb")) is None
         assert "nb" not in fake.machines
         assert fake.booted == ["gpu", "gpu"]
 
@@ -602,7 +602,11 @@ class TestKills:
 
     def test_what_no_stack_knows_can_be_removed(self, cloud: AzureCloud, fake: FakeHost) -> None:
         put(cloud)
-        group, cluster, pool = azure.group_id("dev"), azure.cluster_id("dev", "gpu"), azure.pool_id("dev", "gpu", "nb")
+        group, cluster, pool = (
+            azure_ids.group_id("dev"),
+            azure_ids.cluster_id("dev", "gpu"),
+            azure_ids.pool_id("dev", "gpu", "nb"),
+        )
         assert cloud.made() == {group.lower(), cluster.lower(), pool.lower()}
         cloud.remove_unknown([group, cluster, pool])
         assert cloud.get(pool) is not None
@@ -615,7 +619,7 @@ class TestKills:
 
     def test_a_busy_cluster_takes_no_pool(self, cloud: AzureCloud) -> None:
         with cloud._records.change() as data:
-            data["clusters"][azure.cluster_id("dev", "gpu").lower()]["state"] = "Deleting"
+            data["clusters"][azure_ids.cluster_id("dev", "gpu").lower()]["state"] = "Deleting"
         with pytest.raises(AzureError, match="in progress deleting managed cluster operation") as refusal:
             put(cloud)
         assert refusal.value.status == 409
@@ -708,7 +712,7 @@ class TestPlugin:
     def test_preview_tells_what_is_known(self, plugin: AzureNativeStandIn) -> None:
         inputs = {**PLACE, "agentPoolName": "nb", "vmSize": GPU, "nodeLabels": {"a": UNKNOWN}}
         assert plugin.create(POOL, "nb", inputs, 0, preview=True) == ("", {"vmSize": GPU})
-        assert plugin._cloud.get(azure.pool_id("dev", "gpu", "nb")) is None
+        assert plugin._cloud.get(azure_ids.pool_id("dev", "gpu", "nb")) is None
 
     def test_a_refresh_shows_the_scaled_count(self, plugin: AzureNativeStandIn, cloud: AzureCloud) -> None:
         inputs = {**PLACE, "agentPoolName": "nb", "vmSize": GPU, "count": 1}
@@ -725,7 +729,7 @@ class TestPlugin:
     def test_a_refresh_writes_every_pool_into_the_inputs_of_the_cluster(
         self, plugin: AzureNativeStandIn, cloud: AzureCloud
     ) -> None:
-        id_ = azure.cluster_id("dev", "gpu")
+        id_ = azure_ids.cluster_id("dev", "gpu")
         outputs = cloud.get(id_) or {}
         put(cloud)
         found = plugin.read(MANAGED, id_, {**CLUSTER, **PLACE}, outputs)

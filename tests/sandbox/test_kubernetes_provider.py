@@ -21,7 +21,8 @@ from sandbox.providers.base import PartialFailure, Request, ServiceError
 from sandbox.providers.chart_sources import ChartSources
 from sandbox.providers.claims import Claims
 from sandbox.providers.kube_objects import Objects
-from sandbox.providers.kubernetes import KubernetesStandIn, diff_provider, settings_of
+from sandbox.providers.kube_settings import diff_provider, settings_of
+from sandbox.providers.kubernetes import KubernetesStandIn
 from sandbox.providers.values import UNKNOWN, Secret
 from sandbox.stack import recovery
 from sandbox.system import processes

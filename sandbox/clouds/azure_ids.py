@@ -1,0 +1,40 @@
+"""The ids of Azure Resource Manager: how those of groups, networks, clusters and pools are made, and what is in one."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000001"
+CLIENT: Final = "00000000-0000-0000-0000-0000000000cc"
+
+
+def group_id(group: str) -> str:
+    """ARM id of a resource group."""
+    return f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}"
+
+
+def network_id(group: str, network: str) -> str:
+    """ARM id of a virtual network."""
+    return f"{group_id(group)}/providers/Microsoft.Network/virtualNetworks/{network}"
+
+
+def cluster_id(group: str, cluster: str) -> str:
+    """ARM id of a managed cluster."""
+    return f"{group_id(group)}/providers/Microsoft.ContainerService/managedClusters/{cluster}"
+
+
+def pool_id(group: str, cluster: str, pool: str) -> str:
+    """ARM id of an agent pool."""
+    return f"{cluster_id(group, cluster)}/agentPools/{pool}"
+
+
+def parts(id_: str) -> list[str]:
+    """The names in an ARM id: group, then cluster, then pool as far as it goes."""
+    words = id_.strip("/").split("/")
+    return [words[index] for index in (3, 7, 9) if index < len(words)]
+
+
+def digest(text: str) -> str:
+    """What follows from an id, however it is written: hexadecimal digits."""
+    return hashlib.sha256(text.lower().encode()).hexdigest()
