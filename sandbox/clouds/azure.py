@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
 
 

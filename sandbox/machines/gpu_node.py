@@ -18,31 +18,30 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final
 
 from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
-from sandbox.machines import gpu_state, process_list
+from sandbox.machines import gpu_state, mps_control, process_list
 from sandbox.machines.config_manager import TARGET
 from sandbox.machines.config_pod import ConfigPod
 from sandbox.machines.containers import PodRun
 from sandbox.machines.device_manager import DeviceManager
 from sandbox.machines.device_plugin import Advertised, Crash
+from sandbox.machines.errands import Errands
 from sandbox.machines.gfd import Labels
 from sandbox.machines.mig_parted import NOT_APPLIED
 from sandbox.machines.node_programs import MACHINE_TYPE, LayoutAnswer, LayoutRequest
+from sandbox.machines.plugin_life import PluginLife
 from sandbox.machines.program_logs import last_line
-from sandbox.machines.world import LOG
-from sandbox.nvml import from_tables, simulated, state
+from sandbox.nvml import from_tables, state
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Mapping
 
     from sandbox.cluster.node_tools import NodeTools
     from sandbox.machines.gfd import Driver
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from sandbox.machines.outcomes import Outcome
     from sandbox.machines.pod_request import PodRequest
 
-T = TypeVar("T")
 #: GFD and mig-parted take some 100 ms; only a GPU that hangs (an injected fault) makes them take long.
 _SECONDS: Final = 60.0
 _READY_SECONDS: Final = 10.0
@@ -60,66 +58,12 @@ _READY_SECONDS: Final = 10.0
 _RESUMED_SECONDS: Final = 30.0
 _TERM_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.01
-#: What the programs log first once signals reach them.
-_LISTENS: Final = "Starting Plugins."
 #: Of a container's variables, those that the programs decide by. Others are about paths and devices of a real container.
 _PASSED: Final = ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR", "DEVICE_ID_STRATEGY", "DEVICE_DISCOVERY_STRATEGY", "MPS_ROOT")
-#: What is asked of nvidia-cuda-mps-control here: the plugin asks a daemon that runs for a number, the verifier for its limits.
-_MPS_CONTROL: Final = """\
-#!/bin/sh
-# Stand-in for NVIDIA's MPS control program: answers while the machine's MPS daemon is said to run.
-daemon="${0%/*}/../mps-daemon"
-read -r command gpu
-test -e "$daemon" || { echo "Cannot find MPS control daemon process"; exit 1; }
-case "$command" in
-get_default_active_thread_percentage) sed -n 1p "$daemon" ;;
-get_default_device_pinned_mem_limit) sed -n "$((gpu + 2))p" "$daemon" ;;
-esac
-"""
-_MIB_PER_GIB: Final = 1024
 #: The name of the device plugin's process, and of those that a shell stands in for when they are to be signalled.
 _PLUGIN: Final = "nvidia-device-plugin"
 _SIGNALLED: Final = ("gpu-feature-discovery", "mps-control-daemon")
 _PYTHON: Final = f'#!/bin/sh\nexec {shlex.quote(str(Path(sys.executable).resolve()))} "$@"\n'
-
-
-@dataclass
-class _Errand:
-    """Something that the machine's thread works on, or has done."""
-
-    question: Hashable
-    answer: Future[object]
-
-
-class _Plugin:
-    """One life of the device plugin: a pod's container from its start to its end."""
-
-    def __init__(self, life: Hashable, log: Path) -> None:
-        """Not started yet."""
-        self.life, self.log = life, log
-        self.began = time.monotonic()
-        self.process: subprocess.Popen[bytes] | None = None
-        self.failure = ""
-        #: Whether it has registered anything.
-        self.seen = False
-
-    @property
-    def last_line(self) -> str | None:
-        """Why it ended; None while it has not."""
-        if self.failure:
-            return self.failure
-        if self.process is None or self.process.poll() is None:
-            return None
-        return last_line(self.said) or f"ended with {self.process.returncode}"
-
-    @property
-    def listens(self) -> bool:
-        """Whether signals reach it; one that has ended hears none, and nobody is to wait for it."""
-        return self.last_line is not None or _LISTENS in self.said
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
 
 class GpuNode:
@@ -136,11 +80,10 @@ class GpuNode:
         self._folder, self._tools, self._wake = make_folder(folder), tools, wake
         self._state = folder / "state"
         self._seen: tuple[int, ...] = ()
-        self._line = ThreadPoolExecutor(1, thread_name_prefix=folder.name)
-        self._errands: dict[str, _Errand] = {}
+        self._errands = Errands(folder.name, wake)
         self._host: GpuHost | None = None
         self._manager: DeviceManager | None = None
-        self._plugin: _Plugin | None = None
+        self._plugin: PluginLife | None = None
         self._found_registered = False
         self._pods: dict[str, PodRun] = {}
         self._configs: dict[str, ConfigPod] = {}
@@ -159,7 +102,7 @@ class GpuNode:
         self._found_registered = registered
         if not self._state.exists():
             state.write(self._state, gpu_state.state_of(self._folder.name, gpus, driver))
-        self._ask("furnish", None, self._living)
+        self._errands.ask("furnish", None, self._living)
 
     def changed_gpus(self, model: str, driver: Driver | None) -> tuple[Gpu, ...] | None:
         """The GPUs, where somebody has changed the state file since they were last asked for.
@@ -179,7 +122,7 @@ class GpuNode:
         self._seen = seen
         if driver is not None and machine.driver_version != driver.version:
             change = partial(from_tables.with_driver, driver_version=driver.version, cuda=driver.cuda)
-            self._ask("driver", driver, lambda: state.change(self._state, change))
+            self._errands.ask("driver", driver, lambda: state.change(self._state, change))
         return gpu_state.gpus_of(model, machine)
 
     def new_driver(self) -> None:
@@ -191,7 +134,7 @@ class GpuNode:
 
         A plugin that waits for it looks again at once.
         """
-        self._ask("mps", (replicas, time.monotonic()), lambda: self._switch_mps(replicas))
+        self._errands.ask("mps", (replicas, time.monotonic()), lambda: self._switch_mps(replicas))
 
     # ------------------------------------------------------------------ gpu-feature-discovery
 
@@ -199,7 +142,7 @@ class GpuNode:
         """What gpu-feature-discovery writes; it runs again where anything that decides it is another."""
         passed = _passed(environment)
         question = (loaded.pod, loaded.attempt, loaded.text, loaded.gpus, driver, tuple(passed.items()))
-        return self._ask("labels", question, lambda: self._discover(loaded.text, passed))
+        return self._errands.ask("labels", question, lambda: self._discover(loaded.text, passed))
 
     def _discover(self, config: str | None, passed: Mapping[str, str]) -> Labels | Crash:
         files = {name: self._folder / f"gfd-{name}" for name in ("config.yaml", "machine-type", "labels")}
@@ -230,10 +173,10 @@ class GpuNode:
         plugin = self._plugin
         if plugin is None or plugin.life != life:
             before, self._found_registered = plugin, self._found_registered and plugin is None
-            plugin = self._plugin = _Plugin(life, self._folder / "plugin.log")
+            plugin = self._plugin = PluginLife(life, self._folder / "plugin.log")
             found = self._configs.get(_PLUGIN)
             pod = found if found is not None and found.pod == loaded.pod else None
-            self._line.submit(self._start, before, plugin, pod, loaded.text, passed)
+            self._errands.submit(self._start, before, plugin, pod, loaded.text, passed)
         words = plugin.last_line
         if words is not None:
             return Crash(words)
@@ -243,10 +186,10 @@ class GpuNode:
         """End the plugin, if there is one."""
         self._found_registered = False
         if self._plugin is not None:
-            self._line.submit(self._stop, self._plugin)
+            self._errands.submit(self._stop, self._plugin)
             self._plugin = None
 
-    def _registered(self, plugin: _Plugin) -> Advertised | None:
+    def _registered(self, plugin: PluginLife) -> Advertised | None:
         # Before it runs, what is listed is its forerunner's.
         listed = self._manager.listed() if self._manager is not None and plugin.process is not None else {}
         plugin.seen = plugin.seen or bool(listed)
@@ -262,7 +205,7 @@ class GpuNode:
         )
 
     def _start(
-        self, before: _Plugin | None, plugin: _Plugin, pod: ConfigPod | None, config: str | None, passed: Mapping[str, str]
+        self, before: PluginLife | None, plugin: PluginLife, pod: ConfigPod | None, config: str | None, passed: Mapping[str, str]
     ) -> None:
         """Start it: in the pod that it shares with config-manager, or, where there is none, alone with a configuration."""
         if before is not None:
@@ -289,7 +232,7 @@ class GpuNode:
         process.wait()
         self._wake()
 
-    def _hang_up(self, plugin: _Plugin) -> None:
+    def _hang_up(self, plugin: PluginLife) -> None:
         """Let it look again; before it listens for signals it would end of one."""
         end = time.monotonic() + _READY_SECONDS
         while not plugin.listens and time.monotonic() < end:
@@ -297,7 +240,7 @@ class GpuNode:
         if plugin.process is not None and self._host is not None:
             self._host.signal(plugin.process, signal.SIGHUP)
 
-    def _stop(self, plugin: _Plugin) -> None:
+    def _stop(self, plugin: PluginLife) -> None:
         process, host = plugin.process, self._host
         if process is None:
             return
@@ -315,11 +258,11 @@ class GpuNode:
 
     def check_layout(self, request: LayoutRequest) -> LayoutAnswer | None:
         """Whether a layout is valid, and holds."""
-        return self._ask_once("check", request, lambda: self._check_layout(request))
+        return self._errands.ask_once("check", request, lambda: self._check_layout(request))
 
     def apply_layout(self, request: LayoutRequest) -> LayoutAnswer | None:
         """Apply a layout, and look whether it holds."""
-        return self._ask_once("apply", request, lambda: self._apply_layout(request))
+        return self._errands.ask_once("apply", request, lambda: self._apply_layout(request))
 
     def _check_layout(self, request: LayoutRequest) -> LayoutAnswer:
         error = self._parted(request, "assert", "--valid-config")
@@ -355,7 +298,7 @@ class GpuNode:
                 self._folder,
                 self._tools.config_manager,
                 self._living,
-                self._line.submit,
+                self._errands.submit,
                 self._wake,
                 stands_in=request.program in _SIGNALLED,
             )
@@ -365,7 +308,7 @@ class GpuNode:
         """End it in the pod of a program."""
         pod = self._configs.pop(program, None)
         if pod is not None:
-            self._line.submit(pod.end)
+            self._errands.submit(pod.end)
 
     # ------------------------------------------------------------------ pods whose containers really run
 
@@ -383,7 +326,7 @@ class GpuNode:
             self._pods.pop(pod).end()
 
     def _living_for_pods(self) -> GpuHost:
-        return self._line.submit(self._living).result()
+        return self._errands.submit(self._living).result()
 
     # ------------------------------------------------------------------ the namespace and its thread
 
@@ -392,11 +335,10 @@ class GpuNode:
         self._closed = True
         ending = list(self._pods.values())
         self.keep_pods(frozenset())
-        for errand in self._errands.values():
-            errand.answer.cancel()
+        self._errands.cancel()
         # What the thread waits for ends with the namespace.
         self._end_namespace()
-        self._line.shutdown(cancel_futures=True)
+        self._errands.close()
         for pod in ending:
             pod.join()
         for config in self._configs.values():
@@ -417,7 +359,7 @@ class GpuNode:
                 raise SandboxError(message, "")
             self._end_namespace()
             host = GpuHost(self._folder, self._tools.library)
-            write_atomic(host.folder / "bin" / "nvidia-cuda-mps-control", _MPS_CONTROL, mode=0o755)
+            write_atomic(host.folder / "bin" / "nvidia-cuda-mps-control", mps_control.CONTROL, mode=0o755)
             # Containers bring a Python of their own; here there are no images.
             write_atomic(host.folder / "bin" / "python3", _PYTHON, mode=0o755)
             process_list.begin(self._folder)
@@ -431,7 +373,7 @@ class GpuNode:
     def _switch_mps(self, replicas: int | None) -> None:
         mark, on = self._folder / "mps-daemon", replicas is not None
         if replicas is not None:
-            write_atomic(mark, _mps_limits(state.read(self._state), replicas))
+            write_atomic(mark, mps_control.limits(state.read(self._state), replicas))
         else:
             mark.unlink(missing_ok=True)
         process_list.show_daemon(self._folder, on=on)
@@ -440,44 +382,6 @@ class GpuNode:
         waits = plugin is not None and plugin.process is not None and not (self._manager and self._manager.listed())
         if on and waits and plugin is not None:
             self._hang_up(plugin)
-
-    def _ask(self, name: str, question: Hashable, work: Callable[[], T]) -> T | None:
-        """The answer to a question, kept until the next one of that name; None while it is worked on."""
-        known = self._errands.get(name)
-        if known is None or known.question != question:
-            if known is not None:
-                known.answer.cancel()
-            known = self._errands[name] = _Errand(question, cast("Future[object]", self._line.submit(work)))
-            known.answer.add_done_callback(lambda answer: self._done(name, answer))
-        if not known.answer.done() or known.answer.exception() is not None:
-            return None
-        return cast("T", known.answer.result())
-
-    def _ask_once(self, name: str, question: Hashable, work: Callable[[], T]) -> T | None:
-        """The same, but the answer is given once: whoever asks again wants it done again."""
-        answer = self._ask(name, question, work)
-        if answer is not None:
-            del self._errands[name]
-        return answer
-
-    def _done(self, name: str, answer: Future[object]) -> None:
-        if answer.cancelled():
-            return
-        error = answer.exception()
-        if error is not None:
-            LOG.warning("%s: %s: %s", self._folder.name, name, error)
-        self._wake()
-
-
-def _mps_limits(machine: simulated.Machine, replicas: int) -> str:
-    """The daemon's limits as it prints them: the percentage, then a line for each GPU.
-
-    They are those that the device plugin's daemon sets (k8s-device-plugin v0.17.4, cmd/mps-control-daemon/mps/daemon.go). Memory
-    comes back in whole GiB, rounded down (seen on an H100 with driver 580; what less than one looks like is assumed).
-    """
-    shares = [(gpu.memory_mib or 0) // replicas for gpu in machine.gpus]
-    limits = [f"{share // _MIB_PER_GIB}G" if share >= _MIB_PER_GIB else f"{share}M" for share in shares]
-    return "\n".join([f"{100 // replicas:.1f}", *limits]) + "\n"
 
 
 def _link(path: Path, target: Path) -> None:
