@@ -131,7 +131,7 @@ class Api:
         return value if isinstance(value, dict) else {}
 
     def text(self, path: str) -> str:
-        """What a path has that is no JSON, such as the metrics."""
+        """What a path answers that is text and not JSON, such as the metrics."""
         with self._asking("GET", path):
             return self._send("GET", path).data.decode(errors="replace")
 
