@@ -20,10 +20,10 @@ import yaml
 
 from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.declared import declared
+from gpu_pools.evidence.shared_text import summary
 from gpu_pools.evidence.table import findings
 from gpu_pools.evidence.verdicts import Snapshot, judge
 from gpu_pools.evidence.waiting import waiting
-from gpu_pools.evidence.words import summary
 
 # Not first when they are needed: once the program is over, and only the engine still at work, its folder is no longer searched.
 from . import _log

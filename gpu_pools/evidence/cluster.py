@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.shared_text import plain
 from gpu_pools.evidence.verdicts import Snapshot
-from gpu_pools.evidence.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.evidence.shared_text import REPLACED, TRUST
 from gpu_pools.evidence.verdicts import Verdict
-from gpu_pools.evidence.words import REPLACED, TRUST
 
 if TYPE_CHECKING:
     from gpu_pools.evidence.verdicts import Evidence, NodeEvidence, PoolEvidence

@@ -10,8 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.evidence.picture import picture
-from gpu_pools.evidence.verdicts import Verdict, words_of
-from gpu_pools.evidence.words import (
+from gpu_pools.evidence.shared_text import (
     REPLACED,
     SIGNS,
     TRUST,
@@ -24,6 +23,7 @@ from gpu_pools.evidence.words import (
     unproven,
     value,
 )
+from gpu_pools.evidence.verdicts import Verdict, duration_text
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.markup import Html
 from gpu_pools.text.table import resources_text
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpu_pools.evidence.reports import Gpu
+    from gpu_pools.evidence.shared_text import Group
     from gpu_pools.evidence.verdicts import Evidence, NodeEvidence, PoolEvidence
-    from gpu_pools.evidence.words import Group
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _MPS: Final = {"activeThreadPercentage": "MPS threads {} %", "memoryLimits": "MPS memory {}", "failure": "MPS: {}"}
@@ -78,7 +78,7 @@ def _head(evidence: Evidence) -> Iterator[Html]:
     yield Html.of('<p class="soft">{}</p>', TRUST)
     yield Html("<dl>")
     yield Html.of("<dt>Collected</dt><dd>{}</dd>", _time(evidence.collected))
-    yield Html.of("<dt>Reports come every</dt><dd>{}</dd>", words_of(evidence.declared.interval_seconds))
+    yield Html.of("<dt>Reports come every</dt><dd>{}</dd>", duration_text(evidence.declared.interval_seconds))
     yield Html.of("<dt>Verifier</dt><dd><code>{}</code></dd>", plain(evidence.declared.digest))
     yield Html("</dl>")
     yield Html("</header>")
@@ -216,7 +216,7 @@ def _versions(node: NodeEvidence) -> Iterator[str]:
 def _reported(evidence: Evidence, node: NodeEvidence) -> Html:
     if node.report is None:
         return Html("never")
-    age = words_of(max(0.0, (evidence.time - node.report.time).total_seconds()))
+    age = duration_text(max(0.0, (evidence.time - node.report.time).total_seconds()))
     notes = Html.all(map(_soft, node.report.notes))
     return Html.of("{}<br>{} before{}", _time(str(node.report.document["time"])), age, notes)
 

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.evidence.words import plain
+from gpu_pools.evidence.shared_text import plain
 from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.text.markup import Html
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.evidence.errors import EvidenceError
-from gpu_pools.evidence.words import plain
+from gpu_pools.evidence.shared_text import plain
 from gpu_pools.text.files import read_text
 from gpu_pools.text.yaml_text import load_yaml
 

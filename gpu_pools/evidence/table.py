@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.evidence.verdicts import Verdict, words_of
-from gpu_pools.evidence.words import REPLACED, TRUST, differences, omitted, plain, questions, summary, unproven, value
+from gpu_pools.evidence.shared_text import REPLACED, TRUST, differences, omitted, plain, questions, summary, unproven, value
+from gpu_pools.evidence.verdicts import Verdict, duration_text
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.table import resources_text, table
 from gpu_pools.text.terminal import coloured
@@ -13,8 +13,8 @@ from gpu_pools.text.terminal import coloured
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_pools.evidence.shared_text import Group
     from gpu_pools.evidence.verdicts import Evidence, NodeEvidence, PoolEvidence
-    from gpu_pools.evidence.words import Group
 
 _HEADER: Final = ("POOL", "NODE", "DECLARED", "OBSERVED", "REPORTED", "VERDICT")
 _RED, _GREEN, _YELLOW = 31, 32, 33
@@ -72,7 +72,7 @@ def _name(node: NodeEvidence) -> str:
 def _age(evidence: Evidence, node: NodeEvidence) -> str:
     if node.report is None:
         return "-"
-    return f"{words_of(max(0.0, (evidence.time - node.report.time).total_seconds()))} ago"
+    return f"{duration_text(max(0.0, (evidence.time - node.report.time).total_seconds()))} ago"
 
 
 def _painted(line: str, verdict: Verdict, *, colour: bool) -> str:

@@ -312,9 +312,9 @@ def _outdated(report: Report, condition: Mapping[str, Any], declared: Declared, 
         interval = max(interval, _ASSERT_SECONDS)
     age = (now - report.time).total_seconds()
     if age > 2 * interval + GRACE_SECONDS:
-        return f"its last report is {words_of(age)} old; they come every {words_of(interval)}"
+        return f"its last report is {duration_text(age)} old; they come every {duration_text(interval)}"
     if age < -GRACE_SECONDS:
-        return f"its last report is of {words_of(-age)} in the future: the clocks differ"
+        return f"its last report is of {duration_text(-age)} in the future: the clocks differ"
     return ""
 
 
@@ -357,7 +357,7 @@ def _allocatable(status: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def words_of(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A time in words, e.g. ``40 s``, ``5 min``, ``3 h``, ``2 d``."""
     if seconds < 100:  # noqa: PLR2004 - up to there seconds read well
         return f"{seconds:.0f} s"

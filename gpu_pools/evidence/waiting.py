@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.evidence.words import plain
+from gpu_pools.evidence.shared_text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

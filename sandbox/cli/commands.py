@@ -24,8 +24,8 @@ from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
 from sandbox.stack import checkpoint, offline_charts, recovery, stand_ins
 from sandbox.stack.engine import Engine
+from sandbox.stack.prerequisites import boot_existing_cluster, seed_openstack
 from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
-from sandbox.stack.surroundings import boot_existing_cluster, seed_openstack
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, read_json
@@ -178,7 +178,7 @@ def openstack(stack: str, arguments: Sequence[str], progress: Progress) -> int:
 
 
 def shell(stack: str, command: Sequence[str], progress: Progress) -> NoReturn:
-    """Become the user's shell, or one command, in the engine's surroundings; a cluster of our own making is not started for it.
+    """Become the user's shell, or one command, in the engine's environment; a cluster of our own making is not started for it.
 
     While another command works on the sandbox, with what it has started so far.
 

@@ -1,4 +1,4 @@
-"""What `make shell` starts: the user's shell, or one command, in the surroundings that the engine has here.
+"""What `make shell` starts: the user's shell, or one command, in the environment that the engine has here.
 
 Nothing is held meanwhile: other commands may work on the sandbox, and the engine has a lock of its own. The sandbox's `pulumi`
 (sandbox/on_path) stands first on PATH; it says why.

@@ -1,4 +1,4 @@
-"""The surroundings of one simulated GPU node, in which NVIDIA's own programs run unchanged.
+"""The environment of one simulated GPU node, in which NVIDIA's own programs run unchanged.
 
 They look at fixed places: GPUs below /sys/bus/pci/devices, the driver in /proc/modules, its MIG capabilities below
 /proc/driver, the kubelet's sockets below /var/lib/kubelet; and they write below /run. Each node therefore has a mount

@@ -97,7 +97,7 @@ class TestEveryStack:
 
     @pytest.mark.parametrize("stack", EACH)
     def test_everything_waits_for_what_the_platform_waits_for(self, run: Run, deploy: Any, stack: str) -> None:
-        deploy(stack)  # for its surroundings
+        deploy(stack)  # for what it needs in place
 
         def program() -> None:
             first = pulumi.CustomResource("test:index:First", "first", {})
@@ -113,7 +113,7 @@ class TestEveryStack:
     def test_what_is_in_the_cluster_is_made_by_its_provider_and_goes_with_it(
         self, run: Run, deploy: Any, stack: str, *, verified: bool
     ) -> None:
-        deploy(stack)  # for its surroundings
+        deploy(stack)  # for what it needs in place
         sections = {**settings(stack), **({} if verified else {"verification": {"enabled": False}})}
         recorded = run(lambda: GpuPlatform("gpu", sections))
         inside = [one for one in recorded.requests.values() if one.custom and one.type.startswith("kubernetes:")]

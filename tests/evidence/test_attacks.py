@@ -10,9 +10,9 @@ import pytest
 
 from gpu_pools.evidence.document import evidence_json
 from gpu_pools.evidence.page import evidence_page
+from gpu_pools.evidence.shared_text import TRUST
 from gpu_pools.evidence.table import evidence_table
 from gpu_pools.evidence.verdicts import Verdict
-from gpu_pools.evidence.words import TRUST
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file
 from tests.evidence.fleets import PLAN, POOLS, PROGRAM, fleet
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.evidence.page import evidence_page
+from gpu_pools.evidence.shared_text import plain
 from gpu_pools.evidence.table import evidence_table
 from gpu_pools.evidence.verdicts import Verdict
-from gpu_pools.evidence.words import plain
 from gpu_pools.proof.verifier_rights import ANNOTATION
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.terminal import Terminal

@@ -15,7 +15,7 @@ from gpu_pools.evidence.document import evidence_json, evidence_text
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.reports import MOST_BYTES, ReportError, parse_report
 from gpu_pools.evidence.table import evidence_table
-from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge, words_of, worst
+from gpu_pools.evidence.verdicts import Snapshot, Verdict, duration_text, judge, worst
 from gpu_pools.proof.verifier_reports import no_reports
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
 from tests.evidence.fleets import NOW, POOLS, Fleet, aged, broken, fleet, put_report, unanswered
@@ -335,7 +335,7 @@ def test_the_document_has_what_was_declared_seen_when_and_by_what() -> None:
 
 @pytest.mark.parametrize(("seconds", "words"), [(0, "0 s"), (99, "99 s"), (300, "5 min"), (7200, "2 h"), (200_000, "2 d")])
 def test_times_in_words(seconds: float, words: str) -> None:
-    assert words_of(seconds) == words
+    assert duration_text(seconds) == words
 
 
 def test_the_condition_that_is_read_is_the_one_that_is_declared() -> None:

@@ -170,7 +170,7 @@ def test_only_loopback_listens_and_no_command_line_has_a_password(cloud: Cloud) 
 
 @pytest.mark.sweep
 def test_a_cluster_of_a_template_without_a_flavor_for_masters_is_refused(cloud: Cloud) -> None:
-    """So the template that a stack only names has one here (sandbox/stack/surroundings.py)."""
+    """So the template that a stack only names has one here (sandbox/stack/prerequisites.py)."""
     headless = {key: value for key, value in TEMPLATE.items() if key != "master_flavor_id"}
     template = cloud.call("cluster_templates", "create", name="headless", **headless)["uuid"]
     answer = cloud.call("clusters", "create", name="x", cluster_template_id=template, keypair="admin", node_count=1)

@@ -1,4 +1,4 @@
-"""The surroundings of a simulated GPU node: what programs see inside, and that nothing of it is left outside."""
+"""The environment of a simulated GPU node: what programs see inside, and that nothing of it is left outside."""
 
 from __future__ import annotations
 

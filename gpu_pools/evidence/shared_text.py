@@ -1,4 +1,4 @@
-"""Words that table and page share; text of others cut to what can be shown."""
+"""Texts that table, page and document share; text of others cut to what can be shown."""
 
 from __future__ import annotations
 
