@@ -223,7 +223,7 @@ class TestAttacks:
             assert found == []
 
     def test_the_binding_is_aks_own_and_names_the_group_alone(self, kubeconfig: str) -> None:
-        binding = client(kubeconfig).get("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", BINDING)
+        binding = Objects(client(kubeconfig)).get("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", BINDING)
         assert binding is not None
         assert [subject["name"] for subject in binding["subjects"]] == [GROUP]
         assert binding["roleRef"]["name"] == "cluster-admin"
