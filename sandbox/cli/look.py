@@ -6,6 +6,7 @@ Nothing is waited for and nothing is taken for well that could not be read.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.cli.observe import PoolObservation, observe
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
+from sandbox.cluster.kubeconfig import read_kubeconfig
 from sandbox.cluster.node_tools import recorded
 from sandbox.cluster.rollout import Objects, troubles, waiting_on
 from sandbox.stack import checkpoint
@@ -136,14 +138,20 @@ def _read(folders: Sequence[Path]) -> tuple[Objects, Snapshot]:
             unread.append(f"the cluster {folder.name} is being made")
             continue
         try:
-            api = Api.at(folder / "kubeconfig")
+            api = _client((folder / "kubeconfig").read_text(encoding="utf-8"))
             for kind, path in _PATHS.items():
                 listed[kind] += _list(api, path)
             config_maps += _list(api, f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/configmaps")
-        except (ApiError, UnreachableError) as error:
+        except (ApiError, UnreachableError, OSError) as error:
             unread.append(f"the cluster {folder.name} cannot be read: {error}")
     nodes = unread[0] if unread else listed["nodes"]
     return Objects(**listed, unread=unread), Snapshot(time, nodes, config_maps_of(config_maps))
+
+
+@functools.lru_cache
+def _client(kubeconfig: str) -> Api:
+    """A cluster is looked at several times a second: its client is kept as long as its kubeconfig says the same."""
+    return Api(read_kubeconfig(kubeconfig))
 
 
 def _list(api: Api, path: str) -> list[Mapping[str, Any]]:
