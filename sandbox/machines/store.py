@@ -60,9 +60,11 @@ class Store:
 
     def wait(self, seconds: float) -> bool:
         """Wait for a change, at most that long; say whether there was one."""
-        changed = self._changed.wait(seconds)
+        if not self._changed.wait(seconds):
+            # Not cleared: a change that comes just now is for the next wait.
+            return False
         self._changed.clear()
-        return changed
+        return True
 
     def wake(self) -> None:
         """Make the next wait return at once."""

@@ -8,6 +8,7 @@ import json
 import socket
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,8 @@ _ANSWERS: dict[str, Any] = {
 
 class _Answers(http.server.BaseHTTPRequestHandler):
     """As much of an API server as a client asks before it knows a kind."""
+
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
@@ -72,6 +75,65 @@ def test_it_finds_kinds_and_says_which_are_missing(port: int) -> None:
         api.path("v1", "Pod")
     with pytest.raises(UnknownKindError):
         api.path("nvidia.com/v1", "ClusterPolicy")
+
+
+def _define(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the server have the custom resources of these names, and no others."""
+    version = {"groupVersion": "nvidia.com/v1", "version": "v1"}
+    group = {"name": "nvidia.com", "versions": [version], "preferredVersion": version}
+    listed = [{**_NODES, "name": f"{name.lower()}s", "kind": name} for name in names]
+    monkeypatch.setitem(_ANSWERS, "/apis", {"kind": "APIGroupList", "groups": [group]})
+    found = {"kind": "APIResourceList", "groupVersion": "nvidia.com/v1", "resources": listed}
+    monkeypatch.setitem(_ANSWERS, "/apis/nvidia.com/v1", found)
+
+
+def test_kinds_that_are_defined_later_are_found(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new group, and a new kind of a group that has been read."""
+    api = client(port)
+    with pytest.raises(UnknownKindError):
+        api.path("nvidia.com/v1", "Policy")
+    _define(monkeypatch, "Policy")
+    assert api.path("nvidia.com/v1", "Policy") == "/apis/nvidia.com/v1/policys"
+    with pytest.raises(UnknownKindError):
+        api.path("nvidia.com/v1", "Driver")
+    _define(monkeypatch, "Policy", "Driver")
+    assert api.path("nvidia.com/v1", "Driver", name="a") == "/apis/nvidia.com/v1/drivers/a"
+
+
+def test_many_threads_use_one_client(port: int) -> None:
+    """While some ask for objects others look for a kind that is missing, which makes the library read all kinds anew."""
+    api = client(port)
+
+    def ask(number: int) -> str:
+        if number % 3 == 0:
+            return api.path("v1", "Node", name=str(number))
+        if number % 3 == 1:
+            return api.probe()
+        with pytest.raises(UnknownKindError):
+            api.path("nvidia.com/v1", "ClusterPolicy")
+        return "missing"
+
+    with ThreadPoolExecutor(16) as threads:
+        said = list(threads.map(ask, range(48)))
+    assert said == [(f"/api/v1/nodes/{number}", "v1.36.3", "missing")[number % 3] for number in range(48)]
+
+
+def test_a_watch_that_breaks_says_so(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(request: _Answers) -> None:
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        line = json.dumps(_EVENTS[0]).encode() + b"\n"
+        request.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+        request.close_connection = True
+
+    api = client(port)
+    api.probe()
+    monkeypatch.setattr(_Answers, "do_GET", cut)
+    events = api.watch("/api/v1/nodes", "7")
+    assert next(events) == _EVENTS[0]
+    with pytest.raises(UnreachableError):
+        next(events)
 
 
 def test_a_refusal_is_in_the_servers_words(port: int) -> None:
