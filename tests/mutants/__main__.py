@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from tests.mutants import suite
 from tests.mutants.accounts import Accounts
 from tests.mutants.covering import measure
+from tests.mutants.loaded import Loaded
 from tests.mutants.mutations import Mutant, mutants
-from tests.mutants.trial import Ended, ended
+from tests.mutants.trial import Ended, Trials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,17 +63,17 @@ def ordered(files: Sequence[str], seed: str, shard: str) -> list[Mutant]:
     return every[part - 1 :: parts]
 
 
-_tree: Path
-_covering: Covering
+_trials: Trials
 
 
-def _begin(folder: Path, trees: multiprocessing.Queue[int], covering: Covering) -> None:
-    global _tree, _covering
-    _tree, _covering = suite.copied(folder / str(trees.get())), covering
+def _begin(folder: Path, trees: multiprocessing.Queue[int], covering: Covering, tests: Sequence[str], patience: float) -> None:
+    global _trials  # noqa: PLW0603 -- a process of the pool has one copy of the project
+    tree = suite.copied(folder / str(trees.get()))
+    _trials = Trials(tree, covering, Loaded(tree, tests), patience)
 
 
-def _tried(mutant: Mutant, patience: float) -> Ended:
-    return ended(mutant, _covering, _tree, patience)
+def _tried(mutant: Mutant) -> Ended:
+    return _trials.ended(mutant)
 
 
 def _all_tried(
@@ -85,10 +86,11 @@ def _all_tried(
     ends = time.monotonic() + arguments.minutes * 60
     waiting = iter(every)
     running: dict[Future[Ended], Mutant] = {}
-    with ProcessPoolExecutor(arguments.jobs, context, _begin, (folder, trees, covering)) as pool:
+    beginning = (folder, trees, covering, arguments.tests, arguments.patience)
+    with ProcessPoolExecutor(arguments.jobs, context, _begin, beginning) as pool:
         while True:
             while len(running) < 2 * arguments.jobs and time.monotonic() < ends and (mutant := next(waiting, None)):
-                running[pool.submit(_tried, mutant, arguments.patience)] = mutant
+                running[pool.submit(_tried, mutant)] = mutant
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:

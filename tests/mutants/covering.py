@@ -29,11 +29,13 @@ class Covering:
     Attributes:
         seconds: per test.
         lines: file -> line -> tests that run it.
+        loading: file -> lines that run while a module loads, the tests' own included.
         modules: what else was loaded.
     """
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, list[str]]]
+    loading: dict[str, set[int]]
     modules: list[str]
 
     def tests_of(self, file: str, line: int) -> list[str]:
@@ -79,14 +81,16 @@ def measure(tree: Path, files: Sequence[str], paths: Sequence[str], seconds: flo
         RuntimeError: if they do not pass there as they are.
     """
     left = tree / "covering.json"
-    code = suite.forked(seconds, tree, lambda: _measured(tree, files, paths))
+    limits = suite.Limits(seconds, seconds)
+    code = suite.forked(limits, suite.scratch(tree), lambda: _measured(tree, files, paths))
     if code != 0:
         ended = "no end" if code is None else f"exit code {code}"
         log = (tree / "covering.log").read_text(encoding="utf-8", errors="replace")
         raise RuntimeError(f"the tests do not pass without a mutant: {ended}\n{log[-4000:]}")
     found = json.loads(left.read_text(encoding="utf-8"))
     lines = {file: {int(line): names for line, names in of.items()} for file, of in found["lines"].items()}
-    return Covering(found["seconds"], lines, found["modules"])
+    loading = {file: set(numbers) for file, numbers in found["loading"].items()}
+    return Covering(found["seconds"], lines, loading, found["modules"])
 
 
 def _measured(tree: Path, files: Sequence[str], paths: Sequence[str]) -> int:
@@ -94,18 +98,16 @@ def _measured(tree: Path, files: Sequence[str], paths: Sequence[str]) -> int:
     told = _Told(measured)
     measured.start()
     with (tree / "covering.log").open("w") as log:
-        sys.stdout = sys.stderr = log
-        code = suite.tests(paths, told)
+        code = suite.run_there(tree, paths, told, output=log.fileno())
     measured.stop()
     data = measured.get_data()
-    lines = {
-        file: {line: sorted(filter(None, names)) for line, names in data.contexts_by_lineno(str(tree / file)).items()}
-        for file in files
-    }
+    contexts = {file: data.contexts_by_lineno(str(tree / file)) for file in files}
+    lines = {file: {line: sorted(filter(None, names)) for line, names in of.items()} for file, of in contexts.items()}
+    loading = {file: [line for line, names in of.items() if "" in names] for file, of in contexts.items()}
     modules = [
         name for name, module in sys.modules.items() if not str(getattr(module, "__file__", None) or tree).startswith(str(tree))
     ]
     (tree / "covering.json").write_text(
-        json.dumps({"seconds": told.seconds, "lines": lines, "modules": modules}), encoding="utf-8"
+        json.dumps({"seconds": told.seconds, "lines": lines, "loading": loading, "modules": modules}), encoding="utf-8"
     )
     return code

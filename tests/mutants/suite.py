@@ -15,7 +15,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,8 @@ FAST = ("tests/unit", "tests/verifier", "tests/changes", "tests/policies")
 _OURS = ("gpu_pools", "components", "policies", "pipelines", "sandbox", "tests")
 #: A mutant may compute without end, and remember all of it.
 _MEMORY = 6 * 2**30
+#: How a process ends that the runner itself broke.
+BROKEN = 70
 
 
 def copied(target: Path) -> Path:
@@ -55,23 +59,64 @@ def preloaded(names: Iterable[str]) -> None:
     gc.freeze()
 
 
-def forked(seconds: float, tree: Path, run: Callable[[], int]) -> int | None:
-    """How `run` ends in a process of its own in that copy of the project; None if it had to be ended.
+@dataclass(frozen=True)
+class Limits:
+    """How long tests may take.
+
+    Attributes:
+        computing: seconds of processor time: a mutant that computes without end is found on a busy machine, too.
+        waiting: seconds by the clock.
+    """
+
+    computing: float
+    waiting: float
+
+
+def forked(limits: Limits, scratch: Path, run: Callable[[], int]) -> int | None:
+    """How `run` ends in a process of its own; None if it had to be ended.
 
     Args:
-        seconds: how long it may take.
-        tree: the copy.
+        limits: how long it may take.
+        scratch: a folder for what it leaves, which is removed afterwards.
         run: gives the exit code.
     """
+    scratch.mkdir()
+    child = begun(lambda: _limited(limits, scratch, run))
+    try:
+        return _awaited(child, limits.waiting)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def begun(run: Callable[[], int]) -> int:
+    """A process forked from this one, a group of its own, which runs that and ends with its exit code; its number."""
     child = os.fork()
     if child == 0:
-        _in_the_copy(tree, run)
+        code = BROKEN
+        try:
+            os.setsid()
+            code = run()
+        finally:
+            os._exit(code)
+    return child
+
+
+def _limited(limits: Limits, scratch: Path, run: Callable[[], int]) -> int:
+    seconds = int(time.process_time() + limits.computing) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    return run()
+
+
+def _awaited(child: int, seconds: float) -> int | None:
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             _end_group(child)
-            return os.waitstatus_to_exitcode(status)
+            code = os.waitstatus_to_exitcode(status)
+            return None if code in {-signal.SIGXCPU, -signal.SIGKILL} else code
         time.sleep(0.005)
     _end_group(child)
     os.waitpid(child, 0)
@@ -83,28 +128,33 @@ def _end_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _in_the_copy(tree: Path, run: Callable[[], int]) -> None:
-    """Never returns."""
-    code = 70
-    try:
-        os.setsid()
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        os.chdir(tree)
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-        sys.dont_write_bytecode = True
-        sys.path[:] = [str(tree), *(path for path in sys.path if path not in {"", str(ROOT)})]
-        for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
-            del sys.modules[name]
-        silence = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(silence, stream)
-        code = run()
-    finally:
-        os._exit(code)
+def scratch(tree: Path) -> Path:
+    """Where tests of that copy leave their files."""
+    return tree.with_name(f"{tree.name}-scratch")
 
 
-def tests(paths: Sequence[str], *plugins: object) -> int:
-    """Run tests in this process."""
+def run_there(tree: Path, paths: Sequence[str], *plugins: object, output: int | None = None) -> int:
+    """Make this process one of that copy of the project, and run tests there.
+
+    Args:
+        tree: the copy.
+        paths: which tests.
+        plugins: of pytest.
+        output: a file descriptor for what is printed; nowhere without.
+    """
+    os.chdir(tree)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
+    sys.path[:] = [str(tree), *(path for path in sys.path if path not in {"", str(ROOT)})]
+    for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
+        del sys.modules[name]
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream, target in enumerate((silence, output or silence, output or silence)):
+        os.dup2(target, stream)
+    return _tests(paths, plugins)
+
+
+def _tests(paths: Sequence[str], plugins: Sequence[object]) -> int:
     settings.register_profile(
         "mutants",
         database=None,

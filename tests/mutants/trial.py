@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.mutants import suite
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    import pytest
-
     from tests.mutants.covering import Covering
+    from tests.mutants.loaded import Loaded
     from tests.mutants.mutations import Mutant
 
 _FIRST_TESTS, _FIRST_SECONDS = 40, 1.5
@@ -32,7 +35,7 @@ class Ended(Enum):
 class _Chosen:
     """Runs these tests only, in this order."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self._place = {name: place for place, name in enumerate(names)}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -40,44 +43,67 @@ class _Chosen:
         items[:] = sorted(kept, key=lambda item: self._place[item.nodeid])
 
 
-def ended(mutant: Mutant, covering: Covering, tree: Path, patience: float) -> Ended:
-    """Put a mutant into that copy of the project, run its tests there, and take it out again.
+@dataclass(frozen=True)
+class Trials:
+    """One copy of the project, and what is known of its tests.
 
-    Args:
-        mutant: the change.
-        covering: what the tests run.
+    Attributes:
         tree: the copy.
+        covering: what the tests run.
+        loaded: a process that has collected them.
         patience: seconds of tests, as measured, that are asked at most.
     """
-    names = _within(covering.tests_of(mutant.file, mutant.line), covering, patience)
-    if not names:
-        return Ended.UNTESTED
-    first = _within(names[:_FIRST_TESTS], covering, _FIRST_SECONDS)
-    file = tree / mutant.file
-    whole = file.read_text(encoding="utf-8")
-    file.write_text(mutant.source, encoding="utf-8")
-    try:
-        for part in (first, names[len(first) :]):
-            if part and (how := _asked(part, covering, tree)) is not Ended.MISSED:
-                return how
-    finally:
-        file.write_text(whole, encoding="utf-8")
-    return Ended.MISSED
 
+    tree: Path
+    covering: Covering
+    loaded: Loaded
+    patience: float
 
-def _within(names: list[str], covering: Covering, seconds: float) -> list[str]:
-    """The first of them that take so long; one at least."""
-    kept: list[str] = []
-    for name in names:
-        seconds -= covering.seconds[name]
-        if kept and seconds < 0:
-            break
-        kept.append(name)
-    return kept
+    def ended(self, mutant: Mutant) -> Ended:
+        """Put a mutant into the copy, run its tests there, and take it out again."""
+        names = self._within(self.covering.tests_of(mutant.file, mutant.line), self.patience)
+        if not names:
+            return Ended.UNTESTED
+        first = self._within(names[:_FIRST_TESTS], _FIRST_SECONDS)
+        file = self.tree / mutant.file
+        whole = file.read_text(encoding="utf-8")
+        file.write_text(mutant.source, encoding="utf-8")
+        try:
+            for part in (first, names[len(first) :]):
+                if part and (how := self._asked(mutant, whole, part)) is not Ended.MISSED:
+                    return how
+        finally:
+            file.write_text(whole, encoding="utf-8")
+        return Ended.MISSED
 
+    def _within(self, names: Sequence[str], seconds: float) -> list[str]:
+        """The first of them that take so long; one at least."""
+        kept: list[str] = []
+        for name in names:
+            seconds -= self.covering.seconds[name]
+            if kept and seconds < 0:
+                break
+            kept.append(name)
+        return kept
 
-def _asked(names: list[str], covering: Covering, tree: Path) -> Ended:
-    files = sorted({name.partition("::")[0] for name in names})
-    seconds = _AT_LEAST_SECONDS + _SLOWER * sum(covering.seconds[name] for name in names)
-    code = suite.forked(seconds, tree, lambda: suite.tests(files, _Chosen(names)))
-    return Ended.UNENDING if code is None else Ended.MISSED if code == 0 else Ended.NOTICED
+    def _asked(self, mutant: Mutant, whole: str, names: Sequence[str]) -> Ended:
+        seconds = _SLOWER * sum(self.covering.seconds[name] for name in names)
+        code = self._code(mutant, whole, names, suite.Limits(_AT_LEAST_SECONDS + seconds, 4 * (_AT_LEAST_SECONDS + seconds)))
+        match code:
+            case None:
+                return Ended.UNENDING
+            case suite.BROKEN:
+                raise RuntimeError(f"no test could be run: {mutant.identity}")
+            # The tests that would have been asked have other names now, and none was run.
+            case pytest.ExitCode.OK | pytest.ExitCode.NO_TESTS_COLLECTED:
+                return Ended.MISSED
+        return Ended.NOTICED
+
+    def _code(self, mutant: Mutant, whole: str, names: Sequence[str], limits: suite.Limits) -> int | None:
+        if mutant.line not in self.covering.loading.get(mutant.file, ()):
+            try:
+                return self.loaded.tried(mutant, whole, names, limits)
+            except LookupError:
+                pass
+        files = sorted({name.partition("::")[0] for name in names})
+        return suite.forked(limits, suite.scratch(self.tree), lambda: suite.run_there(self.tree, files, _Chosen(names)))

@@ -90,7 +90,7 @@ def test_tests_of_a_line_come_quickest_first_and_of_a_line_that_few_run_all_of_t
     slow, quick, middle, other = (f"tests/a/test_a.py::{name}" for name in ("slow", "quick", "middle", "other"))
     beside, elsewhere = "tests/a/test_page.py::x", "tests/b/test_b.py::x"
     seconds = {slow: 9.0, quick: 0.1, middle: 1.0, other: 0.5, beside: 0.01, elsewhere: 0.01}
-    covering = Covering(seconds, {"a.py": {1: [slow, quick, middle], 2: [slow], 3: [other]}}, [])
+    covering = Covering(seconds, {"a.py": {1: [slow, quick, middle], 2: [slow], 3: [other]}}, {}, [])
     assert covering.tests_of("a.py", 1) == [quick, middle, slow]
     assert covering.tests_of("a.py", 2) == [slow, quick, other, middle, beside]
     assert covering.tests_of("b.py", 1) == []
@@ -137,13 +137,15 @@ TRIED = """
 import sys
 from pathlib import Path
 from tests.mutants.covering import measure
+from tests.mutants.loaded import Loaded
 from tests.mutants.mutations import mutants
-from tests.mutants.trial import ended
+from tests.mutants.trial import Trials
 
 tree = Path(sys.argv[1])
 covering = measure(tree, ["small.py"], ["test_small.py"], 60)
+trials = Trials(tree, covering, Loaded(tree, ["test_small.py"]), 20)
 for one in mutants("small.py", (tree / "small.py").read_text()):
-    print(one.now, "|", ended(one, covering, tree, 20).value)
+    print(one.now, "|", trials.ended(one).value)
 """
 SMALL = """
 LIMIT = 3
