@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +16,12 @@ from tests.mutants.__main__ import chosen_files, ordered
 from tests.mutants.accounts import Accounts
 from tests.mutants.covering import Covering
 from tests.mutants.mutations import Mutant, mutants
+from tests.mutants.swapping import Functions
 from tests.mutants.trial import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,6 +137,63 @@ def test_every_listed_survivor_is_a_mutant_of_the_file_as_it_is_and_has_a_reason
             assert accounts.identity(file, entry) in existing, (file, entry)
             assert entry["why"].startswith(("equivalent: ", "not worth it: "))
     assert set(accounts.whole_files()) <= {str(path.relative_to(ROOT)) for path in ROOT.glob("*/**/*.py")}
+
+
+KINDS = """
+from functools import cache
+
+def made(extra):
+    def inner(count):
+        return count + extra + 1
+    return inner
+
+ready = made(10)
+
+@cache
+def remembered(count):
+    return count + 2
+
+def several(counts):
+    return [count + 3 for count in counts]
+
+class Kind:
+    limit = 4
+
+    @property
+    def one(self):
+        return self.limit + 5
+
+def defaulting(count=6):
+    return count
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "asked", "value"),
+    [
+        ("extra + 1", "extra + 2", lambda kinds: kinds.ready(0), 12),
+        ("count + 2", "count + 3", lambda kinds: kinds.remembered(0), 3),
+        ("count + 3", "count + 4", lambda kinds: kinds.several([0]), [4]),
+        ("limit + 5", "limit + 6", lambda kinds: kinds.Kind().one, 10),
+        ("limit = 4", "limit = 5", lambda kinds: kinds.Kind().limit, None),
+        ("count=6", "count=7", lambda kinds: kinds.defaulting(), None),
+        ("made(10)", "made(11)", lambda kinds: kinds.ready(0), None),
+        ("return self.limit + 5", "return __class__", lambda kinds: kinds.Kind().one, None),
+    ],
+)
+def test_a_mutant_is_put_into_a_loaded_function_unless_it_runs_as_the_module_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was: str, now: str, asked: Callable[[ModuleType], object], value: object
+) -> None:
+    (tmp_path / "kinds.py").write_text(KINDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "kinds", raising=False)
+    module = importlib.import_module("kinds")
+    functions = Functions(tmp_path)
+    before = asked(module)
+    module.remembered.cache_clear()
+    assert functions.put("kinds.py", KINDS, KINDS.replace(was, now)) is (value is not None)
+    assert asked(module) == (before if value is None else value)
+    monkeypatch.delitem(sys.modules, "kinds")
 
 
 #: As the runner's own process does it: this one may have threads, and does not fork.
