@@ -141,7 +141,7 @@ def test_a_change_ends_where_a_registry_has_something_against_an_image(tmp_path:
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "STACK": "aks-dev",
         "LEVELS": "x",
-        "BEFORE": "HEAD",
+        "BEFORE": "0" * 40,
         "TMPDIR": str(tmp_path),
     }
     done = subprocess.run([ROOT / ".ci" / "change"], cwd=ROOT, env=around, capture_output=True, check=False, timeout=60)
