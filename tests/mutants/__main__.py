@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import multiprocessing
+import shutil
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tests.mutants import suite
 from tests.mutants.accounts import Accounts
-from tests.mutants.covering import measure
+from tests.mutants.covering import measure, read
 from tests.mutants.loaded import Loaded
 from tests.mutants.mutations import Mutant, mutants
 from tests.mutants.trial import Ended, Trials
@@ -44,6 +45,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--shard", default="1/1", metavar="K/N", help="the K-th of N parts")
     parser.add_argument("--minutes", type=float, default=120, help="start no mutant after that long (default: 120)")
     parser.add_argument("--patience", type=float, default=20, help="seconds of tests per mutant (default: 20)")
+    parser.add_argument("--measured", type=Path, metavar="FILE", help="what an earlier run measured; written if it is not there")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="mutants at once")
     return parser.parse_args()
 
@@ -97,6 +99,34 @@ def _all_tried(
                 yield running.pop(future), future.result()
 
 
+def _covering(folder: Path, files: list[str], arguments: argparse.Namespace) -> Covering:
+    kept: Path | None = arguments.measured
+    if not (kept and kept.exists()):
+        print("The tests run once, measured: some minutes.", file=sys.stderr, flush=True)
+        measured = measure(suite.copied(folder / "whole"), files, arguments.tests, 60 * arguments.minutes)
+        kept = Path(shutil.copy2(measured, kept)) if kept else measured
+    covering = read(kept)
+    if missing := set(files) - set(covering.lines):
+        sys.exit(f"{kept} was measured without {', '.join(sorted(missing))}: name another file, or remove it")
+    return covering
+
+
+class _Progress:
+    """Tells on standard error how far it is, every half minute."""
+
+    def __init__(self, planned: int) -> None:
+        self._planned, self._tried, self._began = planned, 0, time.monotonic()
+        self._next = self._began + 30
+
+    def one(self) -> None:
+        self._tried += 1
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + 30
+            left = (now - self._began) / self._tried * (self._planned - self._tried) / 60
+            print(f"… {self._tried} of {self._planned} tried, about {left:.0f} min left", file=sys.stderr, flush=True)
+
+
 def main() -> int:
     """Try the mutants, tell each that is missed, and a table by file."""
     arguments = _arguments()
@@ -105,13 +135,13 @@ def main() -> int:
     accounts = Accounts.read(files)
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         folder = Path(scratch)
-        began = time.monotonic()
-        covering = measure(suite.copied(folder / "whole"), files, arguments.tests, 60 * arguments.minutes)
-        print(f"{len(covering.seconds)} tests pass, {time.monotonic() - began:.0f} s; {len(every)} mutants", flush=True)
+        covering = _covering(folder, files, arguments)
         suite.preloaded(covering.modules)
+        progress = _Progress(len(every))
         for mutant, how in _all_tried(every, covering, folder, arguments):
             if told := accounts.add(mutant, how):
                 print(told, flush=True)
+            progress.one()
     print(accounts.table(len(every)))
     for problem in accounts.problems():
         print(problem)

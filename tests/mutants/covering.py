@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-#: Lines that so few tests run are mostly those whose result is remembered, or that run while a module loads, as tables do: there
-#: all tests of the file are asked, and those beside them, which may read what was made without running a line of it.
+#: A line that so few tests run may be one whose result is remembered, or that a program runs which a test starts: there all tests
+#: of the file are asked. If it runs while a module loads, as tables do, those beside them are, too: they may read what it made.
 _FEW = 3
 
 
@@ -44,10 +44,10 @@ class Covering:
         chosen = self._quickest(near.get(line, []))
         if len(chosen) < _FEW:
             own = {name for one in near.values() for name in one}
-            folders = {_folder(name) for name in own}
-            beside = {name for name in self.seconds if _folder(name) in folders}
-            for more in (own, beside):
-                chosen += self._quickest(more - set(chosen))
+            chosen += self._quickest(own - set(chosen))
+            if line in self.loading.get(file, ()):
+                folders = {_folder(name) for name in own}
+                chosen += self._quickest({name for name in self.seconds if _folder(name) in folders} - set(chosen))
         return chosen
 
     def _quickest(self, names: Any) -> list[str]:
@@ -74,20 +74,23 @@ class _Told:
         self._measured.switch_context("")
 
 
-def measure(tree: Path, files: Sequence[str], paths: Sequence[str], seconds: float) -> Covering:
-    """Run the tests once in that copy of the project.
+def measure(tree: Path, files: Sequence[str], paths: Sequence[str], seconds: float) -> Path:
+    """Run the tests once in that copy of the project; where what they told is written.
 
     Raises:
         RuntimeError: if they do not pass there as they are.
     """
-    left = tree / "covering.json"
-    limits = suite.Limits(seconds, seconds)
-    code = suite.forked(limits, suite.scratch(tree), lambda: _measured(tree, files, paths))
+    code = suite.forked(seconds, suite.scratch(tree), lambda: _measured(tree, files, paths))
     if code != 0:
         ended = "no end" if code is None else f"exit code {code}"
         log = (tree / "covering.log").read_text(encoding="utf-8", errors="replace")
         raise RuntimeError(f"the tests do not pass without a mutant: {ended}\n{log[-4000:]}")
-    found = json.loads(left.read_text(encoding="utf-8"))
+    return tree / "covering.json"
+
+
+def read(measured: Path) -> Covering:
+    """What was written there."""
+    found = json.loads(measured.read_text(encoding="utf-8"))
     lines = {file: {int(line): names for line, names in of.items()} for file, of in found["lines"].items()}
     loading = {file: set(numbers) for file, numbers in found["loading"].items()}
     return Covering(found["seconds"], lines, loading, found["modules"])

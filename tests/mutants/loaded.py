@@ -44,20 +44,20 @@ class Loaded:
         self._ours.close()
         return suite.run_there(tree, paths, _Serving(tree, asked))
 
-    def tried(self, mutant: Mutant, whole: str, names: Sequence[str], limits: suite.Limits) -> int | None:
+    def tried(self, mutant: Mutant, whole: str, names: Sequence[str], seconds: float) -> int | None:
         """The exit code of these tests, in this order; None if they had to be ended.
 
         Args:
             mutant: the change.
             whole: its file without it.
             names: tests.
-            limits: how long they may take.
+            seconds: how long they may take.
 
         Raises:
             LookupError: if that mutant cannot be tried here.
         """
         # Plain values: classes of ours have other copies there.
-        self._ours.send((mutant.file, whole, mutant.source, names, limits.computing, limits.waiting))
+        self._ours.send((mutant.file, whole, mutant.source, names, seconds))
         code = self._ours.recv()
         if code == _NOT_HERE:
             raise LookupError(mutant.file)
@@ -80,12 +80,12 @@ class _Serving:
         self._asked.send("ready")
         while True:
             try:
-                file, whole, changed, names, *limits = self._asked.recv()
+                file, whole, changed, names, seconds = self._asked.recv()
             except EOFError:
                 return True
             chosen = [items.get(name) for name in names]
             run = partial(_run, session, chosen, partial(functions.put, file, whole, changed))
-            self._asked.send(suite.forked(suite.Limits(*limits), suite.scratch(self._tree), run))
+            self._asked.send(suite.forked(seconds, suite.scratch(self._tree), run))
 
 
 def _run(session: pytest.Session, chosen: Sequence[pytest.Item | None], put: Callable[[], bool]) -> int:

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,31 +58,18 @@ def preloaded(names: Iterable[str]) -> None:
     gc.freeze()
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How long tests may take.
-
-    Attributes:
-        computing: seconds of processor time: a mutant that computes without end is found on a busy machine, too.
-        waiting: seconds by the clock.
-    """
-
-    computing: float
-    waiting: float
-
-
-def forked(limits: Limits, scratch: Path, run: Callable[[], int]) -> int | None:
+def forked(seconds: float, scratch: Path, run: Callable[[], int]) -> int | None:
     """How `run` ends in a process of its own; None if it had to be ended.
 
     Args:
-        limits: how long it may take.
+        seconds: how long it may take.
         scratch: a folder for what it leaves, which is removed afterwards.
         run: gives the exit code.
     """
     scratch.mkdir()
-    child = begun(lambda: _limited(limits, scratch, run))
+    child = begun(lambda: _limited(scratch, run))
     try:
-        return _awaited(child, limits.waiting)
+        return _awaited(child, seconds)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -101,9 +87,7 @@ def begun(run: Callable[[], int]) -> int:
     return child
 
 
-def _limited(limits: Limits, scratch: Path, run: Callable[[], int]) -> int:
-    seconds = int(time.process_time() + limits.computing) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+def _limited(scratch: Path, run: Callable[[], int]) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
     return run()
@@ -115,8 +99,7 @@ def _awaited(child: int, seconds: float) -> int | None:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             _end_group(child)
-            code = os.waitstatus_to_exitcode(status)
-            return None if code in {-signal.SIGXCPU, -signal.SIGKILL} else code
+            return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
     _end_group(child)
     os.waitpid(child, 0)

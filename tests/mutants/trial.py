@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _FIRST_TESTS, _FIRST_SECONDS = 40, 1.5
 #: A mutant that takes so much longer than the tests did is one that does not end.
-_SLOWER, _AT_LEAST_SECONDS = 8, 15.0
+_SLOWER, _AT_LEAST_SECONDS = 8, 6.0
 
 
 class Ended(Enum):
@@ -87,9 +87,8 @@ class Trials:
         return kept
 
     def _asked(self, mutant: Mutant, whole: str, names: Sequence[str]) -> Ended:
-        seconds = _SLOWER * sum(self.covering.seconds[name] for name in names)
-        code = self._code(mutant, whole, names, suite.Limits(_AT_LEAST_SECONDS + seconds, 4 * (_AT_LEAST_SECONDS + seconds)))
-        match code:
+        seconds = _AT_LEAST_SECONDS + _SLOWER * sum(self.covering.seconds[name] for name in names)
+        match self._code(mutant, whole, names, seconds):
             case None:
                 return Ended.UNENDING
             case suite.BROKEN:
@@ -99,11 +98,11 @@ class Trials:
                 return Ended.MISSED
         return Ended.NOTICED
 
-    def _code(self, mutant: Mutant, whole: str, names: Sequence[str], limits: suite.Limits) -> int | None:
+    def _code(self, mutant: Mutant, whole: str, names: Sequence[str], seconds: float) -> int | None:
         if mutant.line not in self.covering.loading.get(mutant.file, ()):
             try:
-                return self.loaded.tried(mutant, whole, names, limits)
+                return self.loaded.tried(mutant, whole, names, seconds)
             except LookupError:
                 pass
         files = sorted({name.partition("::")[0] for name in names})
-        return suite.forked(limits, suite.scratch(self.tree), lambda: suite.run_there(self.tree, files, _Chosen(names)))
+        return suite.forked(seconds, suite.scratch(self.tree), lambda: suite.run_there(self.tree, files, _Chosen(names)))

@@ -93,13 +93,14 @@ def test_shards_are_parts_and_a_seed_is_an_order() -> None:
     assert [one.identity for one in ordered(files, "0", "1/1")] == whole != [one.identity for one in ordered(files, "1", "1/1")]
 
 
-def test_tests_of_a_line_come_quickest_first_and_of_a_line_that_few_run_all_of_the_file_and_beside_them_do() -> None:
+def test_tests_of_a_line_come_quickest_first_and_of_one_that_few_run_all_of_the_file_and_of_a_table_those_beside() -> None:
     slow, quick, middle, other = (f"tests/a/test_a.py::{name}" for name in ("slow", "quick", "middle", "other"))
     beside, elsewhere = "tests/a/test_page.py::x", "tests/b/test_b.py::x"
     seconds = {slow: 9.0, quick: 0.1, middle: 1.0, other: 0.5, beside: 0.01, elsewhere: 0.01}
-    covering = Covering(seconds, {"a.py": {1: [slow, quick, middle], 2: [slow], 3: [other]}}, {}, [])
+    covering = Covering(seconds, {"a.py": {1: [slow, quick, middle], 2: [slow], 3: [other]}}, {"a.py": {3}}, [])
     assert covering.tests_of("a.py", 1) == [quick, middle, slow]
-    assert covering.tests_of("a.py", 2) == [slow, quick, other, middle, beside]
+    assert covering.tests_of("a.py", 2) == [slow, quick, other, middle]
+    assert covering.tests_of("a.py", 3) == [other, quick, middle, slow, beside]
     assert covering.tests_of("b.py", 1) == []
 
 
@@ -200,13 +201,13 @@ def test_a_mutant_is_put_into_a_loaded_function_unless_it_runs_as_the_module_loa
 TRIED = """
 import sys
 from pathlib import Path
-from tests.mutants.covering import measure
+from tests.mutants.covering import measure, read
 from tests.mutants.loaded import Loaded
 from tests.mutants.mutations import mutants
 from tests.mutants.trial import Trials
 
 tree = Path(sys.argv[1])
-covering = measure(tree, ["small.py"], ["test_small.py"], 60)
+covering = read(measure(tree, ["small.py"], ["test_small.py"], 60))
 trials = Trials(tree, covering, Loaded(tree, ["test_small.py"]), 20)
 for one in mutants("small.py", (tree / "small.py").read_text()):
     print(one.now, "|", trials.ended(one).value)
