@@ -17,6 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
 from tests.mutants import suite
 from tests.mutants.accounts import Accounts
 from tests.mutants.covering import measure, read
@@ -46,6 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=120, help="start no mutant after that long (default: 120)")
     parser.add_argument("--patience", type=float, default=20, help="seconds of tests per mutant (default: 20)")
     parser.add_argument("--measured", type=Path, metavar="FILE", help="what an earlier run measured; written if it is not there")
+    parser.add_argument("--missed", type=Path, metavar="FILE", help="write those that are missed, as survivors/ has them")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="mutants at once")
     return parser.parse_args()
 
@@ -142,6 +145,10 @@ def main() -> int:
             if told := accounts.add(mutant, how):
                 print(told, flush=True)
             progress.one()
+    if arguments.missed:
+        arguments.missed.write_text(
+            yaml.safe_dump({"survivors": accounts.missed}, sort_keys=False, width=10_000), encoding="utf-8"
+        )
     print(accounts.table(len(every)))
     for problem in accounts.problems():
         print(problem)

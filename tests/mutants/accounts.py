@@ -1,4 +1,4 @@
-"""Which mutants were missed, which of them are accounted for (survivors.yaml), and what that makes of each file and package."""
+"""Which mutants were missed, which of them are accounted for (survivors/), and what that makes of each file and package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from tests.mutants.mutations import Mutant
 
-LIST = Path(__file__).with_name("survivors.yaml")
+#: A file per package.
+LISTS = Path(__file__).with_name("survivors")
 #: Of 100 mutants that are not equivalent, so many are noticed at least, in each package of the core and in the verifier.
 LEAST: Final = 95
 _NOT_HELD: Final = ("gpu_pools/changes", "gpu_pools/cli", "policies")
@@ -25,19 +26,27 @@ _MISSED = {Ended.MISSED, Ended.UNTESTED}
 
 def listed() -> dict[str, list[dict[str, Any]]]:
     """File -> its known survivors: in, was, now, why, and which where there are equal ones."""
-    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(LIST.read_text(encoding="utf-8"))["survivors"]
-    return found
+    return {file: entries for one in _read() for file, entries in (one.get("survivors") or {}).items()}
 
 
 def whole_files() -> list[str]:
     """Files of which every mutant was tried and every survivor is listed: another one is a failure there."""
-    found: list[str] = yaml.safe_load(LIST.read_text(encoding="utf-8"))["whole"]
-    return found
+    return [file for one in _read() for file in one.get("whole") or ()]
 
 
-def identity(file: str, entry: dict[str, Any]) -> tuple[str, str, str, str, int]:
+def _read() -> list[dict[str, Any]]:
+    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(LISTS.glob("*.yaml"))]
+
+
+def entry(mutant: Mutant) -> dict[str, Any]:
+    """A mutant as it stands in a list of survivors, without a reason yet."""
+    _, place, was, now, which = mutant.identity
+    return {"in": place, "was": was, "now": now, **({"which": which} if which else {}), "why": ""}
+
+
+def identity(file: str, listed: dict[str, Any]) -> tuple[str, str, str, str, int]:
     """As Mutant.identity."""
-    return file, entry["in"], entry["was"], entry["now"], entry.get("which", 0)
+    return file, listed["in"], listed["was"], listed["now"], listed.get("which", 0)
 
 
 @dataclass
@@ -48,11 +57,12 @@ class Accounts:
     whole: set[str]
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    missed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, files: Sequence[str]) -> Accounts:
         """The accounts before the first mutant."""
-        known = {identity(file, entry): entry["why"] for file, entries in listed().items() for entry in entries}
+        known = {identity(file, one): one["why"] for file, entries in listed().items() for one in entries}
         return cls(known, set(whole_files()), {file: Counter() for file in files})
 
     def add(self, mutant: Mutant, how: Ended) -> str | None:
@@ -66,6 +76,7 @@ class Accounts:
             counts["equivalent" if why.startswith("equivalent") else "accepted"] += 1
             return None
         counts["missed"] += 1
+        self.missed.setdefault(mutant.file, []).append(entry(mutant))
         if mutant.file in self.whole:
             self.unknown.append(f"{mutant.file}:{mutant.line}")
         which = f" (the {mutant.which + 1}. such)" if mutant.which else ""
@@ -86,7 +97,7 @@ class Accounts:
             for package in self._packages()
             if package not in _NOT_HELD and _share(self._of(package)) < LEAST
         ]
-        return few + [f"{spot}: missed, and not in {LIST.name}" for spot in self.unknown]
+        return few + [f"{spot}: missed, and not in {LISTS.name}/" for spot in self.unknown]
 
     def _packages(self) -> list[str]:
         return sorted({file.rpartition("/")[0].removesuffix("/rules") for file in self.counts})

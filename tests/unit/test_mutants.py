@@ -119,7 +119,7 @@ def test_a_miss_that_is_not_listed_is_red_in_a_file_that_is_whole_and_counts_eve
     told = found.add(_mutant("new"), Ended.UNTESTED)
     assert told
     assert "untested: gpu_pools/plan/a.py:1" in told
-    assert found.problems() == ["gpu_pools/plan/a.py:1: missed, and not in survivors.yaml"]
+    assert found.problems() == ["gpu_pools/plan/a.py:1: missed, and not in survivors/"]
     assert "| gpu_pools/plan/a.py | 98 | 95 | 1 | 1 | 1 | 97.9 |" in found.table(98)
     for number in range(4):
         found.add(_mutant(f"missed {number}"), Ended.MISSED)
@@ -131,8 +131,13 @@ def test_a_listed_survivor_that_is_noticed_is_told() -> None:
     assert found.add(_mutant("same"), Ended.NOTICED) == "gpu_pools/plan/a.py:1 is noticed, but listed: same"
 
 
+def _package(file: str) -> str:
+    return file.removeprefix("gpu_pools/").partition("/")[0]
+
+
 def test_every_listed_survivor_is_a_mutant_of_the_file_as_it_is_and_has_a_reason() -> None:
     for file, entries in accounts.listed().items():
+        assert (accounts.LISTS / f"{_package(file)}.yaml").read_text().count(f"  {file}:") == 1
         existing = {one.identity for one in mutants(file, (ROOT / file).read_text(encoding="utf-8"))}
         for entry in entries:
             assert accounts.identity(file, entry) in existing, (file, entry)
