@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from tests.mutants import suite
-from tests.mutants.accounts import Accounts
+from tests.mutants.accounts import Accounts, identity, listed
 from tests.mutants.covering import measure, read
 from tests.mutants.loaded import Loaded
 from tests.mutants.mutations import Mutant, mutants
@@ -49,6 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=20, help="seconds of tests per mutant (default: 20)")
     parser.add_argument("--measured", type=Path, metavar="FILE", help="what an earlier run measured; written if it is not there")
     parser.add_argument("--missed", type=Path, metavar="FILE", help="write those that are missed, as survivors/ has them")
+    parser.add_argument("--only", type=Path, metavar="FILE", help="try those alone that such a file names")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), help="mutants at once")
     return parser.parse_args()
 
@@ -135,6 +136,9 @@ def main() -> int:
     arguments = _arguments()
     files = chosen_files(arguments.files)
     every = ordered(files, arguments.seed, arguments.shard)
+    if arguments.only:
+        named = {identity(file, one) for file, entries in listed(arguments.only).items() for one in entries}
+        every = [one for one in every if one.identity in named]
     accounts = Accounts.read(files)
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         folder = Path(scratch)

@@ -24,9 +24,9 @@ _NOT_HELD: Final = ("gpu_pools/changes", "gpu_pools/cli", "policies")
 _MISSED = {Ended.MISSED, Ended.UNTESTED}
 
 
-def listed() -> dict[str, list[dict[str, Any]]]:
-    """File -> its known survivors: in, was, now, why, and which where there are equal ones."""
-    return {file: entries for one in _read() for file, entries in (one.get("survivors") or {}).items()}
+def listed(*paths: Path) -> dict[str, list[dict[str, Any]]]:
+    """File -> the survivors of these lists, of our own without any: in, was, now, why, and which where some are equal."""
+    return {file: entries for one in _read(paths) for file, entries in (one.get("survivors") or {}).items()}
 
 
 def whole_files() -> list[str]:
@@ -34,8 +34,8 @@ def whole_files() -> list[str]:
     return [file for one in _read() for file in one.get("whole") or ()]
 
 
-def _read() -> list[dict[str, Any]]:
-    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(LISTS.glob("*.yaml"))]
+def _read(paths: Sequence[Path] = ()) -> list[dict[str, Any]]:
+    return [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths or sorted(LISTS.glob("*.yaml"))]
 
 
 def entry(mutant: Mutant) -> dict[str, Any]:

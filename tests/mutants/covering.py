@@ -91,7 +91,11 @@ def measure(tree: Path, files: Sequence[str], paths: Sequence[str], seconds: flo
 def read(measured: Path) -> Covering:
     """What was written there."""
     found = json.loads(measured.read_text(encoding="utf-8"))
-    lines = {file: {int(line): names for line, names in of.items()} for file, of in found["lines"].items()}
+    tests = list(found["seconds"])
+    lines = {
+        file: {int(line): [tests[number] for number in numbers] for line, numbers in of.items()}
+        for file, of in found["lines"].items()
+    }
     loading = {file: set(numbers) for file, numbers in found["loading"].items()}
     return Covering(found["seconds"], lines, loading, found["modules"])
 
@@ -105,7 +109,12 @@ def _measured(tree: Path, files: Sequence[str], paths: Sequence[str]) -> int:
     measured.stop()
     data = measured.get_data()
     contexts = {file: data.contexts_by_lineno(str(tree / file)) for file in files}
-    lines = {file: {line: sorted(filter(None, names)) for line, names in of.items()} for file, of in contexts.items()}
+    # By number: a name at each line that its test runs would be a hundred megabytes.
+    numbers = {name: number for number, name in enumerate(told.seconds)}
+    lines = {
+        file: {line: sorted(numbers[name] for name in names if name) for line, names in of.items()}
+        for file, of in contexts.items()
+    }
     loading = {file: [line for line, names in of.items() if "" in names] for file, of in contexts.items()}
     modules = [
         name for name, module in sys.modules.items() if not str(getattr(module, "__file__", None) or tree).startswith(str(tree))
