@@ -7,7 +7,8 @@ to a keeper process. A process namespace comes with it: whoever ends the keeper,
 runs inside, and the kernel then takes every mount away. Outside nothing changes, but in the folder that is given.
 
 Not here: the network (the node shares the machine's), users, and any limit to what the programs may do. Inside, /proc shows
-no process but the one that looks (/proc/self). Linux only, and as root: see `obstacle`.
+no process but the one that looks (/proc/self). Linux only: as root, or in a user namespace of each node's own, in which its
+maker is root (sandbox.system.namespaces). See `obstacle`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sandbox.nvml import from_tables, state
 from sandbox.nvml.library import nvml_environment
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
+from sandbox.system.namespaces import Namespaces, settings_against
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
     from sandbox.nvml.simulated import Gpu, Machine
 
 DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
-_NAMESPACES: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
-_REMEDY: Final = "Run as root on Linux, where unshare(2), mount(2) and setns(2) are allowed (in a container: privileged)."
+_REMEDY: Final = (
+    "Run on Linux, as root, where unshare(2), mount(2) and setns(2) are allowed (in a container: privileged), "
+    "or where users may make user namespaces."
+)
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: PCI class of a 3D controller, and the programming interface: what data-centre GPUs are.
 _CLASS: Final = 0x030200
@@ -51,7 +55,8 @@ _COMPUTE_INSTANCES: Final = 8
 _PCI_NAMES: Final = "10de  NVIDIA Corporation\n{devices}C 03  Display controller\n\t02  3D controller\n"
 
 # $1: the folder. A covered folder keeps its entries as links to what is mounted under it, so that others can be put beside
-# them. The keeper's number outside is read before /proc is exchanged: inside it is 1.
+# them. The keeper's number outside is read before /proc is exchanged: inside it is 1. mount(8) would note a moved mount in
+# /run/mount/utab, which is the machine's and which only root may write: --no-mtab.
 _KEEPER: Final = """
 set -eu
 read -r pid rest < /proc/self/stat
@@ -66,21 +71,21 @@ cover mount --rbind /usr/share
 rm -f "$stage/misc"
 mkdir "$stage/misc"
 ln -s "$1/pci.ids" "$stage/misc/pci.ids"
-mount --move "$stage" /usr/share
+mount --no-mtab --move "$stage" /usr/share
 cover mount -t proc proc
 rm -f "$stage/modules" "$stage/driver"
 mkdir -p "$stage/driver/nvidia-caps"
 ln -s "$1/modules" "$stage/modules"
 ln -s "$1/mig-minors" "$stage/driver/nvidia-caps/mig-minors"
-mount --move "$stage" /proc
+mount --no-mtab --move "$stage" /proc
 cover mount --rbind /var/lib
 rm -f "$stage/kubelet"
 mkdir -p "$stage/kubelet/device-plugins"
-mount --move "$stage" /var/lib
+mount --no-mtab --move "$stage" /var/lib
 cover mount --rbind /run
 rm -f "$stage/cdi"
 mkdir "$stage/cdi"
-mount --move "$stage" /run
+mount --no-mtab --move "$stage" /run
 mount --bind "$1/pci" /sys/bus/pci/devices
 echo "$pid"
 exec cat > /dev/null
@@ -108,10 +113,11 @@ class GpuHost:
         Raises:
             SandboxError: where namespaces are not allowed, or a file cannot be read or written.
         """
-        refused = obstacle()
-        if refused is not None:
-            message = f"no mount namespace for a simulated GPU node: {refused}"
+        allowed = _allowed()
+        if isinstance(allowed, str):
+            message = f"no mount namespace for a simulated GPU node: {allowed}"
             raise SandboxError(message, _REMEDY)
+        self._namespaces = allowed
         self.folder = folder.resolve()
         self.state = self.folder / "state"
         self._library = library
@@ -124,7 +130,7 @@ class GpuHost:
             _put_pci(self.folder / "pci", self.machine.gpus)
         else:
             self.show(machine)
-        self._keeper = _keep(self.folder)
+        self._keeper = _keep(allowed, self.folder)
         self._pid = self._ready()
 
     def __enter__(self) -> Self:
@@ -246,7 +252,7 @@ class GpuHost:
 
     def _entered(self, argv: Sequence[str | Path], beside: int | None) -> list[str]:
         shared = ("--mount", "--pid", "--root", "--wd") if beside else ("--mount", "--pid")
-        enter = ["nsenter", "--target", str(beside or self._pid), *shared, "--"]
+        enter = self._namespaces.entering(beside or self._pid, *shared)
         # nsenter waits outside for what it started inside: the one must not outlive the other.
         return [*enter, "setpriv", "--pdeathsig", "KILL", *map(str, argv)]
 
@@ -280,9 +286,15 @@ def children(pid: int) -> list[int]:
         return []
 
 
-@lru_cache(maxsize=1)
 def obstacle() -> str | None:
     """Why this process cannot make simulated GPU nodes; None where it can."""
+    allowed = _allowed()
+    return allowed if isinstance(allowed, str) else None
+
+
+@lru_cache(maxsize=1)
+def _allowed() -> Namespaces | str:
+    """The namespaces that this process may make: root's plain ones, else those of users; or why neither."""
     if sys.platform != "linux":
         return f"{sys.platform} has none"
     missing = [name for name in ("unshare", "nsenter", "setpriv", "mount") if shutil.which(name) is None]
@@ -290,13 +302,27 @@ def obstacle() -> str | None:
         return f"{', '.join(missing)} not on PATH (they belong to util-linux)"
     if not Path("/sys/bus/pci/devices").is_dir():
         return "/sys/bus/pci/devices does not exist"
-    # A node of nothing, that ends as soon as it is furnished.
+    refused = []
+    for namespaces in (Namespaces(own_users=False), Namespaces(own_users=True)):
+        said = _tried(namespaces)
+        if not said:
+            return namespaces
+        refused.append(said)
+    return f"{refused[0]}; in a user namespace: {'; '.join([refused[1], *settings_against()])}"
+
+
+def _tried(namespaces: Namespaces) -> str:
+    """Make a node of nothing, that ends as soon as it is furnished.
+
+    Returns:
+        What went wrong; empty where nothing did.
+    """
     with tempfile.TemporaryDirectory(prefix="gpu-host-") as folder:
         for name in ("stage", "pci"):
             (Path(folder) / name).mkdir()
-        command = [*_NAMESPACES, "sh", "-c", _KEEPER, "keeper", folder]
+        command = [*namespaces.new(), "sh", "-c", _KEEPER, "keeper", folder]
         tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
-    return None if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
+    return "" if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
 
 
 def mig_minors() -> str:
@@ -310,10 +336,10 @@ def mig_minors() -> str:
     return "".join(f"{name} {minor}\n" for minor, name in enumerate(names, start=1))
 
 
-def _keep(folder: Path) -> subprocess.Popen[str]:
+def _keep(namespaces: Namespaces, folder: Path) -> subprocess.Popen[str]:
     # The keeper lives as long as its standard input is open: it cannot outlive who started it.
     return subprocess.Popen(
-        ["sh", "-c", _DEAF, "keeper", *_NAMESPACES, "sh", "-c", _KEEPER, "keeper", str(folder)],
+        ["sh", "-c", _DEAF, "keeper", *namespaces.new(), "sh", "-c", _KEEPER, "keeper", str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

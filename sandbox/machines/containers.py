@@ -265,8 +265,8 @@ def _asked(process: int, address: str, probe: Probe) -> bool:
     """Ask a container, in whose network what runs below that process is."""
     connection = http.client.HTTPConnection(address, probe.port, timeout=probe.timeout_seconds)
     try:
-        with private_network.entered(next(iter(children(process)), process)):
-            connection.connect()
+        inside = next(iter(children(process)), process)
+        connection.sock = private_network.connected(inside, address, probe.port, probe.timeout_seconds)
         connection.request("GET", probe.path)
         return connection.getresponse().status in _OK
     except (OSError, http.client.HTTPException):

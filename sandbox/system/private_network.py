@@ -26,6 +26,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 from contextlib import contextmanager
@@ -39,11 +40,20 @@ _RECORDS: Final = ("providers.json", "openstack/openstack.json", "clusters/*/clu
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 _LOOK_SECONDS: Final = 0.1
+#: How long a process may take to begin and to end.
+_DIAL_SECONDS: Final = 10.0
 _OPEN: Final = (
     "note: {} gets no network of its own ({}): its ports, which want no credentials, are open to all users of this machine "
     "while it runs. On a machine that you share, run as root, or where users may make namespaces.\n"
 )
 _CHUNK: Final = 1 << 16
+#: Dials, and hands the connection to whoever started it: address, port, seconds, descriptor.
+_DIAL: Final = """
+import socket, sys
+address, port, seconds, descriptor = sys.argv[1:]
+connection = socket.create_connection((address, int(port)), float(seconds))
+socket.send_fds(socket.socket(fileno=int(descriptor)), [b"."], [connection.fileno()])
+"""
 _PORT: Final = struct.Struct("=H")
 
 
@@ -58,11 +68,58 @@ def command(folder: Path, ports: Iterable[int], argv: Sequence[str]) -> list[str
     return [sys.executable, "-I", "-S", __file__, str(folder), *map(str, ports), "--", *argv]
 
 
-@contextmanager
-def entered(pid: int) -> Iterator[None]:
-    """Have what the calling thread connects be in the network of a process; for root.
+def connected(pid: int, address: str, port: int, seconds: float) -> socket.socket:
+    """A connection to a port in the network of a process.
+
+    Root's thread goes there and comes back. Nobody else's may; but who made the user namespace that the network belongs to may
+    send a process there.
+
+    Args:
+        pid: the process.
+        address: of the port.
+        port: its number.
+        seconds: how long each step may take.
 
     Raises:
+        OSError: nobody listens, or the process is gone.
+    """
+    try:
+        with _entered(pid):
+            return socket.create_connection((address, port), seconds)
+    except PermissionError:
+        return _connected_by_another(pid, address, port, seconds)
+
+
+def _connected_by_another(pid: int, address: str, port: int, seconds: float) -> socket.socket:
+    ours, its = socket.socketpair()
+    with ours, its:
+        enter = ["nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--net", "--"]
+        dial = [sys.executable, "-I", "-S", "-c", _DIAL, address, str(port), str(seconds), str(its.fileno())]
+        try:
+            done = subprocess.run(
+                [*enter, *dial],
+                pass_fds=[its.fileno()],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=seconds + _DIAL_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(str(error)) from error
+        if done.returncode != 0:
+            raise ConnectionRefusedError(done.stderr.strip())
+        connection = socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
+    connection.settimeout(seconds)
+    return connection
+
+
+@contextmanager
+def _entered(pid: int) -> Iterator[None]:
+    """Have what the calling thread connects be in the network of a process.
+
+    Raises:
+        PermissionError: that is not allowed.
         OSError: the process is gone.
     """
     with Path("/proc/thread-self/ns/net").open("rb") as own, Path(f"/proc/{pid}/ns/net").open("rb") as other:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import calendar
 import contextlib
+import http.client
 import json
 import os
 import re
 import signal
 import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -60,7 +59,6 @@ config:
 """
 LONGEST_SECONDS: Final = 180.0
 POLL_SECONDS: Final = 0.5
-_DIRECTLY: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _VERIFIERS: Final = "/api/v1/namespaces/gpu-pools-verifier/pods"
 _OPERANDS: Final = "/api/v1/namespaces/gpu-operator/pods"
 CONFIG_MAP: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-device-plugin"
@@ -140,15 +138,17 @@ class Fleet:
 
     def verdict(self, address: str) -> str | None:
         """The verdict that a verifier tells over HTTP; None where it does not answer."""
+        connection = http.client.HTTPConnection(address, PORT, timeout=10)
         try:
             # Its network is its own: only from inside it is there an answer.
-            with (
-                private_network.entered(_listener(address)),
-                _DIRECTLY.open(f"http://{address}:{PORT}/metrics", timeout=10) as answer,
-            ):
-                found = re.search(r'^gpu_pools_verdict\{.*verdict="([^"]+)"\} 1$', answer.read().decode(), re.MULTILINE)
-        except OSError:
+            connection.sock = private_network.connected(_listener(address), address, PORT, 10)
+            connection.request("GET", "/metrics")
+            told = connection.getresponse().read().decode()
+        except (OSError, http.client.HTTPException):
             return None
+        finally:
+            connection.close()
+        found = re.search(r'^gpu_pools_verdict\{.*verdict="([^"]+)"\} 1$', told, re.MULTILINE)
         return found[1] if found else None
 
     def causes(self, node: str) -> tuple[str, ...]:

@@ -75,10 +75,37 @@ def test_a_program_inside_is_reached_by_nobody_outside_not_even_by_its_own_user(
         port = int(process.stdout.readline())
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
-        with private_network.entered(process.pid):
-            socket.create_connection(("127.0.0.1", port)).close()
+        private_network.connected(process.pid, "127.0.0.1", port, 10).close()
         process.communicate("\n")
     assert process.returncode == 0
+
+
+def test_who_may_not_enter_a_network_sends_a_process_there(tmp_path: Path) -> None:
+    """As on nodes of whoever is not root: the network belongs to a user namespace that he has made."""
+    listen = """
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+listener.settimeout(20)
+print(listener.getsockname()[1], flush=True)
+listener.accept()[0].sendall(b"welcome")
+"""
+    look = """
+import json, subprocess, sys
+from sandbox.system import private_network
+words = json.loads(sys.argv[1])
+with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    port = int(process.stdout.readline())
+    try:
+        private_network.connected(process.pid, "127.0.0.1", 1, 10)
+    except ConnectionRefusedError:
+        print("nobody listens")
+    with private_network.connected(process.pid, "127.0.0.1", port, 10) as connection:
+        print(connection.recv(9).decode(), connection.gettimeout())
+"""
+    inside = json.dumps(["unshare", "--user", "--map-root-user", *python(tmp_path, [], listen)])
+    without_rights = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
+    done = ended([*without_rights, sys.executable, "-c", look, inside])
+    assert done.stdout.splitlines() == ["nobody listens", "welcome 10.0"], done.stderr
 
 
 def test_it_is_the_program_that_is_signalled_and_whose_status_counts(tmp_path: Path) -> None:

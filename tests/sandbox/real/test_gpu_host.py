@@ -23,6 +23,9 @@ pytestmark = pytest.mark.programs
 
 MIG_ON = replace(from_tables.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 3), driver_version="570.00.00")
 
+#: Runs what follows as the same user, but without the right to mount.
+WITHOUT_RIGHTS = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
+
 
 def said(host: GpuHost, command: str) -> list[str]:
     done = host.run(["sh", "-c", command], seconds=60)
@@ -204,7 +207,9 @@ print(process.wait() != 0, host.lives)
     assert done.stdout.splitlines() == ["None True", "True False"]
 
 
-def test_without_the_right_to_mount_it_says_so(library: Path, tmp_path: Path) -> None:
+def test_without_the_right_to_mount_it_says_so_and_which_setting_of_the_kernel_keeps_users_from_it(
+    library: Path, tmp_path: Path
+) -> None:
     script = f"""
 from pathlib import Path
 from sandbox.system.errors import SandboxError
@@ -216,16 +221,30 @@ try:
 except SandboxError as error:
     print(error.message, error.remedy)
 """
-    done = subprocess.run(
-        ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    # In a user namespace in which no further one may be made.
+    limited = ["unshare", "--user", "--map-root-user", "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"', "sh"]
+    done = subprocess.run([*limited, *WITHOUT_RIGHTS, sys.executable, "-c", script], capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
-    assert "unshare" in first
+    assert first.startswith("unshare: unshare failed: Operation not permitted; in a user namespace: unshare: unshare failed: ")
+    assert "user.max_user_namespaces is 0 (root allows them by `sysctl -w user.max_user_namespaces=10000`)" in first
     assert first in second
     assert "as root" in second
+    assert "user namespaces" in second
+
+
+@pytest.mark.parametrize("file", ["test_gpu_host.py", "test_node_programs.py"])
+def test_in_a_user_namespace_everything_is_as_for_root(file: str, tmp_path: Path) -> None:
+    """Without the right to mount, the same tests once more. The rights of files are not tried: root's are kept."""
+    program = [*WITHOUT_RIGHTS, sys.executable]
+    ask = "from sandbox.cluster import gpu_host; print(gpu_host.obstacle() or '')"
+    refused = subprocess.run([*program, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    if refused:
+        pytest.skip(f"NOT tried in a user namespace: {refused}")
+    options = ["-q", "-p", "no:cacheprovider", "-k", "not user_namespace", "--basetemp", str(tmp_path / "inner")]
+    tests = [*program, "-m", "pytest", *options, str(Path(__file__).with_name(file))]
+    done = subprocess.run(tests, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout.splitlines()[-1]
 
 
 def test_a_state_folder_that_cannot_be_made_is_a_plain_error(library: Path, tmp_path: Path) -> None:
