@@ -7,7 +7,7 @@ change it much. Absolute times are printed for orientation only.
 - mig: whether 10,000 random MIG layouts are legal, against a general constraint solver that is given the same task (a variable
   per instance, its starts as domain, no overlap, counts and compute slices as constraints); the listing of the largest model.
 - labels: predicting the labels of nodes against the real gpu-feature-discovery that finds them out on simulated GPUs; both must
-  agree. As root and on Linux only, and it says so where it cannot run.
+  agree. On Linux only, and it says so where it cannot run.
 - preview: `pulumi preview` of our program against a bare program that registers the very same resources with literal inputs
   (recorded from our preview) through the same SDKs, with nothing planned or checked, at 3, 30 and 300 pools.
 - policies: `pulumi preview` with the policy pack against the same without it, at 3, 30 and 300 pools.
