@@ -18,6 +18,7 @@ import pytest
 from sandbox.system import private_network
 from sandbox.system.files import write_json
 from sandbox.system.processes import wait_until
+from tests.sandbox.unprivileged import WITHOUT_RIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,8 +104,7 @@ with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         print(connection.recv(9).decode(), connection.gettimeout())
 """
     inside = json.dumps(["unshare", "--user", "--map-root-user", *python(tmp_path, [], listen)])
-    without_rights = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
-    done = ended([*without_rights, sys.executable, "-c", look, inside])
+    done = ended([*WITHOUT_RIGHTS, sys.executable, "-c", look, inside])
     assert done.stdout.splitlines() == ["nobody listens", "welcome 10.0"], done.stderr
 
 

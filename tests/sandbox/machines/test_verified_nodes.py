@@ -19,9 +19,11 @@ from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from tests.granted import RBAC, grant
 from tests.sandbox.machines.site import IMAGE, Site, install, running
+from tests.sandbox.unprivileged import hold_in_user_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from gpu_pools.plan.planned import PoolPlan
 
@@ -144,6 +146,12 @@ def all_ready(site: Site) -> None:
 def verified(site: Site) -> None:
     """Each test begins with nodes that hold."""
     all_ready(site)
+
+
+@pytest.mark.sweep
+def test_in_a_user_namespace_nodes_are_verified_too(tmp_path: Path) -> None:
+    """Without the right to mount: the pods' processes, and the kubelet's probes of them, included."""
+    hold_in_user_namespaces(f"{__file__}::test_nodes_of_every_strategy_are_verified", tmp_path / "inner")
 
 
 def test_nodes_of_every_strategy_are_verified(site: Site) -> None:

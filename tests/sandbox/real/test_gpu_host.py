@@ -15,6 +15,7 @@ import pytest
 from sandbox.cluster.gpu_host import DEVICE_PLUGINS, GpuHost
 from sandbox.nvml import from_tables, state
 from sandbox.system.errors import SandboxError
+from tests.sandbox.unprivileged import WITHOUT_RIGHTS, hold_in_user_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 MIG_ON = replace(from_tables.machine_state("h100-80gb", "NVIDIA H100 80GB HBM3", 3), driver_version="570.00.00")
-
-#: Runs what follows as the same user, but without the right to mount.
-WITHOUT_RIGHTS = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
 
 
 def said(host: GpuHost, command: str) -> list[str]:
@@ -232,19 +230,9 @@ except SandboxError as error:
     assert "user namespaces" in second
 
 
-@pytest.mark.parametrize("file", ["test_gpu_host.py", "test_node_programs.py"])
+@pytest.mark.parametrize("file", ["test_gpu_host.py", pytest.param("test_node_programs.py", marks=pytest.mark.sweep)])
 def test_in_a_user_namespace_everything_is_as_for_root(file: str, tmp_path: Path) -> None:
-    """Without the right to mount, the same tests once more. The rights of files are not tried: root's are kept."""
-    program = [*WITHOUT_RIGHTS, sys.executable]
-    ask = "from sandbox.cluster import gpu_host; print(gpu_host.obstacle() or '')"
-    refused = subprocess.run([*program, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
-    if refused:
-        pytest.skip(f"NOT tried in a user namespace: {refused}")
-    options = ["-q", "-p", "no:cacheprovider", "-k", "not user_namespace", "--basetemp", str(tmp_path / "inner")]
-    tests = [*program, "-m", "pytest", *options, str(Path(__file__).with_name(file))]
-    done = subprocess.run(tests, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "skipped" not in done.stdout.splitlines()[-1]
+    hold_in_user_namespaces(str(Path(__file__).with_name(file)), tmp_path / "inner")
 
 
 def test_a_state_folder_that_cannot_be_made_is_a_plain_error(library: Path, tmp_path: Path) -> None:
