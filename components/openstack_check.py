@@ -67,7 +67,7 @@ def check_cloud(cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.R
     try:
         cloud = read_cloud(log_in(parent), needs(cluster, pools), cluster.name)
     except UnreadError as error:
-        why = Unread(f"no login: {error}")
+        why = Unread(str(error))
         cloud = Cloud(why, why, why, why, why, why)
     judgement = judge(cluster, pools, cloud)
     if judgement.unchecked:

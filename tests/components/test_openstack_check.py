@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from keystoneauth1.access import AccessInfoV3
 
 from components import openstack_check
-from components._openstack_session import NotThereError, Session, UnreadError
+from components._openstack_session import NotThereError, Session, UnreadError, client
+from components._openstack_settings import Settings
 from components.magnum import MagnumCluster
 from components.openstack_check import read_cloud
 from components.platform import GpuPlatform
@@ -84,6 +86,10 @@ NO_IMAGE: Any = {"image": "none", "external_network": "public", "flavor": "m2"}
 ALL = {**{f"magnum/v1/{path}": answer for path, answer in MAGNUM.items()}, **OTHERS}
 
 
+def logged_in(services: dict[str, str], settings: Settings = Settings()) -> Session:  # noqa: B008 - it is frozen
+    return Session(client(AccessInfoV3({"token": {}}, "a-token"), settings), "p", services)
+
+
 class _Cloud(ThreadingHTTPServer):
     """Answers from `answers`: an object, or a status with a Location."""
 
@@ -98,7 +104,7 @@ class _Cloud(ThreadingHTTPServer):
     def session(self) -> Session:
         address = f"http://127.0.0.1:{self.server_address[1]}"
         places = {"Magnum": "magnum/v1", "Nova": "nova", "Glance": "glance/v2", "Neutron": "neutron/v2.0"}
-        return Session("a-token", "p", {name: f"{address}/{place}" for name, place in places.items()})
+        return logged_in({name: f"{address}/{place}" for name, place in places.items()})
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -184,11 +190,11 @@ def test_a_quota_that_may_not_be_read_is_all_that_is_missing(cloud: _Cloud) -> N
 
 def test_a_service_that_is_not_there_is_named() -> None:
     with pytest.raises(UnreadError, match="Nova is not in the catalogue"):
-        Session("a-token", "p", {}).get("Nova", "limits")
+        logged_in({}).get("Nova", "limits")
     with pytest.raises(UnreadError, match=r"Nova: .*refused") as refused:
-        Session("a-token", "p", {"Nova": "http://127.0.0.1:9"}).get("Nova", "limits")
+        logged_in({"Nova": "http://127.0.0.1:9"}).get("Nova", "limits")
     assert not isinstance(refused.value, NotThereError)
-    assert "a-token" not in repr(Session("a-token", "p", {}))
+    assert "a-token" not in repr(logged_in({}))
 
 
 class TestAClusterThatIsUsedAlone:
