@@ -5,8 +5,8 @@ places in the same order: the configuration of the provider (`openstack:insecure
 clouds.yaml. Settings in the arguments of a provider of the program's own are outputs, which nobody can read before the deploy:
 there the environment counts alone.
 
-Where OpenStack's clients in Python do otherwise, this follows the plugin: clouds.yaml says nothing of the interface, and `insecure`
-in it is no key; a certificate without a key is none; an authority, certificate or key may be a path or PEM itself; without an
+Where OpenStack's clients in Python do otherwise, this follows the plugin: clouds.yaml says nothing of the interface, and has
+no key `insecure`; a certificate without a key is none; an authority, certificate or key may be a path or PEM itself; without an
 authority those of the machine are trusted. Read in auth/config.go and auth/util.go of terraform-provider-openstack/utils, and in
 openstack/clientconfig of gophercloud/utils. Against it stands OS_INTERFACE: the plugin has OS_ENDPOINT_TYPE alone, but the files
 that clouds hand out to log in with (openrc) have the former.

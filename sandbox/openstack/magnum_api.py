@@ -1,9 +1,10 @@
 """Cluster templates, clusters and node groups of a real Magnum, as the openstack plugin names and awaits them.
 
 Translates and waits, nothing else: what is allowed, and what becomes of an operation, is Magnum's affair, and its refusals are
-passed on as they are. Keystone gives the token and says where Magnum is. Two things differ from the plugin: it polls every 20
-seconds, this several times a second; and it takes a row that is not there yet for a deleted one, this waits a few seconds for it,
-since at this pace it would run into that at every creation.
+passed on as they are. keystoneauth gets the token, renews it, and finds Magnum in the catalogue of services; openstacksdk, above
+it, has no node groups, no upgrades and no resizing. Two things differ from the plugin: it polls every 20 seconds, this several
+times a second; and it takes a row that is not there yet for a deleted one, this waits a few seconds for it, since at this pace it
+would run into that at every creation.
 
 Sources: Magnum's API reference; the containerinfra resources of terraform-provider-openstack (which request for which change).
 """
@@ -11,11 +12,9 @@ Sources: Magnum's API reference; the containerinfra resources of terraform-provi
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import time
-import urllib.error
-import urllib.request
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,12 +22,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
+from keystoneauth1.exceptions import ClientException, HttpError
+from requests import RequestException
 
 from sandbox.clouds.refusal import Refusal
-from sandbox.openstack.identity import DOMAIN, REGION
+from sandbox.openstack.login import REGION, auth, client
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+
+    from keystoneauth1.access import AccessInfo
 
 Values = dict[str, Any]
 """Properties as the plugin names them: plain, camelCase."""
@@ -40,8 +43,9 @@ _APPEARS_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 300.0
 _REQUEST_SECONDS: Final = 60.0
 _KEY_BITS: Final = 2048
-_BAD_REQUEST, _UNAUTHORIZED, _NOT_FOUND = 400, 401, 404
+_BAD_REQUEST, _NOT_FOUND = 400, 404
 _LOOKS: Final = 10
+_MAGNUM: Final = {"service_type": "container-infra", "interface": "public", "skip_discovery": True}
 _NAMES: Final = {"image": "image_id", "flavor": "flavor_id", "masterFlavor": "master_flavor_id"}
 """Properties whose name in the API is not the same in another spelling."""
 _NOT_SENT: Final = frozenset({"region", "clusterId", "kubeconfig"})
@@ -105,13 +109,10 @@ class MagnumApi:
         """Log in when the first request is made.
 
         Args:
-            login: the variables OS_AUTH_URL, and OS_APPLICATION_CREDENTIAL_ID, OS_APPLICATION_CREDENTIAL_SECRET, or OS_USERNAME,
-                OS_PASSWORD, OS_PROJECT_NAME, and the domains' ids where they are not the sandbox's.
+            login: who asks (sandbox.openstack.login).
         """
-        self._login = login
-        self._token = ""
-        self._url = ""
-        self._project = ""
+        self.tokens = auth(login)
+        self.client = client(self.tokens, _REQUEST_SECONDS)
 
     # ---------------------------------------------------------------- cluster templates
 
@@ -307,8 +308,9 @@ class MagnumApi:
 
     def _own(self, collection: str) -> set[str]:
         """The ids of what is the project's; public ones of others are listed, too."""
+        project = self.client.get_project_id()
         found = self._call("GET", f"{collection}/detail")[collection]
-        return {one["uuid"] for one in found if one["project_id"] == self._project}
+        return {one["uuid"] for one in found if one["project_id"] == project}
 
     # ---------------------------------------------------------------- waiting
 
@@ -390,61 +392,38 @@ class MagnumApi:
             time.sleep(_POLL_SECONDS)
         return self._ask(method, path, body)
 
-    def _ask(self, method: str, path: str, body: object) -> dict[str, Any]:
-        """Send a request; a token that has expired meanwhile is renewed once."""
-        if not self._token:
-            self._log_in()
-        try:
-            return self._send(method, f"{self._url}/{path}", body)[0]
-        except MagnumError as error:
-            if error.status != _UNAUTHORIZED:
-                raise
-        self._log_in()
-        return self._send(method, f"{self._url}/{path}", body)[0]
-
-    def _log_in(self) -> None:
-        """Get a token; the catalogue in it says where Magnum is."""
-        self._token = ""
-        self._token, token = self.authenticate()
-        self._project = token["project"]["id"]
-        (magnum,) = (service for service in token["catalog"] if service["type"] == "container-infra")
-        self._url = next(endpoint["url"] for endpoint in magnum["endpoints"] if endpoint["interface"] == "public")
-
-    def authenticate(self) -> tuple[str, dict[str, Any]]:
+    def authenticate(self) -> AccessInfo:
         """A new token, and what Keystone says of it: who, for which project, and the catalogue of services."""
-        address = f"{self._login['OS_AUTH_URL']}/auth/tokens"
-        answer, headers = self._send("POST", address, {"auth": _identity(self._login)})
-        return headers["X-Subject-Token"], answer["token"]
+        with _refused():
+            return self.tokens.get_auth_ref(self.client)
 
-    def _send(self, method: str, url: str, body: object) -> tuple[dict[str, Any], http.client.HTTPMessage]:
-        headers = {"Content-Type": "application/json", "OpenStack-API-Version": f"container-infra {_MICROVERSION}"}
-        if self._token:
-            headers["X-Auth-Token"] = self._token
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 the address is the login's
-        try:
-            with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as response:  # noqa: S310 as above
-                content = response.read()
-                return (json.loads(content) if content else {}), response.headers
-        except urllib.error.HTTPError as error:
-            text = error.read().decode(errors="replace")
-            raise MagnumError(error.code, _detail(text), text) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise MagnumError(0, f"{url}: no answer: {error}", "") from error
+    def _ask(self, method: str, path: str, body: object) -> dict[str, Any]:
+        with _refused():
+            response = self.client.request(path, method, json=body, endpoint_filter=_MAGNUM, microversion=_MICROVERSION)
+        return dict(response.json()) if response.content else {}
 
 
-def _identity(login: Mapping[str, str]) -> dict[str, Any]:
-    """What Keystone is told of who asks, and for which project; an application credential is for one already."""
-    if "OS_USERNAME" not in login:
-        credential = {"id": login["OS_APPLICATION_CREDENTIAL_ID"], "secret": login["OS_APPLICATION_CREDENTIAL_SECRET"]}
-        return {"identity": {"methods": ["application_credential"], "application_credential": credential}}
-    user = {
-        "name": login["OS_USERNAME"],
-        "domain": {"id": login.get("OS_USER_DOMAIN_ID", DOMAIN)},
-        "password": login["OS_PASSWORD"],
-    }
-    project = {"name": login["OS_PROJECT_NAME"], "domain": {"id": login.get("OS_PROJECT_DOMAIN_ID", DOMAIN)}}
-    return {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Have what goes wrong as a MagnumError; Keystone's refusal of a login, too."""
+    try:
+        yield
+    except HttpError as error:
+        text = error.response.text if error.response is not None else str(error)
+        raise MagnumError(error.http_status, _detail(text), text) from error
+    except ClientException as error:
+        raise MagnumError(0, _no_answer(error), "") from error
+
+
+def _no_answer(error: BaseException) -> str:
+    """Where nobody answered, and what the connection ran into: three libraries have wrapped it since."""
+    address, cause = "", error
+    wrapped: BaseException | None = error
+    while wrapped is not None:
+        if isinstance(wrapped, RequestException) and wrapped.request is not None:
+            address = str(wrapped.request.url)
+        cause, wrapped = wrapped, wrapped.__context__
+    return f"{address}: no answer: {cause}"
 
 
 def _group_path(id_: str) -> str:

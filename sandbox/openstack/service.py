@@ -19,7 +19,8 @@ from uuid import UUID
 
 from sandbox.openstack import catalogue, environment, identity, settings
 from sandbox.openstack.disturbances import with_disturbances
-from sandbox.openstack.identity import DOMAIN, REGION, Credential, Passwords
+from sandbox.openstack.identity import Credential, Passwords
+from sandbox.openstack.login import DOMAIN, REGION
 from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.openstack.seed import read_seed
 from sandbox.openstack.settings import DRIVERS, Paths

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sandbox.openstack.identity import DOMAIN, REGION, SERVICE_PROJECT, SERVICE_USER
+from sandbox.openstack.identity import SERVICE_PROJECT, SERVICE_USER
+from sandbox.openstack.login import DOMAIN, REGION
 from sandbox.openstack.marks import CAPI_HELM, CLUSTER_API, HEAT
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from sandbox.openstack.identity import REGION
+from sandbox.openstack.login import REGION
 from sandbox.openstack.magnum_api import MagnumError
 from sandbox.providers.base import Diff, Failure, PartialFailure, ServiceError, StandIn
 from sandbox.providers.differences import compare
@@ -282,10 +282,9 @@ class OpenStackStandIn(StandIn):
     def _scope(self, args: dict[str, Value]) -> dict[str, Value]:
         """The login as the plugin's data source shows it; the token only to whoever asks for it."""
         try:
-            secret, token = self._cloud.authenticate()
+            access = self._cloud.authenticate()
         except MagnumError as error:
             raise ServiceError(f"Error creating OpenStack identity client: {error}") from error
-        user, project = token["user"], token["project"]
         catalog = [
             {
                 **{key: service[key] for key in ("id", "name", "type")},
@@ -294,18 +293,18 @@ class OpenStackStandIn(StandIn):
                     for endpoint in service["endpoints"]
                 ],
             }
-            for service in token["catalog"]
+            for service in access.service_catalog.catalog
         ]
         return {
             "id": args["name"],
             "name": args["name"],
             "region": REGION,
-            "userId": user["id"],
-            "userName": user["name"],
-            "projectId": project["id"],
-            "projectName": project["name"],
+            "userId": access.user_id,
+            "userName": access.username,
+            "projectId": access.project_id,
+            "projectName": access.project_name,
             "serviceCatalogs": catalog,
-            **({"setTokenId": True, "tokenId": secret} if args.get("setTokenId") else {}),
+            **({"setTokenId": True, "tokenId": access.auth_token} if args.get("setTokenId") else {}),
         }
 
     # ---------------------------------------------------------------- what the plugin shows

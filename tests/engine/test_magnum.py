@@ -15,7 +15,8 @@ import pytest
 
 from sandbox.openstack import service
 from sandbox.openstack.disturbances import Disturbances
-from sandbox.openstack.identity import ADMIN, DOMAIN
+from sandbox.openstack.identity import ADMIN
+from sandbox.openstack.login import DOMAIN
 from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.system import processes
 from sandbox.system.files import read_json, write_json

@@ -94,7 +94,7 @@ def test_a_cluster_over_magnum_s_quota_is_refused_by_the_preview(trial: Trial) -
     password = read_json(trial.sandbox.openstack / "passwords.json")["admin"]
     login = {**trial.login(), "OS_USERNAME": ADMIN, "OS_PROJECT_NAME": ADMIN, "OS_PASSWORD": password}
     administrator = MagnumApi(login)
-    project = MagnumApi(trial.login()).authenticate()[1]["project"]["id"]
+    project = MagnumApi(trial.login()).authenticate().project_id
     administrator._call("POST", "quotas", {"project_id": project, "resource": "Cluster", "hard_limit": 0})
     try:
         assert _refused(trial.engine("preview")) == ["gpu-pools:cluster.name"]
@@ -128,7 +128,7 @@ def test_no_token_and_no_credential_is_left_anywhere(trial: Trial) -> None:
     ]
     # What Keystone's tokens begin with.
     wanted = [Needle("token", b"gAAAAAB"), Needle("application credential", secret.encode())]
-    assert MagnumApi(trial.login()).authenticate()[0].startswith("gAAAAAB")
+    assert MagnumApi(trial.login()).authenticate().auth_token.startswith("gAAAAAB")
     assert found([*files, *said], wanted) == []
 
 

@@ -17,14 +17,16 @@ import pytest
 
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.api import Api
-from sandbox.openstack import environment, magnum_api, service
+from sandbox.openstack import environment, identity, magnum_api, service
 from sandbox.openstack.disturbances import Disturbances
-from sandbox.openstack.identity import DOMAIN, USER
-from sandbox.openstack.magnum_api import MagnumApi, MagnumError, _identity
+from sandbox.openstack.identity import USER, Passwords
+from sandbox.openstack.login import DOMAIN
+from sandbox.openstack.magnum_api import MagnumApi, MagnumError
 from sandbox.providers.base import PartialFailure, ServiceError
 from sandbox.providers.openstack import OpenStackStandIn
 from sandbox.providers.values import Secret
 from sandbox.system import processes
+from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json, write_json
 from sandbox.system.progress import Progress
 
@@ -178,6 +180,23 @@ def test_a_cluster_of_a_template_without_a_flavor_for_masters_is_refused(cloud: 
     cloud.call("cluster_templates", "delete", template)
 
 
+def test_what_is_filled_again_is_kept_and_an_address_that_has_changed_is_corrected(cloud: Cloud) -> None:
+    def images() -> set[str]:
+        (service_,) = [one for one in MagnumApi(login).authenticate().service_catalog.catalog if one["type"] == "image"]
+        return {endpoint["url"] for endpoint in service_["endpoints"]}
+
+    url, login = cloud.openstack.keystone_url, cloud.openstack.login()
+    passwords = Passwords(**read_json(cloud.openstack.folder / "passwords.json"))
+    (before,) = images()
+    for address in ("http://127.0.0.1:9/image", before):
+        identity.fill(url, passwords, {"image": ("glance", address)})
+        assert images() == {address}
+    assert identity.application_credential(url, passwords.user, cloud.openstack.credential) == cloud.openstack.credential
+    with pytest.raises(SandboxError, match=r"Keystone did not accept .*\(HTTP 401\)") as refused:
+        identity.application_credential(url, "a-wrong-password", None)
+    assert "a-wrong-password" not in str(refused.value)
+
+
 def test_a_member_makes_no_public_template(cloud: Cloud) -> None:
     answer = cloud.call("cluster_templates", "create", name="bad", **{**TEMPLATE, "public": True})
     assert answer["error"][0] == 403
@@ -266,11 +285,9 @@ def user(cloud: Cloud) -> dict[str, str]:
 def credential(cloud: Cloud, name: str, **what: Any) -> dict[str, str]:
     """The login of a new application credential."""
     login = user(cloud)
-    api = MagnumApi(login)
-    token, headers = api._send("POST", f"{cloud.openstack.keystone_url}/auth/tokens", {"auth": _identity(login)})
-    api._token = headers["X-Subject-Token"]
-    url = f"{cloud.openstack.keystone_url}/users/{token['token']['user']['id']}/application_credentials"
-    made = api._send("POST", url, {"application_credential": {"name": name, **what}})[0]["application_credential"]
+    own = MagnumApi(login).client
+    url = f"{login['OS_AUTH_URL']}/users/{own.get_user_id()}/application_credentials"
+    made = own.post(url, json={"application_credential": {"name": name, **what}}).json()["application_credential"]
     return {
         "OS_AUTH_URL": cloud.openstack.keystone_url,
         "OS_APPLICATION_CREDENTIAL_ID": made["id"],
@@ -321,24 +338,24 @@ class TestPluginOverTheRealApi:
     def test_a_token_that_is_not_valid_any_more_is_renewed(self, cloud: Cloud, template: str) -> None:
         api = MagnumApi(cloud.openstack.login())
         assert api.template(template) is not None
-        api._token = "expired"  # noqa: S105
+        api.tokens.auth_ref._auth_token = "expired"  # noqa: S105
         assert api.template(template) is not None
+        assert api.client.get_token() != "expired"
 
     @pytest.mark.sweep
     def test_a_token_that_expires_while_a_group_is_made_is_renewed(self, cloud: Cloud, cluster: str) -> None:
         ends = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=3)
         short = MagnumApi(credential(cloud, "short", expires_at=f"{ends:%Y-%m-%dT%H:%M:%S}.000000"))
-        short._log_in()
         api = MagnumApi(cloud.openstack.login())
-        api._log_in()
-        # Keystone lets no token outlive the credential that it was given for.
-        first = api._token = short._token
+        assert api.everything()
+        # Keystone lets no token outlive the credential that it was given for; the client would renew one of which it knows that.
+        first = api.tokens.auth_ref._auth_token = short.client.get_token()
         cloud.disturb(seconds=5)
         try:
             assert api.create_group(cluster, {"name": "long", "flavorId": "m2.large"}).status == "CREATE_COMPLETE"
         finally:
             cloud.disturb(seconds=0)
-        assert api._token != first
+        assert api.client.get_token() != first
         assert api.delete_group(f"{cluster}/{api._call('GET', f'clusters/{cluster}/nodegroups/long')['uuid']}")
         with pytest.raises(MagnumError) as refused:
             short.template("any")

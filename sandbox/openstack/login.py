@@ -1,0 +1,51 @@
+"""Logs in to the sandbox's Keystone as clients of OpenStack do, for who asks Keystone or Magnum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import requests
+from keystoneauth1 import session
+from keystoneauth1.identity import v3
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DOMAIN: Final = "default"
+REGION: Final = "RegionOne"
+
+
+def auth(login: Mapping[str, str]) -> v3.Auth:
+    """What gets tokens for a login; an application credential is for one project already.
+
+    Args:
+        login: the variables OS_AUTH_URL, and OS_APPLICATION_CREDENTIAL_ID, OS_APPLICATION_CREDENTIAL_SECRET, or OS_USERNAME,
+            OS_PASSWORD, OS_PROJECT_NAME, and the domains' ids where they are not the sandbox's.
+    """
+    if "OS_USERNAME" not in login:
+        return v3.ApplicationCredential(
+            login["OS_AUTH_URL"],
+            application_credential_id=login["OS_APPLICATION_CREDENTIAL_ID"],
+            application_credential_secret=login["OS_APPLICATION_CREDENTIAL_SECRET"],
+        )
+    return v3.Password(
+        login["OS_AUTH_URL"],
+        username=login["OS_USERNAME"],
+        password=login["OS_PASSWORD"],
+        user_domain_id=login.get("OS_USER_DOMAIN_ID", DOMAIN),
+        project_name=login["OS_PROJECT_NAME"],
+        project_domain_id=login.get("OS_PROJECT_DOMAIN_ID", DOMAIN),
+    )
+
+
+def client(tokens: v3.Auth, seconds: float) -> session.Session:
+    """What sends requests; it logs in with the first, and anew once its token is good no more.
+
+    Args:
+        tokens: who asks.
+        seconds: how long an answer may take.
+    """
+    sends = requests.Session()
+    # Else requests would send what a .netrc has for any host.
+    sends.auth = lambda request: request
+    return session.Session(tokens, sends, timeout=seconds)
