@@ -70,16 +70,18 @@ def fill(url: str, passwords: Passwords, services: Mapping[str, tuple[str, str]]
     """
     with _keystone(url, ADMIN, passwords.admin) as keystone:
         roles = {role.name: role for role in keystone.roles()}
+        projects = {project.name: project for project in keystone.projects()}
+        users = {user.name: user for user in keystone.users()}
         for name, password, project_name, granted in (
             (SERVICE_USER, passwords.magnum, SERVICE_PROJECT, ("admin", "service")),
             (USER, passwords.user, USER, (_ROLE,)),
         ):
-            project = keystone.find_project(project_name) or keystone.create_project(name=project_name, domain_id=DOMAIN)
+            project = projects.get(project_name) or keystone.create_project(name=project_name, domain_id=DOMAIN)
             own = {"domain_id": DOMAIN, "password": password, "default_project_id": project.id}
-            user = keystone.find_user(name) or keystone.create_user(name=name, **own)
+            user = users.get(name) or keystone.create_user(name=name, **own)
             for role in granted:
                 keystone.assign_project_role_to_user(project, user, roles[role])
-        if keystone.find_region(REGION) is None:
+        if REGION not in {region.id for region in keystone.regions()}:
             keystone.create_region(id=REGION)
         _fill_catalogue(keystone, services)
 

@@ -106,12 +106,11 @@ def test_what_the_cloud_does_not_have_is_named_at_its_resource(trial: Trial, mis
 
 def test_a_cluster_over_the_quota_is_refused_at_the_cluster(trial: Trial) -> None:
     administrator, stack = _administrator(trial), MagnumApi(trial.login())
-    administrator._log_in()
-    stack._log_in()
-    quota = {"project_id": stack._project, "resource": "Cluster", "hard_limit": 0}
+    project = stack.client.get_project_id()
+    quota = {"project_id": project, "resource": "Cluster", "hard_limit": 0}
     administrator._call("POST", "quotas", quota)
     refused = _up(trial)
-    administrator._call("DELETE", f"quotas/{stack._project}/Cluster")
+    administrator._call("DELETE", f"quotas/{project}/Cluster")
     _check_refused(
         refused, "openstack:containerinfra:Cluster (gpu-cluster)", "You have reached the maximum clusters per project, 0."
     )

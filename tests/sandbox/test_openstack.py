@@ -369,7 +369,7 @@ class TestPluginOverTheRealApi:
         reader = {"OS_APPLICATION_CREDENTIAL_ID": made["id"], "OS_APPLICATION_CREDENTIAL_SECRET": made["secret"]}
         api = MagnumApi({**cloud.openstack.login(), **reader})
         assert template in api.everything()
-        assert api._call("GET", f"quotas/{api._project}/Cluster")["hard_limit"] > 0
+        assert api._call("GET", f"quotas/{api.client.get_project_id()}/Cluster")["hard_limit"] > 0
         with pytest.raises(MagnumError) as refused:
             api.create_template({"name": "by-reader", "coe": "kubernetes", "image": "fcos-40"})
         assert refused.value.status == 403
