@@ -26,6 +26,7 @@ import pulumi
 
 #: What Go takes for true.
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
+_PEM = "-----BEGIN"
 #: Where gophercloud looks for clouds.yaml and its like, in this order.
 _FOLDERS = (".", "~/.config/openstack", "/etc/openstack")
 
@@ -136,32 +137,41 @@ def tls(settings: Settings) -> ssl.SSLContext:
     Raises:
         SettingsError: the authority, the certificate or its key cannot be used.
     """
-    try:
-        context = ssl.create_default_context()
-        if settings.cacert:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(cadata=_text(settings.cacert))
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"the authority of OpenStack's servers (OS_CACERT) cannot be used: {_why(error)}") from None
-    if settings.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if settings.cert and settings.key:
-        _show(context, settings)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Python reads all of these from files; only their owner reads what lies in this folder.
+    with tempfile.TemporaryDirectory() as folder:
+        _trust(context, settings, Path(folder))
+        if settings.cert and settings.key:
+            _show(context, settings, Path(folder))
     return context
 
 
-def _show(context: ssl.SSLContext, settings: Settings) -> None:
-    """Have the context show the client's certificate; Python reads these from files only."""
+def _trust(context: ssl.SSLContext, settings: Settings, folder: Path) -> None:
+    if settings.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if not settings.cacert:
+        context.load_default_certs()
+        return
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            # Only its owner reads what lies in this folder.
-            cert, key = Path(folder, "cert"), Path(folder, "key")
-            cert.write_text(_text(settings.cert), encoding="utf-8")
-            key.write_text(_text(settings.key), encoding="utf-8")
-            context.load_cert_chain(cert, key, password=_no_password)
+        context.load_verify_locations(_file(settings.cacert, folder / "authority"))
     except (OSError, ValueError) as error:
-        raise SettingsError(f"the certificate for OpenStack's servers (OS_CERT, OS_KEY) cannot be used: {_why(error)}") from None
+        where = "openstack:cacertFile, OS_CACERT, or cacert in clouds.yaml"
+        given = "PEM" if _PEM in settings.cacert else repr(settings.cacert)
+        message = f"the authority of OpenStack's servers ({where}): {given} cannot be used: {_why(error)}"
+        raise SettingsError(f"{message}. Name a file of certificates in PEM.") from None
+
+
+def _show(context: ssl.SSLContext, settings: Settings, folder: Path) -> None:
+    """Have the context show the client's certificate."""
+    try:
+        cert, key = _file(settings.cert, folder / "cert"), _file(settings.key, folder / "key")
+        context.load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as error:
+        # Without the values: one of them may be the key itself.
+        where = "openstack:cert and key, OS_CERT and OS_KEY, or cert and key in clouds.yaml"
+        message = f"the client certificate for OpenStack's servers ({where}) cannot be used: {_why(error)}"
+        raise SettingsError(f"{message}. Name the files, in PEM, of a certificate and its key, which has no password.") from None
 
 
 def _no_password() -> str:
@@ -170,10 +180,13 @@ def _no_password() -> str:
 
 
 def _why(error: Exception) -> str:
-    """Without the value, which may be a key."""
+    """Without the name of the file, which may be a key."""
     return getattr(error, "strerror", None) or str(error)
 
 
-def _text(value: str) -> str:
-    """The content of a file, or the value itself where it is PEM."""
-    return value if "-----BEGIN" in value else Path(value).expanduser().read_text(encoding="utf-8")
+def _file(value: str, own: Path) -> Path:
+    """The file that a value names, or one of our own with the value itself where it is PEM."""
+    if _PEM not in value:
+        return Path(value).expanduser()
+    own.write_text(value, encoding="utf-8")
+    return own

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
-from keystoneauth1.exceptions import ClientException
-
 from sandbox.openstack.login import DOMAIN, REGION, auth, client
 from sandbox.system.errors import SandboxError
 
@@ -125,7 +123,8 @@ def _fill_catalogue(keystone: Proxy, services: Mapping[str, tuple[str, str]]) ->
 @contextmanager
 def _keystone(url: str, name: str, password: str) -> Iterator[Proxy]:
     """Keystone's API as somebody whose project has his name."""
-    # A quarter of a second, which only who starts an OpenStack need wait for.
+    # A quarter of a second, which only those who start an OpenStack need wait for.
+    from keystoneauth1.exceptions import ClientException  # noqa: PLC0415
     from openstack.connection import Connection  # noqa: PLC0415
     from openstack.exceptions import SDKException  # noqa: PLC0415
 
@@ -134,6 +133,6 @@ def _keystone(url: str, name: str, password: str) -> Iterator[Proxy]:
         # The catalogue may have Keystone's address of before, or none.
         yield cast("Proxy", Connection(session=client(auth(login), _SECONDS), identity_endpoint_override=url).identity)
     except (SDKException, ClientException) as error:
-        # Nothing of what was sent: there are passwords in it.
+        # What Keystone answers names users and projects, not their passwords.
         message = f"{url}: Keystone did not accept what {name} asked for: {error}."
         raise SandboxError(message, "Read keystone.log in the logs folder; `make clean` starts over.") from error

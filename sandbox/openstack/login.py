@@ -1,15 +1,18 @@
-"""Logs in to the sandbox's Keystone as clients of OpenStack do, for who asks Keystone or Magnum."""
+"""Logs in to the sandbox's Keystone as clients of OpenStack do, for whoever asks Keystone or Magnum.
+
+keystoneauth takes a tenth of a second to load. So here, and in the other modules of this folder that the commands of every stack
+load, it is loaded by the function that needs it: stacks on other platforms do not wait for it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import requests
-from keystoneauth1 import session
-from keystoneauth1.identity import v3
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from keystoneauth1 import session
+    from keystoneauth1.identity import v3
 
 DOMAIN: Final = "default"
 REGION: Final = "RegionOne"
@@ -22,6 +25,8 @@ def auth(login: Mapping[str, str]) -> v3.Auth:
         login: the variables OS_AUTH_URL, and OS_APPLICATION_CREDENTIAL_ID, OS_APPLICATION_CREDENTIAL_SECRET, or OS_USERNAME,
             OS_PASSWORD, OS_PROJECT_NAME, and the domains' ids where they are not the sandbox's.
     """
+    from keystoneauth1.identity import v3  # noqa: PLC0415
+
     if "OS_USERNAME" not in login:
         return v3.ApplicationCredential(
             login["OS_AUTH_URL"],
@@ -45,6 +50,9 @@ def client(tokens: v3.Auth, seconds: float) -> session.Session:
         tokens: who asks.
         seconds: how long an answer may take.
     """
+    import requests  # noqa: PLC0415
+    from keystoneauth1 import session  # noqa: PLC0415
+
     sends = requests.Session()
     # Else requests would send what a .netrc has for any host.
     sends.auth = lambda request: request

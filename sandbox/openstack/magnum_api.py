@@ -22,8 +22,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
-from keystoneauth1.exceptions import ClientException, HttpError
-from requests import RequestException
 
 from sandbox.clouds.refusal import Refusal
 from sandbox.openstack.login import REGION, auth, client
@@ -406,6 +404,8 @@ class MagnumApi:
 @contextmanager
 def _refused() -> Iterator[None]:
     """Have what goes wrong as a MagnumError; Keystone's refusal of a login, too."""
+    from keystoneauth1.exceptions import ClientException, HttpError  # noqa: PLC0415 as in login.py
+
     try:
         yield
     except HttpError as error:
@@ -417,6 +417,8 @@ def _refused() -> Iterator[None]:
 
 def _no_answer(error: BaseException) -> str:
     """Where nobody answered, and what the connection ran into: three libraries have wrapped it since."""
+    from requests import RequestException  # noqa: PLC0415 as in login.py
+
     address, cause = "", error
     wrapped: BaseException | None = error
     while wrapped is not None:

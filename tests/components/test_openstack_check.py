@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from keystoneauth1.access import AccessInfoV3
 
-from components import openstack_check
+from components import _openstack_session, openstack_check
 from components._openstack_session import NotThereError, Session, UnreadError, client
 from components._openstack_settings import Settings
 from components.magnum import MagnumCluster
@@ -173,6 +174,26 @@ def test_what_is_not_answered_is_unread_and_the_rest_is_not(cloud: _Cloud, answe
     assert isinstance(read.keypairs, Unread)
     assert why in read.keypairs.why
     assert not any(isinstance(one, Unread) for one in (read.magnum, read.flavors, read.images, read.networks, read.free))
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_a_service_that_refuses_is_asked_once(cloud: _Cloud, status: int) -> None:
+    """A deploy does not wait for a cloud that cannot be asked."""
+    cloud.answers["nova/limits"] = status
+    with pytest.raises(UnreadError, match=f"Nova answers {status}"):
+        cloud.session().get("Nova", "limits")
+    assert len(cloud.headers) == 1
+
+
+def test_a_service_that_does_not_answer_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_openstack_session, "_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(UnreadError, match=r"^Nova: timed out$"):
+            logged_in({"Nova": f"http://127.0.0.1:{silent.getsockname()[1]}"}).get("Nova", "limits")
+        silent.settimeout(0)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_a_list_without_an_end_is_given_up(cloud: _Cloud) -> None:

@@ -269,8 +269,10 @@ def ask(server: HTTPServer, settings: Settings) -> None:
 
 def test_an_authority_may_be_a_path_or_pem(server: HTTPServer, authority: trustme.CA, tmp_path: Path) -> None:
     pem = authority.cert_pem.bytes().decode()
-    ask(server, Settings(cacert=pem))
-    ask(server, Settings(cacert=str(written(tmp_path, "ca.pem", pem))))
+    # Bundles have comments, in any language.
+    for given in (pem, f"# Főtanúsítvány\n{pem}"):
+        ask(server, Settings(cacert=given))
+        ask(server, Settings(cacert=str(written(tmp_path, "ca.pem", given))))
     with pytest.raises(UnreadError, match=r"^Nova: \[SSL: CERTIFICATE_VERIFY_FAILED\]"):
         ask(server, Settings())
     with pytest.raises(UnreadError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -311,12 +313,12 @@ def test_what_cannot_be_used_is_named_and_a_key_is_not_shown(authority: trustme.
     form, password = serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"a-password")
     locked = ec.generate_private_key(ec.SECP256R1()).private_bytes(serialization.Encoding.PEM, form, password).decode()
     for settings, said in (
-        (Settings(cacert=str(tmp_path / "none")), "OS_CACERT.*No such file"),
-        (Settings(cacert=str(written(tmp_path, "empty", ""))), "OS_CACERT"),
-        (Settings(cacert="-----BEGIN nothing"), "OS_CACERT"),
-        (Settings(cert=cert, key=key), "OS_CERT, OS_KEY.*MISMATCH"),
-        (Settings(cert=cert, key=locked), "OS_CERT, OS_KEY"),
-        (Settings(cert=cert, key="a-key-that-is-no-pem"), "OS_CERT, OS_KEY.*No such file"),
+        (Settings(cacert=str(tmp_path / "none")), "OS_CACERT.*/none' cannot be used: No such file or directory. Name a file"),
+        (Settings(cacert=str(written(tmp_path, "empty", ""))), "OS_CACERT.*/empty' cannot be used: "),
+        (Settings(cacert="-----BEGIN nothing"), "OS_CACERT.*: PEM cannot be used: "),
+        (Settings(cert=cert, key=key), "OS_CERT and OS_KEY.*MISMATCH"),
+        (Settings(cert=cert, key=locked), "OS_CERT and OS_KEY"),
+        (Settings(cert=cert, key="a-key-that-is-no-pem"), "OS_CERT and OS_KEY.*No such file"),
     ):
         with pytest.raises(SettingsError, match=said) as refused:
             tls(settings)
