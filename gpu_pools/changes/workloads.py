@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gpu_pools.text.errors import InvalidStackError, Problem
+from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,7 +55,7 @@ def of_stack(steps: Iterable[Step]) -> tuple[Asking, ...]:
     for step in steps:
         if step.type in _TEMPLATES and step.op != "delete":
             who = f"{step.type.rpartition(':')[2]} {step.name}"
-            spec = _at(step.new or step.old, *_TEMPLATES[step.type])
+            spec = at(step.new or step.old, *_TEMPLATES[step.type])
             found |= {Asking(who, name, _selector(spec)) for name in _resources(spec)}
     return tuple(sorted(found))
 
@@ -67,7 +68,7 @@ def of_cluster(name: str, text: str) -> tuple[Asking, ...]:
     """
     try:
         items = json.loads(text)["items"]
-        pods = [(one["metadata"], one["spec"], _at(one, "status", "phase")) for one in items]
+        pods = [(one["metadata"], one["spec"], at(one, "status", "phase")) for one in items]
         found = {
             Asking(f"pod {metadata.get('namespace', 'default')}/{metadata.get('name')}", resource, _selector(spec))
             for metadata, spec, phase in pods
@@ -81,20 +82,14 @@ def of_cluster(name: str, text: str) -> tuple[Asking, ...]:
 
 
 def _selector(spec: object) -> tuple[tuple[str, str], ...]:
-    wanted = _at(spec, "nodeSelector")
+    wanted = at(spec, "nodeSelector")
     return tuple(sorted((str(name), str(value)) for name, value in wanted.items())) if isinstance(wanted, dict) else ()
 
 
 def _resources(spec: object) -> Iterator[str]:
     for group in ("initContainers", "containers"):
-        containers = _at(spec, group)
+        containers = at(spec, group)
         for container in containers if isinstance(containers, list) else ():
             for section in ("limits", "requests"):
-                asked = _at(container, "resources", section)
+                asked = at(container, "resources", section)
                 yield from (str(name) for name in asked if str(name).startswith(_PREFIX)) if isinstance(asked, dict) else ()
-
-
-def _at(value: Any, *keys: str) -> Any:  # noqa: ANN401 - JSON
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

@@ -43,10 +43,11 @@ _FLAGS: Final = frozenset({"--environment", "--server-id", "--client-id", "--ten
 
 def _groups(section: Section, one: Row) -> tuple[str, ...]:
     groups = section.each(one.key, lambda value, path: _group(value, path, section.problems))
-    if not section.given(one.key) or section.raw(one.key) == []:
+    empty = section.raw(one.key) == []
+    if empty or not section.given(one.key):
         section.problems.add(
             section.at(one.key),
-            "is missing",
+            "the list is empty" if empty else "is missing",
             allowed=f"a list with the object id of a group at least, each {_GUIDS}",
             remedy="Name a group that whoever deploys is in: with local accounts off nobody else can. az ad group show -g NAME",
         )

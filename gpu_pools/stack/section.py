@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_IMAGE_NAMES: Final = (
+    "Registry in any case, the rest in lower case; a digest is sha256: with 64 hexadecimal digits, or sha512: with 128."
+)
+
 #: Keys that people write in the wrong place -> where they belong.
 _BELONGS: Final[Mapping[str, str]] = {
     "replicas": "gpu-pools:sharing.<name>.timeSlicing or .mps",
@@ -138,7 +142,7 @@ class Section:
         """As the pattern says, and such as a runtime reads: with another its pods would say InvalidImageName."""
         name = self.text(key, pattern=pattern, allowed=allowed, remedy=remedy)
         if name is not None and read_image_name(name) is None:
-            self._refuse(key, name, "is not an image's name", allowed, remedy or "Registry in any case, the rest in lower case.")
+            self._refuse(key, name, "is not an image's name", allowed, _IMAGE_NAMES)
             return None
         return name
 

@@ -215,7 +215,7 @@ _SECTION_CASES = (
     Case(
         "entra-empty", aks(cluster={"entra": {}}), f"{_CLUSTER}.entra.adminGroups", "is missing", "object id", "az ad group show"
     ),
-    Case("entra-no-group", aks(cluster={"entra": {"adminGroups": []}}), f"{_CLUSTER}.entra.adminGroups", "is missing"),
+    Case("entra-no-group", aks(cluster={"entra": {"adminGroups": []}}), f"{_CLUSTER}.entra.adminGroups", "the list is empty"),
     Case(
         "entra-group-by-name",
         aks(cluster={"entra": {"adminGroups": ["admins"]}}),

@@ -118,6 +118,8 @@ def test_what_no_runtime_reads_is_refused(section: str, key: str, value: str) ->
         plan_of(aks(**{section: {key: value}}))
     (problem,) = refused.value.problems
     assert problem.path == f"gpu-pools:{section}.{key}"
+    assert "the rest in lower case" in problem.remedy
+    assert "sha256: with 64 hexadecimal digits" in problem.remedy
 
 
 def test_the_nodes_processors_are_known_where_the_hardware_says_it() -> None:
