@@ -1,7 +1,8 @@
 """What a real Magnum teaches a stack: what it refuses, loses, drops and forgets, and what the next run makes of it.
 
-The tests share one stack and run in the order they are written: it is refused until nothing is wrong any more, then it is up,
-and things happen to it.
+And what the stack asks of its cloud before anything is made: that is switched off but in the tests that are of it, since what it
+refuses never comes to Magnum. The tests share one stack and run in the order they are written: it is refused until nothing is
+wrong any more, then it is up, and things happen to it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +22,10 @@ from sandbox.openstack.login import DOMAIN
 from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.system import processes
 from sandbox.system.files import read_json, write_json
+from tests.engine.secrets_search import Needle, contents, found, keepers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.engine.trial import Run, Trial
 
@@ -36,7 +39,8 @@ config:
     driver: magnum-cluster-api
     template: {image: ubuntu-24.04, externalNetwork: public, flavor: m2.large, networkDriver: calico, labels: {kube_tag: v1.36.3}}
     keypair: gpu-admin
-    checkCloud: false  # what Magnum itself refuses is looked at here
+    workerFlavor: m2.large
+    checkCloud: false
   gpu-pools:flavors:
     g2.5xlarge: {gpuModel: NVIDIA A100-PCIE-40GB, gpusPerNode: 1}
     g2.10xlarge: {gpuModel: NVIDIA A100-PCIE-40GB, gpusPerNode: 2}
@@ -48,6 +52,7 @@ config:
 """
 POOLS = {"steady", "grows"}
 DEFAULT = {"default-master", "default-worker"}
+NOT_CHECKED = "not checked before the deploy"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +61,14 @@ def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
     made = shared_sandbox(STACK)
     made.preview().ok()
     return made
+
+
+@pytest.fixture
+def checked(trial: Trial) -> Iterator[None]:
+    """The stack asks its cloud before anything is made."""
+    trial.edit(lambda config: config["gpu-pools:cluster"].pop("checkCloud"))
+    yield
+    trial.edit(lambda config: config["gpu-pools:cluster"].update(checkCloud=False))
 
 
 def _up(trial: Trial) -> Run:
@@ -79,11 +92,84 @@ def _administrator(trial: Trial) -> MagnumApi:
     return MagnumApi({"OS_AUTH_URL": trial.login()["OS_AUTH_URL"], **own, **domains})
 
 
+@contextmanager
+def _no_cluster_allowed(trial: Trial) -> Iterator[None]:
+    """Magnum's quota of clusters is used up."""
+    administrator, project = _administrator(trial), MagnumApi(trial.login()).authenticate().project_id
+    administrator._call("POST", "quotas", {"project_id": project, "resource": "Cluster", "hard_limit": 0})
+    try:
+        yield
+    finally:
+        administrator._call("DELETE", f"quotas/{project}/Cluster")
+
+
+@contextmanager
+def _seeded(trial: Trial, **changed: Any) -> Iterator[None]:
+    """The cloud has other things."""
+    seed = read_json(trial.sandbox.openstack_seed)
+    write_json(trial.sandbox.openstack_seed, {**seed, **changed})
+    try:
+        yield
+    finally:
+        write_json(trial.sandbox.openstack_seed, seed)
+
+
 def _disturb(trial: Trial, **what: Any) -> None:
     service.disturb(trial.sandbox.openstack, Disturbances(**what))
 
 
-# ---------------------------------------------------------------------- before it is up
+# ---------------------------------------------------------------------- before it is up: what the stack asks
+
+
+def _named(refused: Run) -> list[str]:
+    """The paths that were named, in their order."""
+    assert refused.code != 0
+    assert "Traceback" not in refused.text
+    lines = [line.strip() for line in refused.text[refused.text.index("Diagnostics:") :].splitlines()]
+    return [line.removeprefix("- ").partition(": ")[0] for line in lines if line.startswith("- gpu-pools:")]
+
+
+@pytest.mark.usefixtures("checked")
+class TestAskedBeforeAnythingIsMade:
+    def test_whatever_the_cloud_lacks_comes_out_of_the_preview_at_once(self, trial: Trial) -> None:
+        assert NOT_CHECKED not in trial.engine("preview").ok().text
+        lacks = {
+            "images": ["ubuntu-22.04"],
+            "networks": ["intern"],
+            "keypairs": ["gpu-admim"],
+            "limits": {"maxTotalInstances": 0},
+        }
+        with _seeded(trial, **lacks):
+            refused = trial.engine("preview")
+        cluster = "gpu-pools:cluster"
+        template = [f"{cluster}.template.image", f"{cluster}.template.externalNetwork"]
+        assert _named(refused) == [*template, f"{cluster}.keypair", "gpu-pools:pools"]
+        assert 'no image "ubuntu-24.04"' in refused.text
+        assert "allowed: ubuntu-22.04" in refused.text
+        assert "Did you mean `gpu-admim`?" in refused.text
+        assert "5 more machines are asked for in all, and Nova's quota leaves 0" in refused.text
+
+    def test_an_up_makes_nothing_of_a_stack_whose_cloud_lacks_something(self, trial: Trial) -> None:
+        with _seeded(trial, flavors={}):
+            refused = _up(trial)
+        cluster = ["gpu-pools:cluster.template.flavor", "gpu-pools:cluster.workerFlavor"]
+        assert _named(refused) == [*cluster, "gpu-pools:pools[0].flavor", "gpu-pools:pools[1].flavor"]
+        assert trial.magnum()["templates"] == []
+
+    def test_a_cluster_over_magnum_s_quota_is_refused_by_the_preview(self, trial: Trial) -> None:
+        with _no_cluster_allowed(trial):
+            assert _named(trial.engine("preview")) == ["gpu-pools:cluster.name"]
+
+    def test_a_cloud_that_cannot_be_asked_stops_no_preview_and_is_told_of(self, trial: Trial) -> None:
+        processes.stop(trial.sandbox.openstack, ["keystone"])
+        seen = trial.engine("preview").ok()
+        assert f"{NOT_CHECKED}: anything (no login: " in seen.text
+        assert "openstack:containerinfra:NodeGroup gpu-steady-group" in seen.text
+        # The sandbox's own command starts it again.
+        assert NOT_CHECKED not in trial.preview().ok().text
+
+
+# ---------------------------------------------------------------------- before it is up: what Magnum refuses
 
 
 @pytest.mark.parametrize(
@@ -96,21 +182,13 @@ def _disturb(trial: Trial, **what: Any) -> None:
     ],
 )
 def test_what_the_cloud_does_not_have_is_named_at_its_resource(trial: Trial, missing: str, resource: str, text: str) -> None:
-    seed = read_json(trial.sandbox.openstack_seed)
-    write_json(trial.sandbox.openstack_seed, {**seed, missing: {} if missing == "flavors" else []})
-    try:
+    with _seeded(trial, **{missing: {} if missing == "flavors" else []}):
         _check_refused(_up(trial), resource, text)
-    finally:
-        write_json(trial.sandbox.openstack_seed, seed)
 
 
 def test_a_cluster_over_the_quota_is_refused_at_the_cluster(trial: Trial) -> None:
-    administrator, stack = _administrator(trial), MagnumApi(trial.login())
-    project = stack.client.get_project_id()
-    quota = {"project_id": project, "resource": "Cluster", "hard_limit": 0}
-    administrator._call("POST", "quotas", quota)
-    refused = _up(trial)
-    administrator._call("DELETE", f"quotas/{project}/Cluster")
+    with _no_cluster_allowed(trial):
+        refused = _up(trial)
     _check_refused(
         refused, "openstack:containerinfra:Cluster (gpu-cluster)", "You have reached the maximum clusters per project, 0."
     )
@@ -124,6 +202,7 @@ def _check_refused(run: Run, resource: str, text: str) -> None:
     assert "Traceback" not in run.text
 
 
+@pytest.mark.usefixtures("checked")
 def test_up_goes_on_where_it_was_refused(trial: Trial) -> None:
     assert len(trial.magnum()["templates"]) == 1, "what was made before the refusal is kept"
     _disturb(trial, seconds=0)
@@ -134,6 +213,35 @@ def test_up_goes_on_where_it_was_refused(trial: Trial) -> None:
 
 
 # ---------------------------------------------------------------------- up
+
+
+def test_no_token_and_no_credential_is_left_anywhere(trial: Trial) -> None:
+    """Stacks log in with an application credential, and the check of the cloud has a token for a moment."""
+    assert "OS_APPLICATION_CREDENTIAL_SECRET" in trial.login()
+    assert "OS_PASSWORD" not in trial.login()
+    secret = read_json(trial.sandbox.openstack / "credential.json")["secret"]
+    kept = keepers(trial)
+    files = [(str(path), contents(path)) for path in trial.files() if path not in kept]
+    said = [(run.command, run.text.encode()) for run in trial.runs] + [
+        ("arguments", command.encode()) for command in trial.processes().values()
+    ]
+    # What Keystone's tokens begin with.
+    wanted = [Needle("token", b"gAAAAAB"), Needle("application credential", secret.encode())]
+    assert MagnumApi(trial.login()).authenticate().auth_token.startswith("gAAAAAB")
+    assert found([*files, *said], wanted) == []
+
+
+@pytest.mark.usefixtures("checked")
+def test_what_the_cluster_uses_may_go_and_what_it_still_needs_may_not(trial: Trial) -> None:
+    """A keypair belongs to one user: a colleague deploys to the same cluster without it."""
+    gone: dict[str, Any] = {"keypairs": [], "networks": [], "limits": {"maxTotalInstances": 0}}
+    with _seeded(trial, images=[], flavors={}, **gone):
+        assert NOT_CHECKED not in trial.engine("preview", "--expect-no-changes").ok().text
+    trial.edit(lambda config: config["gpu-pools:pools"].append({**config["gpu-pools:pools"][0], "name": "late", "image": "new"}))
+    with _seeded(trial, **gone):
+        more = trial.engine("preview")
+    trial.edit(lambda config: config["gpu-pools:pools"].pop())
+    assert _named(more) == ["gpu-pools:pools[2].image", "gpu-pools:pools"]
 
 
 def test_the_real_client_lists_the_pools_of_the_stack(trial: Trial) -> None:
@@ -285,6 +393,41 @@ def test_an_operation_that_the_conductor_drops_is_shown_by_the_next_preview(tria
     trial.up().ok()
     assert _groups(trial)["default-worker"]["node_count"] == 2
     assert "outside" not in _groups(trial), "what no stack knows is taken away in the sandbox"
+
+
+@pytest.mark.usefixtures("checked")
+class TestAnotherTemplate:
+    def test_it_upgrades_the_cluster_in_place(self, trial: Trial) -> None:
+        """From the stack's own template, which then goes, to one that the operators have made, by its name."""
+        cluster, groups = _cluster(trial), {group["uuid"] for group in trial.magnum()["groups"]}
+        trial.edit(lambda config: config["gpu-pools:cluster"]["template"].update(labels={"kube_tag": "v1.35.0"}))
+        told = "the cluster small is upgraded in place to another template (labels)."
+        assert told in trial.engine("preview").ok().text
+        steps = {step["urn"].rpartition("::")[2]: step["op"] for step in trial.planned_steps()}
+        assert (steps.pop("gpu-cluster"), set(steps)) == ("update", {"gpu-template"})
+
+        def given(config: dict[str, Any]) -> None:
+            del config["gpu-pools:cluster"]["template"]
+            config["gpu-pools:cluster"]["templateId"] = "k8s-1.36"
+
+        trial.edit(given)
+        # The sandbox makes it with its next command.
+        assert _named(trial.engine("preview")) == ["gpu-pools:cluster.templateId"]
+        trial.up().ok()
+        (template,) = trial.magnum()["templates"]
+        assert template["name"] == "k8s-1.36"
+        made = MagnumApi(trial.login())._call("GET", f"clusters/{_cluster(trial)}")
+        assert (made["uuid"], made["cluster_template_id"]) == (cluster, template["uuid"])
+        assert {group["uuid"] for group in trial.magnum()["groups"]} == groups
+        assert trial.holds()
+        trial.engine("preview", "--refresh", "--expect-no-changes").ok()
+
+    def test_a_cluster_that_would_have_to_be_made_anew_is_kept_by_the_preview(self, trial: Trial) -> None:
+        trial.edit(lambda config: config["gpu-pools:cluster"].update(masters=3))
+        refused = trial.engine("preview")
+        trial.edit(lambda config: config["gpu-pools:cluster"].pop("masters"))
+        assert refused.code != 0
+        assert "protect" in refused.text
 
 
 def test_a_part_of_openstack_that_died_is_named_and_started_again(trial: Trial) -> None:

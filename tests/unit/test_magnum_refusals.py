@@ -5,7 +5,7 @@ Three ways. What the stack file alone tells is refused by the plan, so by `pulum
 knows comes out of `pulumi up` in Magnum's own words at the resource that it is about: `TestRefusals` in
 tests/sandbox/test_openstack.py shows each of them by the plugin's stand-in and a real Magnum, tests/engine/test_magnum.py the
 most likely ones by the engine. What of that the cloud tells beforehand, the check of the cloud says in the preview:
-tests/unit/test_magnum_cloud.py and tests/engine/test_magnum_checks.py; without it, or when it is too early, `up` says it still.
+tests/unit/test_magnum_cloud.py and tests/engine/test_magnum.py; without it, or when it is too early, `up` says it still.
 """
 
 from __future__ import annotations
