@@ -160,8 +160,7 @@ def _rule(expression: str, message: str) -> dict[str, str]:
 
 
 def _field(where: str, path: str) -> str:
-    first, *rest = path.split(".")
-    return f"dyn({where}).?{first}" + "".join(f".?{part}" for part in rest)
+    return ".?".join((f"dyn({where})", *path.split(".")))
 
 
 def _report(where: str) -> str:

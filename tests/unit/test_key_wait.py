@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.proof.key_wait import key_wait_spec, keys_left_spec, wait_seconds
-from tests.unit.stacks import aks, plan_of
+from tests.unit.stacks import TWO_A100, aks, plan_of
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan
@@ -71,3 +71,13 @@ def test_nodes_are_left_that_name_a_key_which_is_not_declared_any_more() -> None
         assert pool.labels[label] in left["values"]
     assert "all-disabled" in mig[-1]["values"]
     assert spec["minReadySeconds"] > 86_400
+
+
+def test_the_keys_that_may_stay_are_told_in_the_order_of_their_letters() -> None:
+    """Another order would be another object, and its pods would begin anew."""
+    halves = {"gpus": [{"index": 0, "layout": {}}, {"index": 1, "layout": {"1g.10gb": 7}}]}
+    plan = plan_of(aks({"vmSize": TWO_A100}, sharing={"half": {"mig": halves}}))
+    (key,) = plan.mig_parted_entries
+    plugin, mig = (nodes[-1]["values"] for nodes in _expressions(keys_left_spec(plan, IMAGE)))
+    assert mig == ["all-disabled", key]
+    assert plugin == sorted(plan.device_plugin_configs)

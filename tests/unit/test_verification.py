@@ -141,6 +141,19 @@ class TestPod:
         pod = pod_of(aks(operator={"values": {"toolkit": {"env": env}}}))
         assert pod["containers"][0]["securityContext"]["capabilities"]["add"] == ["SYS_ADMIN"]
 
+    @pytest.mark.parametrize(
+        ("name", "value", "wants"),
+        [
+            ("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "False", True),
+            ("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "true", False),
+            ("ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "false", False),
+        ],
+    )
+    def test_any_other_setting_of_the_toolkit_gives_it_none(self, name: str, value: str, wants: bool) -> None:  # noqa: FBT001
+        env = [{"name": name, "value": value}, {"name": "LAST", "value": "true"}]
+        pod = pod_of(aks(operator={"values": {"toolkit": {"env": env}}}))
+        assert ("add" in pod["containers"][0]["securityContext"]["capabilities"]) is wants
+
     def test_it_is_confined(self) -> None:
         for container in (*pod_of(aks())["initContainers"], *pod_of(aks())["containers"]):
             context = container["securityContext"]

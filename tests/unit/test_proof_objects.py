@@ -1,0 +1,125 @@
+"""What proves a deploy, as the API server gets it: whole objects and documents against golden files in tests/golden/proof.
+
+The verifier's rights and its policy are tried in tests/sandbox/test_verifier_rights.py with a real API server, its pods on
+simulated nodes; here every field of them is held, so that none changes unseen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpu_pools.proof.key_wait import KEY_WAIT, KEYS_LEFT, key_wait_spec, keys_left_spec
+from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.proof.smoke_test import smoke_tests
+from gpu_pools.proof.verifier_pods import (
+    SERVICE_ACCOUNT,
+    Program,
+    network_policy_spec,
+    program_name,
+    verifier_daemon_set_spec,
+)
+from gpu_pools.proof.verifier_reports import no_reports, reports
+from gpu_pools.proof.verifier_rights import (
+    ANNOTATION,
+    CONDITION,
+    MOST_ANNOTATION,
+    POLICY,
+    ROLE,
+    VERIFIER_NAMESPACE,
+    cluster_rules,
+    namespace_rules,
+    policy_binding_spec,
+    policy_spec,
+)
+from gpu_pools.verifier import evidence, mark
+from tests.unit.golden import golden_object
+from tests.unit.stacks import TWO_A100, aks, existing, magnum, plan_of
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import Plan, PoolPlan
+
+SHA256 = "5" * 64
+PROGRAM = Program(program_name(SHA256), "d" * 64, SHA256)
+WAITS = "mirror.example.com/busybox:1.37"
+IMAGES = {
+    "image": f"registry.example.com/python:3.12@sha256:{'7' * 64}",
+    "smokeTestImage": "registry.example.com/vectoradd:1",
+}
+PER_GPU = {
+    "gpus": [{"index": 0, "layout": {"1g.10gb": 4, "3g.40gb": 1}}, {"index": 1, "layout": {}}],
+    "timeSlicing": {"replicas": 2},
+}
+
+STACKS = {
+    "aks-mig": aks(
+        {"vmSize": TWO_A100, "taints": ["sku=gpu:NoSchedule"], "labels": {"team": "a"}, "minimum": {"driver": "470.1"}},
+        sharing={"cut": {"mig": PER_GPU}},
+        verification={**IMAGES, "startupTaint": True, "deadlineSeconds": 900, "intervalSeconds": 120},
+    ),
+    "aks-mps": aks(
+        {"osSku": "AzureLinux", "minimum": {"cuda": "12.4"}},
+        sharing={"shared": {"mps": {"replicas": 4}}},
+        verification=IMAGES,
+    ),
+    "existing-time-slicing": existing(
+        {"driver": "preinstalled"},
+        sharing={"sliced": {"timeSlicing": {"replicas": 4, "renameByDefault": True}}},
+        cluster={"context": "shop"},
+        verification=IMAGES,
+    ),
+    "magnum-exclusive": magnum(verification=IMAGES),
+}
+
+
+def _pool_objects(plan: Plan, pool: PoolPlan) -> dict[str, Any]:
+    return {
+        "expectation": node_expectation(plan, pool),
+        "verifier": verifier_daemon_set_spec(plan, pool, PROGRAM.config_map, SHA256),
+        "smokeTests": {test.name: test.spec for test in smoke_tests(plan, pool)},
+    }
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_objects_of_a_stack(name: str) -> None:
+    plan = plan_of(STACKS[name])
+    (pool,) = plan.pools
+    golden_object(f"proof/{name}.yaml", {**_pool_objects(plan, pool), "reports": reports(plan, PROGRAM)})
+
+
+def test_what_waits_for_keys() -> None:
+    plan = plan_of(STACKS["aks-mig"])
+    golden_object("proof/keys.yaml", {KEY_WAIT: key_wait_spec(plan, WAITS), KEYS_LEFT: keys_left_spec(plan, WAITS)})
+
+
+def test_what_verifiers_may_do_in_a_cluster() -> None:
+    rights = {
+        "namespace": VERIFIER_NAMESPACE,
+        "serviceAccount": SERVICE_ACCOUNT,
+        "role": ROLE,
+        "rules": {"cluster": cluster_rules(), **namespace_rules()},
+        "networkPolicy": network_policy_spec(),
+        "policy": {"name": POLICY, "spec": policy_spec()},
+        "binding": policy_binding_spec(),
+    }
+    golden_object("proof/rights.yaml", rights)
+
+
+def test_the_policy_lets_through_what_the_verifier_writes() -> None:
+    assert (CONDITION, ANNOTATION, MOST_ANNOTATION) == (mark.CONDITION, evidence.ANNOTATION, evidence.MOST_BYTES)
+
+
+def test_of_several_pools_one_can_be_told_alone() -> None:
+    plan = plan_of(existing(pools=[_pool("a"), _pool("b")], verification={}))
+    assert list(reports(plan, PROGRAM)["pools"]) == ["a", "b"]
+    assert list(reports(plan, PROGRAM, "b")["pools"]) == ["b"]
+
+
+def _pool(name: str) -> dict[str, Any]:
+    return {"name": name, "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"pool": name}, "sharing": "whole"}
+
+
+def test_a_stack_that_verifies_nothing_says_so() -> None:
+    why = "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"
+    assert no_reports() == {"enabled": False, "why": why}
