@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,14 +13,17 @@ import pytest
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.yaml_text import load_yaml
 from gpu_pools.verifier.compare_node import compare_node
-from gpu_pools.verifier.findings import Findings, Verdict, ordered
+from gpu_pools.verifier.findings import Findings, Verdict, Where, ordered
 from gpu_pools.verifier.node import ApiFailure, ConfigReading, NodeReading, PolicyReading, quantity
-from gpu_pools.verifier.reading import Hung
+from gpu_pools.verifier.reading import Hung, failed
+from gpu_pools.verifier.report import shown
 from tests.unit.stacks import aks
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gpu_pools.verifier.node import Pod
 
 SLICED = {"timeSlicing": {"replicas": 4}}
 RENAMED = {"timeSlicing": {"replicas": 4, "renameByDefault": True}}
@@ -83,6 +88,12 @@ def config(found: NodeReading, **changes: Any) -> NodeReading:
     return replace(found, config=replace(found.config, **changes))
 
 
+def plugin(number: int, **changes: Any) -> Pod:
+    """Another pod of the device plugin."""
+    return nodes.pod(PLUGIN, **{"name": f"{PLUGIN}-{number}", **changes})
+
+
+LATER = "2026-06-01T00:00:00Z"
 FOREIGN = nodes.pod("static", name="nvidia-device-plugin-static-1", namespace="kube-system", device_plugin=True)
 NFD = "feature.node.kubernetes.io/pci-10de.present"
 OS = "feature.node.kubernetes.io/system-os_release.ID"
@@ -317,7 +328,167 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         lambda found: with_pod(found, GFD, started="2026-01-02T03:05:05Z"),
         ["gfd-stale"],
     ),
+    "the node has no label but the pool's, and its plugin is older than its configuration": (
+        SLICED,
+        lambda found: config(replace(offering(found, gpu=16), labels=node(SLICED).expected.node.labels), changed=LATER),  # type: ignore[union-attr]
+        ["mig-config-unset", "plugin-outdated", "gfd-absent"],
+    ),
+    "the configuration was written in the second in which the plugin started": (
+        SLICED,
+        lambda found: config(offering(found, gpu=16), changed=nodes.STARTED),
+        ["count-other"],
+    ),
+    "of two plugins one is older than the configuration, and one has not started": (
+        SLICED,
+        lambda found: config(
+            replace(offering(found, gpu=16), pods=(*found.pods, plugin(1, started=None), plugin(2, started=LATER))),  # type: ignore[misc]
+            changed="2026-05-01T00:00:00Z",
+        ),
+        ["two-plugins", "plugin-outdated"],
+    ),
+    "an exporter is older than the configuration": (
+        SLICED,
+        lambda found: config(with_pod(offering(found, gpu=16), PLUGIN, started=LATER), changed="2026-05-01T00:00:00Z"),
+        ["count-other"],
+    ),
+    "the plugin is older than a configuration that cannot be read": (
+        SLICED,
+        lambda found: replace(offering(found, gpu=16), config=None),
+        ["count-other"],
+    ),
+    "the configuration has other keys": (SLICED, lambda found: config(found, keys=("a", "b")), ["config-key-missing"]),
+    "sharing is off although declared under another name": (
+        RENAMED,
+        lambda found: offering(found, gpu=2),
+        ["sharing-off", "left-over"],
+    ),
+    "the resource has its old name, and another number": (
+        RENAMED,
+        lambda found: offering(found, gpu=6),
+        ["name-other", "left-over"],
+    ),
+    "the other MIG strategy, and another number": (
+        UNLIKE,
+        lambda found: offering(found, gpu=5),
+        ["plugin-outdated", "plugin-outdated", "left-over"],
+    ),
+    "all MIG devices are of one kind": (UNLIKE, lambda found: offering(found, mig_3g__40gb=8), ["plugin-outdated"] * 2),
+    "only the first GPU is parted, and the plugin did not see it": (
+        {"mig": {"gpus": [{"index": 0, "layout": {"1g.10gb": 7}}, {"index": 1, "layout": {}}]}},
+        lambda found: offering(found, gpu=9),
+        ["plugin-outdated", "plugin-outdated"],
+    ),
+    "several names are left over": (
+        SLICED,
+        lambda found: replace(found, allocatable={**found.allocatable, **{f"nvidia.com/{one}": 1 for one in "zyxwvutsr"}}),
+        ["left-over"] * 9,
+    ),
+    "two device plugins, of which each offers something": (
+        SLICED,
+        lambda found: replace(offering(found, gpu=8, gpu__shared=8), foreign_pods=(FOREIGN,)),
+        ["two-plugins", "two-plugins"],
+    ),
+    "an operand has no pod where NFD knows a display controller": (
+        SLICED,
+        lambda found: labelled(without(found, PLUGIN), {NFD: None, NFD.replace("pci-", "pci-0300_"): "true"}),
+        ["operand-missing"],
+    ),
+    "an operand has no pod where NFD knows a 3D controller": (
+        SLICED,
+        lambda found: labelled(without(found, PLUGIN), {NFD: None, NFD.replace("pci-", "pci-0302_"): "true"}),
+        ["operand-missing"],
+    ),
+    "an operand that is switched on has no pod": (
+        SLICED,
+        lambda found: labelled(without(found, PLUGIN), {PAUSED: "true", "nvidia.com/gpu.deploy.dcgm": "false"}),
+        ["operand-missing"],
+    ),
+    "an operand has no pod, and why cannot be asked": (
+        SLICED,
+        lambda found: replace(without(found, PLUGIN), policy=ApiFailure("GET /…", 403, "forbidden")),
+        ["operand-missing"],
+    ),
+    "config-manager fails on a node that has no label": (
+        SLICED,
+        lambda found: labelled(with_pod(found, PLUGIN, **stuck(600)), {"nvidia.com/device-plugin.config": None}),
+        ["label-missing", "operand-config"],
+    ),
+    "config-manager fails, and nobody says when the configuration was written": (
+        SLICED,
+        lambda found: config(with_pod(found, PLUGIN, **stuck(600)), changed=None),
+        ["config-on-its-way"],
+    ),
+    "mig-manager has been at work for a minute": (
+        SEVEN,
+        lambda found: labelled(since(found, 60), {MIG_STATE: "pending"}),
+        ["mig-config-pending"],
+    ),
+    "mig-manager has been at work for less than a minute": (
+        SEVEN,
+        lambda found: labelled(since(found, 59), {MIG_STATE: "pending"}),
+        ["mig-config-pending"],
+    ),
+    "mig-manager has long been at work, and nothing is paused for it": (
+        SEVEN,
+        lambda found: labelled(since(found, 3000), {MIG_STATE: "pending"}),
+        ["mig-config-pending"],
+    ),
+    "GFD left a label out": (SLICED, lambda found: labelled(found, {"nvidia.com/gpu.sharing-strategy": None}), ["gfd-other"]),
+    "GFD's labels are older than the younger of two": (
+        SLICED,
+        lambda found: replace(found, pods=(*found.pods, nodes.pod(GFD, name="second", started="2026-01-02T03:05:15Z"))),  # type: ignore[misc]
+        ["gfd-stale"],
+    ),
 }  # fmt: skip
+
+# Each: declaration, what is otherwise there and means nothing.
+HARMLESS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading]]] = {
+    "an operand was started after GFD": (SLICED, lambda found: with_pod(found, PLUGIN, started=LATER)),
+    "of two pods of GFD the younger is not ready": (
+        SLICED,
+        lambda found: replace(found, pods=(*found.pods, nodes.pod(GFD, name="second", started=LATER, ready=False))),  # type: ignore[misc]
+    ),
+    "GFD does not say when it started": (SLICED, lambda found: with_pod(found, GFD, started=None)),
+    "of two pods of an operand one crashes": (
+        SLICED,
+        lambda found: replace(found, pods=(*found.pods, plugin(1, device_plugin=False, ready=False, trouble="crash"))),  # type: ignore[misc]
+    ),
+    "the configuration was not asked for": (SLICED, lambda found: replace(found, config=None)),
+    "a pod that is not needed waits": (
+        SLICED,
+        lambda found: with_pod(found, "nvidia-dcgm-exporter", ready=False, trouble="other", words="phase Pending"),
+    ),
+    "the driver is as it should be": (SLICED, lambda found: labelled(found, {UPGRADE_STATE: ""})),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_means_nothing_is_no_difference_and_not_even_a_note(name: str) -> None:
+    sharing, happens = HARMLESS[name]
+    healthy = node(sharing)
+    findings = compared(healthy, happens(healthy.kubernetes))
+    assert (findings.verdict, findings.differences, findings.notes) == (Verdict.HOLDS, [], [])
+
+
+def in_words(findings: Findings) -> list[str]:
+    """As a report says it, with its cause; sums are those of files that others write."""
+    return [
+        re.sub(
+            r"[0-9a-f]{64}",
+            "SHA-256",
+            f"{one.cause.key}: {one.where}: {one.field} is {shown(one.observed)}, expected {shown(one.expected)}"
+            + (f" ({one.detail})" if one.detail else ""),
+        )
+        for one in (*ordered(findings.differences), *ordered(findings.unknown))
+    ]
+
+
+def test_each_fault_is_told_in_these_words() -> None:
+    told = {
+        name: in_words(compared(node(sharing), happens(node(sharing).kubernetes)))
+        for name, (sharing, happens, _) in FAULTS.items()
+    }
+    assert told == load_yaml((Path(__file__).parent / "node_faults.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("seconds", "causes"), [(5, []), (6, ["gfd-stale"])])
@@ -358,6 +529,65 @@ def test_what_mig_manager_has_paused_and_for_how_long_is_told() -> None:
     assert first.detail == f"for 25 minutes; {PAUSED}=paused-for-mig-change"
 
 
+@pytest.mark.parametrize(
+    ("failed_at", "cause", "detail"),
+    [
+        ("2026-01-02T02:59:00Z", "config-on-its-way", ""),
+        ("2026-01-02T03:00:00Z", "config-on-its-way", ""),
+        (
+            "2026-01-02T03:00:01Z",
+            "config-on-its-way",
+            "ConfigMap gpu-operator/gpu-pools-device-plugin was written 1 s before it last failed",
+        ),
+    ],
+)
+def test_how_long_after_the_configuration_config_manager_failed_is_told(failed_at: str, cause: str, detail: str) -> None:
+    healthy = node(SLICED)
+    pods = with_pod(healthy.kubernetes, PLUGIN, **{**stuck(0), "config_failed": failed_at})
+    (finding,) = compared(healthy, config(pods, changed="2026-01-02T03:00:00Z")).differences
+    assert (finding.cause.key, finding.detail) == (cause, detail)
+
+
+def test_a_dead_mps_daemon_explains_that_nothing_is_offered() -> None:
+    healthy = node({"mps": {"replicas": 4}})
+    findings = Findings()
+    findings.differs(Where("MPS daemon"), "answer", "answers", "none", "mps-dead")
+    compare_node(healthy.expected, offering(healthy.kubernetes, {"nvidia.com/gpu": 8}, gpu=0), healthy.nvml, findings)
+    assert [finding.cause.key for finding in findings.differences] == ["mps-dead", "nothing-offered"]
+
+
+def test_that_the_plugin_is_older_than_the_instances_is_only_said_where_there_are_some() -> None:
+    healthy = node(SEVEN)
+    gpus: Any = healthy.nvml.gpus
+    silent = replace(gpus[0], instances=failed(4, "nvmlDeviceGetGpuInstances"))
+    bare = replace(gpus[0], instances=())
+    seen: list[tuple[Any, str]] = [
+        (healthy.nvml, "plugin-outdated"),
+        (replace(healthy.nvml, gpus=(silent, gpus[1])), "plugin-outdated"),
+        (replace(healthy.nvml, gpus=(bare, gpus[1])), "plugin-outdated"),
+        (replace(healthy.nvml, gpus=(silent, silent)), "count-other"),
+        (replace(healthy.nvml, gpus=(bare, bare)), "count-other"),
+        (replace(healthy.nvml, gpus=failed(15, "nvmlDeviceGetCount")), "count-other"),
+        (Hung("nvmlInit", 3, killable=True), "count-other"),
+    ]
+    for nvml, cause in seen:
+        (finding,) = compared(replace(healthy, nvml=nvml), offering(healthy.kubernetes, gpu=9)).differences
+        assert finding.cause.key == cause
+
+
+def test_where_pods_may_not_be_read_a_plugin_may_be_there() -> None:
+    healthy = node(SLICED)
+    found = replace(offering(healthy.kubernetes, {"nvidia.com/gpu": 8}, gpu=0), pods=FAILURES[0][0])
+    assert [finding.cause.key for finding in compared(healthy, found).differences] == ["unhealthy"]
+
+
+def test_without_an_expectation_of_the_node_nothing_of_it_is_compared() -> None:
+    healthy = node(SLICED)
+    bare = replace(healthy, expected=replace(healthy.expected, node=None))
+    findings = compared(bare, replace(healthy.kubernetes, ready=False))
+    assert (findings.verdict, findings.notes) == (Verdict.HOLDS, [])
+
+
 def test_what_the_operator_says_is_told() -> None:
     (finding,) = compared(node(SLICED), FAULTS["the operator cannot make its operands"][1](node(SLICED).kubernetes)).differences
     assert "failed to retrieve GPU node OS info" in finding.detail
@@ -368,13 +598,21 @@ def test_a_taint_that_a_cloud_pool_carries_must_be_there() -> None:
     healthy = nodes.healthy(plan, plan.pools[0])
     assert compared(healthy, healthy.kubernetes).verdict is Verdict.HOLDS
     findings = compared(healthy, replace(healthy.kubernetes, taints=("sku=gpu:PreferNoSchedule",)))
-    assert [finding.cause.key for finding in findings.differences] == ["taint-missing"]
+    assert in_words(findings) == ["taint-missing: node: taint sku=gpu:NoSchedule is missing, expected there"]
 
 
 def test_where_the_image_brings_the_driver_the_operator_s_must_not_run() -> None:
     healthy = node(SLICED, driver="preinstalled")
     found = with_pod(healthy.kubernetes, "nvidia-driver-daemonset", app="nvidia-driver-daemonset-5.15.0-1")
-    assert [finding.cause.key for finding in compared(healthy, found).differences] == ["operand-excluded"]
+    where = "pod gpu-operator/nvidia-driver-daemonset-x7k2p"
+    assert in_words(compared(healthy, found)) == [f"operand-excluded: {where}: pod on the node is there, expected none"]
+    assert healthy.expected.node
+    several = replace(
+        healthy.expected, node=replace(healthy.expected.node, excluded_operands=("nvidia-driver-daemonset", "other"))
+    )
+    assert [finding.cause.key for finding in compared(replace(healthy, expected=several), found).differences] == [
+        "operand-excluded"
+    ]
 
 
 @pytest.mark.parametrize("capacity", [0, 2])
@@ -410,7 +648,9 @@ def test_labels_without_a_time_are_a_note() -> None:
     healthy = node(SLICED)
     findings = compared(healthy, labelled(healthy.kubernetes, {"nvidia.com/gfd.timestamp": None}))
     assert findings.verdict is Verdict.HOLDS
-    assert "timestamp" in findings.notes[0]
+    assert findings.notes == ["label nvidia.com/gfd.timestamp is missing: that the labels are fresh was not checked"]
+    findings = compared(healthy, labelled(healthy.kubernetes, {"nvidia.com/gfd.timestamp": "soon"}))
+    assert findings.notes == ["label nvidia.com/gfd.timestamp is soon: that the labels are fresh was not checked"]
 
 
 FAILURES = [
@@ -428,15 +668,18 @@ def test_what_the_api_will_not_say_of_the_node_is_no_difference_and_no_pass(fail
     healthy = node(SLICED)
     findings = compared(healthy, replace(healthy.kubernetes, failure=failure, labels={}, allocatable={}, pods=None))
     assert findings.verdict is Verdict.CANNOT_TELL
-    assert [finding.cause.key for finding in findings.unknown] == [cause]
+    assert in_words(findings) == [f"{cause}: node: answer of the API is {failure}, expected 200"]
 
 
-@pytest.mark.parametrize("part", ["pods", "foreign_pods", "config"])
-def test_nor_is_what_it_will_not_say_beside_the_node(part: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "where"),
+    [("pods", "pods"), ("foreign_pods", "pods"), ("config", "ConfigMap gpu-operator/gpu-pools-device-plugin")],
+)
+def test_nor_is_what_it_will_not_say_beside_the_node(part: str, where: str) -> None:
     healthy = node(SLICED)
     findings = compared(healthy, replace(healthy.kubernetes, **{part: FAILURES[0][0]}))  # type: ignore[arg-type]
     assert findings.verdict is Verdict.CANNOT_TELL
-    assert not findings.differences
+    assert in_words(findings) == [f"api-permission: {where}: answer of the API is 403 to GET /x: forbidden, expected 200"]
 
 
 def test_a_proven_difference_is_told_even_where_something_else_cannot_be_told() -> None:
