@@ -8,8 +8,10 @@ from gpu_pools.verifier.child import Reader
 from gpu_pools.verifier.observation import Observer
 from sandbox.nvml import simulated, state
 from sandbox.nvml.library import find_library, nvml_environment
+from sandbox.system.pki import make_pki
 from sandbox.system.progress import Progress
 from tests.verifier import provoked
+from tests.verifier.api_server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.verifier.observation import Assertion
     from gpu_pools.verifier.reading import Hung, Reading, Unreadable
+    from sandbox.system.pki import Pki
     from tests.verifier.nodes import Node
 
 
@@ -68,3 +71,16 @@ def bench(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ben
     for name, value in nvml_environment(library, path).items():
         monkeypatch.setenv(name, value)
     return Bench(path)
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("pki") / "pki", "10.96.0.1")
+
+
+@pytest.fixture
+def answering(pki: Pki, tmp_path: Path) -> Iterator[ApiServer]:
+    """A server that answers as an API server does."""
+    server = ApiServer(pki, tmp_path)
+    yield server
+    server.close()
