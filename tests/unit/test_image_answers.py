@@ -216,12 +216,15 @@ def test_an_image_of_one_platform_is_asked_for_in_two_steps(registry: Callable[.
 
 
 def test_the_types_that_are_asked_for_are_those_of_oci_and_of_docker() -> None:
-    assert MANIFEST_TYPES == (
+    kinds = (
         "application/vnd.oci.image.index.v1+json",
         "application/vnd.docker.distribution.manifest.list.v2+json",
         "application/vnd.oci.image.manifest.v1+json",
         "application/vnd.docker.distribution.manifest.v2+json",
     )
+    assert kinds == MANIFEST_TYPES
+    for kind in kinds:
+        assert content(answer(200, {**INDEX, "mediaType": kind}), "").verdict == "there"
 
 
 def test_an_absent_image_is_told_with_its_registry(registry: Callable[..., Server]) -> None:

@@ -26,7 +26,7 @@ def _expressions(spec: Any) -> list[list[dict[str, Any]]]:
     return [term["matchExpressions"] for term in affinity["nodeSelectorTerms"]]
 
 
-@pytest.mark.parametrize(("sync", "seconds"), [(60, 95), (2, 4), (1, 3), (10, 16)])
+@pytest.mark.parametrize(("sync", "seconds"), [(60, 95), (2, 4), (1, 3), (10, 16), (156, 247)])
 def test_a_sync_may_take_half_as_long_again_and_something_comes_on_top(sync: int, seconds: int) -> None:
     assert wait_seconds(sync) == seconds
     assert key_wait_spec(_plan(kubeletSyncSeconds=sync), IMAGE)["minReadySeconds"] == seconds

@@ -12,7 +12,7 @@ import pytest
 
 from gpu_pools.proof.key_wait import KEY_WAIT, KEYS_LEFT, key_wait_spec, keys_left_spec
 from gpu_pools.proof.node_expectation import node_expectation
-from gpu_pools.proof.smoke_test import smoke_tests
+from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
 from gpu_pools.proof.verifier_pods import (
     SERVICE_ACCOUNT,
     Program,
@@ -95,7 +95,7 @@ def test_what_waits_for_keys() -> None:
 
 def test_what_verifiers_may_do_in_a_cluster() -> None:
     rights = {
-        "namespace": VERIFIER_NAMESPACE,
+        "namespaces": [VERIFIER_NAMESPACE, SMOKE_TEST_NAMESPACE],
         "serviceAccount": SERVICE_ACCOUNT,
         "role": ROLE,
         "rules": {"cluster": cluster_rules(), **namespace_rules()},

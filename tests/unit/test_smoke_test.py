@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpu_pools.proof.smoke_test import smoke_tests, why_not
 from gpu_pools.stack.kubernetes_names import qualified_name
-from tests.unit.stacks import aks, existing, magnum, plan_of
+from tests.unit.stacks import T4, aks, existing, magnum, plan_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +93,13 @@ class TestNames:
         (test,) = jobs_of(declared({"timeSlicing": {"replicas": replicas}}, name=pool))
         assert len(f"{test.name}-{replicas}") <= LONGEST_HOST_NAME
         assert all(qualified_name(key) for key in test.spec["template"]["metadata"]["labels"])
+
+
+    def test_a_pool_without_mig_is_known_by_its_way_of_sharing_alone(self) -> None:
+        plan = plan_of(aks({"vmSize": T4}))
+        (test,) = smoke_tests(plan, plan.pools[0])
+        assert plan.pools[0].mig_config_key is None
+        assert test.spec["template"]["metadata"]["annotations"] == {"gpu-pools/declaration": plan.pools[0].config_key}
 
 
 class TestPods:
@@ -195,10 +202,11 @@ class TestScript:
             assert self.run(tmp_path, self.WHOLE_GPUS, WHOLE, **wrong).returncode == 1
 
 
-def test_whole_gpus_beside_partitioned_ones_are_no_instances() -> None:
-    half = {"mig": {"gpus": [{"index": 0, "layout": {}}, {"index": 1, "layout": {"1g.10gb": 7}}]}}
+@pytest.mark.parametrize("sliced", [{}, {"timeSlicing": {"replicas": 2, "renameByDefault": True}}])
+def test_whole_gpus_beside_partitioned_ones_are_no_instances(sliced: dict[str, Any]) -> None:
+    half = {"mig": {"gpus": [{"index": 0, "layout": {}}, {"index": 1, "layout": {"1g.10gb": 7}}], **sliced}}
     found = {}
     for test in jobs_of(declared(half, gpusPerNode=2)):
         (container,) = test.spec["template"]["spec"]["containers"]
-        found[test.short_resource] = container["env"][0]["value"]
+        found[test.short_resource.removesuffix(".shared")] = container["env"][0]["value"]
     assert found == {"gpu": "0", "mig-1g.10gb": "1"}
