@@ -114,7 +114,10 @@ def daemon_set(turn: int) -> Mapping[str, Any]:
         ([config_map(0, EVIL)], [daemon_set(0)], 1),
         ([config_map(0, None)], [daemon_set(0)], 1),
         ([{"metadata": {"name": program_name(SHA256)}, "binaryData": {PROGRAM_FILE: "\0"}}], [daemon_set(0)], 1),
+        ([{"metadata": {"name": program_name(SHA256)}, "binaryData": {PROGRAM_FILE: "Z2!9vZA=="}}], [daemon_set(0)], 1),
         ([config_map(1, GOOD)], [daemon_set(1)], 1),
+        # Of two that hold it the one that was deployed last.
+        ([config_map(0, GOOD), config_map(1, GOOD)], [daemon_set(0), daemon_set(1)], 1),
         # Taken away: the engine would not notice, and pods could not start.
         ([], [daemon_set(0)], 1),
         ([], [daemon_set(1), daemon_set(0)], 2),

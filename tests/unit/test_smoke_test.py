@@ -94,7 +94,6 @@ class TestNames:
         assert len(f"{test.name}-{replicas}") <= LONGEST_HOST_NAME
         assert all(qualified_name(key) for key in test.spec["template"]["metadata"]["labels"])
 
-
     def test_a_pool_without_mig_is_known_by_its_way_of_sharing_alone(self) -> None:
         plan = plan_of(aks({"vmSize": T4}))
         (test,) = smoke_tests(plan, plan.pools[0])
