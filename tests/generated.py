@@ -1,4 +1,5 @@
-"""Writes what follows from the tables of fields: ``python -m tests.generated``; tests/components/test_fields.py holds it to them.
+"""Writes what follows from the tables of fields: ``python -m tests.generated``; tests/unit/test_fields.py holds it to
+them, tests/components/test_fields.py the schema.
 
 The types of the components' arguments (components/_args.py) are written out, since mypy and Pulumi's analyzer read the text of a
 program, not what it computes. Of docs/reference/stack.md the tables between marks are written, the prose around them is by hand.

@@ -1,12 +1,11 @@
-"""The tables of fields (gpu_pools/stack/fields.py): what is written of them agrees, and what they say of clouds is what happens.
+"""The tables of fields (gpu_pools/stack/fields.py): the schema agrees with them, and what they say of clouds is what happens.
 
-That is held against what the engine is asked for when a key changes (test_every_key.py has the changes), and against what the
-plugins' stand-ins replace, which were read off the plugins.
+The latter is held against what the engine is asked for when a key changes (test_every_key.py has the changes), and against what
+the plugins' stand-ins replace, which were read off the plugins.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -14,10 +13,9 @@ import pytest
 from components.platform import GpuPlatform
 from gpu_pools.clouds.aks_changes import refused_cluster_changes
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from gpu_pools.stack.fields import on, one_of, read, row, rows
+from gpu_pools.stack.fields import on, rows
 from gpu_pools.stack.pools import AksPlacement, MagnumPlacement, Pool
-from gpu_pools.stack.section import Section
-from gpu_pools.text.errors import InvalidStackError, Problems
+from gpu_pools.text.errors import InvalidStackError
 from sandbox.providers import azure_native, openstack
 from tests import generated
 from tests.tiers import one_of_each
@@ -39,44 +37,8 @@ TABLES: Final = {"aks": ((AksSettings,), (Pool, AksPlacement)), "magnum": ((Magn
 AGAIN: Final = "write it anew: python -m tests.generated"
 
 
-def test_the_types_of_arguments_are_those_of_the_tables() -> None:
-    assert generated.ARGS.read_text(encoding="utf-8") == generated.args_text(), AGAIN
-
-
-def test_the_reference_is_that_of_the_tables() -> None:
-    text = generated.REFERENCE.read_text(encoding="utf-8")
-    assert text.count("| `location` | aks |") == 1
-    assert text == generated.reference_text(), AGAIN
-
-
 def test_the_schema_is_that_of_the_types() -> None:
     assert generated.SCHEMA.read_text(encoding="utf-8") == generated.schema_text(), AGAIN
-
-
-@dataclass(frozen=True)
-class _Longer(AksSettings):
-    """A cluster with one option more."""
-
-    support_plan: str | None = row(
-        "How long a version is supported.",
-        one_of(("KubernetesOfficial", "AKSLongTermSupport")),
-        sets="supportPlan",
-        change="updates",
-    )
-
-
-def test_a_row_is_all_that_parser_types_and_reference_need() -> None:
-    """What is left is to send it: `"support_plan": settings.support_plan` in components/aks.py."""
-    problems = Problems()
-    written = {"name": "c", "location": "westeurope", "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1}}
-    section = Section({**written, "supportPlan": "AKSLongTermSupport"}, "cluster", problems)
-    assert read(_Longer, section).support_plan == "AKSLongTermSupport"
-    read(_Longer, Section({**written, "supportPlan": "AKSLongTermSuport"}, "cluster", problems))
-    assert [(one.path, one.remedy) for one in problems.found] == [("cluster.supportPlan", "Did you mean `AKSLongTermSupport`?")]
-    lines = generated._type(generated.Args("LongerArgs", "A cluster.", (_Longer,), "aks")).splitlines()
-    assert lines[-2:] == ["    support_plan: NotRequired[str]", '    """How long a version is supported."""']
-    row_of_it = "| `supportPlan` | aks | How long a version is supported. | `supportPlan` | updates |"
-    assert [*generated._lines(_Longer, ("aks",))][-1] == row_of_it
 
 
 def _row(platform: str, place: str) -> Row | None:

@@ -1,7 +1,13 @@
-"""Bad stack files: refused with path, value, what is allowed and the remedy, and all problems at once."""
+"""Bad stack files: refused with path, value, what is allowed and the remedy, and all problems at once.
+
+What is told of each is in tests/golden/problems.txt, word by word. After a wanted change: ``UPDATE_GOLDEN=1 venv/bin/pytest
+tests/unit/test_bad_input.py``, then read the difference.
+"""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +19,23 @@ from tests.unit.bad_stacks import CASES, FILE, TEN_MISTAKES, TEN_PATHS, Case
 from tests.unit.stacks import aks, existing, magnum
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from gpu_pools.plan.planned import Plan
     from gpu_pools.text.errors import Problem
+
+TOLD = Path(__file__).parents[1] / "golden" / "problems.txt"
+UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
+
+
+@pytest.fixture(scope="module")
+def told() -> Iterator[dict[str, str]]:
+    """What is told, by the case's id."""
+    parts = [] if UPDATE else TOLD.read_text(encoding="utf-8").split("== ")[1:]
+    told = {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}
+    yield told
+    if UPDATE:
+        TOLD.write_text("\n".join(f"== {name}\n{text}\n" for name, text in told.items()), encoding="utf-8")
 
 
 def _plan(stack: str, folder: Path, *, complete: bool = False) -> Plan:
@@ -32,7 +51,7 @@ def _problems(stack: str, folder: Path, *, complete: bool = False) -> tuple[Prob
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
-def test_bad_stack_is_refused_with_the_expected_problem(case: Case, tmp_path: Path) -> None:
+def test_bad_stack_is_refused_with_the_expected_problem(case: Case, tmp_path: Path, told: dict[str, str]) -> None:
     problems = _problems(case.stack, tmp_path, complete=case.deploy_only)
     path = case.path.replace(FILE, str(tmp_path / "Pulumi.bad.yaml"))
     expected = [
@@ -50,6 +69,10 @@ def test_bad_stack_is_refused_with_the_expected_problem(case: Case, tmp_path: Pa
         assert problem.message
         assert problem.allowed
         assert problem.remedy
+    text = "\n".join(map(str, problems)).replace(str(tmp_path / "Pulumi.bad.yaml"), FILE)
+    if UPDATE:
+        told[case.id] = text
+    assert text == told[case.id]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.deploy_only], ids=lambda case: case.id)
@@ -74,6 +97,10 @@ def test_the_stack_that_the_cases_change_is_good(stack: str, complete: bool, tmp
 def test_the_table_is_long_and_its_ids_are_unique() -> None:
     assert len(CASES) >= 75
     assert len({case.id for case in CASES}) == len(CASES)
+
+
+def test_of_every_case_it_is_written_what_is_told(told: dict[str, str]) -> None:
+    assert [*told] == [case.id for case in CASES]
 
 
 def test_ten_mistakes_are_reported_at_once(tmp_path: Path) -> None:
