@@ -157,10 +157,12 @@ class TestOperand:
         good = {"cpu": "0", "memory": "1Gi", "ephemeral-storage": 1, "hugepages-2Mi": "2Mi", "example.com/x": 1}
         assert not of_operator(place, good)
         bad = {"cpu": "-1", "memory": "1Gb", "gpus": 1}
-        assert [(one.place[-1], one.why, one.allowed) for one in of_operator(place, bad)] == [
-            ("cpu", "Kubernetes refuses it (W44)", "a quantity, e.g. 100m or 1Gi"),
-            ("memory", "Kubernetes refuses it (W44)", "a quantity, e.g. 100m or 1Gi"),
-            ("gpus", "Kubernetes knows no such resource (W44)", "cpu, memory, ephemeral-storage"),
+        found = of_operator(place, bad)
+        assert places(found) == [f"{place}.cpu", f"{place}.memory", f"{place}.gpus"]
+        assert [(one.value, one.why, one.allowed) for one in found] == [
+            ("-1", "Kubernetes refuses it (W44)", "a quantity, e.g. 100m or 1Gi"),
+            ("1Gb", "Kubernetes refuses it (W44)", "a quantity, e.g. 100m or 1Gi"),
+            (1, "Kubernetes knows no such resource (W44)", "cpu, memory, ephemeral-storage"),
         ]
 
     def test_a_request_is_within_its_limit(self, operand: str) -> None:

@@ -15,8 +15,9 @@ import yaml
 
 from gpu_pools.hardware.models import GpuModel
 from gpu_pools.stack.clusters import MagnumSettings
-from gpu_pools.stack.settings import parse_settings
+from gpu_pools.stack.settings import config_value, parse_settings, try_parse_settings
 from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.errors import InvalidStackError
 
 STACKS = sorted((Path(__file__).parent / "data" / "settings").glob("*.yaml"))
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -78,3 +79,89 @@ def test_labels_turn_the_autoscaler_on(of_template: str | None, of_cluster: str 
     settings = parse_settings(stack)
     assert isinstance(settings.cluster, MagnumSettings)
     assert settings.cluster.autoscales is expected
+
+
+@pytest.mark.parametrize(
+    ("handed_over", "value"),
+    [
+        ('{"a": [1, true, null]}', {"a": [1, True, None]}),
+        ("7", 7),
+        ("aks", "aks"),
+        ("", ""),
+        ("[" * 100_000, "[" * 100_000),
+        ("1" * 5_000, "1" * 5_000),
+        ({"a": "1"}, {"a": "1"}),
+        (None, None),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_value_as_the_engine_hands_it_over(handed_over: object, value: object) -> None:
+    assert config_value(handed_over) == value
+
+
+AKS_POOL = {"name": "gpu", "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole"}
+MAGNUM_POOL = {"name": "gpu", "flavor": "g2", "count": 1, "sharing": "whole"}
+EXISTING_POOL = {"name": "gpu", "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"pool": "gpu"}, "sharing": "whole"}
+
+
+def _told(**sections: object) -> list[tuple[str, str]]:
+    """Path and message of all that is wrong with a stack that shares nothing and makes no cluster."""
+    config = {f"gpu-pools:{key}": value for key, value in {"sharing": {"whole": {"exclusive": {}}}, **sections}.items()}
+    _, problems = try_parse_settings(config)
+    return [(problem.path, problem.message) for problem in problems.found]
+
+
+@pytest.mark.parametrize(
+    ("pools", "others"),
+    [
+        ([AKS_POOL], []),
+        ([MAGNUM_POOL], []),
+        ([EXISTING_POOL], []),
+        (
+            [{key: value for key, value in EXISTING_POOL.items() if key != "gpuModel"}],
+            [("gpu-pools:pools[0].gpuModel", "is missing")],
+        ),
+        (
+            [{key: value for key, value in EXISTING_POOL.items() if key != "nodeSelector"}],
+            [("gpu-pools:pools[0].nodeSelector", "is missing")],
+        ),
+        ([AKS_POOL, "flavor"], [("gpu-pools:pools[1]", '"flavor" is not a mapping with name, hardware and sharing')]),
+        ([["flavor"], AKS_POOL], [("gpu-pools:pools[0]", "a list of 1 is not a mapping with name, hardware and sharing")]),
+        ({"flavor": 1}, [("gpu-pools:pools", "a mapping with flavor declares no pool")]),
+        (None, [("gpu-pools:pools", "is missing")]),
+        ([], [("gpu-pools:pools", "a list of 0 declares no pool")]),
+    ],
+)
+def test_without_a_cluster_the_pools_are_those_of_the_likely_platform(pools: object, others: list[tuple[str, str]]) -> None:
+    told = _told(pools=pools, flavors={"g2": {"gpuModel": "a100-80gb", "gpusPerNode": 1}})
+    assert told == [("gpu-pools:cluster", "is missing"), *others]
+
+
+def test_a_name_is_of_one_pool() -> None:
+    cluster = {"platform": "existing"}
+    assert _told(cluster=cluster, pools=[EXISTING_POOL, {**EXISTING_POOL, "name": "b"}, EXISTING_POOL, EXISTING_POOL]) == [
+        ("gpu-pools:pools[2].name", '"gpu" is already the name of gpu-pools:pools[0]'),
+        ("gpu-pools:pools[3].name", '"gpu" is already the name of gpu-pools:pools[0]'),
+    ]
+    nameless = {key: value for key, value in EXISTING_POOL.items() if key != "name"}
+    assert _told(cluster=cluster, pools=[nameless, nameless]) == [
+        ("gpu-pools:pools[0].name", "is missing"),
+        ("gpu-pools:pools[1].name", "is missing"),
+    ]
+
+
+def test_whatever_is_wrong_is_raised_at_once() -> None:
+    with pytest.raises(InvalidStackError) as caught:
+        parse_settings({"gpu-pools:pools": [], "sharing": {}, "gpu-pools:verificaton": {}, "others:pools": 1, "gpu": 1})
+    assert [problem.path for problem in caught.value.problems] == [
+        *("sharing", "gpu-pools:verificaton", "gpu-pools:cluster", "gpu-pools:pools")
+    ]
+
+
+def test_text_that_a_terminal_would_obey_is_refused_in_the_sections_of_this_project_alone() -> None:
+    cluster = {"platform": "existing"}
+    told = _told(cluster=cluster, pools=[{**EXISTING_POOL, "labels": {"a.b/c": "\x1b"}}])
+    assert ("gpu-pools:pools[0].labels.a.b/c", "holds \\x1b at character 1") in told
+    config = {"others:x": "\x1b", "gpu-pools:cluster": cluster, "gpu-pools:pools": [EXISTING_POOL]}
+    _, problems = try_parse_settings({**config, "gpu-pools:sharing": {"whole": {"exclusive": {}}}})
+    assert not problems.found
