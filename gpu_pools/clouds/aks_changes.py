@@ -96,7 +96,7 @@ def _version(running: object, wanted: object) -> Iterator[Problem]:
     old, new = _parsed(running), _parsed(wanted)
     if old is None or new is None:
         return
-    if new[:2] < old[:2] or (new[:2] == old[:2] and len(new) == len(old) and new < old):
+    if new[:2] < old[:2] or (len(new) == len(old) and new < old):
         yield Problem(
             "kubernetesVersion",
             f"{wanted} is older than {running}, which the control plane runs",

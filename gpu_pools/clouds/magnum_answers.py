@@ -122,7 +122,7 @@ class Magnum:
 
     def template(self, name: str | None) -> Template | None:
         """The template of that name or id."""
-        return next((one for one in self.templates if name and name in {one.id, one.name}), None)
+        return next((one for one in self.templates if name in {one.id, one.name}), None)
 
 
 @dataclass(frozen=True)

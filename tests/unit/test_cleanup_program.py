@@ -6,12 +6,16 @@ More of what it takes away, and what not, is in test_node_cleanup.py.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +26,6 @@ from sandbox.system.pki import make_pki
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sandbox.system.pki import Pki
 
@@ -48,6 +51,7 @@ class Server(ThreadingHTTPServer):
         self.nodes: dict[str, dict[str, Any]] = {}
         self.asked: list[tuple[str, str, str, Any]] = []
         self.headers: list[tuple[str, str]] = []
+        self.hosts: list[str] = []
         self.conflicts = 0
         self.arriving: dict[int, dict[str, Any]] = {}
 
@@ -87,6 +91,7 @@ class _Answering(BaseHTTPRequestHandler):
     def _kept(self, patch: Any) -> None:
         self.server.asked.append((self.command, self.path, self.headers.get("Content-Type", ""), patch))
         self.server.headers.append((self.headers["Authorization"], self.headers["Accept"]))
+        self.server.hosts.append(self.headers["Host"])
 
     def _answer(self, status: int, document: dict[str, Any]) -> None:
         body = json.dumps(document).encode()
@@ -194,6 +199,32 @@ def test_a_server_that_the_cluster_s_authority_did_not_sign_is_not_told_the_toke
 def test_an_address_of_ipv6_is_written_in_brackets(server: Server) -> None:
     server.have(node("a", {}))
     assert [one["metadata"]["name"] for one in request(NODES)["items"]] == ["a"]
+    assert server.hosts == [f"[::1]:{server.server_address[1]}"]
+
+
+def _as_a_pod_does(**environment: str) -> subprocess.CompletedProcess[str]:
+    program = Path(cleanup_program.__file__).read_text(encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_pod_runs_it_with_python_alone(server: Server, tmp_path: Path) -> None:
+    server.have(node("a", {}))
+    ended = _as_a_pod_does(ACCOUNT_FOLDER=str(tmp_path))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert [method for method, *_ in server.asked] == ["GET", "GET"]
+
+
+def test_its_account_is_where_kubelets_put_it(server: Server) -> None:
+    ended = _as_a_pod_does()
+    assert ended.returncode == 1
+    assert "No such file or directory: '/var/run/secrets/kubernetes.io/serviceaccount/token'" in ended.stderr
+    assert server.asked == []
 
 
 @pytest.mark.parametrize("value", ["true", "", "paused-for-mig-change", "paused-for-driver-upgrade"])

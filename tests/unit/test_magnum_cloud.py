@@ -105,6 +105,8 @@ def test_a_cloud_that_has_none_at_all_says_so() -> None:
 def test_many_names_are_shortened() -> None:
     many = [Named(f"key-{number:02}", f"key-{number:02}") for number in range(20)]
     assert "key-07 and 12 more |" in problems(settings(), replace(CLOUD, keypairs=many))["gpu-pools:cluster.keypair"]
+    assert "key-07 |" in problems(settings(), replace(CLOUD, keypairs=many[:8]))["gpu-pools:cluster.keypair"]
+    assert "key-07 and 1 more |" in problems(settings(), replace(CLOUD, keypairs=many[:9]))["gpu-pools:cluster.keypair"]
 
 
 @pytest.mark.parametrize("name", ["i-1", "fcos"])
@@ -119,7 +121,12 @@ def test_a_name_that_two_have_is_refused_and_the_id_of_one_is_not() -> None:
 
 
 def test_only_the_template_s_image_needs_a_distribution() -> None:
-    assert "os_distro" in problems(settings(template={**MADE, "image": "bare"}))["gpu-pools:cluster.template.image"]
+    made_of_it = settings(template={**MADE, "image": "bare"})
+    assert problems(made_of_it)["gpu-pools:cluster.template.image"] == (
+        'the image "bare" has no property os_distro | an image that has it: Magnum chooses its driver by it | '
+        "`openstack image set --property os_distro=… bare`, e.g. ubuntu or fedora-coreos."
+    )
+    assert problems(made_of_it, magnum(in_use=frozenset({("image", "bare")}))) == {}
     assert problems(settings({"image": "bare"})) == {}
 
 
@@ -145,7 +152,12 @@ def test_a_magnum_that_is_too_old_is_named(newest: tuple[int, int], pool: dict[s
 
 
 def test_magnum_s_quota_is_for_new_clusters() -> None:
-    assert "3 of the 3" in problems(settings(), magnum(clusters=("b", "c", "a")))["gpu-pools:cluster.name"]
+    full = problems(settings(), magnum(clusters=("b", "c", "a")))["gpu-pools:cluster.name"]
+    assert "3 of the 3" in full
+    assert "| a, b, c |" in full
+    assert "0 of the 0 that it may have | no cluster |" in problems(settings(), magnum(limit=0))["gpu-pools:cluster.name"]
+    unread = judged(settings(), magnum(limit=Unread("403")))
+    assert (unread.problems, unread.unchecked) == ((), ("Magnum's quota (403)",))
     assert problems(settings(), magnum(clusters=("mine", "c", "a"), groups={"a": Group(2)})) == {}
     assert problems(settings(), magnum(clusters=("b", "c"))) == {}
     assert problems(settings(), magnum(clusters=("b", "c"), limit=-1)) == {}
@@ -154,8 +166,24 @@ def test_magnum_s_quota_is_for_new_clusters() -> None:
 def test_several_masters_need_a_template_with_a_load_balancer() -> None:
     given_template = {"template": None, "templateId": "k8s", "masters": 3}
     assert list(problems(settings(**given_template))) == ["gpu-pools:cluster.masters"]
+    assert problems(settings(**{**given_template, "masters": 1})) == {}
     balanced = Template("t-2", "k8s", "m2.large", "m2.medium", load_balancer=True)
     assert problems(settings(**given_template), magnum(templates=(balanced,))) == {}
+
+
+def test_a_template_is_known_by_its_name_or_id_among_others() -> None:
+    other = Template("t-0", "old", "m2.large", "m2.medium", load_balancer=True)
+    both = magnum(templates=(other, *NEW.templates))
+    for name in ("k8s", "t-1"):
+        named = settings(template=None, templateId=name, masters=3)
+        assert list(problems(named, both)) == ["gpu-pools:cluster.masters"]
+    unknown = problems(settings(template=None, templateId="k9s"), both)
+    assert list(unknown) == ["gpu-pools:cluster.templateId"]
+    assert unknown["gpu-pools:cluster.templateId"].endswith("| k8s, old | Did you mean `k8s`?")
+    # What it says cannot be known, and is no second problem.
+    alive = replace(both, magnum=replace(NEW, clusters=("mine",), made_of=MadeOf(frozenset({"t-0"}), {}), groups={"a": Group(2)}))
+    gone = settings(template=None, templateId="gone", driver="magnum-cluster-api")
+    assert list(problems(gone, alive)) == ["gpu-pools:cluster.templateId"]
 
 
 def test_magnum_cluster_api_needs_a_template_whose_network_it_knows() -> None:
@@ -180,6 +208,39 @@ def test_nova_s_quota_is_for_the_machines_of_the_cluster_and_its_pools(free: Fre
     found = problems(settings(template={**MADE, "masterFlavor": "m2.large"}), replace(CLOUD, free=free))
     assert list(found) == ([] if text is None else ["gpu-pools:pools"])
     assert (text or "") in found.get("gpu-pools:pools", "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "vcpus"),
+    [
+        # Two of g2 with 16 each, one master of m2.medium with 2, one worker of m2.large with 4.
+        ({"template": None, "templateId": "k8s"}, 38),
+        ({"template": None, "templateId": "k8s", "workerFlavor": "g2"}, 50),
+        ({"template": None, "templateId": "k8s", "workers": 3}, 46),
+        ({"template": {**MADE, "masterFlavor": "m2.medium"}, "masters": 3}, 42),
+        ({"template": MADE, "workerFlavor": "m2.medium"}, 38),
+    ],
+)
+def test_machines_are_of_the_flavors_that_the_stack_or_its_template_names(changed: dict[str, Any], vcpus: int) -> None:
+    balanced = replace(NEW, templates=(replace(NEW.templates[0], load_balancer=True),))
+    enough, one_less = (replace(CLOUD, magnum=balanced, free=Free(None, left, None)) for left in (vcpus, vcpus - 1))
+    assert problems(settings(**changed), enough) == {}
+    assert f"{vcpus} more vCPUs are asked for" in problems(settings(**changed), one_less)["gpu-pools:pools"]
+
+
+def test_room_is_judged_by_flavors_that_are_known_and_counted_once() -> None:
+    free = Free(4, 40, 144 * 1024)
+    assert problems(settings(), replace(CLOUD, flavors=Unread("403"), free=Free(0, 0, 0))) == {}
+    twice = replace(CLOUD, flavors=(*CLOUD.flavors, MachineFlavor("4", "g2", 16, 65536)), free=free)  # type: ignore[misc]
+    assert list(problems(settings(), twice)) == ["gpu-pools:pools[0].flavor"]
+
+
+def test_a_pool_that_shrinks_makes_no_room_before_another_grows() -> None:
+    cluster, (pool,) = parts(settings({"count": 2}))
+    alive = replace(magnum(clusters=("mine",), groups={"a": Group(4), "b": Group(1)}), free=Free(0, None, None))
+    grown = replace(pool, name="b", path="gpu-pools:pools[1]")
+    (problem,) = judge(cluster, (pool, grown), alive).problems
+    assert problem.message.startswith("1 more machines are asked for in all, and Nova's quota leaves 0")
 
 
 def test_what_is_there_needs_no_more_room() -> None:
@@ -221,6 +282,7 @@ def test_a_cluster_stays_on_its_template(cluster: dict[str, Any], says: dict[str
             {"template": {**TAGGED, "networkDriver": "calico", "flavor": "g2", "masterFlavor": "m2.large"}},
             "flavor, networkDriver",
         ),
+        ({"template": {**TAGGED, "dockerVolumeSize": 50, "dnsNameserver": "8.8.8.8"}}, "dockerVolumeSize, dnsNameserver"),
         ({"template": None, "templateId": "k8s"}, "templateId"),
     ],
 )
@@ -238,10 +300,12 @@ def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(clus
     able = judged(settings(**cluster, driver="capi-helm"), alive)
     assert able.problems == ()
     assert able.notes == (f"the cluster mine is upgraded in place to another template ({changed}).",)
+    assert judged(settings({"image": "gpu"}, **cluster, driver="capi-helm"), alive).notes == able.notes
     network = {"template": cluster["template"] and {"networkDriver": "calico", **cluster["template"]}}
     for image, warned in ((None, False), ("gpu", True)):
         stack = settings({"image": image}, **{**cluster, **network}, driver="magnum-cluster-api")
-        assert ("template's image to a, too" in judged(stack, alive).notes[0]) is warned
+        assert ("The driver then gives the template's image to a, too" in judged(stack, alive).notes[0]) is warned
+        assert ("The driver then" in judged(stack, alive).notes[0]) is warned
 
 
 ALIVE = {"clusters": ("mine",), "made_of": MadeOf(frozenset({"t-1"}), {**SAYS, "labels": {}, "dockerVolumeSize": 50})}
@@ -297,6 +361,8 @@ def test_another_number_of_workers_is_refused_where_the_driver_cannot() -> None:
     assert problems(settings(workers=4), alive) == {}
     scaled = magnum(clusters=("mine",), made_of=made, groups=there, labels={"auto_scaling_enabled": "True"})
     assert problems(settings(**CLUSTER_API, workers=4), scaled) == {}
+    declared = {**CLUSTER_API, "labels": {"auto_scaling_enabled": "true"}}
+    assert problems(settings(**declared, workers=4), alive) == {}
 
 
 @pytest.mark.parametrize(
@@ -317,8 +383,9 @@ def test_an_upgrade_needs_the_version_in_a_label_where_the_driver_reads_it(clust
 def test_an_image_for_capi_helm_says_its_kubernetes_version() -> None:
     assert problems(settings(driver="capi-helm")) == {}
     unversioned = replace(CLOUD, images=(Image("i-1", "fcos", "flatcar"),))
-    assert (
-        "has no property kube_version" in problems(settings(driver="capi-helm"), unversioned)["gpu-pools:cluster.template.image"]
+    assert problems(settings(driver="capi-helm"), unversioned)["gpu-pools:cluster.template.image"] == (
+        'the image "fcos" has no property kube_version | an image that has it: the driver capi-helm installs that version | '
+        "`openstack image set --property kube_version=… fcos`, e.g. v1.34.2."
     )
     assert problems(settings(), unversioned) == {}
 
@@ -334,11 +401,15 @@ def test_an_image_for_capi_helm_says_its_kubernetes_version() -> None:
         ),
         ({}, Group(2, image="fcos", volume=50), []),
         ({"image": "gpu", "dockerVolumeSize": 80}, Group(2, image="fcos", volume=50), []),
+        ({"image": "gpu", "dockerVolumeSize": 80}, Group(2, image="bare", volume=60), []),
     ],
 )
 def test_a_key_that_is_written_no_more_is_told_of(pool: dict[str, Any], group: Group, notes: list[str]) -> None:
     assert list(judged(settings(pool), magnum(**ALIVE, groups={"a": group})).notes) == notes
     assert not judged(settings(pool, driver="capi-helm"), magnum(**ALIVE, groups={"a": group})).notes
+    # Where the template says nothing, there is nothing to write instead.
+    silent = {**ALIVE, "made_of": MadeOf(frozenset({"t-1"}), {"image": None, "labels": {}})}
+    assert not [note for note in judged(settings(pool), magnum(**silent, groups={"a": group})).notes if "W85" in note]
 
 
 def test_what_the_cloud_did_not_say_is_named_and_refuses_nothing() -> None:

@@ -28,3 +28,9 @@ def test_what_a_driver_of_magnum_passes_over_is_told(
     stack = magnum(pool, cluster={"driver": driver, "templateId": GONE, "template": made})
     warnings = " ".join(plan_of(stack).pools[0].warnings)
     assert re.findall(r"\((W8\d)\)", warnings) == ([id_] if id_ else [])
+
+
+def test_everything_that_capi_helm_passes_over_is_named() -> None:
+    stack = magnum({"image": "gpu", "dockerVolumeSize": 80, "nodeGroupLabels": {"a": "b"}}, cluster={"driver": "capi-helm"})
+    (warning,) = [text for text in plan_of(stack).pools[0].warnings if "W80" in text]
+    assert warning.endswith("passes over `image`, `dockerVolumeSize`, `nodeGroupLabels` (W80)")

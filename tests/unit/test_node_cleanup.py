@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
+from gpu_pools.rendering.cleanup_program import CONDITION as TAKEN_AWAY
 from gpu_pools.rendering.cleanup_program import STARTUP_TAINT, leftovers
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT as PUT_ON
@@ -53,8 +54,8 @@ def test_helm_finds_nothing_of_its_own_in_the_program() -> None:
     compile(program, "cleanup", "exec")
     assert "{{" not in program
     assert "}}" not in program
-    assert all(word in program for word in (ANNOTATION, CONDITION))
-    assert PUT_ON.key == STARTUP_TAINT
+    assert ANNOTATION in program
+    assert (CONDITION, PUT_ON.key) == (TAKEN_AWAY, STARTUP_TAINT)
 
 
 def test_objects_of_the_user_s_own_are_added_to_it() -> None:

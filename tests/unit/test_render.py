@@ -16,6 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.rendering.sharing_configs import (
+    DEVICE_PLUGIN_CONFIG_MAP,
+    MIG_PARTED_CONFIG_MAP,
+    MIG_PARTED_ENTRIES_CONFIG_MAP,
     device_plugin_config,
     digest,
     mig_parted_entries,
@@ -137,6 +140,32 @@ def test_time_slicing_of_instances_shares_the_partitions_of_the_plain_layout() -
 
 def test_the_order_of_declarations_does_not_change_the_file() -> None:
     assert mig_parted_file(mig_parted_entries((UNIFORM, MIXED))) == mig_parted_file(mig_parted_entries((MIXED, UNIFORM)))
+
+
+def test_entries_come_in_the_order_of_their_keys() -> None:
+    """So that a preview shows the same file whatever the order of the pools."""
+    for declarations in ((PER_GPU, MIXED, UNIFORM), (UNIFORM, MIXED, PER_GPU)):
+        entries = mig_parted_entries(declarations)
+        assert list(entries) == sorted(entries)
+    turned = dict(reversed(mig_parted_entries((UNIFORM, MIXED)).items()))
+    assert mig_parted_file(turned) == mig_parted_file(mig_parted_entries((UNIFORM, MIXED)))
+
+
+def test_a_long_layout_takes_all_that_a_label_value_may_have() -> None:
+    layouts = [("1g.10gb+me", 1), ("1g.10gb", 3), ("1g.20gb", 1), ("2g.20gb", 1), ("3g.40gb", 1), ("4g.40gb", 1), ("7g.80gb", 1)]
+    key, _ = mig_parted_entry(Mig(tuple(GpuLayout((index,), (layout,)) for index, layout in enumerate(layouts))))
+    assert key.startswith("1g.10gb.me-3x1g.10gb-1g.20gb-2g.20gb-3g.40gb-4g.40gb-7g.80gb"[:54])
+    assert len(key) == 63
+
+
+def test_a_gpu_that_stays_whole_is_named_so_wherever_it_stands() -> None:
+    first = Mig((GpuLayout((0,), ()), GpuLayout((1,), (("7g.80gb", 1),))))
+    assert mig_parted_entry(first)[0].startswith("whole-7g.80gb-")
+
+
+def test_the_config_maps_of_clusters_that_live_keep_their_names() -> None:
+    names = (DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, MIG_PARTED_ENTRIES_CONFIG_MAP)
+    assert names == ("gpu-pools-device-plugin", "gpu-pools-mig-parted", "gpu-pools-mig-layouts")
 
 
 def test_digest_is_short_and_of_the_content() -> None:

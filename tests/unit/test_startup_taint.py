@@ -8,7 +8,8 @@ from gpu_pools.plan.document import pool_json
 from gpu_pools.plan.placing import node_feature_rule, node_group_labels
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
-from gpu_pools.rendering.startup_taint import STARTUP_TAINT, tainted_by
+from gpu_pools.rendering.startup_taint import STARTUP_TAINT, refusal, tainted_by
+from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
@@ -76,6 +77,19 @@ def test_nfd_never_puts_it_on_since_it_would_come_back() -> None:
 def test_each_platform_has_its_means() -> None:
     found = {platform: tainted_by(plan_of(stack).settings.cluster) for platform, stack in GATED.items()}
     assert found == {"aks": "admission", "magnum": "kubelet", "existing": "admission"}
+
+
+@pytest.mark.parametrize("version", [None, "1.36", "1.36.2", "1.37", "2.0"])
+def test_nothing_stands_against_it_where_nodes_can_register_with_it(version: str | None) -> None:
+    assert refusal(AksSettings(kubernetes_version=version)) == ""
+    # A Magnum section without driver is not complete yet: nothing is known of its nodes.
+    assert refusal(MagnumSettings()) == refusal(MagnumSettings(driver="heat")) == refusal(ExistingSettings()) == ""
+
+
+@pytest.mark.parametrize("version", ["1.35", "1.35.9", "1.9"])
+def test_an_older_kubernetes_stands_against_it(version: str) -> None:
+    text = f"needs Kubernetes 1.36, and gpu-pools:cluster.kubernetesVersion is {version}"
+    assert refusal(AksSettings(kubernetes_version=version)) == text
 
 
 def test_what_a_deploy_may_find_out_too_late_is_said() -> None:
