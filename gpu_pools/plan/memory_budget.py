@@ -112,6 +112,6 @@ def _share_text(share: _Share, each: int) -> str:
 
 def _remedy(share: _Share, need: int) -> str:
     fitting = (share.memory_mib or 0) // need
-    if share.replicas > 1 and fitting > 1:
+    if fitting > 1:
         return f"Use at most {fitting} replicas, or a GPU with more memory."
     return "Use a larger MIG profile or GPU, fewer replicas, or a smaller budget."

@@ -147,6 +147,22 @@ def test_a_pinned_driver_that_tells_too_little_cannot_be_held_against_the_minimu
     assert f"installs driver {pinned}: whether it is 570.124.06 or newer {UNCHECKED}" in warning
 
 
+@pytest.mark.parametrize(("least", "warned"), [("570.86", True), ("570", False), ("570.0", False)])
+def test_a_branch_reaches_a_minimum_that_is_no_more_than_the_branch(least: str, warned: bool) -> None:  # noqa: FBT001
+    pool = pool_of(aks({"minimum": {"driver": least}}, operator=_operator(driver="570"), verification={}))
+    assert any(f"whether it is {least} or newer" in text for text in pool.warnings) is warned
+
+
+def test_what_the_operator_s_own_setting_says_of_the_driver_holds_for_every_pool() -> None:
+    stack = existing({"minimum": {"driver": "900"}}, operator={"driver": "preinstalled"}, verification={})
+    assert pool_of(stack).warnings[1:] == ()
+    sharing = {"cut": {"mig": {"layout": {"1g.20gb": 4}}}}
+    (warning,) = [
+        text for text in pool_of(existing(operator={"driver": "preinstalled"}, sharing=sharing)).warnings if "525" in text
+    ]
+    assert warning.endswith(f"whether the image has it {UNCHECKED}")
+
+
 @pytest.mark.parametrize("minimum", [{"driver": "900"}, {"cuda": "99.9"}])
 def test_what_an_image_has_only_its_nodes_can_tell(minimum: dict[str, str]) -> None:
     # The first is about the cluster (W41).

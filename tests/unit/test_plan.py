@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpu_pools.plan.document import plan_json, pool_json
+from gpu_pools.plan.document import plan_json, pool_json, problems_json
 from gpu_pools.plan.planning import make_plan, plan_config
 from gpu_pools.plan.table import plan_table
 from gpu_pools.stack.settings import parse_settings
@@ -228,6 +228,12 @@ class TestExpectedLabels:
         labels = _gfd(pool_of(existing({"gpuModel": "rtx-pro-6000-blackwell"}, sharing=sharing)))
         assert "gpu.product" not in labels
         assert labels["gpu.count"] == "4"
+
+    def test_a_product_that_just_fits_a_label_is_expected(self) -> None:
+        sharing = {"cut": {"mig": {"layout": {"1g.24gb": 4}, "timeSlicing": {"replicas": 2}}}}
+        product = _gfd(pool_of(existing({"gpuModel": "rtx-pro-6000-blackwell"}, sharing=sharing)))["gpu.product"]
+        assert product == "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition-MIG-1g.24gb-SHARED"
+        assert len(product) == 63
 
 
 class TestNvml:
@@ -467,6 +473,17 @@ class TestDriverOwner:
     def test_the_operator_on_magnum(self) -> None:
         assert plan_of(magnum()).operator_values["toolkit"]["env"] == [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]
 
+    def test_a_pool_without_word_of_its_own_has_the_driver_of_the_operator(self) -> None:
+        pools = _pools({"sharing": "whole", "driver": "preinstalled"}, {"sharing": "whole"})
+        plan = plan_of(aks(pools=pools, operator={"driver": "preinstalled"}))
+        assert [pool.driver for pool in plan.pools] == ["preinstalled", "preinstalled"]
+
+    def test_mig_on_a_gpu_without_it_is_one_problem_whoever_partitions(self) -> None:
+        pool = {"vmSize": T4, "partitionedBy": "aks", "driver": "preinstalled"}
+        with pytest.raises(InvalidStackError) as refused:
+            plan_of(aks(pool, sharing=UNIFORM))
+        assert [problem.path for problem in refused.value.problems] == ["gpu-pools:pools[0].sharing"]
+
     def test_pools_may_all_say_it_themselves(self) -> None:
         plan = plan_of(aks(pools=_pools(*[{"sharing": "whole", "driver": "preinstalled"}] * 2)))
         assert plan.driver == "preinstalled"
@@ -612,6 +629,32 @@ class TestNodesAndWarnings:
         for sharing, pool in ((SLICED, scaled), (UNIFORM, scaled), (MIXED, {}), (RENAMED, {})):
             assert "is judged unready" not in " ".join(pool_of(aks(pool, sharing=sharing)).warnings)
 
+    def test_the_autoscaler_does_not_know_renamed_instances_either(self) -> None:
+        scaled = {"count": GONE, "nodes": {"min": 1, "max": 4}}
+        renamed = {"cut": {"mig": {"layout": {"1g.10gb": 7}, "timeSlicing": {"replicas": 2, "renameByDefault": True}}}}
+        assert "nvidia.com/gpu.shared is judged unready" in " ".join(pool_of(aks(scaled, sharing=renamed)).warnings)
+        assert "is judged unready" not in " ".join(pool_of(aks(scaled, sharing=UNIFORM_SLICED)).warnings)
+
+    def test_nodes_that_aks_partitions_are_born_with_their_instances(self) -> None:
+        scaled = {"count": GONE, "nodes": {"min": 1, "max": 4}, "partitionedBy": "aks", "driver": "preinstalled"}
+        assert pool_of(aks(scaled, sharing=UNIFORM)).warnings == ()
+
+    def test_an_mps_limit_that_no_source_tells_warns(self) -> None:
+        warnings = pool_of(existing({"gpuModel": "jetson-thor-igpu"}, sharing={"inf": {"mps": {"replicas": 48}}})).warnings
+        said = "the compute capability of jetson-thor-igpu is unknown: the MPS client limit cannot be checked before the deploy"
+        assert said in warnings
+
+    def test_everything_that_is_not_known_of_a_layout_is_said_in_one_order(self) -> None:
+        groups = [{"index": 0, "layout": {"1g.24gb": 1, "1g.24gb+me.all": 1}}, {"index": 1, "layout": {"1g.24gb+gfx": 4}}]
+        two = {"gpuModel": "rtx-pro-6000-blackwell", "gpusPerNode": 2}
+        warnings = pool_of(existing(two, sharing={"cut": {"mig": {"gpus": groups}}})).warnings
+        # The last is about the cluster (W41).
+        assert list(warnings[:-1]) == sorted(warnings[:-1])
+        (engines,) = [text for text in warnings if "media engines" in text]
+        assert engines.startswith(
+            "1g.24gb + 1g.24gb+me.all asks for more media engines than rtx-pro-6000-blackwell is known to have"
+        )
+
     def test_switching_mig_in_a_virtual_machine_warns_and_lets_the_node_reboot(self) -> None:
         plan = plan_of(aks(sharing=UNIFORM))
         (warning,) = [text for text in plan.pools[0].warnings if "R03" in text]
@@ -648,6 +691,21 @@ class TestNodesAndWarnings:
 
 
 class TestPlanAsAWhole:
+    def test_a_stack_that_cannot_be_planned_is_told_to_machines_too(self) -> None:
+        with pytest.raises(InvalidStackError) as refused:
+            plan_of(aks({"vmSize": T4}, sharing=UNIFORM))
+        assert problems_json(refused.value.problems) == {
+            "pools": [],
+            "errors": [
+                {
+                    "path": "gpu-pools:pools[0].sharing",
+                    "message": '"cut" needs MIG, which vmSize Standard_NC4as_T4_v3 (t4-16gb) does not have',
+                    "allowed": "exclusive, timeSlicing or mps on this GPU",
+                    "remedy": "Choose another declaration, or hardware with MIG (A30, A100, H100, H200, B200, …).",
+                }
+            ],
+        }
+
     def test_pools_keep_the_order_of_the_file(self) -> None:
         plan = plan_of(aks(pools=_pools(*[{"sharing": "whole"}] * 12)))
         assert [pool.name for pool in plan.pools] == [f"p{number}" for number in range(12)]

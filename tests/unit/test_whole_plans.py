@@ -68,7 +68,9 @@ AKS = aks(
     verification={"startupTaint": True},
 )
 AKS_PARTITIONS = aks(
-    {"partitionedBy": "aks"}, sharing={"cut": {"mig": {"layout": {"3g.40gb": 2}}}}, operator={"driver": "preinstalled"}
+    sharing={"cut": {"mig": {"layout": {"3g.40gb": 2}}}, "whole": {"exclusive": {}}},
+    pools=_pools({"vmSize": A100, **SCALED}, {"sharing": "cut", "partitionedBy": "aks"}, {"sharing": "whole"}),
+    operator={"driver": "preinstalled"},
 )
 HEAT = magnum(
     {"taints": TAINTS, "nodeGroupLabels": {"kubelet_options": "--v=2", "a": "b"}, "image": "gpu"},
@@ -76,13 +78,13 @@ HEAT = magnum(
     verification={"startupTaint": True},
 )
 CLUSTER_API = magnum(
-    {"taints": TAINTS, **SCALED},
     cluster={
         "driver": "magnum-cluster-api",
         "templateId": GONE,
         "template": {"image": "i", "externalNetwork": "n", "flavor": "f", "labels": {"kube_tag": "v1.34.2"}},
     },
-    sharing={"x": {"mig": {"layout": {"3g.20gb": 1, "2g.10gb": 2}}}},
+    sharing={"x": {"mig": {"layout": {"3g.20gb": 1, "2g.10gb": 2}}}, "free": {"exclusive": {}}},
+    pools=_pools({"flavor": "g2.5xlarge", "count": 1}, {"sharing": "x", "taints": TAINTS, **SCALED}, {"sharing": "free"}),
     nodeFeatureDiscovery={"install": False},
 )
 EXISTING = existing(
