@@ -57,3 +57,10 @@ def test_what_operands_of_another_owner_know_is_not_taken_for_granted() -> None:
 def test_taints_that_an_nfd_of_another_owner_may_not_set_are_warned_of(driver: str, said: bool) -> None:  # noqa: FBT001
     stack = magnum({"taints": ["nvidia.com/gpu=true:NoSchedule"]}, cluster={"driver": driver}, nodeFeatureDiscovery=ADOPTED)
     assert ("master.enableTaints" in " ".join(pool_of(stack).warnings)) is said
+
+
+def test_taints_are_nobody_s_matter_where_the_stack_s_own_nfd_sets_them_or_there_are_none() -> None:
+    capi = {"cluster": {"driver": "capi-helm"}}
+    tainted = {"taints": ["nvidia.com/gpu=true:NoSchedule"]}
+    for stack in (magnum(tainted, **capi), magnum(**capi, nodeFeatureDiscovery=ADOPTED)):
+        assert "master.enableTaints" not in " ".join(pool_of(stack).warnings)
