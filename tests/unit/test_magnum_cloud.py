@@ -107,6 +107,8 @@ def test_many_names_are_shortened() -> None:
     assert "key-07 and 12 more |" in problems(settings(), replace(CLOUD, keypairs=many))["gpu-pools:cluster.keypair"]
     assert "key-07 |" in problems(settings(), replace(CLOUD, keypairs=many[:8]))["gpu-pools:cluster.keypair"]
     assert "key-07 and 1 more |" in problems(settings(), replace(CLOUD, keypairs=many[:9]))["gpu-pools:cluster.keypair"]
+    nameless = [Named("7c1f", ""), Named("k", "key")]
+    assert "| 7c1f, key |" in problems(settings(), replace(CLOUD, keypairs=nameless))["gpu-pools:cluster.keypair"]
 
 
 @pytest.mark.parametrize("name", ["i-1", "fcos"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
 import pytest
 
+from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import GONE, magnum, plan_of
 
 
@@ -34,3 +36,28 @@ def test_everything_that_capi_helm_passes_over_is_named() -> None:
     stack = magnum({"image": "gpu", "dockerVolumeSize": 80, "nodeGroupLabels": {"a": "b"}}, cluster={"driver": "capi-helm"})
     (warning,) = [text for text in plan_of(stack).pools[0].warnings if "W80" in text]
     assert warning.endswith("passes over `image`, `dockerVolumeSize`, `nodeGroupLabels` (W80)")
+
+
+@pytest.mark.parametrize(
+    ("driver", "labels", "count", "refused"),
+    [
+        ("capi-helm", {"auto_scaling_enabled": "true"}, 0, True),
+        ("capi-helm", {"auto_scaling_enabled": "true"}, 1, False),
+        ("capi-helm", {}, 0, False),
+        ("heat", {"auto_scaling_enabled": "true"}, 0, False),
+    ],
+)
+def test_an_empty_group_is_refused_by_capi_helm_beside_an_autoscaler_alone(
+    driver: str, labels: dict[str, str], count: int, *, refused: bool
+) -> None:
+    stack = magnum({"count": count}, cluster={"driver": driver, "labels": labels})
+    with pytest.raises(InvalidStackError, match="0 is too few") if refused else contextlib.nullcontext():
+        plan_of(stack)
+
+
+@pytest.mark.parametrize(("driver", "network", "refused"), [("magnum-cluster-api", "flannel", True), ("heat", "flannel", False)])
+def test_a_network_is_refused_by_the_driver_that_fails_on_it_alone(driver: str, network: str, *, refused: bool) -> None:
+    made = {"image": "i", "externalNetwork": "n", "flavor": "f", "networkDriver": network}
+    stack = magnum(cluster={"driver": driver, "templateId": GONE, "template": made})
+    with pytest.raises(InvalidStackError, match=re.escape('fails on "flannel"')) if refused else contextlib.nullcontext():
+        plan_of(stack)

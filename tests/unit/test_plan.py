@@ -483,7 +483,7 @@ class TestDriverOwner:
         with pytest.raises(InvalidStackError) as refused:
             plan_of(aks(pool, sharing=UNIFORM))
         assert [problem.path for problem in refused.value.problems] == ["gpu-pools:pools[0].sharing"]
-        with pytest.raises(InvalidStackError, match="needs MIG, which pool gpu .t4-16gb. does not have"):
+        with pytest.raises(InvalidStackError, match=r"needs MIG, which pool gpu \(t4-16gb\) does not have"):
             plan_of(existing({"gpuModel": "t4-16gb"}, sharing=UNIFORM))
 
     def test_pools_may_all_say_it_themselves(self) -> None:
