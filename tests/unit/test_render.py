@@ -163,7 +163,8 @@ def test_a_gpu_that_stays_whole_is_named_so_wherever_it_stands() -> None:
     assert mig_parted_entry(first)[0].startswith("whole-7g.80gb-")
 
 
-def test_the_config_maps_of_clusters_that_live_keep_their_names() -> None:
+def test_what_clusters_that_live_call_their_config_maps_and_keys_stays() -> None:
+    assert digest("version: v1\n") == "aefdbe17"
     names = (DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP, MIG_PARTED_ENTRIES_CONFIG_MAP)
     assert names == ("gpu-pools-device-plugin", "gpu-pools-mig-parted", "gpu-pools-mig-layouts")
 

@@ -142,3 +142,32 @@ def test_c06_on_magnum_speaks_of_what_its_driver_can(driver: str, told: str) -> 
 def test_the_plan_for_machines_tells_it() -> None:
     assert pool_json(pool_of(GATED["aks"]))["startupTaint"] == str(STARTUP_TAINT)
     assert pool_json(pool_of(aks()))["startupTaint"] is None
+
+
+@pytest.mark.parametrize(
+    ("stack", "path", "allowed", "remedy"),
+    [
+        (
+            aks(cluster={"kubernetesVersion": "1.35"}, verification=VERIFIED),
+            "gpu-pools:verification.startupTaint",
+            "true with Kubernetes 1.36 or newer",
+            'Set kubernetesVersion: "1.36", or leave startupTaint out.',
+        ),
+        (
+            magnum(cluster={"driver": "capi-helm"}, verification=VERIFIED),
+            "gpu-pools:verification.startupTaint",
+            "true on AKS, with Magnum's driver heat and on existing clusters",
+            "Leave it out; the deploy still waits until the nodes have passed.",
+        ),
+        (
+            existing({"taints": ["a:NoSchedule", f"{STARTUP_TAINT.key}:NoSchedule"]}, verification=VERIFIED),
+            "gpu-pools:pools[0].taints[1]",
+            "taints that stay",
+            "Remove it: `startupTaint: true` puts it on new nodes, and the verifier takes it away.",
+        ),
+    ],
+)
+def test_where_it_cannot_be_a_stack_is_refused(stack: str, path: str, allowed: str, remedy: str) -> None:
+    with pytest.raises(InvalidStackError) as refused:
+        plan_of(stack)
+    assert [(one.path, one.allowed, one.remedy) for one in refused.value.problems] == [(path, allowed, remedy)]
