@@ -289,6 +289,7 @@ RUNNING = {"startedAt": STARTED}
     ("containers", "started"),
     [
         ([status("config-manager", running={"startedAt": EARLIER}), status("main", running=RUNNING)], STARTED),
+        ([status("config-manager-2", running={"startedAt": EARLIER}), status("main", running=RUNNING)], STARTED),
         ([status("main", running=RUNNING), status("other", running={"startedAt": EARLIER})], STARTED),
         ([status("main", waiting={})], None),
         ([{"name": "main"}], None),
