@@ -89,11 +89,32 @@ GIVEN: dict[str, tuple[list[str], dict[str, Any]]] = {
         {"only": "nvml", "node": "n", "account": Path("/a"), "nvml_seconds": 2.5, "processes": Path("/p"), "pause": 0.0},
     ),
     "assert": (
-        ["--expect-sha256", "ab", "--untaint", "k", "--mark", "--json", "--wait", "5", "--every", "2", "--termination-log", "/log"],
-        {"expect_sha256": "ab", "untaint": "k", "mark": True, "json": True, "wait": 5.0, "every": 2.0, "termination_log": Path("/log")},
+        [
+            "--expect-sha256",
+            "ab",
+            "--untaint",
+            "k",
+            "--mark",
+            "--json",
+            "--wait",
+            "5",
+            "--every",
+            "2",
+            "--termination-log",
+            "/log",
+        ],
+        {
+            "expect_sha256": "ab",
+            "untaint": "k",
+            "mark": True,
+            "json": True,
+            "wait": 5.0,
+            "every": 2.0,
+            "termination_log": Path("/log"),
+        },
     ),
     "watch": (["--interval", "60", "--listen", "[::1]:80"], {"interval": 60.0, "listen": ("::1", 80)}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("command", DEFAULTS)
@@ -342,7 +363,7 @@ class _Time:
         ([("a",)], 25, 10, [10, 10, 5], 1),
         ([("a",)], 40, 5, [5, 5, 5, 5, 5, 6.25, 7.8125, 0.9375], 1),
     ],
-)  # fmt: skip
+)
 def test_an_assertion_that_does_not_hold_is_made_again(
     found: list[tuple[str, ...]],
     wait: float,

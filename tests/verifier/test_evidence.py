@@ -103,6 +103,118 @@ def test_gpus_that_could_not_be_read_are_none_and_it_says_why(nvml: object, word
     assert words in seen["failure"]
 
 
+def test_a_report_on_the_node_is_this_document() -> None:
+    node = nodes.healthy(*nodes.planned({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1}}}))
+    findings = findings_of(MOST)
+    findings.cannot_tell(Where("pods"), "answer", "200", "403", LEAST)
+    findings.note("n")
+    document = told(node, findings, node=replace(node.kubernetes, set_by={"label a": "nfd"}))
+    uuid = node.machine.gpus[0].uuid
+
+    def finding(key: str, **said: Any) -> dict[str, Any]:
+        cause = CAUSES[key]
+        blank = {"gpu": None, "uuid": None, "detail": "", "cause": key, "rank": cause.rank, "incidents": list(cause.incidents)}
+        return {**blank, "likelyCause": cause.text, "remedy": cause.remedy, **said}
+
+    assert document == {
+        "apiVersion": "gpu-pools/v1",
+        "kind": "NodeEvidence",
+        "node": "gpu-1",
+        "pool": "gpu",
+        "time": AT,
+        "verdict": "differs",
+        "intervalSeconds": 300.0,
+        "expectation": "e" * 64,
+        "program": "f" * 64,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "differences": [finding(MOST, subject="node", field="a", expected=2, observed=1)],
+        "cannotTell": [finding(LEAST, subject="pods", field="answer", expected="200", observed="403")],
+        "observed": {
+            "driver": nodes.DRIVER,
+            "nvml": node.machine.nvml_version,
+            "cuda": nodes.CUDA,
+            "mps": None,
+            "allocatable": dict(node.kubernetes.allocatable),
+            "setBy": {"label a": "nfd"},
+            "gpus": [
+                {
+                    "index": 0,
+                    "uuid": uuid,
+                    "name": node.machine.gpus[0].name,
+                    "computeMode": "DEFAULT",
+                    "mig": "enabled",
+                    "instances": document["observed"]["gpus"][0]["instances"],
+                }
+            ],
+        },
+        "notes": ["n"],
+    }
+    instances = document["observed"]["gpus"][0]["instances"]
+    assert [start for _, start, _ in instances] == sorted(start for _, start, _ in instances)
+    assert {(name, size) for name, _, size in instances} == {("3g.40gb", 4), ("2g.20gb", 2)}
+
+
+def test_what_nvml_said_in_place_of_an_answer_is_told() -> None:
+    node = nodes.healthy(*nodes.planned(MIXED))
+    lost = failed(15, "nvmlDeviceGetCount")
+    seen = told(node, nvml=replace(node.nvml, gpus=lost, driver=failed(3, "nvmlSystemGetDriverVersion")))["observed"]
+    assert (seen["failure"], seen["gpus"]) == ("GPU_IS_LOST (15) from nvmlDeviceGetCount", [])
+    assert seen["driver"] == "NOT_SUPPORTED (3) from nvmlSystemGetDriverVersion"
+    missing = failed(9, "nvmlInit")
+    seen = told(node, nvml=replace(node.nvml, failure=missing, gpus=missing))["observed"]
+    assert seen["failure"] == "DRIVER_NOT_LOADED (9) from nvmlInit"
+    gpu = replace(node.nvml.gpus[0], profiles=failed(3, "x"))  # type: ignore[index]
+    (told_gpu,) = told(node, nvml=replace(node.nvml, gpus=(gpu,)))["observed"]["gpus"]
+    assert {name for name, _, _ in told_gpu["instances"]} == {f"profile {one.profile_id}" for one in gpu.instances}  # type: ignore[union-attr]
+    for mode, words in ((Mode(1, 0), "enabled, disabled pending"), (Mode(0, 0), "disabled"), (Mode(7, 7), "7")):
+        (told_gpu,) = told(node, nvml=replace(node.nvml, gpus=(replace(gpu, mig=mode),)))["observed"]["gpus"]
+        assert told_gpu["mig"] == words
+
+
+def test_what_the_mps_daemon_said_is_told_each_limit_once() -> None:
+    node = nodes.healthy(*nodes.planned({"mps": {"replicas": 4}}, count=2))
+    assert node.mps
+    mixed = replace(node.mps, memory_limits=("20G", "10G", "20G"))
+    assert told(node, mps=mixed)["observed"]["mps"] == {"activeThreadPercentage": "25.0", "memoryLimits": "10G, 20G"}
+    dead = replace(node.mps, failure="exit code 1")
+    assert told(node, mps=dead)["observed"]["mps"] == {"failure": "exit code 1"}
+
+
+@pytest.mark.parametrize(("length", "kept"), [(300, 300), (301, 300)])
+def test_a_long_text_is_cut_at_three_hundred_characters(length: int, kept: int) -> None:
+    findings = findings_of(MOST, field="x" * length)
+    findings.note("y" * length)
+    document = told(HEALTHY, findings)
+    for text in (document["differences"][0]["field"], document["notes"][0]):
+        assert (len(text), text.endswith("…")) == (kept, length > 300)
+    named = replace(HEALTHY.nvml.gpus[0], name="n" * (length - 220))  # type: ignore[index]
+    (gpu,) = told(HEALTHY, nvml=replace(HEALTHY.nvml, gpus=(named,)))["observed"]["gpus"]
+    assert (len(gpu["name"]), gpu["name"].endswith("…")) == (80, length > 300)
+
+
+@pytest.mark.parametrize(("length", "whole"), [(298, True), (299, False)])
+def test_a_long_value_is_told_in_words_and_cut(length: int, whole: bool) -> None:  # noqa: FBT001
+    document = told(HEALTHY, findings_of(MOST, observed="x" * length))
+    assert document["differences"][0]["observed"] == "x" * length
+    many = {"k" * 10: 1, "x" * (length - 19): 1}
+    document = told(HEALTHY, findings_of(MOST, observed=many))
+    observed = document["differences"][0]["observed"]
+    assert (observed == many) is whole
+    if not whole:
+        assert observed.startswith("1x kkkkkkkkkk, 1x xxx")
+
+
+def test_nothing_less_important_takes_the_place_of_what_did_not_fit() -> None:
+    findings = findings_of(*[LEAST] * 60, field="z" * 290, observed="o" * 290)
+    findings.note("short")
+    document = told(HEALTHY, findings)
+    assert document["omitted"]["differences"] > 0
+    assert document["notes"] == []
+    assert document["omitted"] | {"differences": 0} == {"differences": 0, "allocatable": 2, "gpus": 8, "notes": 1}
+    room = MOST_BYTES - len(json.dumps(document, separators=(",", ":")))
+    assert 0 <= room < 1500
+
+
 def test_differences_come_first_and_the_most_important_of_them() -> None:
     findings = findings_of(LEAST, MOST, *[LEAST] * 80)
     findings.note("n")

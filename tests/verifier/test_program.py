@@ -31,7 +31,7 @@ from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.part import part_of
-from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, metrics, report, termination_message, text
+from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, metrics, moment, report, termination_message, text
 from sandbox.nvml import simulated
 from tests.unit.stacks import aks
 from tests.verifier import nodes
@@ -454,6 +454,80 @@ def test_what_cannot_be_told_is_told_beside_differences() -> None:
     findings.differs(Where("node"), "GPU count", 8, 7, "gpu-missing")
     document = report(healthy().expected, assertion(findings), at="now")
     assert (document["verdict"], len(document["differences"]), len(document["cannotTell"])) == ("differs", 1, 1)
+
+
+def everything() -> Assertion:
+    """A node of which there is something to tell of each kind."""
+    findings = Findings()
+    made = "made\x1b[31m by hand"
+    findings.differs(Where("node"), "taints", ["a", {"b": 1}], 4, "count-other")
+    findings.differs(Where("GPU 0", 0, "GPU-0"), "MIG instances", {"3g.40gb": 1, "1g.10gb": 7}, {}, "mig-empty", made)
+    findings.cannot_tell(Where("pods"), "answer of the API", "200", "403", "api-permission")
+    findings.note("a\nnote")
+    return Assertion(findings, Observation(healthy().nvml, None, healthy().kubernetes), looks=1, seconds=0.12345)
+
+
+def test_the_same_findings_are_told_to_people_to_the_kubelet_and_to_prometheus_in_these_words() -> None:
+    expected = healthy().expected
+    undecided = Findings()
+    undecided.cannot_tell(Where("pods"), "answer of the API", "200", "403", "api-permission")
+    told = [
+        text(expected, everything()),
+        termination_message(expected, everything()),
+        metrics(expected, everything(), finished=1.23456, runs=3),
+        text(expected, assertion(Findings())),
+        termination_message(expected, replace(everything(), findings=Findings())),
+        termination_message(expected, assertion(undecided)),
+    ]
+    assert "\n----\n".join(told) == (Path(__file__).parent / "words.txt").read_text(encoding="utf-8")
+
+
+def test_a_report_for_machines_has_each_finding_whole() -> None:
+    document = report(healthy().expected, everything(), at="now")
+    (first, _), (unknown,) = document.pop("differences"), document.pop("cannotTell")
+    assert document == {
+        "apiVersion": "gpu-pools/v1",
+        "kind": "NodeReport",
+        "pool": "gpu",
+        "time": "now",
+        "verdict": "differs",
+        "looks": 1,
+        "seconds": 0.123,
+        "notes": ["a\nnote"],
+        "observed": everything().observation.as_json(),
+    }
+    cause = CAUSES["mig-empty"]
+    assert first == {
+        "subject": "GPU 0",
+        "gpu": 0,
+        "uuid": "GPU-0",
+        "field": "MIG instances",
+        "expected": {"3g.40gb": 1, "1g.10gb": 7},
+        "observed": {},
+        "detail": "made\x1b[31m by hand",
+        "cause": "mig-empty",
+        "rank": cause.rank,
+        "likelyCause": cause.text,
+        "remedy": cause.remedy,
+        "incidents": list(cause.incidents),
+    }
+    assert (unknown["cause"], unknown["gpu"], unknown["uuid"]) == ("api-permission", None, None)
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_a_message_that_just_fits_is_whole_and_one_byte_less_cuts_it() -> None:
+    expected = healthy().expected
+    whole = termination_message(expected, everything(), 10_000)
+    # Room is kept for what would be told of the last one, had it not fitted.
+    room = len(whole.encode()) + len(" [+1 more]")
+    assert termination_message(expected, everything(), room) == whole
+    assert " [+1 more] | Look at" in termination_message(expected, everything(), room - 1)
+
+
+def test_a_moment_is_told_as_kubernetes_writes_it() -> None:
+    assert moment(nodes.STARTED_SECONDS) == nodes.STARTED
+    assert moment(0) == "1970-01-01T00:00:00Z"
+    assert abs(time.mktime(time.strptime(moment(), "%Y-%m-%dT%H:%M:%SZ")) - time.mktime(time.gmtime())) < 60
 
 
 def test_metrics_are_in_prometheus_text_format() -> None:
