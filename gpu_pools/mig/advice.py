@@ -9,7 +9,7 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.mig.geometry import legal_layouts, with_one_more
+from gpu_pools.mig.geometry import known_profiles, legal_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +25,9 @@ def nearest_profile(gpu: GpuModel, name: str) -> str | None:
 
     Of several the one of which most fit: ``1g.5gb`` of a smaller GPU is ``1g.10gb`` on 80 GB, not the rarer ``1g.20gb``.
     """
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     alike = [other for other in profiles if _kind(other) == _kind(name)]
-    if _kind(name) and alike:
+    if alike:
         return max(alike, key=lambda other: profiles[other].max_instances)
     near = difflib.get_close_matches(name, [*profiles, *gpu.other_names], n=1, cutoff=0.3)
     return near[0] if near else None
@@ -51,7 +51,7 @@ def why_not(gpu: GpuModel, layout: Mapping[str, int]) -> str:
         gpu: a model whose profiles are known.
         layout: profile -> instances, each known to the model, for which gpu_pools.mig.geometry.place finds nothing.
     """
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     reasons = [
         f"{count}x {name} is more than the {profiles[name].max_instances} that one GPU holds"
         for name, count in layout.items()
@@ -69,7 +69,7 @@ def nearest(gpu: GpuModel, layout: Mapping[str, int], most: int = MOST_SUGGESTIO
     Among equals those win that keep the compute slices, bring no variants into play (media, graphics), only remove, keep the
     memory.
     """
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     wanted, slices, units = sum(layout.values()), _slices(gpu, layout), _units(gpu, tuple(layout.items()))
 
     def rank(candidate: Layout) -> tuple[int, int, int, int, int, list[tuple[int, str]]]:
@@ -92,19 +92,19 @@ def nearest(gpu: GpuModel, layout: Mapping[str, int], most: int = MOST_SUGGESTIO
 
 
 def _slices(gpu: GpuModel, layout: Mapping[str, int]) -> int:
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     return sum(profiles[name].compute_slices * count for name, count in layout.items())
 
 
 def _units(gpu: GpuModel, layout: Layout) -> int:
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     return sum(profiles[name].size * count for name, count in layout)
 
 
 def _no_place(gpu: GpuModel, layout: Mapping[str, int]) -> str:
     """The largest part of the layout that fits, and why the next instance does not."""
     part, name = _largest_part(gpu, layout)
-    profile = (gpu.profiles or {})[name]
+    profile = known_profiles(gpu)[name]
     units = f"{profile.size} unit{'s' if profile.size > 1 else ''}"
     taken = _in_the_way(legal_layouts(gpu)[part], profile.starts, profile.size)
     where = f"{name} covers {units} and can start at {_starts(profile.starts)}"
@@ -113,14 +113,10 @@ def _no_place(gpu: GpuModel, layout: Mapping[str, int]) -> str:
 
 def _largest_part(gpu: GpuModel, layout: Mapping[str, int]) -> tuple[Layout, str]:
     """(a largest legal part, an instance of the rest that cannot be added to it)."""
-    parts = [
-        legal
-        for legal in legal_layouts(gpu)
-        if all(count <= layout.get(name, 0) for name, count in legal) and dict(legal) != dict(layout)
-    ]
+    parts = [legal for legal in legal_layouts(gpu) if all(count <= layout.get(name, 0) for name, count in legal)]
     best = max(parts, key=lambda part: (sum(count for _, count in part), _slices(gpu, dict(part)), part))
-    rest = [name for name, count in layout.items() if count > dict(best).get(name, 0)]
-    return best, next(name for name in rest if with_one_more(best, name) not in legal_layouts(gpu))
+    # With any of the rest it would be a larger part.
+    return best, next(name for name, count in layout.items() if count > dict(best).get(name, 0))
 
 
 def _starts(starts: tuple[int, ...]) -> str:

@@ -42,6 +42,11 @@ class Placement:
 Arrangement = tuple[Placement, ...]
 
 
+def known_profiles(gpu: GpuModel) -> Mapping[str, MigProfile]:
+    """The profiles of a model by their names; none where its geometry is unknown."""
+    return gpu.profiles or {}
+
+
 def place(gpu: GpuModel, layout: Mapping[str, int]) -> Arrangement | None:
     """Placements that realise the layout on one GPU, or None where none do.
 
@@ -80,7 +85,7 @@ def arrangements(gpu: GpuModel, layout: Mapping[str, int]) -> Iterator[Arrangeme
 def maximal_layouts(gpu: GpuModel) -> tuple[Layout, ...]:
     """The legal layouts to which no instance can be added, however the others are placed; those of large instances first."""
     legal = legal_layouts(gpu)
-    names = tuple(gpu.profiles or {})
+    names = tuple(known_profiles(gpu))
     maximal = [layout for layout in legal if layout and not any(with_one_more(layout, name) in legal for name in names)]
     return tuple(sorted(maximal, key=lambda layout: _large_first(gpu, layout)))
 
@@ -93,21 +98,21 @@ def with_one_more(layout: Layout, profile: str) -> Layout:
 
 
 def _large_first(gpu: GpuModel, layout: Layout) -> tuple[tuple[int, int, str], ...]:
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     instances = [profiles[name] for name, count in layout for _ in range(count)]
     return tuple(sorted((-kind.compute_slices, -kind.size, kind.name) for kind in instances))
 
 
 def _choices(gpu: GpuModel) -> list[tuple[int, MigProfile]]:
     """Where an instance may be, from left to right: (start, profile)."""
-    found = [(start, kind) for kind in (gpu.profiles or {}).values() for start in kind.starts]
+    found = [(start, kind) for kind in known_profiles(gpu).values() for start in kind.starts]
     return sorted(found, key=lambda choice: (choice[0], choice[1].size, choice[1].name))
 
 
 @lru_cache(maxsize=64)
 def _legal(key: str) -> Mapping[Layout, Arrangement]:
     gpu = model(key)
-    kinds = sorted(gpu.profiles or {})
+    kinds = sorted(known_profiles(gpu))
     choices = [(start, kind, kinds.index(kind.name), Placement(start, kind.size, kind.name)) for start, kind in _choices(gpu)]
     found: dict[tuple[int, ...], Arrangement] = {}
     followed: set[tuple[int, tuple[int, ...]]] = set()

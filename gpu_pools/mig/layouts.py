@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpu_pools.hardware.operands import version_text
-from gpu_pools.mig.geometry import legal_layouts, maximal_layouts
+from gpu_pools.mig.geometry import known_profiles, legal_layouts, maximal_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +94,7 @@ def document(gpu: GpuModel, product: str | None) -> dict[str, Any]:
 
 
 def _view(gpu: GpuModel, layout: Layout, placements: Arrangement) -> LayoutView:
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     kinds = [profiles[placed.profile] for placed in placements]
     covered = {unit for placed in placements for unit in range(placed.start, placed.end)}
     known = [kind.sm for kind in kinds if kind.sm is not None]

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
+from gpu_pools.mig.geometry import known_profiles
 from gpu_pools.text.terminal import coloured
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Pen:
 
 def unit_width(gpu: GpuModel, names: Iterable[str]) -> int:
     """Characters per unit, its wall included, so that each of these profiles' names fits into its instance."""
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     return max((-(-(len(name) + 1) // profiles[name].size) for name in names), default=2)
 
 
@@ -58,7 +59,7 @@ def ruler(gpu: GpuModel, width: int) -> str:
 
 def draw(gpu: GpuModel, placements: Arrangement, width: int, pen: Pen) -> str:
     """One GPU, e.g. ``|3g.40gb        |2g.20gb|.......|``."""
-    profiles = gpu.profiles or {}
+    profiles = known_profiles(gpu)
     text, unit = "", 0
     for placed in placements:
         text += _free(placed.start - unit, width, pen)
