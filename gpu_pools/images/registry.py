@@ -93,9 +93,8 @@ def _ask(registry: _Registry) -> Said:
     if is_absent(answer):
         return Said("absent", f"{registry.name.server} has no such image")
     said = content(answer, registry.name.digest)
-    if said.verdict != "there" or said.platforms or not said.config:
-        return said
-    return replace(said, platforms=parts(registry.blob(said.config), said.config))
+    # Only what is there, and does not name its platforms itself, names a description.
+    return said if not said.config else replace(said, platforms=parts(registry.blob(said.config), said.config))
 
 
 @dataclass
@@ -175,7 +174,7 @@ def _request(url: str, headers: Mapping[str, str], most: int, nearest: int, seco
 
 def _origin(url: str) -> tuple[str, int]:
     split = urllib.parse.urlsplit(url)
-    if split.scheme != "https" or not split.hostname or split.username is not None or split.password is not None:
+    if split.scheme != "https" or not split.hostname or split.username is not None:
         raise UnaskedError("it sends to an address without TLS")
     return split.hostname, split.port or 443
 

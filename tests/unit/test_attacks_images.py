@@ -211,6 +211,7 @@ def test_attack_a_name_whose_address_changes_after_it_was_judged(
         *(("127.0.0.1", 2), ("::1", 2), ("::ffff:127.0.0.1", 2), ("2002:7f00:1::", 2), ("64:ff9b::7f00:1", 2)),
         *(("169.254.169.254", 3), ("fe80::1%1", 3), ("0.0.0.0", 3), ("::", 3), ("224.0.0.1", 3), ("::ffff:169.254.169.254", 3)),  # noqa: S104
         ("64:ff9b::a9fe:a9fe", 3),
+        ("240.0.0.1", 3),
     ],
 )
 def test_attack_an_address_that_is_written_inside_of_another(address: str, near: int) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,7 +74,7 @@ def test_an_image_is_absent_where_its_registry_says_so_in_the_words_of_the_speci
 )
 def test_what_says_neither_is_told(status: int, why: str) -> None:
     assert refused(is_absent, answer(status, {})) == why
-    assert not is_absent(answer(200))
+    assert is_absent(answer(200)) is False
 
 
 @pytest.mark.parametrize(
@@ -284,6 +285,7 @@ def test_a_token_comes_in_at_most_a_quarter_of_one(registry: Callable[..., Serve
 
 
 def test_who_does_not_answer_is_told() -> None:
+    before = set(threading.enumerate())
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         late = read_image_name(f"{address}/a:1")
@@ -296,8 +298,38 @@ def test_who_does_not_answer_is_told() -> None:
             Said("unchecked", f"{address} did not answer in time"),
             Said("unchecked", f"{unknown} is not known here"),
         ]
+        # A program that has its answers is not kept from its end by who has none.
+        assert all(one.daemon for one in set(threading.enumerate()) - before)
     (gone,) = ask_all([late], seconds=2)
     assert gone == Said("unchecked", "127.0.0.1 cannot be reached from here")
+
+
+@pytest.mark.parametrize("place", ["https:///x", "https://u@127.0.0.1/x", "https://:p@127.0.0.1/x"])
+def test_where_it_sends_to_must_be_a_host_and_nobody_s_log_in(registry: Callable[..., Server], place: str) -> None:
+    """Without a host it would be this machine."""
+    server = registry(lambda _, handler: say(handler, 401, WWW_Authenticate=f'Bearer realm="{place}"'))
+    assert asked_for(server, "a:1") == Said("unchecked", "it sends to an address without TLS")
+
+
+def test_a_redirection_to_a_host_alone_is_one_to_its_root(registry: Callable[..., Server]) -> None:
+    other = registry(lambda _, handler: say(handler, 200, INDEX))
+    server = registry(lambda _, handler: say(handler, 307, Location=f"https://{other.address}"))
+    assert asked_for(server, "a:1").verdict == "there"
+    assert [one.path for one in other.asked] == ["/"]
+
+
+def test_without_a_port_it_is_that_of_https(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def nobody(host: str, port: object, **_: object) -> None:
+        asked.append((host, port))
+        raise OSError
+
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    image = read_image_name("r.example/a:1")
+    assert image
+    assert ask_all([image]) == [Said("unchecked", "r.example is not known here")]
+    assert asked == [("r.example", 443)]
 
 
 # ---------------------------------------------------------------- what follows
@@ -321,6 +353,12 @@ def test_an_image_that_is_there_is_no_problem() -> None:
         "pods": "the verifiers",
         "registry": {"verdict": "there", "why": "", "digest": D, "platforms": ["linux/amd64", "linux/arm64"]},
     }
+
+
+def test_what_was_not_read_is_null_for_machines() -> None:
+    assert ImageVerdict(placed(), None).as_json()["registry"] is None
+    told = ImageVerdict(placed(), Said("unchecked", "too slow")).as_json()["registry"]
+    assert told == {"verdict": "unchecked", "why": "too slow", "digest": None, "platforms": []}
 
 
 @pytest.mark.parametrize(
