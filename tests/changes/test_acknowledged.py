@@ -217,3 +217,25 @@ class TestTheSameRuleForAll:
     def test_what_keeps_pods_where_they_are_needs_none(self) -> None:
         more = {"notebooks": {"timeSlicing": {"replicas": 2}}}
         assert not blast_radius(Preview(()), self._after(), self._after(sharing=more)).blocked
+
+
+def test_an_entry_that_freed_nothing_acknowledges_no_deletion() -> None:
+    """It stood there for a replacement, of a pool that was never protected."""
+    plain = stack(protect=False)
+    before = stack(("train", plain.pools[2].change), protect=False)
+    config = yaml.safe_load(BEFORE)["config"]
+    config["gpu-pools:pools"].pop()
+    (one,) = blast_radius(Preview(()), before, plan_config(config)).endings
+    assert (one.resource, one.how, one.acknowledged) == ("train", "is deleted", None)
+
+
+@pytest.mark.parametrize(("cluster", "pool", "first"), [(True, False, True), (False, True, True), (False, False, False)])
+def test_what_is_protected_in_the_state_goes_in_a_deploy_before(cluster: bool, pool: bool, first: bool) -> None:  # noqa: FBT001
+    config = yaml.safe_load(BEFORE)["config"]
+    config["gpu-pools:cluster"]["protect"] = cluster
+    config["gpu-pools:pools"][-1]["protect"] = pool
+    before = plan_config(config)
+    (one,) = endings(STOPPED, before, OLD)
+    assert (one.resource, one.first) == ("cluster", before.change if first else None)
+    (one,) = endings(STOPPED, None, OLD)
+    assert one.first is None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from gpu_pools.changes.blast import Limits, blast_radius
-from gpu_pools.changes.pools import pool_changes
+from gpu_pools.changes.blast import Dip, Limits, blast_radius
+from gpu_pools.changes.pools import ResourceChange, pool_changes
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.workloads import Asking
 from gpu_pools.hardware.prices import Prices
@@ -304,3 +304,74 @@ def test_a_pool_that_loses_nodes_loses_their_gpus() -> None:
     assert [one.text for one in radius.dips] == ["3 GPUs, for good"]
     scaled = plan(WHOLE, nodes={"min": 1, "max": 5}, count=None)
     assert [one.text for one in blast_radius(Preview(()), scaled, plan(WHOLE, count=2)).dips] == ["0 to 3 GPUs, for good"]
+
+
+@pytest.mark.parametrize(("op", "effect"), [("create", "created"), ("delete", "deleted"), ("replace", "replaced")])
+def test_what_the_engine_does_with_a_pool_of_both_stack_files_counts(op: str, effect: str) -> None:
+    """Made although it was planned before: it never was, or the state lost it."""
+    found = only(plan(MPS), plan({"timeSlicing": {"replicas": 2}}), step(op, "p0", "vmSize"))
+    assert found.effects == (effect,)
+    assert found.because == (("vmSize",) if op == "replace" else ())
+    # New nodes have no pods to be drained of.
+    assert bool(found.drain) == (op != "replace")
+
+
+def test_steps_of_anything_else_are_of_no_pool() -> None:
+    other = Step("replace", "urn:pulumi:a::b::x::gpu-p0-pool", "kubernetes:core/v1:Pod", {"agentPoolName": "p0"}, {}, ())
+    assert only(plan(WHOLE), plan(WHOLE), other).effects == ("untouched",)
+
+
+def test_shares_under_another_name_are_fewer_under_the_old_one() -> None:
+    found = only(plan(SLICED), plan({"timeSlicing": {"replicas": 4, "renameByDefault": True}}))
+    assert found.drain == ("pods keep the shares that they were given under time-slicing 4 (R06)",)
+    left = only(plan(MPS), plan({"timeSlicing": {"replicas": 2}}))
+    assert left.drain == (
+        "a GPU may stay in exclusive mode after MPS (R14)",
+        "pods keep the shares that they were given under MPS 4 (R06)",
+    )
+    assert only(plan(MPS), plan({"mps": {"replicas": 8}})).drain == ()
+
+
+@pytest.mark.parametrize("sizes", [(A100, H100), (H100, A100)])
+def test_one_pool_without_a_price_leaves_the_whole_unknown(sizes: tuple[str, str]) -> None:
+    named = [{"name": f"p{n}", "vmSize": size, "count": 1, "sharing": "s"} for n, size in enumerate(sizes)]
+    config = {"gpu-pools:cluster": {"platform": "aks"}, "gpu-pools:sharing": {"s": WHOLE}, "gpu-pools:pools": named}
+    radius = blast_radius(Preview(()), None, plan_config(config, complete=False), prices=Prices("EUR", {A100: 2.0}, {}))
+    assert radius.after.per_month is None
+
+
+def test_pools_are_replaced_with_their_cluster_though_no_step_tells_it() -> None:
+    found = pool_changes(plan(WHOLE), plan(WHOLE), (), with_cluster=True)
+    assert [(one.effects, one.because, one.creates_first) for one in found] == [(("replaced",), (), False)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "word"),
+    [
+        ((2, 4), (2, 4), "stays"),
+        ((0, 0), (2, 4), "appears"),
+        ((2, 4), (0, 0), "vanishes"),
+        ((2, 4), (2, 6), "grows"),
+        ((2, 4), (3, 3), "grows"),
+        ((2, 4), (2, 2), "shrinks"),
+        ((2, 4), (1, 9), "shrinks"),
+        # With as few nodes as none it is still advertised by each.
+        ((2, 0), (2, 4), "grows"),
+        ((2, 0), (3, 0), "grows"),
+    ],
+)
+def test_what_becomes_of_a_resource_in_a_word(before: tuple[int, int], after: tuple[int, int], word: str) -> None:
+    assert ResourceChange("r", before[0], after[0], before[1], after[1]).word == word
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "until", "text"),
+    [
+        (1, 1, "", "1 GPU, for good"),
+        (2, 2, "later", "2 GPUs, until later"),
+        (0, 1, "", "0 to 1 GPUs, for good"),
+        (0, None, "", "0 to any number of GPUs, for good"),
+    ],
+)
+def test_a_dip_in_words(least: int, most: int | None, until: str, text: str) -> None:
+    assert Dip("p", least, most, until).text == text

@@ -177,3 +177,145 @@ def test_pools_that_come_or_go_have_nothing_renewed() -> None:
     config = yaml.safe_load(BEFORE)["config"]
     config["gpu-pools:pools"] = [{**pool, "name": f"new{index}"} for index, pool in enumerate(config["gpu-pools:pools"])]
     assert upkeep(stack(), plan_config(config)) == ()
+
+
+def _adopted(plan: Plan) -> Plan:
+    """The same, of an operator and NFD that somebody else has installed."""
+    settings = plan.settings
+    operator, nfd = replace(settings.operator, install=False), replace(settings.nfd, install=False)
+    return replace(plan, settings=replace(settings, operator=operator, nfd=nfd))
+
+
+def _older(plan: Plan) -> Plan:
+    """The same with the charts before."""
+    settings = plan.settings
+    operator = replace(settings.operator, chart=replace(settings.operator.chart, version="v26.3.3"))
+    nfd = replace(settings.nfd, chart=replace(settings.nfd.chart, version="0.1.0"))
+    return replace(plan, settings=replace(settings, operator=operator, nfd=nfd))
+
+
+def test_other_charts_renew_operands_and_labellers() -> None:
+    found = {one.what: one for one in upkeep(_older(stack()), stack())}
+    labels = found["Node Feature Discovery"]
+    assert (labels.before, labels.after) == ("0.1.0", stack().settings.nfd.chart.version)
+    assert (labels.restarts, labels.effect) == (("nfd-worker",), "")
+    assert labels.happens == "Its pods start anew; labels stay meanwhile."
+    operator = found["the GPU operator"]
+    assert (operator.before, operator.after, operator.effect) == ("v26.3.3", stack().settings.operator.chart.version, "")
+    assert "driver" not in operator.happens.partition("(")[2].partition(")")[0]
+    assert operator.pools == ("notebooks", "slices", "train")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(_adopted(_older(stack())), stack()), (_older(stack()), _adopted(stack())), (_adopted(_older(stack())), _adopted(stack()))],
+)
+def test_charts_that_somebody_else_installs_renew_nothing(before: Plan, after: Plan) -> None:
+    """What another helm installs is not ours to tell, nor is when it is handed over."""
+    assert not {"the GPU operator", "Node Feature Discovery"} & {one.what for one in upkeep(before, after)}
+
+
+@pytest.mark.parametrize(
+    "key", ["resources", "startupProbe", "livenessProbe", "readinessProbe", "imagePullPolicy", "hostNetwork"]
+)
+def test_each_value_that_the_digest_leaves_out_restarts_in_place(key: str) -> None:
+    found = only(stack(), _driver(stack(), **{key: "other"}))
+    assert (found.what, found.before, found.after, found.effect) == ("the driver", "", "", "cordoned")
+    both = only(stack(), _driver(stack(), **{key: "other"}, repository="elsewhere"))
+    assert both.effect == "upgraded"
+
+
+def _driver(plan: Plan, **values: object) -> Plan:
+    operator = plan.operator_values
+    return replace(plan, operator_values={**operator, "driver": {**operator["driver"], **values}})
+
+
+@pytest.mark.parametrize("key", ["enabled", "upgradePolicy"])
+def test_what_is_no_part_of_the_driver_s_pod_renews_no_driver(key: str) -> None:
+    assert "the driver" not in {one.what for one in upkeep(stack(), _driver(stack(), **{key: {"a": 1}}))}
+
+
+def test_modules_beside_the_driver_are_part_of_its_pod() -> None:
+    for name in ("gds", "gdrcopy"):
+        operator = {**stack().operator_values, name: {"enabled": True}}
+        found = upkeep(stack(), replace(stack(), operator_values=operator))
+        assert [(one.what, one.effect) for one in found] == [("the driver", "upgraded")]
+
+
+def test_a_driver_that_is_on_the_nodes_is_not_renewed_by_values() -> None:
+    before = stack(operator={"driver": "preinstalled"})
+    assert upkeep(before, _driver(before, version="580.105.08")) == ()
+    adopted = _adopted(stack())
+    assert upkeep(adopted, _driver(adopted, version="580.105.08")) == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "restarts"),
+    [
+        ("devicePlugin.config.default", (GFD, PLUGIN)),
+        ("mig.strategy", (GFD, PLUGIN, VALIDATOR)),
+        ("toolkit.version", ("nvidia-container-toolkit-daemonset",)),
+        ("validator.version", (VALIDATOR,)),
+        ("dcgm.enabled", ("nvidia-dcgm",)),
+        ("dcgmExporter.version", ("nvidia-dcgm-exporter",)),
+        ("nodeStatusExporter.enabled", ("nvidia-node-status-exporter",)),
+        (
+            "operator.runtimeClass",
+            (GFD, "nvidia-container-toolkit-daemonset", "nvidia-dcgm-exporter", PLUGIN, MIG, VALIDATOR),
+        ),
+        ("daemonsets.rollingUpdate.maxUnavailable", ()),
+        ("daemonset.labels", ()),
+        ("devicePlugins", ()),
+        ("nfd.enabled", ()),
+    ],
+)
+def test_which_daemon_sets_a_value_restarts(path: str, restarts: tuple[str, ...]) -> None:
+    after = stack()
+    first, *rest = path.split(".")
+    changed: Any = "other"
+    for key in reversed(rest):
+        changed = {key: changed}
+    if isinstance(changed, dict):
+        changed = _merged(after.operator_values.get(first) or {}, changed)
+    found = upkeep(after, replace(after, operator_values={**after.operator_values, first: changed}))
+    assert [one.restarts for one in found] == ([restarts] if restarts else [])
+    assert all(one.what == f"operands, by {path}" for one in found)
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(one[key], value) if isinstance(one.get(key), dict) else value for key, value in other.items()}
+    return {**one, **both}
+
+
+def test_mig_manager_restarts_where_it_is() -> None:
+    """A pool whose GPUs have no MIG has no pod of it."""
+    after = stack(vmSize="Standard_NC4as_T4_v3")
+    changed = {**after.operator_values, "migManager": {**after.operator_values["migManager"], "version": "v1"}}
+    assert only(after, replace(after, operator_values=changed)).pools == ("notebooks", "slices")
+
+
+@pytest.mark.parametrize(
+    ("sets", "says"),
+    [
+        ({"updateStrategy": "OnDelete"}, "but only once each is deleted (updateStrategy OnDelete)."),
+        ({"rollingUpdate": {"maxUnavailable": "3"}}, "3 at a time, and pods that run stay."),
+        ({}, "1 at a time, and pods that run stay."),
+    ],
+)
+def test_how_operands_roll(sets: dict[str, Any], says: str) -> None:
+    values = {"daemonsets": sets}
+    found = only(stack(values), stack({**values, "gfd": {"imagePullPolicy": "Always"}}))
+    assert found.happens.startswith(f"Their pods start anew, {says}")
+
+
+def test_kubernetes_that_is_not_named_stays_what_it_is() -> None:
+    assert upkeep(stack(kubernetesVersion="1.35"), stack(kubernetesVersion=None)) == ()
+    found = only(stack(kubernetesVersion=None), stack(kubernetesVersion="1.36"))
+    assert (found.before, found.after) == ("Azure's own", "1.36")
+
+
+def test_who_rolls_the_driver_by_hand_has_no_node_cordoned_for_a_toleration() -> None:
+    by_hand = stack({"driver": {"upgradePolicy": {"autoUpgrade": False}}})
+    wide = {**by_hand.operator_values["daemonsets"], "tolerations": [{"operator": "Exists"}]}
+    found = only(by_hand, replace(by_hand, operator_values={**by_hand.operator_values, "daemonsets": wide}))
+    assert (found.effect, "W70" in found.happens, DRIVER in found.restarts) == ("", False, True)
