@@ -113,7 +113,7 @@ def _strategies(values: Mapping[str, object]) -> Iterator[Refused]:
     if value in (None, "") or _at(values, ("daemonsets", "updateStrategy")) == "OnDelete":
         return
     number = re.fullmatch(r"\+?(\d{1,9})(%?)", str(value))
-    if isinstance(value, bool) or not number or not int(number[1]) or (number[2] and int(number[1]) > _MOST_PERCENT):
+    if not number or not int(number[1]) or (number[2] and int(number[1]) > _MOST_PERCENT):
         yield Refused(place, value, "the operator makes no DaemonSet of it (W44)", "a number from 1, or 1% to 100%")
 
 

@@ -68,9 +68,12 @@ def test_an_update_that_takes_no_node_is_refused(value: object) -> None:
 @pytest.mark.parametrize("place", CONFIG_MAPS)
 @pytest.mark.parametrize(
     ("name", "good"),
-    [("a", True), ("a" * 63, True), ("a-1", True), ("", True), (None, True), ("a" * 64, False), ("a.b", False), ("-a", False)],
+    [
+        *(("a", True), ("a" * 63, True), ("a-1", True), ("", True), (None, True), (7, True)),
+        *(("a" * 64, False), ("a.b", False), ("-a", False)),
+    ],
 )
-def test_a_config_map_becomes_the_name_of_a_volume(place: str, name: str | None, good: bool) -> None:  # noqa: FBT001
+def test_a_config_map_becomes_the_name_of_a_volume(place: str, name: object, good: bool) -> None:  # noqa: FBT001
     assert places(of_operator(place, name)) == ([] if good else [place])
 
 
@@ -108,6 +111,7 @@ def test_labels_that_are_no_mapping_are_none() -> None:
         ({"key": "sku", "effect": "", "value": ""}, ""),
         ({"key": "sku", "effect": "NoExecute", "tolerationSeconds": 0}, ""),
         ({"operator": "", "key": "sku"}, ""),
+        ({"operator": "Exists", "key": ""}, ""),
         ("sku", "no mapping"),
         ({"operator": "Lt", "key": "sku"}, "operator is Exists or Equal"),
         ({"key": "sku", "effect": "Never"}, "effect is one of NoSchedule, PreferNoSchedule, NoExecute"),
@@ -140,6 +144,7 @@ class TestOperand:
 
     def test_or_one_that_is_all_of_it(self, operand: str) -> None:
         assert not of_operator(operand, {"repository": "", "version": "", "image": f"example.com/some@{DIGEST}"})
+        assert f"{operand}.image" in places(of_operator(operand, {"repository": "", "version": "", "image": ""}))
 
     @pytest.mark.parametrize(
         ("version", "good"),
