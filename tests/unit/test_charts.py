@@ -8,27 +8,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_pools.stack.charts import VERSIONS, ChartSource, check_values, merge_values, parse_nfd, parse_operator
-from gpu_pools.text.errors import Problems
+from gpu_pools.stack.charts import (
+    VERSIONS,
+    ChartSource,
+    check_values,
+    merge_values,
+    overridden_environment,
+    parse_nfd,
+    parse_operator,
+    refused_choices,
+    refused_combinations,
+)
+from gpu_pools.text.errors import Problem, Problems
 from tests.examples import examples
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
-OPERATOR_DERIVED = [
-    "mig.strategy",
-    "devicePlugin.config",
-    "devicePlugin.enabled",
-    "gfd.enabled",
-    "migManager.config",
-    "migManager.enabled",
-    "driver.enabled",
-    "toolkit.enabled",
-    "operator.runtimeClass",
-    "daemonsets.tolerations",
-    "nfd.enabled",
-    "clusterPolicy.deployCR",
-    "gpuCluster.deployCR",
-]
-NFD_DERIVED = ["worker.tolerations", "master.enableTaints", "master.enable", "worker.enable"]
+OPERATOR_DERIVED = {
+    "mig.strategy": "gpu-pools:operator.migStrategy",
+    "devicePlugin.config": "gpu-pools:sharing",
+    "devicePlugin.enabled": "nothing: without the plugin nothing is advertised",
+    "gfd.enabled": "nothing: without gpu-feature-discovery MPS never starts and labels are missing",
+    "migManager.config": "gpu-pools:sharing",
+    "migManager.enabled": "partitionedBy of the pools",
+    "driver.enabled": "gpu-pools:operator.driver, or driver of the pools",
+    "toolkit.enabled": "gpu-pools:operator.driver, or driver of the pools",
+    "operator.runtimeClass": "gpu-pools:operator.driver, or driver of the pools",
+    "daemonsets.tolerations": "taints of the pools",
+    "nfd.enabled": "gpu-pools:nodeFeatureDiscovery",
+    "clusterPolicy.deployCR": "nothing: the plan needs the ClusterPolicy",
+    "gpuCluster.deployCR": "nothing: this project does not use DRA",
+}
+NFD_DERIVED = {
+    "worker.tolerations": "taints of the pools",
+    "master.enableTaints": "taints of the pools",
+    "master.extraLabelNs": "labels of the pools",
+    "master.config.extraLabelNs": "labels of the pools",
+    "master.config.enableTaints": "taints of the pools",
+    "master.config.informerPageSize": "nothing: with pages nfd-master may miss nodes for minutes",
+    "master.enable": "nothing: without the master no label reaches a node",
+    "worker.enable": "nothing: without workers no GPU is found",
+}
 
 
 def _nested(dotted: str, value: object) -> dict[str, Any]:
@@ -67,6 +86,21 @@ class TestMerge:
     )
     def test_merging_nothing_or_the_same_changes_nothing(self, values: dict[str, Any]) -> None:
         assert merge_values(values, {}) == merge_values({}, values) == merge_values(values, values) == values
+
+    def test_variables_merge_by_name_and_objects_come_after(self) -> None:
+        base = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], "extraObjects": [1]}
+        overrides = {"env": [{"name": "B", "value": "3"}, "odd"], "extraObjects": [2]}
+        assert merge_values(base, overrides) == {
+            "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, "odd"],
+            "extraObjects": [1, 2],
+        }
+        assert merge_values(base, {"env": None, "extraObjects": {}}) == {"env": None, "extraObjects": {}}
+        assert merge_values({}, overrides) == overrides
+        assert merge_values({"other": [1], "env": {"a": 1}}, {"other": [2], "env": [1]}) == {"other": [2], "env": [1]}
+
+    def test_a_mapping_and_something_else_replace_each_other(self) -> None:
+        assert merge_values({"a": {"b": 1}}, {"a": None}) == {"a": None}
+        assert merge_values({"a": 1}, {"a": {"b": 1}}) == {"a": {"b": 1}}
 
 
 class TestKnownKeys:
@@ -121,13 +155,16 @@ class TestDerived:
     def test_operator_values_of_the_plan_are_refused(self, dotted: str, value: object) -> None:
         problems = Problems()
         parse_operator({"values": _nested(dotted, value)}, "o", problems)
-        assert f"o.values.{dotted}" in _paths(problems)
+        assert f"It is decided by {OPERATOR_DERIVED[dotted]}." in [
+            problem.remedy for problem in problems.found if problem.path == f"o.values.{dotted}"
+        ]
 
     @pytest.mark.parametrize("dotted", NFD_DERIVED)
     def test_nfd_values_of_the_plan_are_refused(self, dotted: str) -> None:
         problems = Problems()
         parse_nfd({"values": _nested(dotted, value=False)}, "n", problems)
-        assert _paths(problems) == [f"n.values.{dotted}"]
+        (problem,) = problems.found
+        assert (problem.path, problem.remedy) == (f"n.values.{dotted}", f"It is decided by {NFD_DERIVED[dotted]}.")
 
     def test_what_the_plan_does_not_derive_may_be_set(self) -> None:
         problems = Problems()
@@ -164,3 +201,184 @@ class TestSections:
 
     def test_nfd_may_be_there_already(self) -> None:
         assert parse_nfd({"install": False}, "n", Problems()).adopted
+
+    @pytest.mark.parametrize(
+        ("key", "written", "remedy"),
+        [
+            ("repository", "oci://m.example/x", "Write it under `oci`: `chart: {oci: oci://m.example/x}`."),
+            ("oci", "https://m.example", "Write it under `repository`: `chart: {repository: https://m.example}`."),
+            ("oci", "http://m.example", "Write it under `repository`: `chart: {repository: http://m.example}`."),
+            ("repository", "ftp://m.example", "Choose another."),
+            ("oci", "oci:/x", "Choose another."),
+            ("oci", "https", "Choose another."),
+            ("repository", "oci", "Choose another."),
+            ("repository", "https://a b", "Choose another."),
+        ],
+    )
+    def test_a_source_under_the_wrong_key_is_told_the_right_one(self, key: str, written: str, remedy: str) -> None:
+        problems = Problems()
+        parse_operator({"chart": {key: written}}, "o", problems)
+        assert _paths(problems) == [f"o.chart.{key}", "o.chart"]
+        assert problems.found[0].remedy == remedy
+
+    def test_a_source_of_plain_http_is_a_repository(self) -> None:
+        problems = Problems()
+        assert parse_operator({"chart": {"repository": "http://m.example"}}, "o", problems).chart.source.repository
+        assert not _paths(problems)
+
+    @pytest.mark.parametrize("section", [7, {"chart": 7}], ids=str)
+    def test_what_is_no_mapping_leaves_the_default(self, section: object) -> None:
+        problems = Problems()
+        assert parse_nfd(section, "n", problems).chart.source.repository
+        assert len(problems) == 1
+
+    @pytest.mark.parametrize(("seconds", "good"), [(1, True), (3600, True), (0, False), (3601, False)])
+    def test_how_often_kubelets_look(self, seconds: int, good: bool) -> None:  # noqa: FBT001
+        problems = Problems()
+        parse_operator({"kubeletSyncSeconds": seconds}, "o", problems)
+        assert _paths(problems) == ([] if good else ["o.kubeletSyncSeconds"])
+
+    def test_of_an_operator_that_is_there_nothing_of_a_chart_is_said(self) -> None:
+        problems = Problems()
+        written = {"install": False, "version": "v26.7.0", "chart": {"path": "x"}, "values": {}}
+        assert parse_operator(written, "o", problems).adopted
+        assert _paths(problems) == ["o.version", "o.chart", "o.values"]
+        assert parse_operator({**written, "install": True}, "o", problems).adopted is False
+        assert len(problems) == 3
+
+    def test_values_of_nfd_that_take_its_labels_away(self) -> None:
+        problems = Problems()
+        parse_nfd({"values": {"worker": {"config": {"core": {"noPublish": True}}}}}, "n", problems)
+        assert problems.found == (
+            Problem(
+                "n.values.worker.config.core.noPublish",
+                "true: no label of NFD reaches a node (W40)",
+                "false",
+                "Change it, or leave it out: charts and Kubernetes take it, and nothing would work afterwards.",
+            ),
+        )
+
+    def test_a_place_in_a_list_is_told_by_its_number(self) -> None:
+        problems = Problems()
+        parse_operator({"values": {"gfd": {"env": [{"name": "A"}, {"name": "B=C"}]}}}, "o", problems)
+        assert _paths(problems) == ["o.values.gfd.env[1]"]
+
+
+class TestOverrides:
+    """What would win over the plan, and what chart and cluster refuse."""
+
+    @pytest.mark.parametrize(
+        ("values", "found"),
+        [
+            *(
+                ({operand: {"env": [{"name": "OTHER"}, {"name": name}]}}, [((operand, "env", 1), name)])
+                for operand, names in (
+                    ("devicePlugin", ("MIG_STRATEGY", "CONFIG_FILE")),
+                    ("gfd", ("MIG_STRATEGY", "CONFIG_FILE")),
+                    ("migManager", ("CONFIG_FILE",)),
+                )
+                for name in names
+            ),
+            ({"migManager": {"env": [{"name": "MIG_STRATEGY"}]}}, []),
+            ({"toolkit": {"env": [{"name": "CONFIG_FILE"}]}}, []),
+            ({"gfd": {"env": ["MIG_STRATEGY", {}]}}, []),
+            ({"gfd": {"env": {"name": "MIG_STRATEGY"}}}, []),
+            ({"gfd": "env"}, []),
+            ({"gfd": {"args": ["--x", "--mig-strategy=none"]}}, [(("gfd", "args", 1), "--mig-strategy")]),
+            ({"gfd": {"args": ["--config-file", 7]}}, [(("gfd", "args", 0), "--config-file")]),
+            ({"gfd": {"args": "--mig-strategy=none"}}, []),
+        ],
+        ids=str,
+    )
+    def test_variables_and_arguments_that_would_win(self, values: dict[str, Any], found: list[object]) -> None:
+        assert list(overridden_environment(values)) == found
+
+    @pytest.mark.parametrize(
+        ("dotted", "choices"),
+        [
+            ("mig.strategy", ("none", "single", "mixed")),
+            ("daemonsets.updateStrategy", ("RollingUpdate", "OnDelete")),
+            ("driver.kernelModuleType", ("auto", "open", "proprietary")),
+            ("sandboxWorkloads.defaultWorkload", ("container", "vm-passthrough", "vm-vgpu")),
+            ("sandboxWorkloads.mode", ("kubevirt", "kata")),
+        ],
+    )
+    def test_choices_of_the_cluster_policy(self, dotted: str, choices: tuple[str, ...]) -> None:
+        for value in (*choices, "", None):
+            assert not list(refused_choices(_nested(dotted, value)))
+        assert list(refused_choices(_nested(dotted, "other"))) == [(dotted, "other")]
+        problems = Problems()
+        parse_operator({"values": _nested(dotted, "other")}, "o", problems)
+        (told,) = (problem for problem in problems.found if "Kubernetes" in problem.message)
+        assert told.allowed == ", ".join(choices)
+
+    @pytest.mark.parametrize(
+        ("values", "found"),
+        [
+            ({}, []),
+            ({"cdi": {"nriPluginEnabled": True}}, []),
+            ({"cdi": {"nriPluginEnabled": False, "enabled": False}}, []),
+            ({"cdi": {"nriPluginEnabled": True, "enabled": False}}, ["needs cdi.enabled (W42)"]),
+            ({"cdi": {"nriPluginEnabled": True}, "toolkit": {"enabled": False}}, ["needs toolkit.enabled (W42)"]),
+            (
+                {"gpuCluster": {"deployCR": True}},
+                [
+                    "excludes clusterPolicy.deployCR, which is true by default",
+                    "needs driver.nvidiaDriverCRD.enabled, which is false by default",
+                ],
+            ),
+            ({"gpuCluster": {"deployCR": False}}, []),
+            (
+                {"gpuCluster": {"deployCR": True}, "clusterPolicy": {"deployCR": False}, "driver": {"enabled": False}},
+                [],
+            ),
+            (
+                {
+                    "gpuCluster": {"deployCR": True},
+                    "clusterPolicy": {"deployCR": False},
+                    "driver": {"nvidiaDriverCRD": {"enabled": True}},
+                },
+                [],
+            ),
+        ],
+        ids=str,
+    )
+    def test_combinations_that_the_chart_refuses(self, values: dict[str, Any], found: list[str]) -> None:
+        told = list(refused_combinations(values))
+        assert [why for _, why in told] == found
+        assert {place for place, _ in told} <= {"cdi.nriPluginEnabled" if "cdi" in values else "gpuCluster.deployCR"}
+
+    @pytest.mark.parametrize("driver", ["operator", "preinstalled", None])
+    def test_a_toolkit_that_the_operator_does_not_install_is_off(self, driver: str | None) -> None:
+        problems = Problems()
+        parse_operator({"driver": driver, "values": {"cdi": {"nriPluginEnabled": True}}}, "o", problems)
+        assert _paths(problems) == (["o.values.cdi.nriPluginEnabled"] if driver == "preinstalled" else [])
+
+    @pytest.mark.parametrize(
+        ("version", "good"), [("580", True), (580, True), (None, True), (True, False), ([], False), ({}, False)], ids=str
+    )
+    def test_a_version_is_a_text(self, version: object, good: bool) -> None:  # noqa: FBT001
+        problems = Problems()
+        parse_operator({"values": {"driver": {"repository": "a", "image": "b", "version": version}}}, "o", problems)
+        assert any("is not a version" in problem.message for problem in problems.found) is not good
+
+    @pytest.mark.parametrize(
+        "open_", ["resources", "nodeSelector", "affinity", "labels", "annotations", "securityContext", "podSecurityContext"]
+    )
+    def test_keys_below_what_kubernetes_defines_are_nobodys(self, open_: str) -> None:
+        problems = Problems()
+        for chart, place in (("gpu-operator", "daemonsets"), ("node-feature-discovery", "worker")):
+            values = {place: {open_: {"any": {"key": 1}}}}
+            check_values(values, chart, VERSIONS[chart][0], "v", problems)  # type: ignore[arg-type, index]
+        assert [path for path in _paths(problems) if path.endswith(("any", "key"))] == []
+
+    def test_all_siblings_of_an_unknown_key_are_told(self) -> None:
+        problems = Problems()
+        check_values({"sandboxWorkloads": {"xyzzy": 1}}, "gpu-operator", "v26.7.0", "v", problems)
+        (problem,) = problems.found
+        assert problem.allowed == "enabled, defaultWorkload, mode"
+
+    def test_a_number_as_a_key_is_unknown_too(self) -> None:
+        problems = Problems()
+        check_values({7: 1}, "gpu-operator", "v26.7.0", "v", problems)  # type: ignore[dict-item]
+        assert _paths(problems) == ["v.7"]
