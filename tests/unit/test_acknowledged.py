@@ -8,7 +8,8 @@ import pytest
 
 from gpu_pools.plan.change_ids import pool_goes, pool_use
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
+from gpu_pools.text.errors import InvalidStackError, Problems
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan
@@ -183,3 +184,45 @@ def test_nodes_that_are_there_already_are_protected_by_nobody() -> None:
                 "gpu-pools:pools": [pool],
             }
         )
+
+
+def _told(*entries: object) -> list[tuple[str, str]]:
+    problems = Problems()
+    parse_acknowledged(list(entries), "p", ["train"], problems)
+    return [(problem.path, problem.message) for problem in problems.found]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (entry("train", "c00000000"), []),
+        (entry("cluster", "u9abcdef0", "ten chars."), []),
+        (entry("gone", "g00000000", "  ten chars."), []),
+        (entry("gone", "c00000000"), [("p[1].resource", '"gone" is unknown')]),
+        (entry("train", "d00000000"), [("p[1].change", '"d00000000" does not fit')]),
+        (entry("train", "c0000000"), [("p[1].change", '"c0000000" does not fit')]),
+        (entry("train", "c0000000g"), [("p[1].change", '"c0000000g" does not fit')]),
+        (entry("train", "c00000000", "nine char"), [("p[1].reason", '"nine char" does not fit')]),
+        (entry("other", "c00000000", ""), [("p[1].resource", '"other" is unknown'), ("p[1].reason", '"" does not fit')]),
+        ({}, [(f"p[1].{key}", "is missing") for key in ("resource", "change", "reason")]),
+        ({**entry("train", "c00000000"), "x": 1}, [("p[1].x", "unknown key `x`")]),
+        (7, [("p[1]", "7 is not a mapping with `resource`, `change` and `reason`")]),
+        (entry("cluster", "c11111111"), [("p[1]", "acknowledges cluster and c11111111 a second time")]),
+        (entry("train", "c11111111"), []),
+        (entry("cluster", "c22222222"), []),
+    ],
+)
+def test_an_entry(given: object, told: list[tuple[str, str]]) -> None:
+    assert _told(entry("cluster", "c11111111"), given) == told
+
+
+def test_entries_are_those_that_are_whole() -> None:
+    problems = Problems()
+    written = [entry("train", "c00000000", ""), entry("train", "u00000000"), entry("", "g00000000"), entry("train", "")]
+    found = parse_acknowledged(written, "p", ["train"], problems)
+    assert [(one.resource, one.change, one.reason) for one in found] == [("train", "u00000000", "nobody trains this week")]
+    assert [Acknowledgement("train", change, "x").of_replacement for change in ("c0", "u0", "g0", "u0c")] == [True, *[False] * 3]
+    assert parse_acknowledged(None, "p", [], problems) == ()
+    before = len(problems)
+    assert parse_acknowledged({}, "p", [], problems) == ()
+    assert problems.found[before].message == "is not a list"

@@ -120,6 +120,42 @@ class TestKubeconfig:
     def test_what_is_no_kubeconfig_is_refused_without_telling_it(self, text: str) -> None:
         refused(text)
 
+    @pytest.mark.parametrize("flag", ["--environment", "--server-id", "--client-id", "--tenant-id", "--login"])
+    def test_what_azure_gives_kubelogin_stays_but_the_way_to_log_in(self, flag: str) -> None:
+        kept = yaml.safe_load(
+            user_kubeconfig(yaml.safe_dump(handed_out(args=["get-token", flag, "x", "--server-id", "s"])), "msi")
+        )
+        given = [] if flag == "--login" else [flag, "x"]
+        assert kept["users"][0]["user"]["exec"]["args"] == ["get-token", *given, "--server-id", "s", "--login", "msi"]
+
+    def test_what_the_log_in_and_the_cluster_may_have(self) -> None:
+        whole = changed(lambda config: config["clusters"][0]["cluster"].update({"tls-server-name": "c"}))
+        whole["users"][0]["user"]["exec"].update(installHint="x", interactiveMode="Never", provideClusterInfo=True)
+        kept = yaml.safe_load(user_kubeconfig(yaml.safe_dump(whole, sort_keys=False), "devicecode"))
+        assert kept == whole
+        assert list(kept) == ["apiVersion", "kind", "clusters", "contexts", "current-context", "users"]
+
+    def test_all_that_is_wrong_is_told_once_and_by_its_key_alone(self) -> None:
+        config = handed_out(args=["get-token", "--login"], env=[SECRET], token=SECRET, b=SECRET)
+        config["users"] = [
+            *config["users"],
+            {"name": "b", "user": {"token": SECRET, "password": SECRET, "exec": None}},
+            config["users"][0],
+        ]
+        config["clusters"].append({"name": "d", "cluster": {"proxy-url": SECRET, "a": SECRET}})
+        assert "; nothing" not in (said := refused(config).partition("for kubelogin: ")[2].partition("\n")[0])
+        assert said == (
+            "kubelogin is given other arguments than --client-id, --environment, --login, --server-id, --tenant-id, "
+            "kubelogin is given an environment, exec has b, exec has token, users have password, users have token, "
+            "kubelogin get-token is not what it runs, clusters have a, clusters have proxy-url"
+        )
+
+    def test_a_kubeconfig_of_nobody(self) -> None:
+        assert "for kubelogin: it has no user\n" in refused({"users": [], "clusters": []})
+        assert "for kubelogin: it is not understood\n" in refused({"users": []})
+        said = refused({"users": [], "clusters": []})
+        assert "cluster.entra: Azure handed out another kubeconfig than one for kubelogin" in said
+
     @given(
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -159,7 +195,12 @@ class TestStackFile:
         assert command == ["kubelogin", "get-token", "--server-id", SERVER_ID, "--login", "msi", "--tenant-id", GROUP]
 
     def test_no_way_to_log_in_asks_a_person(self) -> None:
-        assert not {"devicecode", "interactive", "ropc"} & set(LOGINS)
+        assert LOGINS == ("azurecli", "azd", "azurepipelines", "msi", "spn", "workloadidentity")
+
+    def test_the_token_is_for_the_api_servers_of_aks(self) -> None:
+        """The same application in every cloud and tenant."""
+        assert SERVER_ID == "6dae42f8-4368-4678-94ff-3960e28e3630"
+        assert login_command(EntraSettings((GROUP,)))[-2:] == ["--login", "azurecli"]
 
 
 def test_entra_id_is_never_taken_away() -> None:

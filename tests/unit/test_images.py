@@ -36,6 +36,13 @@ D = f"sha256:{'a' * 64}"
         ("[::1]:5000/a:1", "[::1]:5000", "a", "1"),
         ("Registry/a:1", "Registry", "a", "1"),
         (f"r.example/a@sha512:{'b' * 128}", "r.example", "a", f"sha512:{'b' * 128}"),
+        ("index.docker.io/busybox:1", "docker.io", "library/busybox", "1"),
+        ("r.example/busybox", "r.example", "busybox", "latest"),
+        ("[fe80:0::AF]/a:1", "[fe80:0::AF]", "a", "1"),
+        (f"r.example/{'a' * 255}:1", "r.example", "a" * 255, "1"),
+        (f"a/b:{'t' * 128}", "docker.io", "a/b", "t" * 128),
+        ("a/b:_", "docker.io", "a/b", "_"),
+        ("r-1.ex-ample:65535/a_b/c.d/e-f:A.b-c_D", "r-1.ex-ample:65535", "a_b/c.d/e-f", "A.b-c_D"),
     ],
 )
 def test_a_name(text: str, registry: str, repository: str, reference: str) -> None:
