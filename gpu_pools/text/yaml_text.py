@@ -39,10 +39,11 @@ class _StrictLoader(_Loader):  # type: ignore[misc,valid-type]
         for key_node, _ in node.value:
             if not node.start_mark.index <= key_node.start_mark.index < node.end_mark.index:
                 continue  # merged in by `<<` from elsewhere: what is written here may override it
-            key = getattr(key_node, "value", None)
-            if isinstance(key, str) and key in seen:
+            # Of a scalar: lists and mappings were refused as keys before.
+            key = key_node.value
+            if key in seen:
                 raise DuplicateKeyError(None, None, f"the key {key!r} is given twice", key_node.start_mark)
-            seen.add(str(key))
+            seen.add(key)
 
 
 def _whole_number(loader: _StrictLoader, node: yaml.ScalarNode) -> int:
@@ -75,5 +76,5 @@ def _depth_bound(text: str) -> int:
     """How deep a YAML text may be: by its open brackets, and by how far in its lines begin (not by brackets within texts)."""
     steps = (_STEPS[bracket] for bracket in re.findall(r"[][{}]", text))
     brackets = max(accumulate(steps, lambda depth, step: max(0, depth + step)), default=0)
-    margins = max((len(margin) for margin in re.findall(r"^[ \t?:-]*", text, re.MULTILINE)), default=0)
+    margins = max(len(margin) for margin in re.findall(r"^[ \t?:-]*", text, re.MULTILINE))
     return brackets + 2 * margins

@@ -210,6 +210,7 @@ class TestSections:
             ("oci", "http://m.example", "Write it under `repository`: `chart: {repository: http://m.example}`."),
             ("repository", "ftp://m.example", "Choose another."),
             ("oci", "oci:/x", "Choose another."),
+            ("oci", "oci://a b", "Choose another."),
             ("oci", "https", "Choose another."),
             ("repository", "oci", "Choose another."),
             ("repository", "https://a b", "Choose another."),
@@ -220,6 +221,12 @@ class TestSections:
         parse_operator({"chart": {key: written}}, "o", problems)
         assert _paths(problems) == [f"o.chart.{key}", "o.chart"]
         assert problems.found[0].remedy == remedy
+
+    def test_an_image_of_the_labellers_has_a_tag(self) -> None:
+        problems = Problems()
+        parse_nfd({"markerImage": "busybox"}, "n", problems)
+        (problem,) = problems.found
+        assert problem.allowed == "an image with a tag or digest, e.g. registry.example.com/busybox:1.37"
 
     def test_a_source_of_plain_http_is_a_repository(self) -> None:
         problems = Problems()

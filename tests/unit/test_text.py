@@ -90,13 +90,13 @@ def test_a_file_is_read_up_to_its_largest_size(tmp_path: Path) -> None:
 
 def test_a_file_is_written_whole_with_the_rights_of_any_other(tmp_path: Path) -> None:
     path, other = tmp_path / "a", tmp_path / "other"
-    before = os.umask(0o027)
+    before = os.umask(0o022)
     try:
         for text in ("one", "two"):
             files.write_whole(path, text)
             assert path.read_text(encoding="utf-8") == text
-            assert stat.S_IMODE(path.stat().st_mode) == 0o640
-        assert os.umask(0o027) == 0o027
+            assert stat.S_IMODE(path.stat().st_mode) == 0o644
+        assert os.umask(0o022) == 0o022
         other.write_text("kept", encoding="utf-8")
         path.unlink()
         path.symlink_to(other)
@@ -258,6 +258,8 @@ def test_a_number_may_be_so_long() -> None:
         ("[" * 999 + "]" * 999, False),
         ("[" * 1001 + "]" * 1001, True),
         ("{a: " * 1001 + "}" * 1001, True),
+        ("[[]" * 1001 + "]" * 1001, True),
+        ("[{}" * 1001 + "]" * 1001, True),
         ("[]" * 5 + "\n" + "a: 1", False),
         ("[" + "[], " * 2000 + "]", False),
         ("[" + "{}, " * 2000 + "]", False),
@@ -285,6 +287,14 @@ def test_a_key_that_is_given_twice_is_told_with_its_line() -> None:
     assert caught.value.problem_mark is not None
     assert caught.value.problem_mark.line == 3
     assert load_yaml("1: a\n2: b") == {1: "a", 2: "b"}
+    for text in ("1: a\n1: b", "? [a]\n: b\n? [a]\n: c"):
+        with pytest.raises(yaml.YAMLError):
+            load_yaml(text)
+
+
+def test_a_mapping_may_hold_itself() -> None:
+    found = load_yaml("a: &a {b: *a}")["a"]
+    assert found["b"] is found
 
 
 def test_incidents_are_explained_once_in_the_order_of_their_names() -> None:
