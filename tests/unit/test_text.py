@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import signal
 import stat
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import yaml
 
 from gpu_pools.text import files, harmless, incidents, interrupts
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems, listed, show
+from gpu_pools.text.markup import Html, Markdown
 from gpu_pools.text.nested import at
 from gpu_pools.text.plain_text import check_text
 from gpu_pools.text.table import resources_text, table
@@ -82,7 +84,7 @@ def test_problems_are_counted_and_kept_once() -> None:
 def test_a_file_is_read_up_to_its_largest_size(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"\xef\xbb\xbfabc")
-    assert files.read_text(path, 6) == "abc"
+    assert files.read_text(path, 6) == files.read_text(path) == "abc"
     with pytest.raises(OSError, match="larger than 5 bytes") as caught:
         files.read_text(str(path), 5)
     assert caught.value.filename == str(path)
@@ -106,6 +108,28 @@ def test_a_file_is_written_whole_with_the_rights_of_any_other(tmp_path: Path) ->
     assert not path.is_symlink()
     assert (path.read_text(encoding="utf-8"), other.read_text(encoding="utf-8")) == ("three", "kept")
     assert sorted(tmp_path.iterdir()) == [path, other]
+
+
+def test_what_has_the_same_file_by_another_name_keeps_it(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "other"
+    other.write_text("kept", encoding="utf-8")
+    path.hardlink_to(other)
+    files.write_whole(path, "new")
+    assert (path.read_text(encoding="utf-8"), other.read_text(encoding="utf-8")) == ("new", "kept")
+
+
+def test_a_file_for_which_there_is_no_room_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("kept", encoding="utf-8")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            files.write_whole(path, "x" * 11)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_text(encoding="utf-8") == "kept"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
@@ -143,6 +167,8 @@ def test_of_a_file_that_cannot_be_written_nothing_is_left(tmp_path: Path) -> Non
         (" 1) one", " 1) one", " 1) one", " 1\\) one", " 1) one"),
         ("a_b #c", "a_b #c", "a_b #c", "a\\_b \\#c", "a_b #c"),
         ("1.5", "1.5", "1.5", "1.5", "1.5"),
+        ("0ABCDEF1", "0ABCDEF1", "0ABCDEF1", "`0ABCDEF1`", "0ABCDEF1"),
+        ("WWW.a", "WWW.a", "WWW.a", "`WWW.a`", "WWW.a"),
         (7, "7", "7", "7", "7"),
         ("", "", "", "", ""),
     ],
@@ -152,11 +178,13 @@ def test_a_text_for_each_place(of: object, text: str, line: str, markdown: str, 
     assert harmless.line(of) == line
     assert harmless.markdown(of) == markdown
     assert harmless.html(of) == html
+    assert (Markdown.of("{}", of), Html.of("{}", of)) == (markdown, html)
 
 
 @pytest.mark.parametrize(("of", "code"), [("a`b|c\\d", "`a'b¦c\N{SET MINUS}d`"), ("", "` `"), ("a \n b", "`a b`")])
 def test_a_text_as_code(of: str, code: str) -> None:
     assert harmless.code(of) == code
+    assert Markdown.of("{}", Markdown.code(of)) == code
 
 
 def test_tables() -> None:
@@ -260,7 +288,8 @@ def test_a_number_may_be_so_long() -> None:
         ("{a: " * 1001 + "}" * 1001, True),
         ("[[]" * 1001 + "]" * 1001, True),
         ("[{}" * 1001 + "]" * 1001, True),
-        ("[]" * 5 + "\n" + "a: 1", False),
+        ("[[], " + "[" * 999 + "]" * 1000, False),
+        ("a: []\nb: " + "[" * 998 + "]" * 998, False),
         ("[" + "[], " * 2000 + "]", False),
         ("[" + "{}, " * 2000 + "]", False),
         ("a: ']]]]]" + "[" * 1004 + "'", True),
@@ -287,6 +316,8 @@ def test_a_key_that_is_given_twice_is_told_with_its_line() -> None:
     assert caught.value.problem_mark is not None
     assert caught.value.problem_mark.line == 3
     assert load_yaml("1: a\n2: b") == {1: "a", 2: "b"}
+    with pytest.raises(DuplicateKeyError):
+        load_yaml("a: 1\na: 2")
     for text in ("1: a\n1: b", "? [a]\n: b\n? [a]\n: c"):
         with pytest.raises(yaml.YAMLError):
             load_yaml(text)
@@ -312,6 +343,7 @@ def test_an_interrupted_command_ends_as_one() -> None:
         raise KeyboardInterrupt
 
     try:
+        interrupts.end_at_once()
         assert interrupts.answered(interrupted) == 130
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         assert interrupts.answered(lambda: 3) == 3
