@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DIGEST = "sha256:" + "0a" * 32
 BY_DIGEST = "an image by digest, e.g. registry.example.com/some@sha256:… with 64 hexadecimal digits"
 BY_TAG = "an image with a tag or digest, e.g. registry.example.com/some:1"
+CASE = "Registry in any case, the rest in lower case; a digest is sha256: with 64 hexadecimal digits, or sha512: with 128."
 ASK = "Ask the registry for the digest: docker buildx imagetools inspect IMAGE, or skopeo inspect docker://IMAGE."
 
 
@@ -189,7 +190,7 @@ def test_a_value_that_is_good(value: object, how: Read, expected: object) -> Non
             lambda s: s.image("k", example="some:1"),
             '"Some:1" is not an image\'s name',
             BY_TAG,
-            "Registry in any case, the rest in lower case.",
+            CASE,
         ),
         ("some:1", lambda s: s.pinned_image("k", example="some"), '"some:1" does not fit', BY_DIGEST, ASK),
         (
