@@ -33,10 +33,10 @@ def nearest_profile(gpu: GpuModel, name: str) -> str | None:
     return near[0] if near else None
 
 
-def _kind(profile: str) -> tuple[str, str] | None:
+def _kind(profile: str) -> tuple[str, str | None] | None:
     """(slices, attributes) of a profile's name: what is left of it without the memory."""
     match = re.fullmatch(r"(\d+)g\.\d+gb([-+].*)?", profile)
-    return (match[1], match[2] or "") if match else None
+    return (match[1], match[2]) if match else None
 
 
 def layout_text(layout: Mapping[str, int]) -> str:

@@ -86,7 +86,7 @@ def maximal_layouts(gpu: GpuModel) -> tuple[Layout, ...]:
     """The legal layouts to which no instance can be added, however the others are placed; those of large instances first."""
     legal = legal_layouts(gpu)
     names = tuple(known_profiles(gpu))
-    maximal = [layout for layout in legal if layout and not any(with_one_more(layout, name) in legal for name in names)]
+    maximal = [layout for layout in legal if not any(with_one_more(layout, name) in legal for name in names)]
     return tuple(sorted(maximal, key=lambda layout: _large_first(gpu, layout)))
 
 

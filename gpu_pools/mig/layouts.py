@@ -98,11 +98,10 @@ def _view(gpu: GpuModel, layout: Layout, placements: Arrangement) -> LayoutView:
     kinds = [profiles[placed.profile] for placed in placements]
     covered = {unit for placed in placements for unit in range(placed.start, placed.end)}
     known = [kind.sm for kind in kinds if kind.sm is not None]
-    sm_known = gpu.sm is not None and len(known) == len(kinds)
     return LayoutView(
         layout=dict(layout),
         placements=placements,
         unused_units=tuple(unit for unit in range(gpu.placement_units or 0) if unit not in covered),
         unused_slices=gpu.compute_slices - sum(kind.compute_slices for kind in kinds),
-        unused_sm=(gpu.sm or 0) - sum(known) if sm_known else None,
+        unused_sm=gpu.sm - sum(known) if gpu.sm is not None and len(known) == len(kinds) else None,
     )

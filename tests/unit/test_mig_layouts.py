@@ -76,6 +76,11 @@ def test_the_layouts_of_large_instances_come_first() -> None:
     assert (first, second, last) == ((("4g.24gb", 1),), (("2g.12gb", 2),), (("1g.6gb", 3), ("1g.6gb+me", 1)))
 
 
+def test_of_as_many_slices_those_with_more_memory_come_first() -> None:
+    order = maximal_layouts(model("a100-80gb"))
+    assert order.index((("1g.20gb", 4),)) < order.index((("1g.10gb", 7),))
+
+
 # ---------------------------------------------------------------- pictures
 
 
@@ -168,6 +173,13 @@ def test_what_really_sits_there_is_told_from_left_to_right() -> None:
     placed = (Placement(5, 1, "1g.10gb"), Placement(0, 4, "3g.40gb"))
     changed = change(gpu, {"3g.40gb": 1, "1g.10gb": 1}, {}, placed=placed)
     assert changed.goes == (Placement(0, 4, "3g.40gb"), Placement(5, 1, "1g.10gb"))
+
+
+def test_a_layout_is_the_same_in_any_order() -> None:
+    gpu = model("a100-80gb")
+    one, other = {"3g.40gb": 1, "1g.10gb": 2}, {"1g.10gb": 2, "3g.40gb": 1}
+    assert change(gpu, one, {}).goes == change(gpu, other, {}).goes
+    assert change(gpu, {}, one).comes == change(gpu, {}, other).comes
 
 
 def test_the_document_of_a_change() -> None:
