@@ -9,7 +9,7 @@ from gpu_pools.mig import advice as mig_advice
 from gpu_pools.mig.advice import layout_text, nearest, nearest_profile, why_not
 from gpu_pools.mig.geometry import Placement
 
-A100, RTX = "a100-40gb", "rtx-pro-6000-blackwell"
+A30, A100, RTX = "a30-24gb", "a100-40gb", "rtx-pro-6000-blackwell"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,23 @@ def test_why_a_layout_does_not_fit(key: str, layout: dict[str, int], why: str) -
             ({"1g.24gb": 1, "1g.24gb+me": 1}, {"1g.24gb+gfx": 1, "1g.24gb+me": 1}, {"1g.24gb+me": 1, "1g.24gb+me.all": 1}),
         ),
         (A100, {"1g.5gb+me": 1, "1g.5gb": 7}, ({"1g.5gb": 7}, {"1g.5gb": 6, "1g.5gb+me": 1}, {"1g.10gb": 1, "1g.5gb": 6})),
+        # What was asked for is no variant that comes into play.
+        (A30, {"2g.12gb+me": 2, "1g.6gb": 2}, ({"1g.6gb": 2, "2g.12gb+me": 1}, {"1g.6gb": 2, "2g.12gb": 1}, {"1g.6gb": 4})),
+        (
+            A30,
+            {"2g.12gb+me": 2, "1g.6gb+me": 1, "1g.6gb": 2},
+            ({"1g.6gb": 2, "2g.12gb+me": 1}, {"1g.6gb": 1, "1g.6gb+me": 1, "2g.12gb+me": 1}, {"1g.6gb": 3, "1g.6gb+me": 1}),
+        ),
+        # Large instances come before small ones.
+        (
+            A30,
+            {"1g.6gb": 1, "2g.12gb+me": 1, "1g.6gb+me": 2},
+            (
+                {"1g.6gb": 1, "1g.6gb+me": 1, "2g.12gb+me": 1},
+                {"1g.6gb": 1, "1g.6gb+me": 1, "2g.12gb": 1},
+                {"1g.6gb": 2, "2g.12gb+me": 1},
+            ),
+        ),
         # The memory decides between equals.
         (
             A100,
