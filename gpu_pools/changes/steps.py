@@ -18,7 +18,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_REPLACES: Final = {"replace", "create-replacement", "delete-replaced"}
+_REPLACES: Final = {"create-replacement", "delete-replaced"}
 #: What the engine writes for a value that is unknown during a preview (pulumi sdk, resource/plugin/rpc.go).
 _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _STOPPED: Final = "preview failed"

@@ -13,6 +13,7 @@ from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.sarif import sarif
 from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Preview, Step
+from gpu_pools.plan.change_ids import pool_goes
 from gpu_pools.plan.planning import plan_config
 from policies.acknowledged import acknowledged_by
 
@@ -217,6 +218,18 @@ class TestTheSameRuleForAll:
     def test_what_keeps_pods_where_they_are_needs_none(self) -> None:
         more = {"notebooks": {"timeSlicing": {"replicas": 2}}}
         assert not blast_radius(Preview(()), self._after(), self._after(sharing=more)).blocked
+
+
+def test_what_the_engine_deletes_of_anybody_else_is_nobodys_business_here() -> None:
+    other = Step("delete", "urn:pulumi:a::b::x::raw", "kubernetes:core/v1:Pod", {"agentPoolName": "raw"}, {}, ())
+    assert endings(Preview((other,)), OLD, OLD) == ()
+
+
+def test_a_pool_that_the_engine_deletes_although_it_is_declared_goes() -> None:
+    inputs = {"agentPoolName": "train"}
+    gone = Step("delete", f"urn:pulumi:a::b::{POOL}::gpu-train-pool", POOL, inputs, {}, ())
+    (one,) = blast_radius(Preview((gone,)), OLD, OLD).endings
+    assert (one.resource, one.how, one.id) == ("train", "is deleted", pool_goes(OLD.pools[2]))
 
 
 def test_an_entry_that_freed_nothing_acknowledges_no_deletion() -> None:

@@ -149,6 +149,39 @@ class TestPreview:
         with pytest.raises(InvalidStackError, match="did not come to its end"):
             read_preview("p", "\n".join(line for line in lines if "summaryEvent" not in line))
 
+    @pytest.mark.parametrize("levels", [[], ["advisory"], ["advisory", "mandatory"]])
+    def test_one_policy_that_stops_it_explains_why_it_failed(self, levels: list[str]) -> None:
+        found = [{"policyEvent": {"policyName": "a", "enforcementLevel": level, "message": "m"}} for level in levels]
+        said = {"diagnosticEvent": {"severity": "error", "message": "preview failed"}}
+        text = "\n".join(json.dumps(one) for one in [said, *found, {"summaryEvent": {}}])
+        if "mandatory" in levels:
+            assert [one.level for one in read_preview("p", text).findings] == levels
+        else:
+            with pytest.raises(InvalidStackError, match="the preview failed: preview failed"):
+                read_preview("p", text)
+
+    @pytest.mark.parametrize("op", ["same", "read", "refresh"])
+    def test_what_is_only_looked_at_stays_the_same(self, op: str) -> None:
+        preview = read_preview("p", json.dumps({"steps": [{"op": op, "urn": "u::x"}]}))
+        assert [(one.op, one.type, one.old, one.new) for one in preview.steps] == [("same", "", {}, {})]
+
+    def test_what_was_taken_for_the_same_first_is_what_it_becomes(self) -> None:
+        steps = [{"op": op, "urn": "u::x"} for op in ("same", "create-replacement", "delete-replaced", "same")]
+        (step,) = read_preview("p", json.dumps({"steps": steps})).steps
+        assert (step.op, step.creates_first) == ("replace", True)
+
+    def test_what_is_not_known_yet_forces_nothing_by_itself(self) -> None:
+        unknown = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+        new = {"type": POOL, "inputs": {"a": [{"b": unknown}], "c": "2", "d": "1"}}
+        one = {"op": "replace", "urn": "u::x", "newState": new, "replaceReasons": ["a[0].b", "c", "d.e"]}
+        (step,) = read_preview("p", json.dumps({"steps": [one]})).steps
+        assert step.because == ("c", "d.e")
+
+    def test_inputs_that_are_none_are_refused(self) -> None:
+        one = {"op": "create", "urn": "u::x", "newState": {"type": POOL, "inputs": ["a"]}}
+        with pytest.raises(InvalidStackError, match="it is not a preview of the engine: TypeError"):
+            read_preview("p", json.dumps({"steps": [one]}))
+
 
 class TestWorkloads:
     """Who asks."""
@@ -164,6 +197,33 @@ class TestWorkloads:
             Step("create", "u::map", "kubernetes:core/v1:ConfigMap", {}, template),
         ]
         assert of_stack(steps) == (Asking("Deployment web", "nvidia.com/gpu"), Asking("Pod one", "nvidia.com/gpu"))
+
+    @pytest.mark.parametrize(
+        ("kind", "path"),
+        [
+            ("core/v1:Pod", ("spec",)),
+            ("batch/v1:CronJob", ("spec", "jobTemplate", "spec", "template", "spec")),
+            *(
+                (f"apps/v1:{kind}", ("spec", "template", "spec"))
+                for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
+            ),
+            ("batch/v1:Job", ("spec", "template", "spec")),
+        ],
+    )
+    def test_each_kind_has_its_pods_where_kubernetes_has_them(self, kind: str, path: tuple[str, ...]) -> None:
+        asked = {"limits": {"cpu": 1}, "requests": {"nvidia.com/gpu": 1}}
+        workload: Any = {"initContainers": [{"resources": asked}], "containers": [{"name": "x"}]}
+        for key in reversed(path):
+            workload = {key: workload}
+        wanted = (Asking(f"{kind.partition(':')[2]} x", "nvidia.com/gpu"),)
+        for old, new in (({}, workload), (workload, {})):
+            assert of_stack([Step("same", "u::x", f"kubernetes:{kind}", old, new)]) == wanted
+        assert of_stack([Step("delete", "u::x", f"kubernetes:{kind}", workload)]) == ()
+
+    def test_a_pod_may_run_where_nothing_that_is_known_keeps_it_off(self) -> None:
+        asking = Asking("pod a/b", "nvidia.com/gpu", (("a", "1"), ("b", "2")))
+        for labels, may in (({"a": "1", "b": "2"}, True), ({"a": "1"}, True), ({}, True), ({"a": "1", "b": "3"}, False)):
+            assert asking.may_run(labels) is may
 
     def test_where_a_workload_wants_to_run_is_read(self) -> None:
         spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 1}}}], "nodeSelector": {"b": "2", "a": "1"}}

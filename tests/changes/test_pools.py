@@ -9,7 +9,9 @@ import yaml
 
 from gpu_pools.changes.blast import Dip, Limits, blast_radius
 from gpu_pools.changes.pools import ResourceChange, pool_changes
-from gpu_pools.changes.steps import Preview, Step
+from gpu_pools.changes.sarif import sarif
+from gpu_pools.changes.steps import Finding, Preview, Step
+from gpu_pools.changes.upkeep import Upkeep
 from gpu_pools.changes.workloads import Asking
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.plan.planning import plan_config
@@ -375,3 +377,37 @@ def test_what_becomes_of_a_resource_in_a_word(before: tuple[int, int], after: tu
 )
 def test_a_dip_in_words(least: int, most: int | None, until: str, text: str) -> None:
     assert Dip("p", least, most, until).text == text
+
+
+def test_what_is_renewed_concerns_the_pools_that_it_names() -> None:
+    renewed = [Upkeep("x", "", "", (), ("p1",), "upgraded", ""), Upkeep("y", "", "", (), ("p0", "p1"), "", "")]
+    found = pool_changes(plan(WHOLE, pools=2), plan(WHOLE, pools=2), (), renewed)
+    assert [one.effects for one in found] == [("untouched",), ("upgraded",)]
+
+
+def test_as_many_nodes_as_there_may_be_are_none_lost() -> None:
+    scaled = plan(WHOLE, nodes={"min": 1, "max": 2}, count=None)
+    assert only(scaled, plan(WHOLE, count=2)).effects == ("resized",)
+
+
+def _existing(sharing: Any, *names: str) -> Plan:
+    named = [
+        {"name": name, "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"p": name}, "sharing": share}
+        for name, share in zip(names, sharing, strict=True)
+    ]
+    config = {"gpu-pools:cluster": {"platform": "existing"}, "gpu-pools:sharing": sharing, "gpu-pools:pools": named}
+    return plan_config(config, complete=False)
+
+
+def test_what_no_pool_advertises_is_none_however_many_nodes_there_are() -> None:
+    renamed = {"timeSlicing": {"replicas": 4, "renameByDefault": True}}
+    totals = blast_radius(Preview(()), _existing({"a": WHOLE, "b": renamed}, "x", "y"), _existing({"b": renamed}, "y")).totals
+    assert totals == (("nvidia.com/gpu", (1, None), (0, 0)), ("nvidia.com/gpu.shared", (4, None), (4, None)))
+
+
+def test_longer_names_are_told_from_those_that_they_begin_with() -> None:
+    findings = (Finding("r", "advisory", "gpu-ml-big-pool", "m"), Finding("r", "advisory", "gpu-ml-pool", "m"))
+    after = _existing({"a": WHOLE, "b": SLICED}, "ml", "ml-big")
+    (run,) = sarif("f", "- name: ml\n- name: ml-big\n", blast_radius(Preview((), findings), None, after))["runs"]
+    lines = [one["locations"][0]["physicalLocation"]["region"]["startLine"] for one in run["results"]]
+    assert lines == [2, 1]

@@ -68,6 +68,7 @@ def test_a_driver_goes_node_by_node_after_an_eviction() -> None:
         ({"maxParallelUpgrades": 0}, "upgraded", "All nodes at once"),
         ({"maxParallelUpgrades": 4}, "upgraded", "4 nodes at a time"),
         ({"drain": {"enable": True}}, "upgraded", "then the node is drained"),
+        ({"gpuPodDeletion": {"deleteEmptyDir": True}}, "upgraded", "A pod without a controller is not evicted"),
         ({"gpuPodDeletion": {"force": True}}, "upgraded", "A pod with an emptyDir is not evicted"),
         ({"gpuPodDeletion": {"force": True, "deleteEmptyDir": True}}, "upgraded", "uncordoned once that is validated."),
     ],
@@ -223,6 +224,11 @@ def test_each_value_that_the_digest_leaves_out_restarts_in_place(key: str) -> No
     assert (found.what, found.before, found.after, found.effect) == ("the driver", "", "", "cordoned")
     both = only(stack(), _driver(stack(), **{key: "other"}, repository="elsewhere"))
     assert both.effect == "upgraded"
+
+
+def test_all_of_them_together_do_so_too() -> None:
+    keys = ("resources", "startupProbe", "livenessProbe", "readinessProbe", "imagePullPolicy", "hostNetwork")
+    assert only(stack(), _driver(stack(), **dict.fromkeys(keys, "other"))).effect == "cordoned"
 
 
 def _driver(plan: Plan, **values: object) -> Plan:

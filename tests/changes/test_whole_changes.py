@@ -36,6 +36,7 @@ SHARING: dict[str, Any] = {
     "renamed": {"timeSlicing": {"replicas": 4, "renameByDefault": True}},
     "server": {"mps": {"replicas": 4}},
     "seven": {"mig": {"layout": {"1g.10gb": 7}}},
+    "sevenths": {"mig": {"layout": {"1g.12gb": 7}}},
     "uneven": {"mig": {"layout": {"1g.12gb": 4, "3g.47gb": 1}}},
     "halves": {
         "mig": {"gpus": [{"index": [0, 1], "layout": {"3g.40gb": 2}}, {"index": [2, 3], "layout": {"1g.10gb": 7}}]},
@@ -220,10 +221,10 @@ def a_first_deploy() -> dict[str, Any]:
 
 def an_uneven_layout() -> dict[str, Any]:
     """It changes the strategy of the whole cluster, and needs no reboot on later GPUs."""
-    before = aks({"name": "cut", "vmSize": H100}, {"name": "web", "sharing": "four"})
-    return told(
-        Preview(()), before, aks({"name": "cut", "vmSize": H100, "sharing": "uneven"}, {"name": "web", "sharing": "four"})
-    )
+    cut, again, web = {"name": "cut", "vmSize": H100}, {"name": "again", "vmSize": H100}, {"name": "web", "sharing": "four"}
+    before = aks(cut, {**again, "sharing": "sevenths"}, web)
+    after = aks({**cut, "sharing": "uneven"}, {**again, "sharing": "uneven"}, web)
+    return told(Preview(()), before, after)
 
 
 CHANGES = (
