@@ -40,7 +40,7 @@ def handed_out(**program: Any) -> dict[str, Any]:
 
 def refused(config: object) -> str:
     with pytest.raises(InvalidStackError) as caught:
-        user_kubeconfig(config if isinstance(config, str) else yaml.safe_dump(config), "azurecli")
+        user_kubeconfig(config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=False), "azurecli")
     assert SECRET not in str(caught.value)
     return str(caught.value)
 

@@ -37,6 +37,7 @@ D = f"sha256:{'a' * 64}"
         ("Registry/a:1", "Registry", "a", "1"),
         (f"r.example/a@sha512:{'b' * 128}", "r.example", "a", f"sha512:{'b' * 128}"),
         ("index.docker.io/busybox:1", "docker.io", "library/busybox", "1"),
+        ("index.docker.io", "docker.io", "library/index.docker.io", "latest"),
         ("r.example/busybox", "r.example", "busybox", "latest"),
         ("[fe80:0::AF]/a:1", "[fe80:0::AF]", "a", "1"),
         (f"r.example/{'a' * 255}:1", "r.example", "a" * 255, "1"),
@@ -50,6 +51,9 @@ def test_a_name(text: str, registry: str, repository: str, reference: str) -> No
     assert name
     assert (name.registry, name.repository, name.reference) == (registry, repository, reference)
     assert name.pinned == ("@" in text)
+    written, _, digest = text.partition("@")
+    tag = written.rpartition("/")[2].partition(":")[2]
+    assert (name.tag, name.digest) == (tag, digest)
     assert name.server == ("registry-1.docker.io" if registry == "docker.io" else registry)
 
 
