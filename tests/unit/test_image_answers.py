@@ -142,6 +142,8 @@ def test_an_index_names_its_platforms_and_is_what_its_digest_says(algorithm: str
 def test_without_any_digest_the_content_has_its_own() -> None:
     given = answer(200, {"config": {"digest": D}})
     assert content(given, "") == Said("there", digest=digest_of(given.body), config=D)
+    long = f"sha512:{'a' * 128}"
+    assert content(answer(200, {"config": {"digest": long}}), "").config == long
 
 
 def test_what_was_asked_for_by_digest_is_not_held_against_a_header() -> None:
@@ -261,6 +263,19 @@ def test_a_token_is_asked_for_once(registry: Callable[..., Server]) -> None:
     ]
 
 
+def test_a_description_that_the_token_does_not_open_is_not_asked_for_again(registry: Callable[..., Server]) -> None:
+    realm = registry(lambda _, handler: say(handler, 200, {"token": "t"}))
+
+    def answers(asked: Asked, handler: Any) -> None:
+        if "authorization" in asked.headers and "/manifests/" in asked.path:
+            say(handler, 200, {"config": {"digest": D}})
+        else:
+            say(handler, 401, WWW_Authenticate=f'Bearer realm="https://{realm.address}/t"')
+
+    assert asked_for(registry(answers), "a:1").platforms == frozenset()
+    assert len(realm.asked) == 1
+
+
 @pytest.mark.parametrize(("more", "verdict"), [(0, "there"), (1, "unchecked")])
 def test_a_manifest_has_at_most_four_mebibytes(registry: Callable[..., Server], more: int, verdict: str) -> None:
     most = 4 * 1024 * 1024
@@ -313,9 +328,9 @@ def test_where_it_sends_to_must_be_a_host_and_nobody_s_log_in(registry: Callable
 
 def test_a_redirection_to_a_host_alone_is_one_to_its_root(registry: Callable[..., Server]) -> None:
     other = registry(lambda _, handler: say(handler, 200, INDEX))
-    server = registry(lambda _, handler: say(handler, 307, Location=f"https://{other.address}"))
+    server = registry(lambda _, handler: say(handler, 307, Location=f"https://{other.address}?a=1"))
     assert asked_for(server, "a:1").verdict == "there"
-    assert [one.path for one in other.asked] == ["/"]
+    assert [one.path for one in other.asked] == ["/?a=1"]
 
 
 def test_without_a_port_it_is_that_of_https(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpu_pools.proof.node_expectation import node_expectation
-from tests.unit.stacks import A100, aks, existing, plan_of
+from tests.unit.stacks import A100, T4, aks, existing, plan_of
 
 MIG = {"cut": {"mig": {"layout": {"1g.10gb": 7}}}}
 
@@ -50,6 +50,11 @@ def test_where_the_cloud_partitions_a_pool_no_mig_manager_is_waited_for() -> Non
     for pool in plan.pools:
         node = node_expectation(plan, pool)["node"]
         assert (node["migManager"], "nvidia-mig-manager" in node["operands"]) == (False, False)
+
+
+def test_gpus_without_mig_have_no_mig_manager() -> None:
+    node = expected(aks({"vmSize": T4}))["node"]
+    assert (node["migManager"], "nvidia-mig-manager" in node["operands"]) == (False, False)
 
 
 def test_nobody_puts_taints_on_nodes_that_exist() -> None:
