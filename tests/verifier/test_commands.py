@@ -9,6 +9,9 @@ import argparse
 import http.client
 import json
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -324,6 +327,20 @@ def test_a_verdict_that_cannot_be_written_stays_what_it_is(
     assert NODE not in [path for path, _ in changes(pod)]
 
 
+def test_a_startup_taint_is_taken_from_a_node_that_is_as_declared_and_only_where_that_is_asked_for(
+    pod: ApiServer, expect: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands.Observer, "hold", lambda *_: assertion())
+    assert held(pod, expect) == 0
+    assert changes(pod) == []
+    assert held(pod, expect, "--untaint", "fresh") == 0
+    assert [path for path, _ in changes(pod)] == [NODE]
+    assert capsys.readouterr().err == ""
+    pod.say(f"PATCH {NODE}", (403, {"message": "no"}))
+    assert held(pod, expect, "--untaint", "fresh") == 0
+    assert capsys.readouterr().err == f"the taint fresh cannot be removed: PATCH {NODE}: 403: no\n"
+
+
 def test_without_the_node_nothing_is_written(expect: Path) -> None:
     assert gpus_only("assert", expect, "--mark", "--untaint", "fresh") == 0
 
@@ -384,6 +401,32 @@ def test_an_assertion_that_does_not_hold_is_made_again(
     told = capsys.readouterr().err.splitlines()
     assert len(told) == waited_for
     assert all(line.startswith("NOW waiting: pool gpu, node gpu-1: 1 difference after 2 looks | Remedy") for line in told)
+
+
+# --- as a program -----------------------------------------------------------------------------------------
+
+PROGRAM = [sys.executable, "-m", "gpu_pools.verifier"]
+ROOT = Path(process.__file__).parents[2]
+
+
+def test_a_program_that_cannot_tell_ends_with_2_and_writes_no_escapes(tmp_path: Path) -> None:
+    command = [*PROGRAM, "assert", "--only", "nvml", "--expect", str(tmp_path / "\x1b[31m")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cannot tell: the expectation cannot be used: ")
+    assert "\\x1b[31m" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_program_that_is_told_to_end_does_so_at_once_and_gives_no_verdict(expect: Path, number: int, code: int) -> None:
+    command = [*PROGRAM, "assert", "--only", "nvml", "--expect", str(expect), "--pause", "0", "--wait", "600", "--every", "600"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr
+        assert "waiting: pool gpu: " in waiting.stderr.readline()
+        waiting.send_signal(number)
+        assert waiting.communicate(timeout=60) == ("", "")
+    assert waiting.returncode == code
 
 
 # --- watch ------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from gpu_pools.verifier.evidence import MOST_BYTES, Origin, evidence
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.program import own_digest
-from gpu_pools.verifier.reading import Hung, Mode, Unreadable, failed
+from gpu_pools.verifier.reading import GpuInstance, Hung, Mode, Unreadable, failed
 from tests.examples import examples
 from tests.verifier import nodes
 
@@ -37,7 +37,7 @@ MIXED = {"mig": {"layout": {"3g.40gb": 1, "1g.10gb": 3}}}
 def told(one: nodes.Node, findings: Findings | None = None, /, **seen: Any) -> dict[str, Any]:
     observation = replace(Observation(one.nvml, one.mps, one.kubernetes), **seen)
     text = evidence(one.expected, Assertion(findings or Findings(), observation, 2, 0.5), ORIGIN, node="gpu-1", at=AT)
-    assert len(text.encode("ascii")) <= MOST_BYTES
+    assert len(text.encode("ascii")) <= 16 * 1024
     document: dict[str, Any] = json.loads(text)
     return document
 
@@ -161,11 +161,14 @@ def test_what_nvml_said_in_place_of_an_answer_is_told() -> None:
     assert (seen["failure"], seen["gpus"]) == ("GPU_IS_LOST (15) from nvmlDeviceGetCount", [])
     assert seen["driver"] == "NOT_SUPPORTED (3) from nvmlSystemGetDriverVersion"
     missing = failed(9, "nvmlInit")
-    seen = told(node, nvml=replace(node.nvml, failure=missing, gpus=missing))["observed"]
+    seen = told(node, nvml=replace(node.nvml, failure=missing, gpus=()))["observed"]
     assert seen["failure"] == "DRIVER_NOT_LOADED (9) from nvmlInit"
     gpu = replace(node.nvml.gpus[0], profiles=failed(3, "x"))  # type: ignore[index]
     (told_gpu,) = told(node, nvml=replace(node.nvml, gpus=(gpu,)))["observed"]["gpus"]
     assert {name for name, _, _ in told_gpu["instances"]} == {f"profile {one.profile_id}" for one in gpu.instances}  # type: ignore[union-attr]
+    made = tuple(GpuInstance(number, 9, start, size, ()) for number, start, size in ((1, 4, 1), (2, 0, 4), (3, 5, 2)))
+    (told_gpu,) = told(node, nvml=replace(node.nvml, gpus=(replace(gpu, instances=made),)))["observed"]["gpus"]
+    assert told_gpu["instances"] == [["profile 9", 0, 4], ["profile 9", 4, 1], ["profile 9", 5, 2]]
     for mode, words in ((Mode(1, 0), "enabled, disabled pending"), (Mode(0, 0), "disabled"), (Mode(7, 7), "7")):
         (told_gpu,) = told(node, nvml=replace(node.nvml, gpus=(replace(gpu, mig=mode),)))["observed"]["gpus"]
         assert told_gpu["mig"] == words

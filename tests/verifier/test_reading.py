@@ -249,6 +249,14 @@ def test_one_that_is_there_and_cannot_be_loaded_says_why(
     assert said()["failure"] == failure(9, "DRIVER_NOT_LOADED", "nvmlInit")
 
 
+def test_one_that_can_be_loaded_by_now_is_told_as_nvml_told_it(
+    load: Callable[..., Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "_LIBRARY", "libc.so.6")
+    load(replace(machine({"exclusive": {}}), faults=(simulated.Fault("nvmlInit*", error=12),)))
+    assert said()["failure"] == failure(12, "LIBRARY_NOT_FOUND", "nvmlInit")
+
+
 def test_names_of_errors_and_of_compute_modes_are_nvml_s_own() -> None:
     known = {getattr(pynvml, name): name.removeprefix("NVML_ERROR_") for name in dir(pynvml) if name.startswith("NVML_ERROR_")}
     named = {code: error_name(code) for code in known if error_name(code) != "NVML error"}
