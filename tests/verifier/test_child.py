@@ -92,13 +92,13 @@ def test_what_it_said_before_it_fell_silent_is_known(saying: Callable[[str], Non
 
 
 def test_one_that_ends_is_heard_to_its_end(saying: Callable[[str], None]) -> None:
-    saying("import os, sys\nos.write(1, b'nvmlInit\\n\\xff'); print('a' * 50_000, 'b', file=sys.stderr); sys.exit(3)")
+    saying("import os, sys\nos.write(1, b'nvmlInit\\n\\xff'); sys.stderr.buffer.write(b'a' * 50_000 + b' \\xff\\n'); sys.exit(3)")
     one = Process()
     time.sleep(0.05)
     one.ask()
     assert one.listen(LONG) == (["nvmlInit", "�"], True)
     said = one.complaint()
-    assert (len(said), said[-3:]) == (50_002, "a b")
+    assert (len(said), said[-3:]) == (50_002, "a �")
     assert one.ends(LONG)
     assert one.code == 3
     one.kill()  # nobody else's process is ended by it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.compare_gpus import compare_gpus
 from gpu_pools.verifier.documents import DocumentError
-from gpu_pools.verifier.expectation import Minimum, parse_expectation, read_expectation
+from gpu_pools.verifier.expectation import Minimum, MpsExpectation, parse_expectation, read_expectation
 from gpu_pools.verifier.findings import Findings, Verdict
 from gpu_pools.verifier.layout import why_illegal
 from gpu_pools.verifier.mps import MpsReading, compare_mps, read_mps
@@ -288,6 +289,54 @@ def test_the_split_of_the_daemon_is_compared(replicas: int, reading: MpsReading,
     assert {finding.cause.key for finding in findings} <= {"mps-split"}
 
 
+@pytest.mark.parametrize(
+    ("limit", "fits"),
+    [
+        ("20G", True),
+        ("20GB", True),
+        ("20479M", False),
+        ("20480M", True),
+        ("20480MB", True),
+        ("20971520K", True),
+        ("20971519K", False),
+        ("21G", False),
+        ("19G", False),
+        ("20480", False),
+        ("20 G", False),
+        ("x20G", False),
+    ],
+)
+def test_a_limit_is_read_in_its_own_unit(limit: str, fits: bool) -> None:  # noqa: FBT001
+    expected = MpsExpectation(replicas=4, active_thread_percentage=25, pinned_memory_mib=20480)
+    findings = Findings()
+    compare_mps(expected, said("25.0", "20G", limit), findings)
+    told = [(str(one.where), one.where.gpu, one.field, one.expected, one.observed) for one in findings.differences]
+    assert told == ([] if fits else [("GPU 1", 1, "MPS memory limit", "20480 MiB", limit)])
+
+
+def test_without_a_declared_limit_any_will_do() -> None:
+    expected = MpsExpectation(replicas=4, active_thread_percentage=25, pinned_memory_mib=None)
+    findings = Findings()
+    compare_mps(expected, said("25", "", "1G", "nonsense"), findings)
+    assert findings.verdict is Verdict.HOLDS
+
+
+def test_what_differs_of_mps_is_told_in_these_words() -> None:
+    def told(reading: MpsReading) -> list[tuple[str, str, Any, Any]]:
+        return [(str(one.where), one.field, one.expected, one.observed) for one in mps({"mps": {"replicas": 4}}, reading)]
+
+    split = replace(said("", "", ""), faulty_servers=("546", "547"))
+    assert told(split) == [
+        ("MPS server 546", "status", "no fault", "FAULT"),
+        ("MPS server 547", "status", "no fault", "FAULT"),
+        ("MPS daemon", "active thread percentage", 25.0, "none"),
+        ("GPU 0", "MPS memory limit", "20480 MiB", "none"),
+        ("GPU 1", "MPS memory limit", "20480 MiB", "none"),
+    ]
+    assert told(said("50.0x", "20G", "20G")) == [("MPS daemon", "active thread percentage", 25.0, "50.0x")]
+    assert told(replace(split, failure="gone")) == [("MPS daemon", "answer", "answers", "gone")]
+
+
 def test_a_server_that_a_client_s_fault_stopped_is_a_difference() -> None:
     (finding,) = mps({"mps": {"replicas": 4}}, replace(said("25.0", "20G"), faulty_servers=("547",)))
     assert (finding.cause.key, str(finding.where)) == ("mps-fault", "MPS server 547")
@@ -328,9 +377,36 @@ def test_what_the_daemon_s_program_says_on_its_end_is_kept(tmp_path: Path, monke
     assert read_mps(1).failure == "exit code 1: Cannot find MPS control daemon process"
 
 
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("exit 3", "exit code 3"),
+        ("echo no daemon >&2; exit 1", "exit code 1: no daemon"),
+        ("echo first; echo second >&2; exit 1", "exit code 1: first"),
+        ("exec sleep 5", "no answer within 0.3 s"),
+    ],
+)
+def test_why_the_daemon_gave_no_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, failure: str) -> None:
+    program(tmp_path, text)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("gpu_pools.verifier.mps._SECONDS", 0.3)
+    assert read_mps(1) == MpsReading(failure, asked=True, percentage="", memory_limits=(), faulty_servers=())
+
+
+def test_a_program_that_cannot_be_run_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "")
+    (tmp_path / "nvidia-cuda-mps-control").write_bytes(b"\x7fno program")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    read = read_mps(1)
+    assert read.asked
+    assert read.failure
+    assert "Exec format error" in read.failure
+
+
 def test_without_the_program_the_daemon_was_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not read_mps(1).asked
+    missing = "no nvidia-cuda-mps-control in this container"
+    assert read_mps(1) == MpsReading(missing, asked=False, percentage="", memory_limits=(), faulty_servers=())
 
 
 def test_an_unknown_error_keeps_its_number() -> None:

@@ -38,6 +38,8 @@ _MOUNT = "700 690 0:25 {root} {point} rw,nosuid - ext4 /dev/vda1 rw\n"
 OF_THE_NODE = _MOUNT.format(root="/tmp/nvidia-mps", point="/tmp/nvidia-mps")  # noqa: S108 - no file
 OF_THE_POD = _MOUNT.format(root=f"/var/lib/kubelet/pods/{TENANT}/volumes/kubernetes.io~empty-dir/mps", point="/tmp/nvidia-mps")  # noqa: S108
 ROOT = _MOUNT.format(root="/", point="/")
+ITS_OWN = _MOUNT.format(root="/", point="/tmp/nvidia-mps")  # noqa: S108
+DATA_OF_THE_NODE = _MOUNT.format(root="/data", point="/data")
 
 
 def run(folder: Path, pid: int, command: str, cgroup: str = OUTSIDE, mounts: str = ROOT) -> None:
@@ -82,6 +84,21 @@ def test_a_daemon_outside_of_every_pod_is_found_and_who_asks_it_is_none(tmp_path
     )
 
 
+def test_daemons_come_in_the_order_of_their_numbers_and_only_numbers_are_processes(tmp_path: Path) -> None:
+    for pid in (470, 9, 10, 1000, 77):
+        run(node_s(tmp_path) if pid == 470 else tmp_path, pid, "nvidia-cuda-mps-control -f")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cmdline").write_text("nvidia-cuda-mps-server\0")
+    assert [daemon.pid for daemon in read_processes(tmp_path).daemons] == [9, 10, 77, 470, 1000]
+
+
+def test_what_a_process_is_called_may_be_no_text(tmp_path: Path) -> None:
+    run(node_s(tmp_path), 7, "nvidia-cuda-mps-control -d")
+    (tmp_path / "7" / "cmdline").write_bytes(b"/\xff/nvidia-cuda-mps-control\0-d\0")
+    (tmp_path / "8").mkdir()  # it has ended meanwhile
+    assert read_processes(tmp_path) == NodeProcesses(complete=True, daemons=(MpsDaemon(7, "", shared=True),))
+
+
 @pytest.mark.parametrize("cgroup", CGROUPS.values(), ids=CGROUPS)
 def test_the_pod_of_a_daemon_is_told_by_its_control_group(tmp_path: Path, cgroup: str) -> None:
     run(tmp_path, 7, "/usr/bin/nvidia-cuda-mps-control -f", cgroup, OF_THE_NODE)
@@ -89,7 +106,15 @@ def test_the_pod_of_a_daemon_is_told_by_its_control_group(tmp_path: Path, cgroup
 
 
 @pytest.mark.parametrize(
-    ("mounts", "shared"), [(ROOT + OF_THE_NODE, True), (ROOT + OF_THE_POD, False), (ROOT, False), ("", True)]
+    ("mounts", "shared"),
+    [
+        (ROOT + OF_THE_NODE, True),
+        (ROOT + OF_THE_POD, False),
+        (ROOT, False),
+        (ITS_OWN, False),
+        (DATA_OF_THE_NODE, False),
+        ("", True),
+    ],
 )
 def test_a_pod_s_daemon_is_its_own_unless_its_pipes_are_the_node_s(tmp_path: Path, mounts: str, shared: bool) -> None:  # noqa: FBT001
     run(tmp_path, 7, "nvidia-cuda-mps-control -d", f"0::/../pod{TENANT}/1a2b\n", mounts)
@@ -127,6 +152,29 @@ def test_where_mps_is_not_declared_every_daemon_of_the_node_is_a_difference(shar
 def test_a_daemon_beside_the_operator_s_is_a_second_one() -> None:
     assert causes(compared(MPS, seen(OPERATOR_S), frozenset({POD}))) == []
     assert causes(compared(MPS, seen(OPERATOR_S, OUTSIDER), frozenset({POD}))) == ["mps-second"]
+
+
+def test_each_daemon_is_told_in_these_words() -> None:
+    undeclared = compared(EXCLUSIVE, seen(OUTSIDER, OPERATOR_S, TENANT_S), None)
+    assert [(str(one.where), one.field, one.expected, one.observed) for one in undeclared.differences] == [
+        ("MPS daemon", "control daemons", "none", "process 470 outside of every pod"),
+        ("MPS daemon", "control daemons", "none", f"process 4711 of pod {POD}"),
+    ]
+    assert undeclared.notes == [f"an MPS control daemon serves the pod that it runs in alone (process 900 of pod {TENANT})"]
+    (second,) = compared(MPS, seen(OPERATOR_S, OUTSIDER), frozenset({POD})).differences
+    assert (str(second.where), second.field, second.expected, second.observed) == (
+        "MPS daemon",
+        "control daemons",
+        "the operator's alone",
+        "process 470 outside of every pod",
+    )
+    unseen = seen(complete=False)
+    running = (Process(500, "mps", "client"), Process(501, "mps", None), Process(502, "compute", "nvidia-cuda-mps-server"))
+    hidden = compared(EXCLUSIVE, unseen, None, *running, Process(503, "compute", "python3"))
+    assert [(str(one.where), one.field, one.expected, one.observed) for one in hidden.differences] == [
+        ("MPS daemon", "clients on the GPUs", "none", "500 client, 501 (unnamed), 502 nvidia-cuda-mps-server")
+    ]
+    assert compared(EXCLUSIVE, unseen, None, Process(503, "compute", "python3")).differences == []
 
 
 @pytest.mark.parametrize("operators", [None, frozenset()])

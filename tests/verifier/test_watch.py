@@ -140,7 +140,8 @@ def test_what_is_not_compared_wakes_nobody(change: Callable[[dict[str, Any]], ob
 def test_other_events_say_nothing_of_the_node(kind: str) -> None:
     assert _seen(lambda _: None, kind) is None
     assert _seen(lambda node: node.update(kind="Status")) is None
-    assert watch._compared({}) is None
+    for event in ({}, {"type": "ADDED"}, {"type": "ADDED", "object": None}, {"type": "ADDED", "object": {}}):
+        assert watch._compared(event) is None
 
 
 # --- what probes are answered -----------------------------------------------------------------------------

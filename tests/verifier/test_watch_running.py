@@ -112,6 +112,11 @@ def test_what_cannot_be_told_is_news_too(caplog: pytest.LogCaptureFixture) -> No
         watched._observer = _Observer(cause)  # type: ignore[assignment]
         watched.assert_once()
     assert len(caplog.records) == 2
+    proven = _Observer()
+    proven._findings.differs(Where("node"), "answer", "200", "503", "api-permission")
+    watched._observer = proven  # type: ignore[assignment]
+    watched.assert_once()
+    assert len(caplog.records) == 3
 
 
 # --- following the node -----------------------------------------------------------------------------------
