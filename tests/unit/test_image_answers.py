@@ -333,6 +333,22 @@ def test_a_redirection_to_a_host_alone_is_one_to_its_root(registry: Callable[...
     assert [one.path for one in other.asked] == ["/?a=1"]
 
 
+def test_an_address_is_looked_up_once_and_that_one_is_connected_to(
+    registry: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another look-up could give another address, which nobody has judged."""
+    looked_up, real = [], socket.getaddrinfo
+
+    def counting(host: str, *args: Any, **named: Any) -> Any:
+        looked_up.append(host)
+        return real(host, *args, **named)
+
+    server = registry(lambda _, handler: say(handler, 200, INDEX))
+    monkeypatch.setattr(socket, "getaddrinfo", counting)
+    assert asked_for(server, "a:1").verdict == "there"
+    assert looked_up == ["127.0.0.1"]
+
+
 def test_without_a_port_it_is_that_of_https(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
