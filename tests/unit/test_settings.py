@@ -156,6 +156,8 @@ def test_whatever_is_wrong_is_raised_at_once() -> None:
     assert [problem.path for problem in caught.value.problems] == [
         *("sharing", "gpu-pools:verificaton", "gpu-pools:cluster", "gpu-pools:pools")
     ]
+    with pytest.raises(InvalidStackError):
+        parse_settings({"gpu-pools:cluster": {"platform": "existing"}, "gpu-pools:pools": []})
 
 
 def test_text_that_a_terminal_would_obey_is_refused_in_the_sections_of_this_project_alone() -> None:
