@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from fractions import Fraction
 from importlib import resources
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.hardware.models import find_model, model, model_keys, nearest_model
+from gpu_pools.hardware.models import (
+    GpuModel,
+    MigProfile,
+    device_models,
+    find_model,
+    model,
+    model_keys,
+    nearest_model,
+    variant_of,
+)
 from gpu_pools.stack.charts import VERSIONS
 from gpu_pools.stack.kubernetes_names import mig_resource
 from gpu_pools.text.yaml_text import load_yaml
-
-if TYPE_CHECKING:
-    from gpu_pools.hardware.models import GpuModel, MigProfile
 
 DATA = resources.files("gpu_pools.hardware")
 CHARTS = resources.files("gpu_pools.stack") / "charts"
@@ -59,6 +67,69 @@ class TestModels:
             assert known.profiles[name].memory_mib == profile["memoryMiB"]
             assert known.profiles[name].sm == profile["sm"]
 
+    def test_a_model_has_all_that_its_sources_give(self) -> None:
+        assert replace(model("h200-141gb"), profiles={}) == GpuModel(
+            key="h200-141gb",
+            architecture="hopper",
+            compute_capability=(9, 0),
+            memory_mib=143771,
+            sm=132,
+            sm_of={},
+            mps_sm=(2, 8),
+            products=("NVIDIA H200", "NVIDIA H200 NVL"),
+            compute_slices=7,
+            placement_units=8,
+            profiles={},
+            other_names={},
+            listed_names=frozenset(),
+            min_driver=(),
+        )
+        assert model("a100-80gb").profiles["1g.10gb+me"] == MigProfile(
+            name="1g.10gb+me",
+            profile_id=20,
+            compute_slices=1,
+            max_instances=1,
+            starts=(0, 1, 2, 3, 4, 5, 6),
+            size=1,
+            placements_measured=True,
+            sm=14,
+            memory_mib=None,
+            memory_gib=9.5,
+            engines=None,
+            min_driver=(470,),
+        )
+
+    def test_a_model_without_a_known_geometry_has_the_names_that_are_listed(self) -> None:
+        known = model("rtx-pro-4500-blackwell")
+        assert (known.profiles, known.mig_capable, known.compute_slices, known.placement_units) == (None, True, 0, None)
+        assert known.listed_names == {"1g.16gb", "1g.16gb+gfx", "1g.16gb+me.all", "1g.16gb-me", "2g.32gb", "2g.32gb+gfx"}
+
+    def test_other_names_lead_to_the_own_one(self) -> None:
+        own = {name: model("gb200-186gb").own_name(name) for name in ("3g.95gb", "3g.93gb", "1g.24gb")}
+        assert own == {"3g.95gb": "3g.93gb", "3g.93gb": "3g.93gb", "1g.24gb": "1g.23gb"}
+
+    def test_placements_are_measured_where_a_source_says_so(self) -> None:
+        found = [(key, profile) for key in model_keys() for profile in (model(key).profiles or {}).values()]
+        inferred = {(key, profile.name) for key, profile in found if not profile.placements_measured}
+        assert inferred == {
+            (key, name)
+            for key, raw in MODELS.items()
+            for name, profile in (raw.get("profiles") or MODELS.get(raw.get("profilesOf"), {}).get("profiles") or {}).items()
+            if "profilesOf" in raw or profile["placements"] != "measured"
+        }
+
+    def test_keys_are_sorted(self) -> None:
+        assert list(model_keys()) == sorted(MODELS)
+
+    def test_a_pci_device_has_a_model_whether_its_product_has_a_name_or_not(self) -> None:
+        named = {0x20B2: "a100-80gb", 0x20B5: "a100-80gb", 0x20B1: "a100-40gb", 0x2C31: "rtx-pro-4500-blackwell"}
+        assert {device: device_models()[device].key for device in named} == named
+        assert len(device_models()) == 46
+
+    @pytest.mark.parametrize(("profile", "variant"), [("1g.10gb", ""), ("1g.10gb+me", "+me"), ("1g.24gb-me", "-me")])
+    def test_a_name_tells_the_variant(self, profile: str, variant: str) -> None:
+        assert variant_of(profile) == variant
+
     @pytest.mark.parametrize("key", [key for key in model_keys() if MODELS[key].get("profilesOf")])
     def test_a_twin_shares_geometry_but_no_measured_fact(self, key: str) -> None:
         twin, other = model(key), model(MODELS[key]["profilesOf"])
@@ -71,6 +142,8 @@ class TestModels:
             )
             assert profile.sm is None
             assert profile.memory_mib is None
+            assert profile.memory_gib is None
+            assert profile.engines is None
             assert not profile.placements_measured
 
     @pytest.mark.parametrize("key", model_keys())
@@ -115,7 +188,8 @@ class TestModels:
         assert not (model(key).listed_names and model(key).profiles)
 
     def test_engines_are_known_for_no_more_than_the_profiles_that_a_source_gives_them_for(self) -> None:
-        with_engines = {profile.name: profile.engines for gpu, profile in PROFILES if profile.engines}
+        known = model("rtx-pro-6000-blackwell").profiles.values()
+        with_engines = {profile.name: profile.engines for profile in known if profile.engines}
         assert with_engines["1g.24gb+me.all"] == (4, 4, 4, 1)
         assert "1g.24gb+gfx" not in with_engines
         assert {gpu.key for gpu, profile in PROFILES if profile.engines} == {"rtx-pro-6000-blackwell"}
@@ -198,6 +272,21 @@ class TestAzureSizes:
     def test_the_vcpus_stand_in_the_name(self) -> None:
         for name in SIZES:
             assert re.match(rf"Standard_[A-Z]+{azure_sizes.size(name).vcpus}[a-z_]", name), name
+
+    def test_a_size_has_all_that_its_sources_give(self) -> None:
+        assert azure_sizes.size("Standard_NC24ads_A100_v4") == azure_sizes.AzureSize(
+            name="Standard_NC24ads_A100_v4",
+            vcpus=24,
+            memory_gib=220,
+            gpu_model="a100-80gb",
+            product="NVIDIA A100 80GB PCIe",
+            gpus=Fraction(1),
+            mig=True,
+            driver="CUDA",
+            arch="amd64",
+        )
+        assert azure_sizes.size("Standard_ND128isr_GB300_v6").mig is None
+        assert azure_sizes.sizes() == tuple(azure_sizes.size(name) for name in SIZES)
 
     def test_a_fraction_stays_exact(self) -> None:
         assert azure_sizes.size("Standard_NV6ads_A10_v5").gpus * 6 == 1

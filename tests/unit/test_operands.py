@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.hardware.operands import brought, charts_with, overridden, parse_version
+from gpu_pools.hardware.operands import brought, brought_by, charts_with, overridden, parse_version, since, version_text
 from gpu_pools.stack.charts import VERSIONS
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import aks, existing, plan_of, pool_of
@@ -37,6 +37,8 @@ def _refused(stack: str) -> dict[str, str]:
         ("580.95.05-ubuntu24.04", (580, 95, 5)),
         ("v0.18.0-rc.1", (0, 18, 0)),
         ("580", (580, 0, 0)),
+        ("1.2.3.4", (1, 2, 3, 4)),
+        ("1.2.3.4.5", None),
         ("latest", None),
         ("sha256:0123", None),
         ("", None),
@@ -51,6 +53,19 @@ def test_a_tag_tells_its_numbers_or_nothing(text: str, numbers: tuple[int, ...] 
 )
 def test_what_names_no_version_overrides_nothing(values: dict[str, Any]) -> None:
     assert overridden(values, "gfd") is None
+
+
+@pytest.mark.parametrize(
+    ("version", "text"), [("v0.17.4", "v0.17.4"), (580, "580"), (0.17, "0.17")], ids=["text", "number", "fraction"]
+)
+def test_a_version_that_is_named_is_a_text(version: object, text: str) -> None:
+    assert overridden({"gfd": {"version": version}}, "gfd") == text
+    assert overridden({"gfd": {"version": version}}, "driver") is None
+
+
+def test_a_feature_has_its_first_version() -> None:
+    assert since("migManager.variants") == (0, 12, 3)
+    assert version_text(since("devicePlugin.mpsMany")) == "0.20.0"
 
 
 def test_the_pinned_chart_is_the_newest_that_is_known() -> None:
@@ -207,3 +222,5 @@ def test_what_a_chart_brings_is_known_by_its_version_with_or_without_the_v() -> 
     assert set(brought(newest)) == {"driver", "devicePlugin", "gfd", "migManager"}
     assert brought(newest.removeprefix("v")) == brought(newest)
     assert brought("v0.0.1") == {}
+    assert brought_by(newest, "migManager") == brought(newest)["migManager"]
+    assert brought_by("v0.0.1", "migManager") is None
