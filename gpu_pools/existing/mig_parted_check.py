@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.existing.profiles import doubtful_names, fits, fitting_models, has, models_with, nearest_profiles, unknown_geometry
-from gpu_pools.existing.run_context import RunContext
 from gpu_pools.existing.values import is_whole
 from gpu_pools.hardware.models import device_models, model
 from gpu_pools.hardware.operands import charts_with, since, version_text
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpu_pools.existing.findings import Findings, Severity
+    from gpu_pools.existing.run_context import RunContext
     from gpu_pools.existing.yaml_tree import Path
     from gpu_pools.hardware.operands import Feature
 
@@ -70,21 +70,21 @@ class MigEntry:
         return tuple(dict.fromkeys(known[device].key for device in self.filters if device in known))
 
 
-def check_mig_parted(value: object, base: Path, findings: Findings, context: RunContext | None = None) -> None:
+def check_mig_parted(value: object, base: Path, findings: Findings, context: RunContext) -> None:
     """Check one config file of nvidia-mig-parted.
 
     Args:
         value: its parsed YAML; None for an empty file, which loads and holds no config.
         base: where it stands in the file under check.
         findings: are added to.
-        context: how it is run; None: the file does not say.
+        context: how it is run.
     """
     for name, entries in read_mig_configs(value, base, findings).items():
         for entry in entries:
             _check_entry(entry, findings)
         _check_overlaps(entries, findings)
         _check_coverage(entries, findings, (*base, "mig-configs", name))
-        _check_strategy(entries, findings, (*base, "mig-configs", name), context or RunContext())
+        _check_strategy(entries, findings, (*base, "mig-configs", name), context)
 
 
 def check_disabled_key(value: object, base: Path, findings: Findings) -> None:
@@ -298,8 +298,7 @@ def _valid_profile(name: str) -> bool:
     if not attributes:
         return True
     parts = attributes[1:].split(",")
-    mixed = "+" in name and "-" in name
-    return not mixed and len(set(parts)) == len(parts) and all(_ATTRIBUTE.fullmatch(part) for part in parts)
+    return len(set(parts)) == len(parts) and all(_ATTRIBUTE.fullmatch(part) for part in parts)
 
 
 def _read_entry(entry: Mapping[str, object], path: Path) -> MigEntry:
@@ -321,15 +320,14 @@ def _texts(value: object) -> list[str]:
 
 
 def _filters(value: object) -> tuple[int, ...] | None:
-    texts = value if isinstance(value, list) else [value]
-    if not any(texts) and not (isinstance(value, list) and value):
+    if not value:
         return None
-    return tuple(found for text in texts if (found := device_id(text)) is not None)
+    return tuple(found for text in _texts(value) if (found := device_id(text)) is not None)
 
 
-def device_id(text: object) -> int | None:
+def device_id(text: str) -> int | None:
     """The PCI device id in a filter such as ``0x20B210DE`` (device, then vendor); None where it can match no NVIDIA GPU."""
-    head = str(text or "").partition(":")[0]
+    head = text.partition(":")[0]
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,8}|[1-9]\d{0,9}", head):
         return None
     raw = int(head, 0)
@@ -533,9 +531,9 @@ def _check_strategy(entries: list[MigEntry], findings: Findings, path: Path, con
                 allowed="at least one profile, or `mig-enabled: false`",
                 remedy="Add a layout.",
             )
-    layouts = {tuple(sorted(entry.layout.items())) for entry in entries if entry.filters is None}
-    partitioned = any(layout for layout in layouts)
-    uneven = len({name for layout in layouts for name, _ in layout}) > 1 or (partitioned and () in layouts)
+    layouts = {tuple(entry.layout) for entry in entries if entry.filters is None}
+    partitioned = any(layouts)
+    uneven = len({name for layout in layouts for name in layout}) > 1 or () in layouts
     if strategy == "single" and partitioned and uneven:
         findings.add(
             path,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.profiles import models_with
-from gpu_pools.existing.run_context import RunContext
 from gpu_pools.existing.values import is_whole
 from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.existing.findings import Findings
     from gpu_pools.existing.plugin_schema import Field, MappingSchema, Override
+    from gpu_pools.existing.run_context import RunContext
     from gpu_pools.existing.yaml_tree import Path
 
 _GPU: Final = "nvidia.com/gpu"
@@ -78,17 +78,17 @@ class _Check:
         )
 
 
-def check_plugin_config(value: object, base: Path, findings: Findings, context: RunContext | None = None) -> None:
+def check_plugin_config(value: object, base: Path, findings: Findings, context: RunContext) -> None:
     """Check one config file of the device plugin.
 
     Args:
         value: its parsed YAML; None for an empty file, which is legal.
         base: where it stands in the file under check.
         findings: are added to.
-        context: how it is run; None: the file does not say.
+        context: how it is run.
     """
     schema = plugin_schema()
-    check = _Check(findings, base, context or RunContext(), schema.versions)
+    check = _Check(findings, base, context, schema.versions)
     if value is None:
         return
     known = _mapping(check, value, "", base)
