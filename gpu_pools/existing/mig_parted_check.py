@@ -131,16 +131,9 @@ def read_mig_configs(value: object, base: Path, findings: Findings) -> dict[str,
 def _check_version(value: Mapping[str, object], base: Path, findings: Findings) -> None:
     if "version" not in value and value:
         _crash(findings, base, "no `version`", "unable to parse with missing 'version' field", "v1", "Add `version: v1`.")
-    elif value.get("version") != "v1":
-        shown = show(value.get("version"))
-        _crash(
-            findings,
-            (*base, "version"),
-            f"version {shown}",
-            f"unknown version: {value.get('version')}",
-            "v1",
-            "Write `version: v1`.",
-        )
+    elif (version := value.get("version")) != "v1":
+        error = f"unknown version: {version or ''}" if version is None or isinstance(version, str) else "cannot unmarshal"
+        _crash(findings, (*base, "version"), f"version {show(version)}", error, "v1", "Write `version: v1`.")
 
 
 def _entries(entries: object, path: Path, findings: Findings) -> Iterator[MigEntry]:
@@ -185,7 +178,8 @@ def _check_types(entry: Mapping[str, object], path: Path, findings: Findings) ->
     good = True
     if devices != "all" and not (isinstance(devices, list) and all(item is None or is_whole(item) for item in devices)):
         allowed = "all, or a list of GPU indexes without quotes"
-        error = "invalid string input for 'devices'" if isinstance(devices, str) else "cannot unmarshal"
+        text = devices is None or isinstance(devices, str)
+        error = "invalid string input for 'devices'" if text else "cannot unmarshal"
         good = _crash(findings, (*path, "devices"), f"{show(devices)} names no GPUs", error, allowed, "Write e.g. [0, 1].")
     if enabled is not None and not isinstance(enabled, bool):
         good = _crash(
