@@ -166,6 +166,10 @@ def test_it_reads_whether_it_goes_on_from_here_or_begins_anew(tmp_path: Path, fi
     script = SCRIPT.format(first=first, fork=fork, told=str(told))
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path(process.__file__).parents[2], env=os.environ)
     assert told.read_text() == repr(("nvmlInit", '{"failure": ', True, True, 0, ""))
+    here = Process()
+    here.ask()
+    assert here.listen(LONG)[0][0] == "nvmlInit"
+    ended(here)
 
 
 def test_a_defect_of_one_that_goes_on_from_here_is_told_and_ends_it(tmp_path: Path) -> None:
@@ -184,6 +188,7 @@ def test_a_defect_of_one_that_goes_on_from_here_is_told_and_ends_it(tmp_path: Pa
     assert (lines, in_time, has_ended, code) == (["nvmlInit"], True, True, 1)
     assert "AttributeError" in said
     assert done.stderr == ""
+    ended(Process())  # here nothing is broken by it
 
 
 # --- who asks it ------------------------------------------------------------------------------------------

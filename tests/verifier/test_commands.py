@@ -410,8 +410,9 @@ ROOT = Path(process.__file__).parents[2]
 
 
 def test_a_program_that_cannot_tell_ends_with_2_and_writes_no_escapes(tmp_path: Path) -> None:
-    command = [*PROGRAM, "assert", "--only", "nvml", "--expect", str(tmp_path / "\x1b[31m")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    arguments = ["assert", "--only", "nvml", "--expect", str(tmp_path / "\x1b[31m")]
+    assert program.main(arguments) == 2
+    done = subprocess.run([*PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("cannot tell: the expectation cannot be used: ")
     assert "\\x1b[31m" in done.stderr
@@ -420,6 +421,7 @@ def test_a_program_that_cannot_tell_ends_with_2_and_writes_no_escapes(tmp_path: 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_program_that_is_told_to_end_does_so_at_once_and_gives_no_verdict(expect: Path, number: int, code: int) -> None:
+    assert gpus_only("assert", expect) == 0
     command = [*PROGRAM, "assert", "--only", "nvml", "--expect", str(expect), "--pause", "0", "--wait", "600", "--every", "600"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
         assert waiting.stderr
