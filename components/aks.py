@@ -20,7 +20,7 @@ from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cl
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import AksSettings, NodeCount, SystemPool, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
-from gpu_pools.stack.pools import AksPlacement
+from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 from . import _log

@@ -16,7 +16,7 @@ from pulumi_openstack import containerinfra
 from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
-from gpu_pools.stack.pools import MagnumPlacement
+from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs

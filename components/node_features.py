@@ -15,7 +15,7 @@ from pulumi_kubernetes.core.v1 import Namespace
 from gpu_pools.plan.placing import labeller_daemon_set_spec, node_feature_rule
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
-from gpu_pools.stack.pools import ExistingPlacement
+from gpu_pools.stack.placements import ExistingPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from ._args import ExistingPoolArgs

@@ -23,7 +23,9 @@ from gpu_pools.stack.clusters import (
 )
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.fields import on, rows, snake
-from gpu_pools.stack.pools import AksPlacement, DeclaredHardware, ExistingPlacement, MagnumPlacement, Minimum, Pool, Spot
+from gpu_pools.stack.node_hardware import DeclaredHardware
+from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
+from gpu_pools.stack.pools import Minimum, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,7 @@ from gpu_pools.changes.pools import pool_changes
 from gpu_pools.changes.steps import name_of
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
-from gpu_pools.stack.pools import AksPlacement, ExistingPlacement
+from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

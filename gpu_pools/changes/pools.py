@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.resource_types import POOL_TYPES
 from gpu_pools.mig.change import change
-from gpu_pools.stack.pools import ExistingPlacement
+from gpu_pools.stack.placements import ExistingPlacement
 from gpu_pools.stack.sharing import Mps
 from gpu_pools.stack.sharing_text import sharing_text
 

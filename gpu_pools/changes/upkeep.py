@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.operands import brought
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
-from gpu_pools.stack.pools import AksPlacement
+from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.nested import at
 

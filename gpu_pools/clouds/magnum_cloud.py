@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named, Unread
 from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.clouds.magnum_living import judge_living
-from gpu_pools.stack.pools import MagnumPlacement
+from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.errors import Problem, Problems, show
 
 if TYPE_CHECKING:

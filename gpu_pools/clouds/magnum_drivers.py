@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.stack.clusters import MagnumSettings
-from gpu_pools.stack.pools import MagnumPlacement
+from gpu_pools.stack.placements import MagnumPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.rendering.node_cleanup import cleanup_objects
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
-from gpu_pools.stack.pools import MagnumPlacement
+from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.stack.sharing import Mig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.plan.planned import PoolPlan
-    from gpu_pools.stack.pools import DriverOwner, Hardware
+    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.stack.pools import DriverOwner
     from gpu_pools.stack.settings import Settings
 
 #: All NodeFeatures at once. With NFD's own page size nfd-master lists a fixed version of the past after the API server was

@@ -15,7 +15,7 @@ from gpu_pools.mig.geometry import most_of, place
 from gpu_pools.plan.memory_budget import check_memory
 from gpu_pools.plan.mig_strategy import check_mig_strategy
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal, tainted_by
-from gpu_pools.stack.pools import AksPlacement, ExistingPlacement
+from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
 from gpu_pools.stack.sharing import MPS_MOST_REPLICAS_OLD, Mig, Mps, TimeSlicing
 from gpu_pools.text.errors import show
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpu_pools.hardware.models import GpuModel
-    from gpu_pools.stack.pools import Hardware, Pool
+    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.stack.sharing import GpuLayout, Sharing
     from gpu_pools.text.errors import Problems

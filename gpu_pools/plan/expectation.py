@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.hardware.models import GpuModel
     from gpu_pools.rendering.sharing_configs import FlagMigStrategy
-    from gpu_pools.stack.pools import Hardware
+    from gpu_pools.stack.node_hardware import Hardware
     from gpu_pools.stack.sharing import Sharing
 
 _SHARING_STRATEGY: Final = {"timeSlicing": "time-slicing", "mps": "mps"}

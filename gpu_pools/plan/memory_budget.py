@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.hardware.models import GpuModel
-    from gpu_pools.stack.pools import Hardware, Pool
+    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 

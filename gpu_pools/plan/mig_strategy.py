@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gpu_pools.stack.charts import MigStrategy
-    from gpu_pools.stack.pools import Hardware, Pool
+    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems

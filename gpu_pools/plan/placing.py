@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import NODE_GROUP_LABELS, MagnumSettings
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
-from gpu_pools.stack.pools import AksPlacement, ExistingPlacement, MagnumPlacement
+from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from gpu_pools.plan.expectation import NvmlExpectation
     from gpu_pools.stack.charts import MigStrategy
     from gpu_pools.stack.kubernetes_names import Taint
-    from gpu_pools.stack.pools import DriverOwner, Hardware, MigOwner, Pool
+    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.stack.placements import MigOwner
+    from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.stack.sharing import Sharing
 

@@ -35,7 +35,7 @@ from gpu_pools.rendering.startup_taint import STARTUP_TAINT, check_startup_taint
 from gpu_pools.stack.acknowledged import CLUSTER
 from gpu_pools.stack.charts import merge_values
 from gpu_pools.stack.kubernetes_names import AKS_SPOT_TAINT, DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
-from gpu_pools.stack.pools import AksPlacement
+from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.settings import Settings, try_parse_settings
 from gpu_pools.stack.sharing import Exclusive, Mig, Mps
 from gpu_pools.text.errors import InvalidStackError, Problems
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
     from gpu_pools.rendering.sharing_configs import FlagMigStrategy
     from gpu_pools.stack.charts import MigStrategy
-    from gpu_pools.stack.pools import DriverOwner, Hardware, MigOwner, Pool
+    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.stack.placements import MigOwner
+    from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.sharing import Sharing
 
 

@@ -31,7 +31,7 @@ from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_start import start_command
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
-from gpu_pools.stack.pools import AksPlacement
+from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:

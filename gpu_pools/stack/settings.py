@@ -15,7 +15,9 @@ from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_who_installs
 from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import ClusterSettings, parse_cluster
-from gpu_pools.stack.pools import Flavor, Pool, PoolContext, parse_flavor, parse_pool
+from gpu_pools.stack.node_hardware import Flavor, parse_flavor
+from gpu_pools.stack.pool_section import PoolContext
+from gpu_pools.stack.pools import Pool, parse_pool
 from gpu_pools.stack.section import Section
 from gpu_pools.stack.sharing import Sharing, parse_sharing
 from gpu_pools.stack.verification import VerificationSettings, parse_verification

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import ExistingSettings, MagnumSettings
-from gpu_pools.stack.pools import ExistingPlacement, MagnumPlacement
+from gpu_pools.stack.placements import ExistingPlacement, MagnumPlacement
 from sandbox.cluster import add_ons, machine_groups
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.add_ons import AddOns
@@ -21,7 +21,7 @@ from sandbox.system.files import write_json
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
-    from gpu_pools.stack.pools import Flavor
+    from gpu_pools.stack.node_hardware import Flavor
     from sandbox.stack.state import Sandbox
     from sandbox.toolchain.tools import Tools
 

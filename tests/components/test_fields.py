@@ -14,7 +14,8 @@ from components.platform import GpuPlatform
 from gpu_pools.clouds.aks_changes import refused_cluster_changes
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.fields import on, rows
-from gpu_pools.stack.pools import AksPlacement, MagnumPlacement, Pool
+from gpu_pools.stack.placements import AksPlacement, MagnumPlacement
+from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.providers import azure_native, openstack
 from tests import generated

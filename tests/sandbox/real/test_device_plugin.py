@@ -15,7 +15,7 @@ import yaml
 from gpu_pools.hardware.models import model
 from gpu_pools.plan.expectation import advertised
 from gpu_pools.rendering.sharing_configs import device_plugin_config
-from gpu_pools.stack.pools import Hardware
+from gpu_pools.stack.node_hardware import Hardware
 from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.device_plugin import Plugin, put_mps_daemon

@@ -18,7 +18,7 @@ from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import legal_layouts, maximal_layouts
 from gpu_pools.plan.expectation import gfd_labels
 from gpu_pools.rendering.sharing_configs import device_plugin_config
-from gpu_pools.stack.pools import Hardware
+from gpu_pools.stack.node_hardware import Hardware
 from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.feature_discovery import discover

@@ -1,0 +1,120 @@
+"""The GPUs of one node: from the VM size (AKS), or declared, of a flavor (Magnum) or of nodes that are there already.
+
+Only what one node has is told here. Whether a pool can be shared or partitioned so is in gpu_pools/plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpu_pools.hardware import azure_sizes
+from gpu_pools.hardware.models import GpuModel, find_model, model, model_keys, nearest_model
+from gpu_pools.stack.fields import read, row, text, whole_number
+from gpu_pools.stack.section import Section
+
+if TYPE_CHECKING:
+    from gpu_pools.text.errors import Problems
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The GPUs of one node.
+
+    Attributes:
+        model: the GPU model.
+        product: what NVML answers, where the form factor is known; else None.
+        gpus: GPUs per node.
+        source: where the declaration comes from, for messages, e.g. ``vmSize Standard_NC24ads_A100_v4``.
+        mig_offered: False where the cloud does not offer MIG on it although the GPU may have it.
+    """
+
+    model: GpuModel
+    product: str | None
+    gpus: int
+    source: str
+    mig_offered: bool = True
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """A Nova flavor, as far as this project must know it. Nova has no field that names the GPU model."""
+
+    hardware: Hardware | None
+    vcpus: int | None = None
+    memory_gib: float | None = None
+
+
+@dataclass(frozen=True)
+class DeclaredHardware:
+    """GPUs that only the author of the stack file can tell: of a flavor, or of nodes that are there already."""
+
+    gpu_model: str | None = row(
+        "A GPU model, e.g. a100-80gb.",
+        text(allowed=", ".join(model_keys()), remedy="Name the GPU model, e.g. a100-80gb."),
+        needed=True,
+        doc="A GPU model (`python -m gpu_pools models` lists them), or a product name as NVML answers it.",
+    )
+    gpus_per_node: int | None = row(
+        {"magnum": "GPUs of one machine.", "existing": "GPUs of one node."}, whole_number(1, 16), needed=True
+    )
+
+
+def parse_flavor(value: object, path: str, problems: Problems) -> Flavor | None:
+    """One entry of ``gpu-pools:flavors``."""
+    section = Section(value, path, problems, what="a mapping with gpuModel and gpusPerNode")
+    if not section.readable:
+        return None
+    hardware = declared_hardware(section, f"flavor {path.removeprefix('gpu-pools:flavors.')}")
+    vcpus, memory = section.integer("vcpus", minimum=1), section.number("memoryGiB", minimum=1)
+    section.finish()
+    return Flavor(hardware, vcpus, memory)
+
+
+def azure_hardware(section: Section) -> Hardware | None:
+    """What a pool's `vmSize` has; None where that is wrong, which is then a problem."""
+    name = section.text("vmSize", required=True, remedy="Name the VM size, e.g. Standard_NC24ads_A100_v4.")
+    if name is None:
+        return None
+    size = azure_sizes.size(name)
+    if size is None:
+        date = azure_sizes.retired(name)
+        meant = None if date else azure_sizes.meant_size(name)
+        section.problems.add(
+            section.at("vmSize"),
+            f'"{name}" was retired by Azure on {date}' if date else f'"{name}" is not a known Azure GPU size',
+            allowed="a GPU size that `python -m gpu_pools sizes` lists",
+            remedy=f"Did you mean {meant}?" if meant else f"Use another size, e.g. {azure_sizes.smallest_size(name)}.",
+        )
+        return None
+    if size.gpus.denominator != 1:
+        section.problems.add(
+            section.at("vmSize"),
+            f'"{name}" has {size.gpus} of a GPU',
+            allowed="a size with whole GPUs",
+            remedy="Choose Standard_NV36ads_A10_v5 or larger; a vGPU fraction can be neither partitioned nor shared further.",
+        )
+        return None
+    return Hardware(model(size.gpu_model), size.product, int(size.gpus), f"vmSize {name}", mig_offered=size.mig is not False)
+
+
+def declared_hardware(section: Section, source: str) -> Hardware | None:
+    """What `gpuModel` and `gpusPerNode` say; None where they are wrong, which is then a problem."""
+    declared = read(DeclaredHardware, section)
+    if declared.gpu_model is None:
+        return None
+    found = find_model(declared.gpu_model)
+    if found is None:
+        near = nearest_model(declared.gpu_model)
+        section.problems.add(
+            section.at("gpuModel"),
+            f'"{declared.gpu_model}" is not a known GPU model',
+            allowed=", ".join(model_keys()),
+            remedy=f"Did you mean {near}? A product name as NVML answers it works too." if near else "Choose one of those.",
+        )
+        return None
+    known, product = found
+    if product is None and len(known.products) == 1:
+        product = known.products[0]
+    gpus = declared.gpus_per_node
+    return None if gpus is None else Hardware(known, product, gpus, source)

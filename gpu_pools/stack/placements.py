@@ -1,0 +1,203 @@
+"""Where the nodes of a pool come from: what AKS and Magnum need to make them, or which nodes of an existing cluster they are.
+
+The keys of one platform each. Those that all platforms have are in pools.py, the GPUs in node_hardware.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, ZONES
+from gpu_pools.stack.fields import Kind, Row, number, one_of, read, read_inner, row, text, texts, whole_number
+from gpu_pools.stack.node_hardware import azure_hardware, declared_hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gpu_pools.stack.node_hardware import Hardware
+    from gpu_pools.stack.pool_section import PoolSection
+
+MigOwner = Literal["operator", "aks"]
+
+_PASSED_OVER: Final = "capi-helm passes over it (W80)."
+_OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
+
+
+# The readers of single fields.
+
+
+def _spot(section: PoolSection, one: Row) -> Spot | None:
+    spot = read_inner(Spot, section, one, "a mapping with maxPrice")
+    if spot and -1 < spot.max_price <= 0:
+        section.problems.add(
+            f"{section.at(one.key)}.maxPrice",
+            f"{spot.max_price:g} is not a price",
+            allowed="-1, or more than 0",
+            remedy="Use -1 for the on-demand price.",
+        )
+    return spot
+
+
+def _vm_size(section: PoolSection, one: Row) -> str:
+    # Looked up beside (azure_hardware), which tells what is wrong with it.
+    return str(section.raw(one.key) or "")
+
+
+def _flavor(section: PoolSection, one: Row) -> str | None:
+    names = section.context.flavor_names
+    return section.text(
+        one.key,
+        required=True,
+        choices=names,
+        allowed=" | ".join(names) or "none is declared under gpu-pools:flavors",
+        remedy="Declare the flavor under gpu-pools:flavors with its gpuModel and gpusPerNode; OpenStack cannot tell them.",
+    )
+
+
+def _node_selector(section: PoolSection, one: Row) -> dict[str, str]:
+    selector = section.texts(one.key)
+    if not selector:
+        section.problems.add(
+            section.at(one.key),
+            "is missing",
+            allowed="at least one node label, e.g. {kubernetes.io/hostname: gpu-1}",
+            remedy="Select the pool's nodes by labels that they have.",
+        )
+    return selector
+
+
+@dataclass(frozen=True)
+class Spot:
+    """AKS spot VMs."""
+
+    max_price: float = row(
+        "US dollars per hour; -1, the default: up to the on-demand price.",
+        number(-1),
+        -1,
+        sets="spotMaxPrice",
+        change="replaces",
+    )
+
+
+@dataclass(frozen=True)
+class AksPlacement:
+    """What AKS needs to make the pool."""
+
+    vm_size: str = row(
+        "A GPU size, e.g. Standard_NC24ads_A100_v4.",
+        Kind(_vm_size, "str"),
+        "",
+        needed=True,
+        sets="vmSize",
+        change="replaces",
+        doc="A GPU size (`python -m gpu_pools sizes` lists them); fractional GPUs are refused.",
+    )
+    os_sku: str | None = row(
+        "Ubuntu, AzureLinux, Ubuntu2204 or Ubuntu2404.",
+        one_of(("Ubuntu", "AzureLinux", "Ubuntu2204", "Ubuntu2404")),
+        sets="osSKU",
+        change="updates",
+        doc="`Ubuntu`, `AzureLinux`, `Ubuntu2204` or `Ubuntu2404`.",
+    )
+    zones: tuple[str, ...] = row(
+        "Availability zones.",
+        ZONES,
+        (),
+        sets="availabilityZones",
+        change="replaces",
+        doc='Availability zones, e.g. `["1", "2"]`.',
+    )
+    mig_owner: MigOwner = row(
+        "Who partitions MIG GPUs: operator or aks.",
+        one_of(("operator", "aks")),
+        "operator",
+        key="partitionedBy",
+        sets="gpuInstanceProfile",
+        change="replaces",
+        doc="Who partitions MIG GPUs: `operator` or `aks` (gpuInstanceProfile: one full uniform layout, driver preinstalled).",
+    )
+    spot: Spot | None = row(
+        "Spot VMs.",
+        Kind(_spot, Spot),
+        sets="scaleSetPriority",
+        change="replaces",
+        doc="Spot VMs, e.g. `{maxPrice: -1}` or `{}`; their taint is tolerated by itself.",
+    )
+
+
+@dataclass(frozen=True)
+class MagnumPlacement:
+    """What Magnum needs to make the node group. `labels` configure Magnum's driver; they do not reach the nodes."""
+
+    flavor: str = row(
+        "Nova flavor.",
+        Kind(_flavor, "str"),
+        "",
+        needed=True,
+        sets="flavorId",
+        change="replaces",
+        doc="Nova flavor: a key of `gpu-pools:flavors`.",
+    )
+    image: str | None = row(
+        "Image of the nodes; the template's by default.",
+        _OPENSTACK,
+        sets="imageId",
+        change="replaces",
+        doc=f"Image of the nodes; the template's by default. {_PASSED_OVER}",
+    )
+    labels: Mapping[str, str] = row(
+        "Settings of Magnum's driver for this group.",
+        texts(),
+        {},
+        key="nodeGroupLabels",
+        sets="labels",
+        change="replaces",
+        doc=f"Settings of Magnum's driver for this group; they do not reach nodes. {_PASSED_OVER}",
+    )
+    docker_volume_size: int | None = row(
+        "GiB of the volume for container images.",
+        whole_number(1),
+        sets="dockerVolumeSize",
+        change="replaces",
+        doc=f"GiB of the volume for container images. {_PASSED_OVER}",
+    )
+
+
+@dataclass(frozen=True)
+class ExistingPlacement:
+    """Which nodes of an existing cluster make up the pool."""
+
+    node_selector: Mapping[str, str] = row(
+        "Labels that the pool's nodes have, and no other nodes.", Kind(_node_selector, "dict[str, str]"), {}, needed=True
+    )
+
+
+Placement = AksPlacement | MagnumPlacement | ExistingPlacement
+
+
+def placed(section: PoolSection) -> tuple[Hardware | None, Placement]:
+    """The GPUs of each node, None where they could not be told (a problem was reported); and the platform's part."""
+    return _PLACED[section.context.platform](section)
+
+
+def _placed_on_aks(section: PoolSection) -> tuple[Hardware | None, AksPlacement]:
+    return azure_hardware(section), read(AksPlacement, section)
+
+
+def _placed_on_magnum(section: PoolSection) -> tuple[Hardware | None, MagnumPlacement]:
+    placement = read(MagnumPlacement, section)
+    flavor = section.context.flavors.get(placement.flavor)
+    return flavor.hardware if flavor else None, placement
+
+
+def _placed_on_existing(section: PoolSection) -> tuple[Hardware | None, ExistingPlacement]:
+    placement = read(ExistingPlacement, section)
+    return declared_hardware(section, f"pool {section.raw('name')}"), placement
+
+
+_PLACED: Final[Mapping[str, Callable[[PoolSection], tuple[Hardware | None, Placement]]]] = {
+    "aks": _placed_on_aks,
+    "magnum": _placed_on_magnum,
+    "existing": _placed_on_existing,
+}
