@@ -40,7 +40,7 @@ class PodRequest:
         return {"resource": self.resource, "mostPerPod": self.most, "quota": self.quota}
 
 
-def pod_requests(sharing: Sharing, advertises: Mapping[str, int], *, refuses_two: bool = False) -> tuple[PodRequest, ...]:
+def pod_requests(sharing: Sharing, advertises: Mapping[str, int], *, refuses_two: bool) -> tuple[PodRequest, ...]:
     """What pods can ask for on a node that advertises these resources (name -> count).
 
     `refuses_two`: the device plugin refuses requests for two or more whatever the declaration says.

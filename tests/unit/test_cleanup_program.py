@@ -214,10 +214,11 @@ def _as_a_pod_does(**environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_pod_runs_it_with_python_alone(server: Server, tmp_path: Path) -> None:
-    server.have(node("a", {}))
+    server.have(node("a", {"nvidia.com/mig.config": "x"}))
     ended = _as_a_pod_does(ACCOUNT_FOLDER=str(tmp_path))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert [method for method, *_ in server.asked] == ["GET", "GET"]
+    assert [method for method, *_ in server.asked] == ["GET", "PATCH", "GET", "GET"]
+    assert clean() == []
 
 
 def test_its_account_is_where_kubelets_put_it(server: Server) -> None:
