@@ -113,6 +113,14 @@ def test_an_old_mig_manager_does_not_know_the_newer_variants(layout: dict[str, i
     assert f"it does not know {next(iter(layout))}" in _refused(stack)["gpu-pools:operator.values.migManager.version"]
 
 
+def test_all_variants_that_an_old_mig_manager_does_not_know_are_named() -> None:
+    groups = [{"index": 0, "layout": {"1g.24gb-me": 4}}, {"index": 1, "layout": {"1g.24gb+gfx": 4}}]
+    stack = existing(
+        {**RTX, "gpusPerNode": 2}, sharing={"cut": {"mig": {"gpus": groups}}}, operator=_operator(migManager="v0.10.0")
+    )
+    assert _refused(stack)["gpu-pools:operator.values.migManager.version"].endswith("it does not know 1g.24gb+gfx, 1g.24gb-me")
+
+
 def test_an_old_mig_manager_makes_the_older_ones() -> None:
     assert pool_of(aks(sharing={"cut": {"mig": {"layout": {"1g.10gb+me": 1}}}}, operator=_operator(migManager="v0.10.0")))
 
@@ -162,7 +170,7 @@ def test_a_pinned_driver_that_tells_too_little_cannot_be_held_against_the_minimu
     assert f"installs driver {pinned}: whether it is 570.124.06 or newer {UNCHECKED}" in warning
 
 
-@pytest.mark.parametrize(("least", "warned"), [("570.86", True), ("570", False), ("570.0", False)])
+@pytest.mark.parametrize(("least", "warned"), [("570.86", True), ("570.0.1", True), ("570", False), ("570.0", False)])
 def test_a_branch_reaches_a_minimum_that_is_no_more_than_the_branch(least: str, warned: bool) -> None:  # noqa: FBT001
     pool = pool_of(aks({"minimum": {"driver": least}}, operator=_operator(driver="570"), verification={}))
     assert any(f"whether it is {least} or newer" in text for text in pool.warnings) is warned

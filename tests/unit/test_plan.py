@@ -478,6 +478,19 @@ class TestDriverOwner:
         plan = plan_of(aks(pools=pools, operator={"driver": "preinstalled"}))
         assert [pool.driver for pool in plan.pools] == ["preinstalled", "preinstalled"]
 
+    def test_a_pool_of_unknown_gpus_is_one_problem_whatever_it_shares(self) -> None:
+        for sharing in (UNIFORM, MPS, SLICED):
+            with pytest.raises(InvalidStackError) as refused:
+                plan_of(
+                    aks({"vmSize": "Standard_NC24ads_A100_v9", "minimum": {"driver": "900"}}, sharing=sharing, verification={})
+                )
+            assert "gpu-pools:pools[0].vmSize" in [problem.path for problem in refused.value.problems]
+
+    def test_gpus_that_a_node_has_not_are_named_in_their_order(self) -> None:
+        groups = [{"index": [0], "layout": {"1g.10gb": 7}}, {"index": [17, 9, 1], "layout": {}}]
+        with pytest.raises(InvalidStackError, match=r"index 1, 9, 17 beyond the last GPU: a node of pool"):
+            plan_of(aks(sharing={"cut": {"mig": {"gpus": groups}}}))
+
     def test_mig_on_a_gpu_without_it_is_one_problem_whoever_partitions(self) -> None:
         pool = {"vmSize": T4, "partitionedBy": "aks", "driver": "preinstalled"}
         with pytest.raises(InvalidStackError) as refused:

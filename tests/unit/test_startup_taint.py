@@ -133,10 +133,11 @@ def test_c06_recommends_nothing_that_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("driver", "told"),
-    [("heat", "set gpu-pools:verification.startupTaint"), ("capi-helm", "no startupTaint here: nodes of Magnum's")],
+    [("heat", ": set gpu-pools:verification.startupTaint."), ("capi-helm", "no startupTaint here: nodes of Magnum's")],
 )
 def test_c06_on_magnum_speaks_of_what_its_driver_can(driver: str, told: str) -> None:
-    assert told in _c06(magnum(SCALED, sharing={"cut": {"mig": {"layout": {"1g.5gb": 7}}}}, cluster={"driver": driver}))
+    warning = _c06(magnum(SCALED, sharing={"cut": {"mig": {"layout": {"1g.5gb": 7}}}}, cluster={"driver": driver}))
+    assert told in f"{warning}."
 
 
 def test_the_plan_for_machines_tells_it() -> None:
