@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from sandbox.openstack import catalogue, host, marks
 from sandbox.openstack.marks import node_marks
 from sandbox.openstack.seed import read_seed
+from sandbox.stack.state import PROJECT
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import write_json
 from sandbox.system.pki import make_pki
@@ -168,3 +171,10 @@ def test_heat_passes_the_kubelets_options_on() -> None:
 @pytest.mark.parametrize("options", ["--register-with-taints=a=b:Never", "--node-labels=kubernetes.io/x=y"])
 def test_a_kubelet_that_does_not_start_does_not_join(seed: Path, options: str) -> None:
     assert host.machines_of(request(seed), {**GROUP, "labels": {"kubelet_options": options}}).count == 0
+
+
+@pytest.mark.parametrize("module", ["sandbox.cli.commands", "sandbox.providers.__main__"])
+def test_stacks_on_other_platforms_do_not_wait_for_the_clients_of_openstack(module: str) -> None:
+    program = f"import sys, {module}; print({{'keystoneauth1', 'openstack'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
