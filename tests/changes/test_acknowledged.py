@@ -145,6 +145,23 @@ def test_a_protected_pool_that_goes_is_freed_in_a_commit_before() -> None:
     assert not blast_radius(Preview((gone,)), freed, plan_config(config)).blocked
 
 
+def test_a_pool_is_freed_by_its_own_entry_whatever_stands_before_it() -> None:
+    config = yaml.safe_load(BEFORE)["config"]
+    config["gpu-pools:cluster"]["protect"] = True
+    config["gpu-pools:pools"][-1]["protect"] = True
+    config[SECTION] = [
+        {"resource": "slices", "change": OLD.pools[2].change, "reason": "another pool's"},
+        {"resource": "train", "change": "c00000000", "reason": "another change's"},
+        {"resource": "train", "change": OLD.pools[2].change, "reason": "moved by hand"},
+    ]
+    before = plan_config(config)
+    del config[SECTION]
+    config["gpu-pools:pools"].pop()
+    gone = Step("delete", f"urn:pulumi:a::b::{POOL}::gpu-train-pool", POOL, {"agentPoolName": "train"})
+    (one,) = blast_radius(Preview((gone,)), before, plan_config(config)).endings
+    assert (one.resource, one.acknowledged) == ("train", "moved by hand")
+
+
 def test_the_comment_tells_of_entries_that_nothing_here_asks_for() -> None:
     after = stack(("train", OLD.pools[2].change), ("slices", "c00000000"))
     assert list(standing((), after)) == [
