@@ -31,8 +31,8 @@ FAST = ("tests/unit", "tests/verifier", "tests/changes", "tests/policies")
 _OURS = ("gpu_pools", "components", "policies", "pipelines", "sandbox", "tests")
 #: A mutant may compute without end, and remember all of it.
 _MEMORY = 6 * 2**30
-#: How a process ends that the runner itself broke.
-BROKEN = 70
+#: How a process ends that the runner itself broke, and one that the mutant left no memory.
+BROKEN, EXHAUSTED = 70, 71
 
 
 def copied(target: Path) -> Path:
@@ -82,6 +82,8 @@ def begun(run: Callable[[], int]) -> int:
         try:
             os.setsid()
             code = run()
+        except MemoryError:
+            code = EXHAUSTED
         finally:
             os._exit(code)
     return child

@@ -89,7 +89,7 @@ class Trials:
     def _asked(self, mutant: Mutant, whole: str, names: Sequence[str]) -> Ended:
         seconds = _AT_LEAST_SECONDS + _SLOWER * sum(self.covering.seconds[name] for name in names)
         match self._code(mutant, whole, names, seconds):
-            case None:
+            case None | suite.EXHAUSTED:
                 return Ended.UNENDING
             case suite.BROKEN:
                 raise RuntimeError(f"no test could be run: {mutant.identity}")

@@ -206,6 +206,7 @@ def test_a_mutant_is_put_into_a_loaded_function_unless_it_runs_as_the_module_loa
 TRIED = """
 import sys
 from pathlib import Path
+from tests.mutants import suite
 from tests.mutants.covering import measure, read
 from tests.mutants.loaded import Loaded
 from tests.mutants.mutations import mutants
@@ -214,6 +215,12 @@ from tests.mutants.trial import Trials
 tree = Path(sys.argv[1])
 covering = read(measure(tree, ["small.py"], ["test_small.py"], 60))
 trials = Trials(tree, covering, Loaded(tree, ["test_small.py"]), 20)
+
+def exhausted():
+    raise MemoryError
+
+assert suite.forked(20, suite.scratch(tree), exhausted) == suite.EXHAUSTED
+assert suite.forked(20, suite.scratch(tree), lambda: 1 // 0) == suite.BROKEN
 for one in mutants("small.py", (tree / "small.py").read_text()):
     print(one.now, "|", trials.ended(one).value)
 """
