@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-_FOLDER = Path(__file__).parents[1] / "golden"
+FOLDER = Path(__file__).parents[1] / "golden"
 _UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 
 
@@ -32,7 +32,7 @@ _Readable.add_representer(str, _text)
 
 def golden(name: str, text: str) -> None:
     """Hold a text against the file of that name."""
-    file = _FOLDER / name
+    file = FOLDER / name
     if _UPDATE:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")

@@ -7,7 +7,6 @@ venv/bin/pytest tests/unit/test_settings.py``, then read the difference.
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.settings import config_value, parse_settings, try_parse_settings
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError
+from tests.unit.golden import golden
 
 STACKS = sorted((Path(__file__).parent / "data" / "settings").glob("*.yaml"))
-GOLDEN = Path(__file__).parents[1] / "golden"
-UPDATE = bool(os.environ.get("UPDATE_GOLDEN"))
 
 
 def _plain(value: object) -> object:
@@ -39,10 +37,7 @@ def _plain(value: object) -> object:
 def test_a_stack_is_understood(stack: Path) -> None:
     settings = parse_settings(read_stack_file(stack))
     text = yaml.safe_dump(_plain(settings), sort_keys=False, width=130)
-    golden = GOLDEN / f"settings-{stack.stem}.yaml"
-    if UPDATE:
-        golden.write_text(text, encoding="utf-8")
-    assert golden.read_text(encoding="utf-8") == text
+    golden(f"settings-{stack.stem}.yaml", text)
 
 
 @pytest.mark.parametrize("platform", ["aks", "magnum", "existing"])

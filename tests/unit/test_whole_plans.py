@@ -7,8 +7,6 @@ pools stand in users' stack files, and keys that change reload nodes: neither ma
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,12 +25,12 @@ from gpu_pools.plan.placing import (
 from gpu_pools.plan.table import plan_table
 from gpu_pools.rendering.startup_taint import admission_binding_spec, admission_policy_spec
 from gpu_pools.stack.clusters import MagnumSettings
+from tests.unit.golden import FOLDER, golden
 from tests.unit.stacks import A100, FOUR_A100, GONE, T4, aks, existing, magnum, plan_of
 
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 SCALED = {"count": GONE, "nodes": {"min": 0, "max": 4}}
 TAINTS = ["nvidia.com/gpu=true:NoSchedule", "example.com/team:NoExecute"]
 
@@ -155,11 +153,7 @@ def _everything(plan: Plan) -> dict[str, Any]:
 
 
 def _golden(name: str, found: object) -> None:
-    file = GOLDEN / f"{name}.yaml"
-    text = yaml.safe_dump(json.loads(json.dumps(found)), sort_keys=False, width=130)
-    if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8")
+    golden(f"{name}.yaml", yaml.safe_dump(json.loads(json.dumps(found)), sort_keys=False, width=130))
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -172,4 +166,4 @@ def test_what_puts_the_startup_taint_on_nodes() -> None:
 
 
 def test_every_golden_file_belongs_to_a_stack() -> None:
-    assert {file.stem for file in GOLDEN.glob("plan-*")} == {f"plan-{name}" for name in (*STACKS, "startup-taint-policy")}
+    assert {file.stem for file in FOLDER.glob("plan-*")} == {f"plan-{name}" for name in (*STACKS, "startup-taint-policy")}
