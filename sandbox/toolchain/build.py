@@ -77,9 +77,10 @@ def stop_builds() -> None:
 
 def build_flags(program: Program) -> list[str]:
     """How Go is told to build a program; a part of what decides the result."""
+    version = {} if program.version_symbol is None else {program.version_symbol: pinned_version(program)}
     link = ["-s", "-w"]
-    if program.version_symbol is not None:
-        link += ["-X", f"{program.version_symbol}={pinned_version(program)}"]
+    for variable, value in {**version, **program.linked}.items():
+        link += ["-X", f"{variable}={value}"]
     if program.cgo:
         # Symbols are looked for when they are called: the library that has them is loaded by the program itself.
         link.append("-extldflags=-Wl,-z,lazy")
@@ -93,7 +94,9 @@ def _go(program: Program) -> str:
     needed = pinned_go(program.graph)
     variable = " (or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver)"
     hint = variable if program.name in {"etcd", "kubernetes"} else ""
-    remedy = f"Install Go {needed} or newer (https://go.dev/dl/), or put {names} on PATH{hint}."
+    # What is linked into it is ours: another one would not do.
+    instead = "" if program.linked else f", or put {names} on PATH{hint}"
+    remedy = f"Install Go {needed} or newer (https://go.dev/dl/){instead}."
     if go is None:
         message = f"{names}: not on this machine, and there is no Go to build it with."
         raise SandboxError(message, remedy)

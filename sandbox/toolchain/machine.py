@@ -27,6 +27,8 @@ _VERSION_SECONDS: Final = 30.0
 
 def on_this_machine(search: Search, progress: Progress) -> tuple[Path, str] | None:
     """Where this machine has a program that fits, and where that is from; passes over others, and says so."""
+    if search.made_only:
+        return None
     for path, origin in _candidates(search):
         if why := trust.trouble(path):
             progress.note(f"{path} ({origin}) is not used: {why}")

@@ -8,7 +8,7 @@ there.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +50,7 @@ class Program:
         seconds: about how long a first build takes on two cores, after others of its go.mod and Go's own library.
         seconds_first: how much longer where it is the first of its go.mod.
         copies: files to put beside the programs.
+        linked: other Go variables that get a value as the program is linked.
         cgo: whether it needs a C compiler: NVIDIA's programs load libnvidia-ml.so.1 by way of C.
         companion: the name of another program that it cannot do without, and that its release has.
     """
@@ -61,12 +62,14 @@ class Program:
     version_symbol: str | None
     seconds: float
     copies: tuple[ModuleFile, ...] = ()
+    linked: Mapping[str, str] = field(default_factory=dict)
     cgo: bool = False
     companion: str | None = None
     seconds_first: float = 0
 
 
 _DEVICE_PLUGIN: Final = "github.com/NVIDIA/k8s-device-plugin"
+_NFD: Final = "sigs.k8s.io/node-feature-discovery"
 
 
 def _device_plugin(minor: str, graph: str, seconds: float) -> Program:
@@ -97,12 +100,15 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         seconds=180,
     ),
     Program(
-        name="nfd-master",
+        name="nfd",
         graph=_CLUSTER,
-        module="sigs.k8s.io/node-feature-discovery",
-        packages={"nfd-master": "sigs.k8s.io/node-feature-discovery/cmd/nfd-master"},
-        version_symbol="sigs.k8s.io/node-feature-discovery/pkg/version.version",
-        seconds=3,
+        module=_NFD,
+        packages={name: f"{_NFD}/cmd/{name}" for name in ("nfd-master", "nfd-worker")},
+        version_symbol=f"{_NFD}/pkg/version.version",
+        seconds=6,
+        # Where nfd-worker finds the machine: its image has the machine's folders at /host-sys, /host-etc, …, and says so in the
+        # same way. Here they are in the folder that it runs in.
+        linked={f"{_NFD}/pkg/utils/hostpath.pathPrefix": "host-", f"{_NFD}/source/local.featureFilesDir": "features.d"},
         seconds_first=45,
     ),
     Program(

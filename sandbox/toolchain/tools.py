@@ -33,6 +33,7 @@ class Tools:
     kube_scheduler: Path = Path("kube-scheduler")
     helm: Path = Path("helm")
     nfd_master: Path = Path("nfd-master")
+    nfd_worker: Path = Path("nfd-worker")
     gpu_feature_discovery: Path = Path("gpu-feature-discovery")
     nvidia_device_plugin: Path = Path("nvidia-device-plugin")
     nvidia_mig_parted: Path = Path("nvidia-mig-parted")
@@ -55,6 +56,7 @@ class Search:
         accepts: says whether a version (second) fits the pinned one (first).
         wanted: the accepted versions in words.
         assets: whether KUBEBUILDER_ASSETS may hold it.
+        made_only: whether one that this machine has is never taken: it would look for its files elsewhere.
     """
 
     tool: str
@@ -64,6 +66,7 @@ class Search:
     accepts: Callable[[Version, Version], bool]
     wanted: str
     assets: bool = False
+    made_only: bool = False
 
 
 def _same_minor(pinned: Version, found: Version) -> bool:
@@ -91,7 +94,8 @@ SEARCHES: Final[tuple[Search, ...]] = (
     ),
     Search("kube_scheduler", "kube-scheduler", "kubernetes", _VERSION_FLAG, _same_minor, _SAME_MINOR),
     Search("helm", "helm", "helm", ("version", "--short"), _same_major_from(8), "3.8 or newer, below 4"),
-    Search("nfd_master", "nfd-master", "nfd-master", ("-version",), _same_major_from(17), "0.17 or newer"),
+    Search("nfd_master", "nfd-master", "nfd", ("-version",), _same_major_from(17), "0.17 or newer"),
+    Search("nfd_worker", "nfd-worker", "nfd", ("-version",), _same_major_from(17), "0.17 or newer", made_only=True),
     Search("gpu_feature_discovery", "gpu-feature-discovery", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
     Search("nvidia_device_plugin", "nvidia-device-plugin", "device-plugin-v0.19", _VERSION_FLAG, _same_minor, _SAME_PLUGIN),
     Search("nvidia_mig_parted", "nvidia-mig-parted", "mig-parted", _VERSION_FLAG, _same_major_from(10), "0.10 or newer"),

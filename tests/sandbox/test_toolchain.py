@@ -108,6 +108,18 @@ def test_a_program_on_path_is_used(machine: Machine) -> None:
     assert tools.origin == {"helm": "PATH"}
 
 
+def test_nfd_worker_is_made_even_where_the_machine_has_one_which_would_look_elsewhere(machine: Machine) -> None:
+    machine.put("nfd-worker", "echo nfd-worker v0.18.3")
+    machine.put("nfd-master", "echo nfd-master v0.18.3")
+    with pytest.raises(SandboxError) as refused:
+        machine.find("nfd_worker")
+    assert "no Go to build it with" in refused.value.message
+    assert "on PATH" not in refused.value.remedy
+    machine.put_go()
+    assert machine.find("nfd_master", "nfd_worker").origin == {"nfd_master": "PATH", "nfd_worker": "built"}
+    assert "-X sigs.k8s.io/node-feature-discovery/pkg/utils/hostpath.pathPrefix=host-" in machine.builds()[0]
+
+
 @pytest.mark.parametrize("version", ["v3.2.0", "v4.0.1", "dev"])
 def test_a_program_of_a_wrong_version_is_passed_over_and_that_is_said(machine: Machine, version: str) -> None:
     machine.put("helm", f"echo {version}")
@@ -604,7 +616,7 @@ def test_programs_of_one_graph_are_built_one_after_the_other_beside_another_grap
 ) -> None:
     """What they share is then compiled once; and neither core waits."""
     machine.put_go(FAKE_GO.replace("/bin/sleep 0.05", "/bin/sleep 0.3"))
-    assert program("nfd-master").graph == program("config-manager").graph != program("helm").graph
+    assert program("nfd").graph == program("config-manager").graph != program("helm").graph
     order: list[tuple[str, str]] = []
     real = toolchain.build.go_build
 
@@ -637,7 +649,7 @@ def test_what_every_stack_needs_can_be_made_with_nothing_but_pythons_own_library
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert {path.name.partition("-v")[0] for path in machine.cache.iterdir() if path.is_dir()} == {
-        *("kubernetes", "nfd-master", "pulumi", "helm", "etcd", "pulumi-language-python")
+        *("kubernetes", "nfd", "pulumi", "helm", "etcd", "pulumi-language-python")
     }
 
 
@@ -701,8 +713,8 @@ def test_the_first_of_a_graph_takes_longer_since_it_has_what_they_share() -> Non
     def estimate(*names: str) -> float:
         return Builds([program(name) for name in names], lambda _: None).remaining.seconds()
 
-    after_kubernetes = estimate("kubernetes", "nfd-master") - estimate("kubernetes")
-    assert estimate("nfd-master") > 3 * after_kubernetes
+    after_kubernetes = estimate("kubernetes", "nfd") - estimate("kubernetes")
+    assert estimate("nfd") > 3 * after_kubernetes
     assert estimate("helm", "etcd") >= estimate("helm") + estimate("etcd")
 
 
