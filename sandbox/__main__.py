@@ -44,8 +44,8 @@ _STAND_INS = (
     "Clouds (but for Keystone and Magnum), providers that are not installed, kubelets, the GPU operator, the MPS daemon and GPUs "
     "are stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
 )
-_MASTER = " and nfd-master"
-_NODE_PROGRAMS = ", nfd-master and NVIDIA's programs on the nodes"
+_NFD = ", nfd-master and nfd-worker"
+_NODE_PROGRAMS = ", nfd-master, nfd-worker and NVIDIA's programs on the nodes"
 _RULES = "Rules stand in for NVIDIA's programs on the nodes, and no verifier runs there: {}"
 
 
@@ -166,7 +166,7 @@ def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"pools": report_json(seen.pools), "troubles": list(seen.troubles)}, indent=2))
     else:
-        real = _MASTER if rules_because else _NODE_PROGRAMS
+        real = _NFD if rules_because else _NODE_PROGRAMS
         print(f"\n{report_table(seen.pools)}\n")
         if seen.troubles:
             print("\n- ".join(["Not as it should be:", *seen.troubles]) + "\n")

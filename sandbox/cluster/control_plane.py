@@ -217,7 +217,7 @@ def _prepare(folder: Path, name: str, tools: Tools) -> dict[str, Any]:
         "ports": record.get("ports", {}),
         "kube_system_uid": record.get("kube_system_uid"),
         # For sandbox.machines, which stands in for nodes and for what runs on them.
-        "tools": {"helm": str(tools.helm), "nfd_master": str(tools.nfd_master), "etcd": str(tools.etcd)},
+        "tools": {name: str(getattr(tools, name)) for name in ("helm", "nfd_master", "nfd_worker", "etcd")},
         node_tools.RECORD: node_tools.as_json(tools),
         "code": own_code(),
     }

@@ -292,6 +292,12 @@ def obstacle() -> str | None:
     return allowed if isinstance(allowed, str) else None
 
 
+def namespaces() -> Namespaces | None:
+    """The namespaces that this process may make; None where it may make none."""
+    allowed = _allowed()
+    return None if isinstance(allowed, str) else allowed
+
+
 @lru_cache(maxsize=1)
 def _allowed() -> Namespaces | str:
     """The namespaces that this process may make: root's plain ones, else those of users; or why neither."""
@@ -303,15 +309,15 @@ def _allowed() -> Namespaces | str:
     if not Path("/sys/bus/pci/devices").is_dir():
         return "/sys/bus/pci/devices does not exist"
     refused = []
-    for namespaces in (Namespaces(own_users=False), Namespaces(own_users=True)):
-        said = _tried(namespaces)
+    for kind in (Namespaces(own_users=False), Namespaces(own_users=True)):
+        said = _tried(kind)
         if not said:
-            return namespaces
+            return kind
         refused.append(said)
     return f"{refused[0]}; in a user namespace: {'; '.join([refused[1], *settings_against()])}"
 
 
-def _tried(namespaces: Namespaces) -> str:
+def _tried(kind: Namespaces) -> str:
     """Make a node of nothing, that ends as soon as it is furnished.
 
     Returns:
@@ -320,7 +326,7 @@ def _tried(namespaces: Namespaces) -> str:
     with tempfile.TemporaryDirectory(prefix="gpu-host-") as folder:
         for name in ("stage", "pci"):
             (Path(folder) / name).mkdir()
-        command = [*namespaces.new(), "sh", "-c", _KEEPER, "keeper", folder]
+        command = [*kind.new(), "sh", "-c", _KEEPER, "keeper", folder]
         tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
     return "" if tried.returncode == 0 else tried.stderr.strip() or f"unshare ended with {tried.returncode}"
 
@@ -336,10 +342,10 @@ def mig_minors() -> str:
     return "".join(f"{name} {minor}\n" for minor, name in enumerate(names, start=1))
 
 
-def _keep(namespaces: Namespaces, folder: Path) -> subprocess.Popen[str]:
+def _keep(kind: Namespaces, folder: Path) -> subprocess.Popen[str]:
     # The keeper lives as long as its standard input is open: it cannot outlive who started it.
     return subprocess.Popen(
-        ["sh", "-c", _DEAF, "keeper", *namespaces.new(), "sh", "-c", _KEEPER, "keeper", str(folder)],
+        ["sh", "-c", _DEAF, "keeper", *kind.new(), "sh", "-c", _KEEPER, "keeper", str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

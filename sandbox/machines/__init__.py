@@ -1,7 +1,7 @@
-"""The machines of a cluster: stand-ins for kubelets, GPUs, the GPU operator and NFD's workers, and what runs on the machines.
+"""The machines of a cluster: stand-ins for kubelets, GPUs and the GPU operator, and what runs on the machines.
 
-One daemon per simulated cluster (``python -m sandbox.machines <cluster folder>``) turns machine groups into nodes of a
-real API server and behaves as the programs on them would. The control plane and nfd-master are the real programs; so are
+One daemon per simulated cluster (``python -m sandbox.machines <cluster folder>``) turns machine groups into nodes of a real API
+server and behaves as the programs on them would. The control plane, nfd-master and nfd-worker are the real programs; so are
 device plugin, gpu-feature-discovery and mig-parted where the machine allows it (node_programs). Every other module here says
 which real program it stands in for, and what of it is missing.
 

@@ -20,7 +20,8 @@ from sandbox.machines.gpu_programs import DevicePluginPod, GfdPod, MpsDaemonPod
 from sandbox.machines.kubelet import Kubelet
 from sandbox.machines.labeller import LabellerPod
 from sandbox.machines.mig_manager import MigManagerPod
-from sandbox.machines.nfd import NfdCollector, NfdMasterPod, NfdWorkerPod
+from sandbox.machines.nfd import NfdCollector, NfdMasterPod
+from sandbox.machines.nfd_worker import NfdWorkerPod
 from sandbox.machines.nodes import Nodes
 from sandbox.machines.real import RealPrograms
 from sandbox.machines.ruled import RuledPrograms
@@ -60,13 +61,13 @@ class Daemon:
         self._store = Store(self._api)
         programs = self._programs = _node_programs(folder, self._store.wake)
         self._nodes = Nodes(self._api, self._store, folder, programs)
-        self._nfd_master = NfdMasterPod(folder)
+        self._nfd_master, self._nfd_worker = NfdMasterPod(folder), NfdWorkerPod(folder, self._store.wake)
         self._collector = NfdCollector()
         self._operator = Operator()
         self._cleanup = CleanupPod(folder)
         # In the order in which they wait for each other.
         self._kubelet = Kubelet([
-            DriverPod(), ToolkitPod(), LabellerPod(), self._nfd_master, NfdWorkerPod(), MigManagerPod(programs),
+            DriverPod(), ToolkitPod(), LabellerPod(), self._nfd_master, self._nfd_worker, MigManagerPod(programs),
             GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
             VerifierPod(programs), self._cleanup,
         ])  # fmt: skip
@@ -77,6 +78,7 @@ class Daemon:
             self._live(stop)
         finally:
             self._programs.close()
+            self._nfd_worker.stop()
             self._nfd_master.stop()
             self._cleanup.stop()
 

@@ -1,13 +1,10 @@
-"""NFD on the simulated machines: the real nfd-master, and stand-ins for nfd-worker and nfd-gc.
+"""NFD on the simulated machines: the real nfd-master, and a stand-in for nfd-gc; nfd-worker is in nfd_worker.
 
-nfd-master is the real program. It runs beside the daemon as long as a pod of it runs, with the pod's arguments and its
-mounted configuration, but as the cluster's administrator (RBAC of its service account is not tried), without its health
-and metrics server, and without leader election: of several replicas one runs.
+nfd-master runs beside the daemon as long as a pod of it runs, with the pod's arguments and its mounted configuration, but as the
+cluster's administrator (RBAC of its service account is not tried), without its health and metrics server, and without leader
+election: of several replicas one runs.
 
-The worker stand-in publishes what the machine is said to have: PCI devices, kernel, CPU, and the features.d files, filtered
-by the configuration that its pod mounts when it starts (core.labelSources and sources.pci only). The real one reads the
-hardware, has many more features, and looks every 60 s; this one publishes at once. The garbage collector's stand-in removes
-NodeFeatures of nodes that are gone.
+The garbage collector's stand-in removes the NodeFeatures of nodes that are gone.
 """
 
 from __future__ import annotations
@@ -19,10 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from sandbox.machines import objects
-from sandbox.machines.gpu_programs import node_feature
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up
 from sandbox.machines.world import LOG
 from sandbox.system import processes
@@ -30,8 +24,6 @@ from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sandbox.machines.machine import Machine
     from sandbox.machines.objects import Json
     from sandbox.machines.programs import Context
@@ -39,13 +31,7 @@ if TYPE_CHECKING:
 
 NFD_MASTER_VARIABLE = "GPU_POOLS_NFD_MASTER"
 _PROCESS = "nfd-master"
-_FEATURE_NAMESPACE = "feature.node.kubernetes.io"
-_MASTER_CONFIG, _WORKER_CONFIG = "nfd-master.conf", "nfd-worker.conf"
-_KERNEL = "6.8.0-1030"
-_DEFAULT_CLASSES = ("03", "0b40", "12")
-_DEFAULT_FIELDS = ("class", "vendor")
-_DEVICE_FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
-_NVIDIA = "10de"
+_MASTER_CONFIG = "nfd-master.conf"
 _GC_SECONDS = 2.0
 
 
@@ -84,9 +70,9 @@ class NfdMasterPod:
         program = _find_program(self._folder)
         if program is None:
             return Creating("ErrImagePull", "Failed", f"nfd-master is not there: set {NFD_MASTER_VARIABLE} to the program")
-        if "-prune" in _arguments(context.pod):
+        if "-prune" in arguments(context.pod):
             return self._prune(context, program)
-        run = _Run(objects.uid(context.pod), _mounted(context, _MASTER_CONFIG), sum(context.restarts.values()))
+        run = _Run(objects.uid(context.pod), mounted(context, _MASTER_CONFIG), sum(context.restarts.values()))
         if self._run is not None and self._run.pod != run.pod and self._owner_lives(context):
             return Up()
         # As the real one, it reads an edited configuration only when it starts.
@@ -122,7 +108,7 @@ class NfdMasterPod:
         write_atomic(config, run.config)
         kept = [
             item
-            for item in _arguments(context.pod)
+            for item in arguments(context.pod)
             if not item.lstrip("-").startswith(("enable-leader-election", "port", "config", "kubeconfig"))
         ]
         # Its health and metrics server would listen on every address; with a port that cannot be it goes on without one.
@@ -137,7 +123,7 @@ class NfdMasterPod:
     def _prune(self, context: Context, program: Path) -> Outcome:
         pod = objects.uid(context.pod)
         if pod not in self._prunes:
-            argv = [str(program), *_arguments(context.pod), f"-kubeconfig={self._folder / 'kubeconfig'}", "-config="]
+            argv = [str(program), *arguments(context.pod), f"-kubeconfig={self._folder / 'kubeconfig'}", "-config="]
             self._prunes[pod] = subprocess.Popen(
                 argv, env=self._environment(context), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
@@ -155,34 +141,6 @@ class NfdMasterPod:
             "NO_PROXY": "127.0.0.1,localhost",
         }
         return {**os.environ, **own}
-
-
-class NfdWorkerPod:
-    """nfd-worker: one NodeFeature per node."""
-
-    def __init__(self) -> None:
-        """Nothing has been read."""
-        #: Pod -> its configuration, which is read once, when it starts.
-        self._read: dict[str, str] = {}
-
-    def runs(self, pod: Json) -> bool:
-        """By command or label."""
-        return is_nfd(pod, "worker")
-
-    def evaluate(self, context: Context) -> Outcome:
-        """Publish; before the custom resources exist, wait."""
-        machine = context.machine
-        present = {objects.uid(pod) for pod in context.world.pods}
-        self._read = {pod: text for pod, text in self._read.items() if pod in present}
-        text = self._read.setdefault(objects.uid(context.pod), _mounted(context, _WORKER_CONFIG))
-        spec = {"features": features(machine), "labels": feature_labels(machine, text)}
-        feature = node_feature(context, machine.node, node=machine.node, spec=spec)
-        feature["metadata"]["annotations"] = {"nfd.node.kubernetes.io/worker.version": "sandbox-stand-in"}
-        context.world.put_node_feature(objects.namespace(context.pod), feature)
-        return Up()
-
-    def absent(self, world: World, machine: Machine) -> None:
-        """The NodeFeature goes with its owners."""
 
 
 class NfdCollector:
@@ -204,90 +162,7 @@ class NfdCollector:
                 world.store.removed("nodefeatures", feature)
 
 
-def features(machine: Machine) -> Json:
-    """The raw features of a machine, as NodeFeatureRules match them."""
-    return {
-        "flags": {"kernel.loadedmodule": {"elements": {"nvidia": {}} if machine.driver else {}}},
-        "attributes": {
-            "cpu.model": {"elements": {"vendor_id": "AMD", "family": "25", "id": "1"}},
-            "kernel.version": {
-                "elements": dict(zip(("full", "major", "minor", "revision"), (_KERNEL, "6", "8", "0"), strict=True))
-            },
-            "local.feature": {"elements": _local(machine.features, "# +no-feature")},
-            "local.label": {"elements": _local(machine.features, "# +no-label")},
-            "system.name": {"elements": {"nodename": machine.node}},
-            "system.osrelease": {"elements": {"ID": "ubuntu", "VERSION_ID": "24.04"}},
-        },
-        "instances": {"pci.device": {"elements": [{"attributes": device} for device in _devices(machine)]}},
-    }
-
-
-def feature_labels(machine: Machine, config: str) -> dict[str, str]:
-    """The labels that nfd-worker asks for.
-
-    Args:
-        machine: what is on it.
-        config: nfd-worker.conf.
-    """
-    pci = _section(config, "sources", "pci")
-    by_source = {
-        "cpu": {"cpu-model.vendor_id": "AMD"},
-        "kernel": {"kernel-version.full": _KERNEL, "kernel-version.major": "6"},
-        "system": {"system-os_release.ID": "ubuntu", "system-os_release.VERSION_ID": "24.04"},
-    }
-    listed = pci.get("deviceLabelFields") or []
-    # Fields appear in a fixed order, whatever the configuration's; invalid ones alone mean the default.
-    fields = [item for item in _DEVICE_FIELDS if item in listed] or list(_DEFAULT_FIELDS)
-    # An empty list means none at all, and so does a null.
-    classes = tuple(str(item).lower() for item in pci.get("deviceClassWhitelist", _DEFAULT_CLASSES) or ())
-    shown = [device for device in _devices(machine) if device["class"].startswith(classes)]
-    by_source["pci"] = {f"pci-{'_'.join(device[item] for item in fields)}.present": "true" for device in shown}
-    by_source["local"] = _local(machine.features, "# +no-label")
-    asked = _enabled(_section(config, "core").get("labelSources") or ["all"], tuple(by_source))
-    labels = {key: value for source in asked for key, value in by_source[source].items()}
-    return {key if "/" in key else f"{_FEATURE_NAMESPACE}/{key}": value for key, value in labels.items()}
-
-
-def _enabled(listed: list[str], known: tuple[str, ...]) -> list[str]:
-    """Sources in the order in which they are named; ``-name`` takes one away again."""
-    found: dict[str, None] = {}
-    for name in listed:
-        found |= dict.fromkeys(known if name == "all" else [name] if name in known else [])
-        found.pop(name.removeprefix("-") if name.startswith("-") else "", None)
-    return list(found)
-
-
-def _devices(machine: Machine) -> list[dict[str, str]]:
-    network = {"class": "0200", "vendor": "1af4", "device": "1000", "subsystem_vendor": "1af4", "subsystem_device": "0001"}
-    gpu = {"class": "0302", "vendor": _NVIDIA, "device": "20b5", "subsystem_vendor": _NVIDIA, "subsystem_device": "1533"}
-    return [network, *(gpu for _ in range(machine.group.hardware.gpus))]
-
-
-def _local(files: Mapping[str, str], without: str) -> dict[str, str]:
-    """The entries of the features.d files but for those that the directive before them excludes."""
-    found: dict[str, str] = {}
-    for _, text in sorted(files.items()):
-        skip = False
-        for line in (raw.strip() for raw in text.splitlines()):
-            if line.startswith("#"):
-                skip = skip or line == without
-            elif line:
-                key, _, value = line.partition("=")
-                if not skip:
-                    found[key] = value or "true"
-                skip = False  # A directive is about the next entry only.
-    return found
-
-
-def _section(text: str, *keys: str) -> Json:
-    """A mapping in nfd-worker.conf; empty where there is none."""
-    found: object = yaml.safe_load(text) if text else None
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _mounted(context: Context, key: str) -> str:
+def mounted(context: Context, key: str) -> str:
     """The content of a mounted configuration file, empty without one."""
     for source in objects.config_map_volumes(context.pod).values():
         data = (context.mounted.get(source["name"]) or {}).get("data") or {}
@@ -296,7 +171,8 @@ def _mounted(context: Context, key: str) -> str:
     return ""
 
 
-def _arguments(pod: Json) -> list[str]:
+def arguments(pod: Json) -> list[str]:
+    """The arguments of a pod's first container."""
     container = objects.containers(pod["spec"])[0]
     return [*(container.get("command") or [])[1:], *(container.get("args") or [])]
 

@@ -16,6 +16,7 @@ from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
 from sandbox.machines.machine import Machine, MachineFiles
+from sandbox.machines.nfd_view import KERNEL
 from sandbox.machines.objects import micro_timestamp, timestamp
 from sandbox.machines.pool_guard import AKS, PoolGuard
 from sandbox.machines.store import KINDS
@@ -276,7 +277,7 @@ def _conditions() -> list[Json]:
 
 def _node_info(machine: Machine) -> Json:
     return {
-        "architecture": "amd64", "operatingSystem": "linux", "osImage": "Simulated machine", "kernelVersion": "6.8.0-1030",
+        "architecture": "amd64", "operatingSystem": "linux", "osImage": "Simulated machine", "kernelVersion": KERNEL,
         "containerRuntimeVersion": "containerd://simulated", "kubeletVersion": KUBELET_VERSION, "kubeProxyVersion": "",
         "machineID": machine.node, "systemUUID": machine.node, "bootID": machine.node,
     }  # fmt: skip

@@ -143,6 +143,7 @@ def field(pod: Json, path: str) -> str:
         "status.podIP": pod_address(pod),
         "metadata.name": objects.name(pod),
         "metadata.namespace": objects.namespace(pod),
+        "metadata.uid": objects.uid(pod),
     }
     if path not in known:
         raise _refused(f"the field {path} (known are {', '.join(known)})")

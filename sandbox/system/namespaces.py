@@ -40,6 +40,11 @@ class Namespaces:
         users = ["--user", "--map-root-user"] if self.own_users else []
         return ["unshare", *users, "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
 
+    def only_mounts(self) -> list[str]:
+        """Runs what follows in a mount namespace of its own; it takes the place of who calls it."""
+        users = ["--user", "--map-root-user"] if self.own_users else []
+        return ["unshare", *users, "--mount", "--propagation", "private"]
+
     def entering(self, pid: int, *shared: str) -> list[str]:
         """Runs what follows in namespaces of a process.
 

@@ -17,9 +17,10 @@ from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.system import processes
 from sandbox.system.progress import Progress
+from tests.granted import RBAC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CHARTS = Path(__file__).parents[3] / "sandbox" / "charts"
 OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
@@ -33,7 +34,7 @@ IMAGE = {"repository": "nvcr.io/nvidia", "image": "operand", "version": "1.0"}
 
 
 def workload(kind: str, name: str, where: str, command: str, **pod: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": command, "command": [command]}
+    container = {"name": "main", "image": command, "command": [command], "env": pod.pop("env", [])}
     mounts = [{"name": item["name"], "mountPath": f"/{item['name']}"} for item in pod.get("volumes", [])]
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{**container, "volumeMounts": mounts}], **pod}}
     spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
@@ -42,6 +43,27 @@ def workload(kind: str, name: str, where: str, command: str, **pod: Any) -> dict
 
 def config_map(name: str, where: str, data: dict[str, str]) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": where}, "data": data}
+
+
+#: As the chart's worker has them.
+WORKER_ENV = [
+    {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    for name, path in {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}.items()
+]
+WORKER_RULES = [
+    {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["create", "get", "update", "delete"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+]
+
+
+def grant_worker(api: Api) -> None:
+    """The rights of nfd-worker's account, as the chart gives them."""
+    base = f"{RBAC}/namespaces/{NFD}"
+    api.create(f"{base}/roles", {"metadata": {"name": "nfd-worker"}, "rules": WORKER_RULES})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "nfd-worker"}
+    subjects = [{"kind": "ServiceAccount", "name": "default", "namespace": NFD}]
+    body = {"metadata": {"name": "nfd-worker"}, "roleRef": reference, "subjects": subjects}
+    api.create(f"{base}/rolebindings", body)
 
 
 class Site:
@@ -106,10 +128,8 @@ class Site:
             time.sleep(0.05)
 
 
-def install(
-    api: Api, spec: Mapping[str, Any], configs: Mapping[str, str], layouts: str, *, names: tuple[str, str] = (SHARING, LAYOUTS)
-) -> None:
-    """Definitions, NFD, the operator and its policy, with these device-plugin configurations and MIG layouts."""
+def install_nfd(api: Api, tolerated: Sequence[Mapping[str, str]] = ()) -> None:
+    """Definitions, NFD and the namespaces of both charts."""
     for path in sorted(CHARTS.glob("*/crds/*.yaml")):
         for crd in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             if crd:
@@ -121,16 +141,25 @@ def install(
     master = "informerPageSize: 0"
     api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("master", NFD, {"nfd-master.conf": master}))
     api.create(f"/api/v1/namespaces/{NFD}/configmaps", config_map("worker", NFD, {"nfd-worker.conf": worker}))
-    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[0], OPERATOR, dict(configs)))
-    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[1], OPERATOR, {"config.yaml": layouts}))
     mount = [{"name": "conf", "configMap": {"name": "master"}}]
     api.create(
         f"/apis/apps/v1/namespaces/{NFD}/deployments", workload("Deployment", "nfd-master", NFD, "nfd-master", volumes=mount)
     )
     mount = [{"name": "conf", "configMap": {"name": "worker"}}]
-    tolerated = spec["daemonsets"]["tolerations"]
-    worker_set = workload("DaemonSet", "nfd-worker", NFD, "nfd-worker", volumes=mount, tolerations=tolerated)
+    grant_worker(api)
+    worker_set = workload(
+        "DaemonSet", "nfd-worker", NFD, "nfd-worker", volumes=mount, tolerations=list(tolerated), env=WORKER_ENV
+    )
     api.create(f"/apis/apps/v1/namespaces/{NFD}/daemonsets", worker_set)
+
+
+def install(
+    api: Api, spec: Mapping[str, Any], configs: Mapping[str, str], layouts: str, *, names: tuple[str, str] = (SHARING, LAYOUTS)
+) -> None:
+    """Definitions, NFD, the operator and its policy, with these device-plugin configurations and MIG layouts."""
+    install_nfd(api, spec["daemonsets"]["tolerations"])
+    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[0], OPERATOR, dict(configs)))
+    api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[1], OPERATOR, {"config.yaml": layouts}))
     api.create(
         f"/apis/apps/v1/namespaces/{OPERATOR}/deployments", workload("Deployment", "gpu-operator", OPERATOR, "gpu-operator")
     )

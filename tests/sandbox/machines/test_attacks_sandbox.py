@@ -161,11 +161,12 @@ def test_a_tenants_pod_carries_the_label_of_the_clean_up(site: Site, tmp_path: P
     refused(site, OTHER, "cleanup", tmp_path / "root", "it is of no Job")
 
 
-def test_a_tenants_pod_calls_itself_nfd_master(site: Site, tmp_path: Path) -> None:
-    """nfd-master is started with the arguments of its pod, and with the administrator's kubeconfig."""
-    command = ["nfd-master", f"-log_file={tmp_path / 'root'}", "-logtostderr=false"]
-    site.api.create(PODS.format(OTHER), pod("master", command, {}))
-    refused(site, OTHER, "master", tmp_path / "root", "no DaemonSet, ReplicaSet, Job has made it")
+@pytest.mark.parametrize("program", ["nfd-master", "nfd-worker"])
+def test_a_tenants_pod_calls_itself_nfd(program: str, site: Site, tmp_path: Path) -> None:
+    """Both are started with the arguments of their pods, nfd-master with the administrator's kubeconfig as well."""
+    command = [program, f"-log_file={tmp_path / 'root'}", "-logtostderr=false"]
+    site.api.create(PODS.format(OTHER), pod(program, command, {}))
+    refused(site, OTHER, program, tmp_path / "root", "no DaemonSet, ReplicaSet, Job has made it")
 
 
 def test_a_changed_daemon_sets_older_pod_goes_on_after_the_daemon_starts_anew(site: Site, tmp_path: Path) -> None:
