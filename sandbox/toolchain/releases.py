@@ -67,7 +67,7 @@ def _etcd(architecture: str, sha256: str) -> Release:
 
 
 def _helm(architecture: str, sha256: str) -> Release:
-    url = f"https://get.helm.sh/helm-v3.22.0-linux-{architecture}.tar.gz"
+    url = f"https://get.helm.sh/helm-v3.21.4-linux-{architecture}.tar.gz"
     return (Archive(url, sha256, {f"linux-{architecture}/helm": "helm"}),)
 
 
@@ -96,9 +96,9 @@ RELEASES: Final[Mapping[tuple[str, str, str], Release]] = {
     # Sums: github.com/kubernetes-sigs/kubespray, roles/kubespray_defaults/vars/main/checksums.yml.
     ("etcd", "v3.6.8", _X64): _etcd("amd64", "cf9cfe91a4856cb90eed9c99e6aee4b708db2c7888b88a6f116281f04b0ea693"),
     ("etcd", "v3.6.8", _ARM64): _etcd("arm64", "438f56a700d17ce761510a3e63e6fa5c1d587b2dd4d7a22c179c09a649366760"),
-    # Sums: Helm's release notes, and the same in the build files of seven public repositories.
-    ("helm", "v3.22.0", _X64): _helm("amd64", "1e4ab49e429626cf6c6958d914248b78c9730803c2751b87627e171dc800e7bb"),
-    ("helm", "v3.22.0", _ARM64): _helm("arm64", "f14e804dfee240f55525b667488fe9adca349e63e00c9af634c0beb1421ac310"),
+    # Sums: Helm's release notes, and the same in the build files of other public repositories.
+    ("helm", "v3.21.4", _X64): _helm("amd64", "61f88ab166748cb19604d7884cb100ae9ccb13804ddeb98e08af167eacbb6a14"),
+    ("helm", "v3.21.4", _ARM64): _helm("arm64", "b54c04b4e0b2540bbdc08c17a121dab70e9a2ed0de5705528fec68a5fd3b85a7"),
 }
 
 

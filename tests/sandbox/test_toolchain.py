@@ -616,7 +616,7 @@ def test_programs_of_one_graph_are_built_one_after_the_other_beside_another_grap
 ) -> None:
     """What they share is then compiled once; and neither core waits."""
     machine.put_go(FAKE_GO.replace("/bin/sleep 0.05", "/bin/sleep 0.3"))
-    assert program("nfd").graph == program("config-manager").graph != program("helm").graph
+    assert program("nfd").graph == program("config-manager").graph != program("pulumi").graph
     order: list[tuple[str, str]] = []
     real = toolchain.build.go_build
 
@@ -627,10 +627,10 @@ def test_programs_of_one_graph_are_built_one_after_the_other_beside_another_grap
 
     monkeypatch.setattr(toolchain.build, "go_build", noted)
     monkeypatch.setattr(toolchain.lanes, "lanes", lambda: 2)
-    machine.find("nfd_master", "helm", "config_manager")
+    machine.find("nfd_master", "pulumi", "config_manager")
     assert [what for what, graph in order if graph == "kubernetes"] == ["begins", "ends"] * 2
     assert [what for what, _ in order][:2] == ["begins", "begins"]
-    assert "Building helm v3.22.0 and 2 more (first time only, about" in machine.out.getvalue()
+    assert "Building pulumi v3.259.0 and 3 more (first time only, about" in machine.out.getvalue()
 
 
 def test_signs_of_life_say_what_remains(machine: Machine) -> None:
