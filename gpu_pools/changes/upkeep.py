@@ -23,7 +23,7 @@ from gpu_pools.stack.sharing import Mps
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from gpu_pools.plan.planned import Plan, PoolPlan
 
@@ -89,9 +89,15 @@ class Upkeep:
     happens: str
 
 
-def upkeep(before: Plan | None, after: Plan) -> tuple[Upkeep, ...]:
-    """All of it; nothing where nothing is deployed, or no pool is there before and after."""
-    names = {pool.name for pool in before.pools} if before else set()
+def upkeep(before: Plan | None, after: Plan, replaced: Collection[str] = ()) -> tuple[Upkeep, ...]:
+    """All of it; nothing where nothing is deployed, or no pool is there before and after.
+
+    Args:
+        before: the plan of what is deployed; None: nothing is.
+        after: the plan of what shall be.
+        replaced: pools whose nodes go: nothing is renewed on them.
+    """
+    names = {pool.name for pool in before.pools} - set(replaced) if before else set()
     stay = tuple(pool for pool in after.pools if pool.name in names)
     if before is None or not stay:
         return ()

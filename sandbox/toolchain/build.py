@@ -1,8 +1,7 @@
 """Builds programs from their Go modules.
 
 All are built with the same options, so that what they share is compiled once. Nothing for a debugger is made: the linker
-could leave it out, too, but after the compiler has spent a twentieth of its time on it. Nothing is inlined, which takes more
-than a tenth of the compiler's time and gives these programs next to nothing (benchmarks/). A newer Go may be fetched by Go itself.
+could leave it out, too, but after the compiler has spent a twentieth of its time on it. A newer Go may be fetched by Go itself.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from sandbox.toolchain.programs import ModuleFile, Program
 
 _OUTPUT_LINES: Final = 15
-_SAME_FOR_ALL: Final = ("-trimpath", "-gcflags=all=-dwarf=false -l")
+_SAME_FOR_ALL: Final = ("-trimpath", "-gcflags=all=-dwarf=false")
 #: With Go's own resolver and user database also beside C: else most of a program with C were compiled a second time.
 _BESIDE_C: Final = ("-tags=netgo,osusergo",)
 #: What nearly every program has of Go's own library.

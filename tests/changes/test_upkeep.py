@@ -11,7 +11,7 @@ import yaml
 from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.seen import Seen
-from gpu_pools.changes.steps import Preview
+from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.upkeep import Upkeep, upkeep
 from gpu_pools.plan.planning import plan_config
 
@@ -79,6 +79,14 @@ def test_how_a_driver_is_replaced_is_its_policy_s(policy: dict[str, Any], effect
     found = only(stack({"driver": values}), stack({"driver": {**values, "version": "580.105.08"}}))
     assert found.effect == effect
     assert says in found.happens
+
+
+def test_nothing_is_renewed_on_nodes_that_are_replaced() -> None:
+    pool = "azure-native:containerservice:AgentPool"
+    replaced = Step("replace", f"urn:pulumi:a::b::{pool}::gpu-train-pool", pool, {}, {"agentPoolName": "train"}, ("vmSize",))
+    seen = blast_radius(Preview((replaced,)), stack(), stack({"driver": {"version": "580.105.08"}}))
+    assert [one.pools for one in seen.renewed] == [("notebooks", "slices")]
+    assert [one.effects for one in seen.pools] == [("upgraded",), ("upgraded",), ("replaced",)]
 
 
 def test_a_policy_alone_renews_nothing() -> None:
