@@ -245,7 +245,7 @@ class TestChecks:
         assert cache["path"] == job["env"]["GPU_POOLS_CACHE"] == _read(GITLAB)[".checked"]["variables"]["GPU_POOLS_CACHE"]
         patterns = re.findall(r"'([^']+)'", cache["key"])
         decisive = {path for pattern in patterns for path in ROOT.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)}
-        for wanted in ("programs/etcd/go.sum", "toolchain/releases.py", "nvml/src/stubs.inc", "openstack/hashes.txt"):
+        for wanted in ("programs/kubernetes/go.sum", "toolchain/releases.py", "nvml/src/stubs.inc", "openstack/hashes.txt"):
             assert ROOT / "sandbox" / wanted in decisive
 
     def test_what_is_released_or_deployed_comes_out_of_no_cache(self) -> None:
