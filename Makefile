@@ -23,11 +23,12 @@ help: ## show this list
 
 venv: $(VENV)/.installed ## make the Python environment
 
+# Python compiles what is imported: to compile all would take as long as the rest, for the hundreds of parts of Azure's SDK.
 $(VENV)/.installed: hashes.txt
 	@echo "• Installing the Python packages (about a minute the first time)"
 	@$(NEW_ENOUGH)
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r hashes.txt
+	@$(VENV)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --require-hashes -r hashes.txt
 	@touch $@
 
 # Programs are made beside the Python packages, which leave a core idle: by any Python, since that takes nothing but its own library.
