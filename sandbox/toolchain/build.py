@@ -12,11 +12,13 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained
+from sandbox.toolchain.left_out import without
 from sandbox.toolchain.programs import FOLDER, pin, pinned_go, pinned_version
 from sandbox.toolchain.version import parsed
 
@@ -55,7 +57,11 @@ def go_build(program: Program, folder: Path) -> None:
     # Go names one after the last part of its package, and etcd's is `server`. Several go in one run: while one is linked, by one
     # core, the next is compiled.
     output = str(folder / next(iter(packages))) if len(packages) == 1 else f"{folder}/"
-    _run_go([go, "build", *build_flags(program), "-o", output, *packages.values()], program.graph, cgo=program.cgo)
+    flags = build_flags(program)
+    with tempfile.TemporaryDirectory() as copies:
+        if program.left_out:
+            flags.append(f"-modfile={without(program.left_out, _modules(go, program), FOLDER / program.graph, Path(copies))}")
+        _run_go([go, "build", *flags, "-o", output, *packages.values()], program.graph, cgo=program.cgo)
     for copy in program.copies:
         _copy_module_file(go, copy, folder)
 
@@ -85,6 +91,13 @@ def build_flags(program: Program) -> list[str]:
         # Symbols are looked for when they are called: the library that has them is loaded by the program itself.
         link.append("-extldflags=-Wl,-z,lazy")
     return [*_SAME_FOR_ALL, *(_BESIDE_C if program.cgo else ()), "-ldflags", " ".join(link)]
+
+
+def _modules(go: str, program: Program) -> dict[str, Path]:
+    """Where Go has the sources of the modules of which packages are left out."""
+    packages = [f"{part.module}/{part.package}".removesuffix("/.") for part in program.left_out]
+    listed = _run_go([go, "list", "-find", "-f", "{{.Module.Path}} {{.Module.Dir}}", *packages], program.graph)
+    return {module: Path(folder) for module, folder in (line.split(" ", 1) for line in listed.splitlines())}
 
 
 def _go(program: Program) -> str:

@@ -10,7 +10,7 @@ from sandbox.system.files import explained
 from sandbox.toolchain.cache import cache_folder, make_once
 from sandbox.toolchain.machine import on_this_machine, plugin
 from sandbox.toolchain.obtain import BUILT, made, obtain
-from sandbox.toolchain.programs import program
+from sandbox.toolchain.programs import WHOLE_ENGINE, program
 from sandbox.toolchain.tools import SEARCHES, TOOLS, Tools
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def put_engine(folder: Path, progress: Progress) -> None:
     Raises:
         SandboxError: when they cannot be made.
     """
-    engine = find_built("pulumi", progress)
+    engine = find_built(WHOLE_ENGINE, progress)
     login = find_built("kubelogin", progress) / "kubelogin"
     with explained(folder, "copy into"):
         shutil.copytree(engine, folder, dirs_exist_ok=True)

@@ -66,7 +66,9 @@ def place_of_build(one: Program) -> Path:
     digest = hashlib.sha256()
     for path in sources(one):
         digest.update(path.read_bytes())
-    digest.update(json.dumps([build.build_flags(one), list(one.packages.values()), platform_name()]).encode())
+    left_out = [[part.module, part.package, *part.keep] for part in one.left_out]
+    what = [build.build_flags(one), list(one.packages.values()), platform_name(), *([left_out] if left_out else [])]
+    digest.update(json.dumps(what).encode())
     return cache_folder() / f"{one.name}-{pinned_version(one)}-{digest.hexdigest()[:12]}"
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "programs"
 LANGUAGE_HOST: Final = "pulumi-language-python"
+WHOLE_ENGINE: Final = "pulumi-whole"
 _CLUSTER: Final = "kubernetes"
 
 
@@ -38,6 +39,23 @@ class ModuleFile:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A package that a program imports and the sandbox does not need: its files are left out, and one of ours compiled instead.
+
+    Attributes:
+        module: the module that it is of.
+        package: its folder in the module.
+        instead: our file in the folder left-out/ beside go.mod: as much as those who import the package name of it.
+        keep: files of the package that stay.
+    """
+
+    module: str
+    package: str
+    instead: str
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Program:
     """Programs that are built together.
 
@@ -53,6 +71,7 @@ class Program:
         linked: other Go variables that get a value as the program is linked.
         cgo: whether it needs a C compiler: NVIDIA's programs load libnvidia-ml.so.1 by way of C.
         companion: the name of another program that it cannot do without, and that its release has.
+        left_out: packages that it is built without.
     """
 
     name: str
@@ -66,6 +85,36 @@ class Program:
     cgo: bool = False
     companion: str | None = None
     seconds_first: float = 0
+    left_out: tuple[LeftOut, ...] = ()
+
+
+_PULUMI: Final = "github.com/pulumi/pulumi/pkg/v3"
+_GO_CLOUD: Final = "gocloud.dev"
+#: Two fifths of what the engine takes to build: none of it is for stacks whose state is in a folder, as the sandbox's are.
+_NOT_FOR_THE_SANDBOX: Final = (
+    LeftOut(_PULUMI, "cmd/pulumi/cloud", "pulumi_api.go", keep=("envelope.go", "resolve.go")),
+    LeftOut(_PULUMI, "secrets/cloud", "cloud_secrets.go"),
+    LeftOut(_PULUMI, "authhelpers", "google_login.go"),
+    LeftOut(_PULUMI, "operations", "logs.go", keep=("doc.go", "operations.go", "operations_cloud_aws.go", "resources.go")),
+    LeftOut(_GO_CLOUD, "blob/azureblob", "azure_store.go"),
+    LeftOut(_GO_CLOUD, "blob/gcsblob", "google_store.go"),
+    LeftOut(_GO_CLOUD, "blob/s3blob", "s3_store.go"),
+    LeftOut("github.com/aws/aws-sdk-go-v2/service/s3", ".", "s3_client.go"),
+)
+
+
+def _pulumi(name: str, seconds: float, left_out: tuple[LeftOut, ...] = ()) -> Program:
+    """The engine."""
+    return Program(
+        name=name,
+        graph="pulumi",
+        module=_PULUMI,
+        packages={"pulumi": f"{_PULUMI}/cmd/pulumi"},
+        version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
+        seconds=seconds,
+        companion=LANGUAGE_HOST,
+        left_out=left_out,
+    )
 
 
 _DEVICE_PLUGIN: Final = "github.com/NVIDIA/k8s-device-plugin"
@@ -121,15 +170,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         seconds_first=40,
     ),
     _device_plugin("v0.19", _CLUSTER, 14),
-    Program(
-        name="pulumi",
-        graph="pulumi",
-        module="github.com/pulumi/pulumi/pkg/v3",
-        packages={"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"},
-        version_symbol="github.com/pulumi/pulumi/sdk/v3/go/common/version.Version",
-        seconds=130,
-        companion=LANGUAGE_HOST,
-    ),
+    _pulumi("pulumi", 80, _NOT_FOR_THE_SANDBOX),
     Program(
         name="helm",
         graph=_CLUSTER,
@@ -186,7 +227,9 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         version_symbol="github.com/pulumi/pulumi-yaml/pkg/version.Version",
         seconds=60,
     ),
-    # For jobs that deploy (put_engine): the sandbox has a stand-in, since there is no Entra ID here.
+    # For jobs that deploy (put_engine): states and secrets may be in clouds.
+    _pulumi(WHOLE_ENGINE, 130),
+    # For the same: the sandbox has a stand-in, since there is no Entra ID here.
     Program(
         name="kubelogin",
         graph="kubelogin",
@@ -255,4 +298,4 @@ def sources(one: Program) -> list[Path]:
         path
         for folder in (FOLDER / graph for graph in graphs)
         for path in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go")))
-    ]
+    ] + [FOLDER / one.graph / "left-out" / part.instead for part in one.left_out]

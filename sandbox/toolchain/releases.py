@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sandbox.toolchain.programs import pinned_version
+from sandbox.toolchain.programs import WHOLE_ENGINE, pinned_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,8 @@ RELEASES: Final[Mapping[tuple[str, str, str], Release]] = {
 
 def release(program: Program) -> Release | None:
     """The release of a program for this machine; None where it has to be built."""
-    return RELEASES.get((program.name, pinned_version(program), platform_name()))
+    name = "pulumi" if program.name == WHOLE_ENGINE else program.name
+    return RELEASES.get((name, pinned_version(program), platform_name()))
 
 
 def platform_name() -> str:

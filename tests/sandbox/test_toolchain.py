@@ -42,6 +42,7 @@ FAKE_GO = """\
 case "$1" in
   env) echo go1.99.0 ;;
   mod) echo '{"Dir": "SOURCES"}' ;;
+  list) /bin/cat SOURCES/modules ;;
   build)
     echo "$@" >> LOG
     /bin/sleep 0.05
@@ -69,6 +70,13 @@ class Machine:
         self.sources = root / "sources"
         (self.sources / SHELL_HOST).parent.mkdir(parents=True)
         (self.sources / SHELL_HOST).write_text("shim")
+        for part in program("pulumi").left_out:
+            package = self.sources / part.module / part.package
+            package.mkdir(parents=True, exist_ok=True)
+            for name in (*part.keep, "other.go"):
+                (package / name).write_text(f"package of {part.module}\n")
+        modules = sorted({part.module for part in program("pulumi").left_out})
+        (self.sources / "modules").write_text("".join(f"{module} {self.sources / module}\n" for module in modules))
         self.bin.mkdir()
 
     def put(self, name: str, script: str, folder: Path | None = None) -> Path:
@@ -260,6 +268,16 @@ def test_a_built_pulumi_lies_beside_a_built_language_host_with_the_engines_scrip
     again = machine.find("pulumi")
     assert (again.pulumi, again.origin) == (tools.pulumi, {"pulumi": "cache"})
     assert len(machine.builds()) == 2
+
+
+def test_the_sandboxs_engine_is_built_without_what_is_for_states_in_clouds_and_the_one_that_deploys_with_it(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.put_go()
+    machine.find("pulumi")
+    assert main(["--engine", str(tmp_path / "tools")]) == 0
+    engines = [line for line in machine.builds() if line.endswith("/cmd/pulumi")]
+    assert ["-modfile=" in line for line in engines] == [True, False]
 
 
 def test_a_build_that_was_interrupted_before_the_language_host_goes_on_with_it(machine: Machine) -> None:
@@ -572,6 +590,7 @@ def test_every_release_is_of_the_pinned_version_for_both_kinds_of_machine_and_ha
 SLOW_GO = """\
 case "$*" in
   env*) echo go1.99.0 ;;
+  list*) /bin/cat SOURCES/modules ;;
   *SLOW*) echo $$ >> LOG; exec /bin/sleep 60 ;;
   *FAILS*" -o "*|*" -o "*FAILS*) /bin/sleep 0.5; echo broken >&2; exit 1 ;;
   *" -o "*) echo done >> LOG ;;
@@ -594,6 +613,7 @@ def test_ctrl_c_ends_all_builds_and_leaves_nothing_half(machine: Machine) -> Non
     command = [sys.executable, "-m", "sandbox.toolchain"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         while not machine.log.exists() or len(machine.log.read_text().splitlines()) < min(2, os.cpu_count() or 1):
+            assert process.poll() is None, process.communicate()[1]
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
