@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandbox.cluster import node_tools
-from sandbox.system import processes
+from sandbox.system import cgroups, processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, locked, make_folder, read_json, write_atomic, write_json
 from sandbox.system.own_code import own_code
@@ -398,9 +398,10 @@ def _start(
 
 
 def _stop_all(folder: Path, grace: float) -> None:
-    """Stop the nodes first: they might start again what they see ending."""
+    """Stop the nodes first: they might start again what they see ending. Of a real one that was killed, groups are left."""
     processes.stop(folder, [_MACHINES], grace=grace)
     processes.stop(folder, grace=grace)
+    cgroups.remove(folder)
 
 
 # --- waiting for it ---------------------------------------------------------------------------------------

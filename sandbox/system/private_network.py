@@ -47,6 +47,7 @@ _OPEN: Final = (
     "while it runs. On a machine that you share, run as root, or where users may make namespaces.\n"
 )
 _CHUNK: Final = 1 << 16
+_WAITING: Final = 128
 #: Dials, and hands the connection to whoever started it: address, port, seconds, descriptor.
 _DIAL: Final = """
 import socket, sys
@@ -88,6 +89,21 @@ def connected(pid: int, address: str, port: int, seconds: float) -> socket.socke
             return socket.create_connection((address, port), seconds)
     except PermissionError:
         return _connected_by_another(pid, address, port, seconds)
+
+
+def listening(pid: int, address: str, port: int) -> socket.socket:
+    """A socket that listens in the network of a process; who accepts from it stays in his own. Root's alone.
+
+    Args:
+        pid: the process.
+        address: to listen at.
+        port: its number.
+
+    Raises:
+        OSError: somebody listens there, the process is gone, or this is not root.
+    """
+    with _entered(pid):
+        return socket.create_server((address, port), backlog=_WAITING)
 
 
 def _connected_by_another(pid: int, address: str, port: int, seconds: float) -> socket.socket:

@@ -13,24 +13,26 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained
+from sandbox.toolchain import libseccomp
 from sandbox.toolchain.left_out import without
 from sandbox.toolchain.programs import FOLDER, pin, pinned_go, pinned_version
 from sandbox.toolchain.version import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sandbox.toolchain.programs import ModuleFile, Program
 
 _OUTPUT_LINES: Final = 15
 _SAME_FOR_ALL: Final = ("-trimpath", "-gcflags=all=-dwarf=false")
 #: With Go's own resolver and user database also beside C: else most of a program with C were compiled a second time.
-_BESIDE_C: Final = ("-tags=netgo,osusergo",)
+_BESIDE_C: Final = ("netgo", "osusergo")
 #: What nearly every program has of Go's own library.
 _STANDARD: Final = ("net/http", "text/template", "encoding/json", "encoding/xml", "go/format", "compress/gzip", "log/slog")
 _RUNNING: Final[set[subprocess.Popen[str]]] = set()
@@ -58,10 +60,12 @@ def go_build(program: Program, folder: Path) -> None:
     # core, the next is compiled.
     output = str(folder / next(iter(packages))) if len(packages) == 1 else f"{folder}/"
     flags = build_flags(program)
-    with tempfile.TemporaryDirectory() as copies:
+    with ExitStack() as stack:
         if program.left_out:
-            flags.append(f"-modfile={without(program.left_out, _modules(go, program), FOLDER / program.graph, Path(copies))}")
-        _run_go([go, "build", *flags, "-o", output, *packages.values()], program.graph, cgo=program.cgo)
+            copies = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            flags.append(f"-modfile={without(program.left_out, _modules(go, program), FOLDER / program.graph, copies)}")
+        more = stack.enter_context(libseccomp.settings()) if program.libseccomp else {}
+        _run_go([go, "build", *flags, "-o", output, *packages.values()], program.graph, cgo=program.cgo, more=more)
     for copy in program.copies:
         _copy_module_file(go, copy, folder)
 
@@ -90,7 +94,8 @@ def build_flags(program: Program) -> list[str]:
     if program.cgo:
         # Symbols are looked for when they are called: the library that has them is loaded by the program itself.
         link.append("-extldflags=-Wl,-z,lazy")
-    return [*_SAME_FOR_ALL, *(_BESIDE_C if program.cgo else ()), "-ldflags", " ".join(link)]
+    tags = [*(_BESIDE_C if program.cgo else ()), *program.tags]
+    return [*_SAME_FOR_ALL, *([f"-tags={','.join(tags)}"] if tags else []), "-ldflags", " ".join(link)]
 
 
 def _modules(go: str, program: Program) -> dict[str, Path]:
@@ -124,9 +129,9 @@ def _go(program: Program) -> str:
     return go
 
 
-def _run_go(command: Sequence[str], graph: str, *, cgo: bool = False) -> str:
+def _run_go(command: Sequence[str], graph: str, *, cgo: bool = False, more: Mapping[str, str] | None = None) -> str:
     """Run a Go command in a module's folder and return its output."""
-    environment = {**os.environ, "CGO_ENABLED": "1" if cgo else "0", "GOWORK": "off"}
+    environment = {**os.environ, "CGO_ENABLED": "1" if cgo else "0", "GOWORK": "off", **(more or {})}
     module = FOLDER / graph
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=module, stdout=pipe, stderr=pipe, text=True, env=environment) as process:

@@ -21,6 +21,7 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "programs"
 LANGUAGE_HOST: Final = "pulumi-language-python"
 WHOLE_ENGINE: Final = "pulumi-whole"
 _CLUSTER: Final = "kubernetes"
+_OWN: Final = "gpu-pools.invalid/sandbox/"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Program:
         cgo: whether it needs a C compiler: NVIDIA's programs load libnvidia-ml.so.1 by way of C.
         companion: the name of another program that it cannot do without, and that its release has.
         left_out: packages that it is built without.
+        tags: Go's build tags.
+        libseccomp: whether it is linked with that C library, which no Go module has (toolchain/libseccomp.py).
     """
 
     name: str
@@ -86,6 +89,8 @@ class Program:
     companion: str | None = None
     seconds_first: float = 0
     left_out: tuple[LeftOut, ...] = ()
+    tags: tuple[str, ...] = ()
+    libseccomp: bool = False
 
 
 _PULUMI: Final = "github.com/pulumi/pulumi/pkg/v3"
@@ -119,6 +124,10 @@ def _pulumi(name: str, seconds: float, left_out: tuple[LeftOut, ...] = ()) -> Pr
 
 _DEVICE_PLUGIN: Final = "github.com/NVIDIA/k8s-device-plugin"
 _NFD: Final = "sigs.k8s.io/node-feature-discovery"
+_CONTAINERD: Final = "github.com/containerd/containerd/v2"
+_CONTAINER_TOOLKIT: Final = "github.com/NVIDIA/nvidia-container-toolkit"
+_TOOLKIT_PROGRAMS: Final = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
+_CNI: Final = "github.com/containernetworking/plugins"
 
 
 def _device_plugin(minor: str, graph: str, seconds: float) -> Program:
@@ -259,9 +268,66 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 )
 
 
+#: What a real node runs beside the programs above: made when one is asked for (sandbox/real_node), in this order.
+REAL_NODE: Final[tuple[Program, ...]] = (
+    Program(
+        name="kubelet",
+        graph="kubelet",
+        module="k8s.io/kubernetes",
+        packages={"kubelet": "k8s.io/kubernetes/cmd/kubelet"},
+        version_symbol="k8s.io/component-base/version.gitVersion",
+        seconds=30,
+        seconds_first=120,
+    ),
+    Program(
+        name="containerd",
+        graph="containerd",
+        module=_CONTAINERD,
+        packages={name: f"{_CONTAINERD}/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")},
+        version_symbol=f"{_CONTAINERD}/version.Version",
+        seconds=60,
+        # File systems that need a library or a program of their own, and that no node here has.
+        tags=("no_btrfs", "no_devmapper", "no_zfs"),
+    ),
+    Program(
+        name="nvidia-container-toolkit",
+        graph="nvidia-container-toolkit",
+        module=_CONTAINER_TOOLKIT,
+        packages={name: f"{_CONTAINER_TOOLKIT}/cmd/{name}" for name in _TOOLKIT_PROGRAMS},
+        version_symbol=f"{_CONTAINER_TOOLKIT}/internal/info.version",
+        seconds=15,
+        cgo=True,
+    ),
+    Program(
+        name="cni-plugins",
+        graph="cni-plugins",
+        module=_CNI,
+        packages={
+            **{path.rpartition("/")[2]: f"{_CNI}/plugins/{path}" for path in ("main/ptp", "main/loopback", "ipam/host-local")},
+            # Of the project's own: Kubernetes' is a C program.
+            "pause": f"{_OWN}cni-plugins/pause",
+        },
+        version_symbol=f"{_CNI}/pkg/utils/buildversion.BuildVersion",
+        seconds=8,
+    ),
+    Program(
+        name="runc",
+        graph="runc",
+        module="github.com/opencontainers/runc",
+        packages={"runc": "github.com/opencontainers/runc"},
+        version_symbol=None,
+        seconds=10,
+        cgo=True,
+        # The kubelet asks for a seccomp profile for every pod, and a runc without fails then.
+        tags=("seccomp",),
+        libseccomp=True,
+    ),
+)
+
+
 def program(name: str) -> Program:
     """The program of a name."""
-    return next(one for one in PROGRAMS if one.name == name)
+    return next(one for one in (*PROGRAMS, *REAL_NODE) if one.name == name)
 
 
 def pinned_version(one: Program) -> str:
@@ -294,8 +360,8 @@ def pinned_go(graph: str) -> str:
 def sources(one: Program) -> list[Path]:
     """The files that say what is built: most programs have no source of our own."""
     graphs = [one.graph, *(copy.graph for copy in one.copies)]
+    own = [FOLDER / package.removeprefix(_OWN) for package in one.packages.values() if package.startswith(_OWN)]
     return [
-        path
-        for folder in (FOLDER / graph for graph in graphs)
-        for path in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go")))
+        *(FOLDER / graph / name for graph in graphs for name in ("go.mod", "go.sum")),
+        *(path for folder in own for path in sorted(folder.glob("*.go"))),
     ] + [FOLDER / one.graph / "left-out" / part.instead for part in one.left_out]

@@ -1,0 +1,185 @@
+"""Images for the node, assembled from programs that are on this machine or were made for it: there is no registry.
+
+An image is a list of layers; a layer holds programs with the libraries that the loader finds for them, in the places where it
+does. All images go into one archive in the OCI layout, under the names that pods ask for. Not here: anybody's published image;
+what a pod runs in one of these is what this machine has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: What scripts in pods call; those that this machine has.
+_TOOLS: Final = (
+    "sh", "bash", "cat", "cp", "date", "echo", "env", "false", "grep", "head", "hostname", "id", "ln", "ls", "mkdir", "mv", "ps",
+    "printf", "readlink", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "test", "touch", "tr", "true", "uname", "wc",
+)  # fmt: skip
+_FOLDERS: Final = ("dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib", "var")
+#: Parts of Python's library that need more than an image has, or that nothing runs.
+_PYTHON_WITHOUT: Final = (
+    "site-packages",
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "tkinter",
+    "turtledemo",
+    "ensurepip",
+    "__pycache__",
+)
+_LIBRARY: Final = re.compile(r"(?:=> )?(/\S+) \(0x")
+_MEDIA: Final = "application/vnd.oci.image"
+_PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_EXECUTABLE: Final = 0o755
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Files of an image.
+
+    Attributes:
+        programs: path in the image -> program of this machine; its libraries come with it.
+        trees: folders that are in the image where they are on this machine, with the libraries of what can be loaded there.
+        links: path in the image -> what it points to.
+    """
+
+    programs: Mapping[str, Path] = field(default_factory=dict)
+    trees: tuple[Path, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image.
+
+    Attributes:
+        names: under which pods ask for it, with registry and tag or digest.
+        layers: from the bottom.
+        command: what it runs when the pod says nothing.
+    """
+
+    names: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    command: tuple[str, ...] = ("sh",)
+
+
+def tools() -> Layer:
+    """A shell and what scripts call."""
+    found = {f"/usr/bin/{name}": Path(path) for name in _TOOLS if (path := shutil.which(name))}
+    merged = {f"/{name}": f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64") if Path(f"/{name}").is_symlink()}
+    return Layer(found, links=merged)
+
+
+def python() -> Layer:
+    """The Python that runs here, without packages."""
+    program = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+    library = Path(os.__file__).parent
+    links = {f"/usr/local/bin/{name}": str(program) for name in ("python3", "python")}
+    return Layer({str(program): program}, (library,), links)
+
+
+def write(path: Path, images: Sequence[Image]) -> None:
+    """Write an archive that a container runtime imports."""
+    layers = list({id(layer): layer for image in images for layer in image.layers}.values())
+    packed = {id(layer): _Blob.of(_pack(layer), f"{_MEDIA}.layer.v1.tar") for layer in layers}
+    blobs, manifests = {blob.digest: blob for blob in packed.values()}, []
+    for image in images:
+        config, manifest = _describe(image, [packed[id(layer)] for layer in image.layers])
+        blobs |= {blob.digest: blob for blob in (config, manifest)}
+        manifests += [{**manifest.reference(), "annotations": {"io.containerd.image.name": name}} for name in image.names]
+    index = {"schemaVersion": 2, "mediaType": f"{_MEDIA}.index.v1+json", "manifests": manifests}
+    with tarfile.open(path, "w") as archive:
+        _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+        _add(archive, "index.json", json.dumps(index).encode())
+        for digest, blob in blobs.items():
+            _add(archive, f"blobs/sha256/{digest}", blob.content)
+
+
+@dataclass(frozen=True)
+class _Blob:
+    digest: str
+    content: bytes
+    kind: str
+
+    @classmethod
+    def of(cls, content: bytes, kind: str) -> _Blob:
+        return cls(hashlib.sha256(content).hexdigest(), content, kind)
+
+    def reference(self) -> dict[str, object]:
+        return {"mediaType": self.kind, "digest": f"sha256:{self.digest}", "size": len(self.content)}
+
+
+def _describe(image: Image, layers: Sequence[_Blob]) -> tuple[_Blob, _Blob]:
+    """Its configuration and its manifest."""
+    platform = {"architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine], "os": "linux"}
+    runs = {"Env": [_PATH], "Cmd": list(image.command), "WorkingDir": "/"}
+    root = {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in layers]}
+    config = _Blob.of(json.dumps({**platform, "config": runs, "rootfs": root}).encode(), f"{_MEDIA}.config.v1+json")
+    kind = f"{_MEDIA}.manifest.v1+json"
+    references = {"config": config.reference(), "layers": [layer.reference() for layer in layers]}
+    return config, _Blob.of(json.dumps({"schemaVersion": 2, "mediaType": kind, **references}).encode(), kind)
+
+
+def _pack(layer: Layer) -> bytes:
+    content = io.BytesIO()
+    known: set[str] = set()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, target in layer.links.items():
+            _add_parents(archive, name, known)
+            link = tarfile.TarInfo(name.lstrip("/"))
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            archive.addfile(link)
+        for folder in _FOLDERS:
+            _add_parents(archive, f"{folder}/file", known)
+        files = {**layer.programs, **{str(path): path for tree in layer.trees for path in _tree(tree)}}
+        for program in {*layer.programs.values(), *(path for path in files.values() if path.suffix == ".so")}:
+            files |= {str(library.parent.resolve() / library.name): library for library in libraries(program)}
+        for name, path in sorted(files.items()):
+            _add_parents(archive, name, known)
+            _add(archive, name.lstrip("/"), path.read_bytes(), path.stat().st_mode & 0o777 | 0o444)
+    return content.getvalue()
+
+
+def _add_parents(archive: tarfile.TarFile, name: str, known: set[str]) -> None:
+    """The folders above a file, which everybody may enter."""
+    for folder in reversed(Path(name.lstrip("/")).parents[:-1]):
+        if str(folder) not in known:
+            known.add(str(folder))
+            info = tarfile.TarInfo(str(folder))
+            info.type, info.mode = tarfile.DIRTYPE, 0o1777 if str(folder) == "tmp" else _EXECUTABLE
+            archive.addfile(info)
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), mode
+    archive.addfile(info, io.BytesIO(content))
+
+
+def _tree(folder: Path) -> Iterable[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _PYTHON_WITHOUT and not name.startswith("config-")]
+        yield from (path for name in files if (path := Path(place) / name).is_file())
+
+
+@lru_cache(maxsize=256)
+def libraries(program: Path) -> tuple[Path, ...]:
+    """The libraries that the loader finds for a program, and the loader."""
+    told = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+    # It says so, and fails, where a program is linked statically.
+    return tuple(Path(found) for found in _LIBRARY.findall(told.stdout)) if told.returncode == 0 else ()
