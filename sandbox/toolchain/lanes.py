@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sandbox.toolchain.programs import Program
 
 _LANES: Final = 2
-#: Two builds at a time, each of which compiles twice at a time or links a large program.
-_LANES_BYTES: Final = 6 * 1024**3
 _STOP_SECONDS: Final = 0.2
 _LIBRARY: Final = "Go's own library"
 _LIBRARY_SECONDS: Final = 20.0
@@ -90,5 +88,4 @@ class Builds:
 
 def lanes() -> int:
     """How many builds at a time this machine bears."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return _LANES if (os.cpu_count() or 1) > 1 and memory >= _LANES_BYTES else 1
+    return _LANES if (os.cpu_count() or 1) > 1 and build.has_memory() else 1

@@ -270,6 +270,24 @@ def test_a_built_pulumi_lies_beside_a_built_language_host_with_the_engines_scrip
     assert len(machine.builds()) == 2
 
 
+@pytest.mark.parametrize(
+    ("gigabytes", "own", "expected"),
+    [(8, {}, "400 1GiB"), (4, {}, " "), (8, {"GOGC": "50"}, "50 1GiB"), (4, {"GOMEMLIMIT": "2GiB"}, " 2GiB")],
+)
+def test_the_compiler_sweeps_less_often_where_there_is_memory_for_it_and_nobody_has_said_otherwise(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, gigabytes: int, own: dict[str, str], expected: str
+) -> None:
+    monkeypatch.delenv("GOGC", raising=False)
+    monkeypatch.delenv("GOMEMLIMIT", raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gigabytes * 1024**3 // 4096}
+    monkeypatch.setattr(toolchain.build.os, "sysconf", pages.__getitem__)
+    machine.put_go(FAKE_GO.replace('echo "$@"', 'echo "$GOGC $GOMEMLIMIT"'))
+    machine.find("helm")
+    assert machine.log.read_text() == f"{expected}\n"
+
+
 def test_the_sandboxs_engine_is_built_without_what_is_for_states_in_clouds_and_the_one_that_deploys_with_it(
     machine: Machine, tmp_path: Path
 ) -> None:
