@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,8 +58,9 @@ class _Node:
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses; each takes its time by the clock that the observer sees, and so does nothing else."""
     pauses: list[float] = []
-    monkeypatch.setattr(observation.time, "sleep", pauses.append)
-    monkeypatch.setattr(observation.time, "monotonic", lambda: 1000.0 + sum(pauses))
+    # Of that module alone: threads that another test has left behind sleep, too.
+    clock = SimpleNamespace(sleep=pauses.append, monotonic=lambda: 1000.0 + sum(pauses))
+    monkeypatch.setattr(observation, "time", clock)
     return pauses
 
 

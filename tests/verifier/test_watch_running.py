@@ -10,6 +10,7 @@ import socketserver
 import threading
 import time
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,6 +51,11 @@ class _EnoughError(Exception):
     """Ends what goes on for ever."""
 
 
+def _sleeping(sleep: Callable[[float], object]) -> SimpleNamespace:
+    """The clock of one module, which sleeps like this: threads that another test has left behind sleep by the true one."""
+    return SimpleNamespace(sleep=sleep, time=time.time, monotonic=time.monotonic)
+
+
 @pytest.mark.parametrize(
     ("interval", "jitter", "pauses"), [(600.0, 0.1, (10.0, 650.0)), (600.0, -0.1, (10.0, 530.0)), (4.0, 0.1, (4.0, 0.4))]
 )
@@ -68,7 +74,7 @@ def test_an_assertion_is_due_after_the_interval_which_is_not_the_same_on_all_nod
         assert (least, most) == (-0.1, 0.1)
         return jitter
 
-    monkeypatch.setattr(watch.time, "sleep", slept.append)
+    monkeypatch.setattr(watch, "time", _sleeping(slept.append))
     monkeypatch.setattr(watch.random, "uniform", drawn)
     monkeypatch.setattr(watched._due, "wait", wait)
     with pytest.raises(_EnoughError):
@@ -88,7 +94,7 @@ def test_who_wakes_it_does_not_wait_for_the_interval_and_wakes_it_once(monkeypat
         if len(waited) == 2:
             raise _EnoughError
 
-    monkeypatch.setattr(watch.time, "sleep", lambda _: None)
+    monkeypatch.setattr(watch, "time", _sleeping(lambda _: None))
     monkeypatch.setattr(watched._due, "wait", waits)
     watched.wake()
     with pytest.raises(_EnoughError):
@@ -139,7 +145,7 @@ def test_a_node_is_followed_from_watch_to_watch_and_each_change_is_told_once(
             raise _EnoughError
 
     changes: list[None] = []
-    monkeypatch.setattr(watch.time, "sleep", sleep)
+    monkeypatch.setattr(watch, "time", _sleeping(sleep))
     answering.say(
         "GET /api/v1/nodes",
         (200, _event("ADDED", a="1") + _event(a="1")),
