@@ -1,9 +1,10 @@
 """The operands of NVIDIA's GPU operator: the DaemonSets that it makes of a ClusterPolicy.
 
 After gpu-operator v26.7.0, assets/*/*daemonset.yaml and controllers/object_controls.go: names, selectors, where they may run, as
-whom, the containers with their images, commands and variables, the volumes that decide something. What the operator itself
-refuses is an OperandError in its words; what the API server refuses is left to that. Left out: sandbox workloads (vGPU, Kata,
-confidential computing), OpenShift, GPUDirect, GDRCopy, probes, most host mounts, a DaemonSet per kernel for precompiled drivers.
+whom, the containers with their images, commands and variables, the volumes and how they are mounted. So a real node runs them as
+they are. What the operator itself refuses is an OperandError in its words; what the API server refuses is left to that. Left out:
+sandbox workloads (vGPU, Kata, confidential computing), OpenShift, GPUDirect, GDRCopy, probes, what of the node a real driver is
+compiled with, a DaemonSet per kernel for precompiled drivers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ DEPLOY: Final = "nvidia.com/gpu.deploy."
 DEFAULT_LAYOUTS, DEFAULT_CLIENTS = "default-mig-parted-config", "default-gpu-clients"
 _DEFAULT_TOLERATIONS: Final = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 _TOOLKIT_INSTALL: Final = "/usr/local/nvidia"
-_READY: Final = "until [ -f /run/nvidia/validations/toolkit-ready ]; do sleep 5; done"
+_READY: Final = (
+    "until [ -f /run/nvidia/validations/toolkit-ready ]; do echo waiting for nvidia container stack to be setup; sleep 5; done"
+)
 _OFF_BY_DEFAULT: Final = ("nodeStatusExporter",)
 #: Variable of the operator's own container that names an image where the policy names none; it has these two.
 _IMAGE_VARIABLES: Final = {
@@ -48,10 +51,19 @@ _HOST: Final = {
     "cdi-root": "/var/run/cdi",
     "mps-root": "/run/nvidia/mps",
     "mps-shm": "/run/nvidia/mps/shm",
+    "toolkit-root": "/run/nvidia/toolkit",
+    "crio-hooks": "/run/containers/oci/hooks.d",
     "output-dir": "/etc/kubernetes/node-feature-discovery/features.d",
     "host-sys": "/sys",
     "host-root": "/",
+    "host-dev-char": "/dev/char",
 }
+#: Those that the kubelet makes where they are missing.
+_MADE: Final = ("run-nvidia-validations", "driver-install-dir", "toolkit-root", "cdi-root", "mps-root")
+#: Those whose mounts of later on a container sees, too.
+_FOLLOWED: Final = ("driver-install-dir", "host-root", "run-nvidia")
+_FROM_NODE, _BOTH_WAYS = {"mountPropagation": "HostToContainer"}, {"mountPropagation": "Bidirectional"}
+_ENTRYPOINT_MODE, _PROBE_MODE = 0o700, 0o755
 #: Variables that Kubernetes fills in.
 _FIELDS: Final = {
     "NODE_NAME": "spec.nodeName",
@@ -62,6 +74,15 @@ _FIELDS: Final = {
     "NRI_NAMESPACE": "metadata.namespace",
     "DEFAULT_GPU_CLIENTS_NAMESPACE": "metadata.namespace",
     "NODE_IP": "status.hostIP",
+}
+
+
+#: What the validator's containers ask of the node, by component.
+_ASKED: Final[dict[str, dict[str, str | None]]] = {
+    "driver": {"OPERATOR_NAMESPACE": None},
+    "toolkit": {"NVIDIA_VISIBLE_DEVICES": "all"},
+    "cuda": {"NODE_NAME": None, "OPERATOR_NAMESPACE": None},
+    "plugin": {"NODE_NAME": None, "OPERATOR_NAMESPACE": None},
 }
 
 
@@ -137,12 +158,17 @@ OPERANDS: Final = (
             ("ROOT", _TOOLKIT_INSTALL), ("NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "management.nvidia.com/gpu"),
             ("NVIDIA_VISIBLE_DEVICES", "void"), ("TOOLKIT_PID_FILE", "/run/nvidia/toolkit/toolkit.pid"), ("NRI_NAMESPACE", None),
         ),
-        mounts=(_VALIDATED, ("toolkit-install-dir", _TOOLKIT_INSTALL), *_DRIVER_ROOT), inits=("driver-validation",),
+        mounts=(
+            ("toolkit-root", "/run/nvidia/toolkit"), _VALIDATED, ("toolkit-install-dir", _TOOLKIT_INSTALL),
+            ("crio-hooks", "/usr/share/containers/oci/hooks.d"), *_DRIVER_ROOT,
+        ),
+        inits=("driver-validation",),
         script="nvidia-container-toolkit-entrypoint", before_runtime=True, host_pid=True,
     ),
     Operand(
         "nvidia-operator-validator", "state-operator-validation", "validator", "operator-validator", "nvidia-operator-validator",
-        "nvidia-operator-validator", ("sh", "-c"), ("while true; do sleep 86400; done",), mounts=(_VALIDATED,),
+        "nvidia-operator-validator", ("sh", "-c"), ("echo all validations are successful; while true; do sleep 86400; done",),
+        mounts=(_VALIDATED,),
         inits=_VALIDATIONS, part_of="gpu-operator",
     ),
     Operand(
@@ -302,9 +328,10 @@ def _pod_spec(spec: Json, operand: Operand, environment: OperatorEnvironment) ->
     if operand.section == "validator" and not enabled(spec, _operand("nvidia-device-plugin-daemonset")):
         inits = [init for init in inits if init["name"] != "plugin-validation"]
     containers = [main]
-    volumes = [{"name": volume, "hostPath": {"path": _HOST[volume]}} for volume in _volumes_of(main, inits)]
+    volumes = [_host_volume(operand, volume) for volume in _volumes_of(main, inits)]
     if operand.script:
-        volumes.append({"name": operand.script, "configMap": {"name": operand.script, "defaultMode": 0o755}})
+        mode = _PROBE_MODE if operand.name == DRIVER else _ENTRYPOINT_MODE
+        volumes.append({"name": operand.script, "configMap": {"name": operand.script, "defaultMode": mode}})
     config = _plugin_config(spec) if operand.signalled else {}
     if config:
         manager_init, manager = _config_managers(spec, operand, config, environment)
@@ -341,7 +368,7 @@ def _operand(wanted: str) -> Operand:
 
 def _main(spec: Json, operand: Operand, environment: OperatorEnvironment) -> Json:
     section = spec.get(operand.section) or {}
-    mounts: list[Json] = [{"name": volume, "mountPath": path} for volume, path in operand.mounts]
+    mounts: list[Json] = [_mount(operand, volume, path) for volume, path in operand.mounts]
     if operand.signalled and _plugin_config(spec):
         mounts += _config_mounts(spec)
     if operand.section == "migManager":
@@ -367,7 +394,30 @@ def _main(spec: Json, operand: Operand, environment: OperatorEnvironment) -> Jso
     args = section.get("args") or list(operand.args)
     if args:
         container["args"] = args
+    if operand.section == "validator":
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", "rm -f /run/nvidia/validations/*-ready"]}}}
+    if operand.name == DRIVER:
+        marks = "/run/nvidia/validations/.driver-ctr-ready /run/nvidia/validations/.driver-daemons-status"
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"rm -f {marks}"]}}}
     return _with_resources(container, section)
+
+
+def _mount(operand: Operand, volume: str, path: str) -> Json:
+    """How the main container mounts a folder of the node."""
+    mount: Json = {"name": volume, "mountPath": path}
+    protected = {"host-root": operand.section != "migManager", "host-sys": operand.section == "gfd", "pod-gpu-resources": True}
+    if protected.get(volume):
+        mount["readOnly"] = True
+    if operand.section == "validator" or (operand.name == DRIVER and volume == "run-nvidia"):
+        return {**mount, **_BOTH_WAYS}
+    return {**mount, **(_FROM_NODE if volume in _FOLLOWED else {})}
+
+
+def _host_volume(operand: Operand, volume: str) -> Json:
+    kind = "DirectoryOrCreate" if volume in _MADE or (operand.name == DRIVER and volume == "run-nvidia") else ""
+    if volume == "run-nvidia" and not kind and operand.section != "dcgmExporter":
+        kind = "Directory"
+    return {"name": volume, "hostPath": {"path": _HOST[volume], **({"type": kind} if kind else {})}}
 
 
 def _init(spec: Json, operand: Operand, init: str, environment: OperatorEnvironment) -> Json:
@@ -375,21 +425,40 @@ def _init(spec: Json, operand: Operand, init: str, environment: OperatorEnvironm
         return _driver_manager(spec, environment)
     if init == "mps-control-daemon-mounts":
         image = _image(spec.get("devicePlugin") or {}, "devicePlugin", environment)
-        mounts = [{"name": "mps-root", "mountPath": "/mps", "mountPropagation": "Bidirectional"}]
+        mounts = [{"name": "mps-root", "mountPath": "/mps", **_BOTH_WAYS}]
         return _privileged(init, image, ["mps-control-daemon", "mount-shm"], [], mounts)
     section = spec.get("validator") or {}
     component = init.removesuffix("-validation")
     env: dict[str, str | None] = dict(_own_variables(section, component))
     waits = operand.section not in ("validator", "toolkit")
     if not waits:
-        env = {"WITH_WAIT": str(component == "driver").lower(), "COMPONENT": component, **env}
+        env = {**_ASKED[component], "WITH_WAIT": str(component == "driver").lower(), "COMPONENT": component, **env}
     if component == "plugin":
         # Always written, also where the policy leaves it to each node's own configuration.
-        env = {"MIG_STRATEGY": (spec.get("mig") or {}).get("strategy") or "", **env}
-    command = ["sh", "-c", _READY if waits else "nvidia-validator"]
-    mounts = [{"name": "run-nvidia-validations", "mountPath": "/run/nvidia/validations"}]
+        env = {"WITH_WORKLOAD": "false", "MIG_STRATEGY": (spec.get("mig") or {}).get("strategy") or "", **env}
     image = _image(section, "validator", environment)
-    return _with_resources(_privileged(init, image, command, _variables(env), mounts), section)
+    mounts = _waiting_mounts(operand) if waits else _validating_mounts(component)
+    made = _privileged(init, image, ["sh", "-c"], _variables(env), mounts)
+    made["args"] = [_READY if waits else "nvidia-validator"]
+    return _with_resources(made, section)
+
+
+def _waiting_mounts(operand: Operand) -> list[Json]:
+    """Where an operand that waits for the toolkit looks."""
+    if operand.section == "migManager" or operand.name == "nvidia-device-plugin-daemonset":
+        return [{"name": _VALIDATED[0], "mountPath": _VALIDATED[1], **_FROM_NODE}]
+    return [{"name": "run-nvidia", "mountPath": "/run/nvidia", **_FROM_NODE}]
+
+
+def _validating_mounts(component: str) -> list[Json]:
+    found: list[Json] = [{"name": _VALIDATED[0], "mountPath": _VALIDATED[1], **_BOTH_WAYS}]
+    if component == "driver":
+        found += [
+            {"name": "host-root", "mountPath": "/host", "readOnly": True, **_FROM_NODE},
+            {"name": "driver-install-dir", "mountPath": "/run/nvidia/driver", **_FROM_NODE},
+            {"name": "host-dev-char", "mountPath": "/host-dev-char"},
+        ]
+    return found
 
 
 def _own_variables(section: Json, component: str) -> dict[str, str]:
@@ -404,9 +473,13 @@ def _driver_manager(spec: Json, environment: OperatorEnvironment) -> Json:
         "OPERATOR_NAMESPACE": None,
     }  # fmt: skip
     env |= {item["name"]: item.get("value", "") for item in section.get("env") or []}
-    mounts = [{"name": "run-nvidia", "mountPath": "/run/nvidia"}]
+    mounts: list[Json] = [
+        {"name": "run-nvidia", "mountPath": "/run/nvidia", **_BOTH_WAYS},
+        {"name": "host-root", "mountPath": "/host", "readOnly": True, **_FROM_NODE},
+        {"name": "host-sys", "mountPath": "/sys"},
+    ]
     image = _image(section, "manager", environment)
-    return _privileged("k8s-driver-manager", image, ["driver-manager", "uninstall_driver"], _variables(env), mounts)
+    return {**_privileged("k8s-driver-manager", image, ["driver-manager"], _variables(env), mounts), "args": ["uninstall_driver"]}
 
 
 def _config_managers(spec: Json, operand: Operand, config: Json, environment: OperatorEnvironment) -> tuple[Json, Json]:

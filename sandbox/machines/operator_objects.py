@@ -1,7 +1,8 @@
 """What NVIDIA's operator makes besides DaemonSets: RuntimeClasses, accounts with their rights, ConfigMaps, Services.
 
 After assets/ and controllers/object_controls.go of gpu-operator v26.7.0. All of it belongs to the ClusterPolicy and goes with it.
-The scripts in the ConfigMaps are none here: nothing runs them. Left out: ServiceMonitors, and roles for OpenShift.
+The scripts in the ConfigMaps are ours, and do what a node needs of the operator's: a real node runs them. Left out:
+ServiceMonitors, roles for OpenShift, and what the device plugin's script sets for GPUDirect.
 """
 
 from __future__ import annotations
@@ -123,10 +124,7 @@ class OperatorObjects:
     def _config_map(self, world: World, policy: Json, where: str, name: str, *, on: bool) -> None:
         known = world.config_maps.get(f"{where}/{name}")
         if on != (known is not None):
-            data = _DATA.get(name) or {
-                "startup-probe.sh" if "probe" in name else "entrypoint.sh": "#!/bin/sh\n# Nothing runs it here.\n"
-            }
-            body = {"metadata": {"name": name, "namespace": where}, "data": data}
+            body = {"metadata": {"name": name, "namespace": where}, "data": _DATA[name]}
             self._made.discard((objects.uid(policy), f"/api/v1/namespaces/{where}/configmaps/{name}"))
             self._keep(world, policy, f"/api/v1/namespaces/{where}/configmaps", body, on=on)
 
@@ -151,7 +149,24 @@ class OperatorObjects:
         self._made.discard(("", path) if on else mark)
 
 
+_WAITS: Final = """\
+#!/bin/sh
+until [ -f /run/nvidia/validations/driver-ready ]; do
+  echo "waiting for the driver validations to be ready..."
+  sleep 5
+done
+set -o allexport
+. /run/nvidia/validations/driver-ready
+exec {program}
+"""
+_ENTRYPOINTS: Final = {
+    "nvidia-device-plugin-entrypoint": "nvidia-device-plugin",
+    "nvidia-container-toolkit-entrypoint": "nvidia-toolkit",
+    "nvidia-mig-manager-entrypoint": "nvidia-mig-manager",
+}
 _DATA: Final = {
+    **{name: {"entrypoint.sh": _WAITS.format(program=program)} for name, program in _ENTRYPOINTS.items()},
+    "nvidia-driver-startup-probe": {"startup-probe.sh": "#!/bin/sh\ntest -e /run/nvidia/validations/.driver-ctr-ready\n"},
     DEFAULT_LAYOUTS: {"config.yaml": "version: v1\nmig-configs:\n  all-disabled: [{devices: all, mig-enabled: false}]\n"},
     DEFAULT_CLIENTS: {"clients.yaml": "version: v1\nsystemd-services: []\n"},
 }

@@ -200,3 +200,29 @@ def test_a_changed_policy_changes_the_hash() -> None:
     one, same, other = (built("nvidia-mig-manager", daemonsets={"tolerations": [{"key": key}]}) for key in ("a", "a", "b"))
     assert one == same
     assert one["metadata"]["annotations"] != other["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("name", [one.name for one in OPERANDS])
+def test_a_real_kubelet_could_run_each_operand(name: str) -> None:
+    spec = pod(name, devicePlugin={**IMAGE, "config": {"name": "configs"}})
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    for container in [*spec["initContainers"], *spec["containers"]]:
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes.keys(), container["name"]
+        # Only these images have a command of their own.
+        assert container.get("command") or container["name"] in ("nvidia-dcgm-ctr", "nvidia-dcgm-exporter")
+        for mount in container["volumeMounts"]:
+            shared = mount.get("mountPropagation") == "Bidirectional"
+            assert not shared or (container.get("securityContext") or {}).get("privileged"), f"{container['name']}: refused"
+    for volume in volumes.values():
+        assert len(volume.keys() - {"name"}) == 1, volume
+
+
+def test_the_toolkit_is_waited_for_where_the_real_operand_waits() -> None:
+    """assets/: the plugin and mig-manager mount the folder of the marks, the others the one above it."""
+    waits = {one.name: pod(one.name)["initContainers"][0] for one in OPERANDS if one.inits[:1] == ("toolkit-validation",)}
+    mounted = {name: one["volumeMounts"][0]["mountPath"] for name, one in waits.items()}
+    of_marks = {name for name, path in mounted.items() if path == "/run/nvidia/validations"}
+    assert of_marks == {"nvidia-device-plugin-daemonset", "nvidia-mig-manager"}
+    assert {path for name, path in mounted.items() if name not in of_marks} == {"/run/nvidia"}
+    assert all(one["volumeMounts"][0]["mountPropagation"] == "HostToContainer" for one in waits.values())
+    assert all(one["command"] == ["sh", "-c"] and "toolkit-ready" in one["args"][0] for one in waits.values())
