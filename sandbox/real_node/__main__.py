@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.text.terminal import guarded
 from sandbox.real_node import node
 from sandbox.real_node.place import Place, places
 from sandbox.system.errors import SandboxError
@@ -93,4 +94,5 @@ def _show_logs(place: Place) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with guarded():
+        sys.exit(main(sys.argv[1:]))

@@ -180,6 +180,6 @@ def _tree(folder: Path) -> Iterable[Path]:
 @lru_cache(maxsize=256)
 def libraries(program: Path) -> tuple[Path, ...]:
     """The libraries that the loader finds for a program, and the loader."""
-    told = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
     # It says so, and fails, where a program is linked statically.
-    return tuple(Path(found) for found in _LIBRARY.findall(told.stdout)) if told.returncode == 0 else ()
+    return tuple(Path(found) for found in _LIBRARY.findall(listed.stdout)) if told.returncode == 0 else ()

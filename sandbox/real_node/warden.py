@@ -19,6 +19,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from gpu_pools.text.terminal import guarded
 from sandbox.cluster import control_plane
 from sandbox.real_node.place import API_PORT, Place, read
 from sandbox.system import cgroups, private_network
@@ -125,5 +126,6 @@ def _dial(inner: socket.socket, port: int) -> None:
 
 
 if __name__ == "__main__":
-    # Threads that still carry connections are no reason to stay.
-    os._exit(main(sys.argv[1:]))
+    # What it says is in a log that people read on terminals. Threads that still carry connections are no reason to stay.
+    with guarded():
+        os._exit(main(sys.argv[1:]))

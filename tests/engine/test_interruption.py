@@ -372,8 +372,8 @@ def _all_cycles() -> Iterator[Cycle]:
                     yield Cycle(stack, when, how, next(downs))
 
 
-#: In `make test`: a power cut in the middle. An early Ctrl-C of every command is in tests/sandbox/test_interrupts.py, too.
-FAST: Final = (Cycle("aks", "pool", "kill all"),)
+#: In `make test`: an interrupt before anything is made, and a power cut in the middle.
+FAST: Final = (Cycle("aks", 0.3, "ctrl-c"), Cycle("aks", "pool", "kill all"))
 CYCLES: Final = tuple(dict.fromkeys([*CHOSEN, *(_all_cycles() if ALL else ())]))
 
 

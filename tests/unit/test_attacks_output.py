@@ -190,6 +190,7 @@ _OWN_WORDS = {
     "sandbox/openstack/catalogue.py",
     "sandbox/openstack/environment.py",
     "sandbox/openstack/host.py",
+    "sandbox/real_node/keeper.py",
     "sandbox/system/private_network.py",
     "sandbox/toolchain/__main__.py",
     "gpu_pools/verifier/archive.py",
