@@ -182,4 +182,4 @@ def libraries(program: Path) -> tuple[Path, ...]:
     """The libraries that the loader finds for a program, and the loader."""
     listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
     # It says so, and fails, where a program is linked statically.
-    return tuple(Path(found) for found in _LIBRARY.findall(listed.stdout)) if told.returncode == 0 else ()
+    return tuple(Path(found) for found in _LIBRARY.findall(listed.stdout)) if listed.returncode == 0 else ()
