@@ -49,7 +49,7 @@ tools: first venv ## find, download or build the programs
 	@$(HOLD) $(VENV)/bin/python -m sandbox.openstack.environment
 
 up: first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
-	@$(RUN) up $(STACK)
+	@$(RUN) up $(STACK) $(if $(NODES),--nodes $(NODES))
 
 ifdef PR
 preview: venv

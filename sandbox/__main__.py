@@ -81,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("stack", help="the name of a file stacks/Pulumi.<stack>.yaml")
         if name in {"up", "status"}:
             one.add_argument("--json", action="store_true", help="print the comparison as JSON")
+        if name == "up":
+            one.add_argument("--nodes", choices=("real", "simulated"), help="whether one node is a real one; left out: as it is")
         if name == "preview":
             one.add_argument("--save", type=Path, metavar="FILE", help="write the engine's events there, with what policies find")
             one.add_argument("--policies", type=Path, metavar="FILE", help="how the policy pack is configured; with --save")
@@ -112,7 +114,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     raise_again()
     _clean_path(progress)
     if options.command == "up":
-        seen = commands.up(options.stack, progress)
+        seen = commands.up(options.stack, progress, options.nodes)
         return _report(seen, commands.rules_because(options.stack), as_json=options.json)
     if options.command == "status":
         seen = commands.status(options.stack, progress)

@@ -22,7 +22,7 @@ from sandbox.cli.shell import enter
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
-from sandbox.stack import checkpoint, offline_charts, recovery, stand_ins
+from sandbox.stack import checkpoint, offline_charts, real_nodes, recovery, stand_ins
 from sandbox.stack.engine import Engine
 from sandbox.stack.prerequisites import boot_existing_cluster, seed_openstack
 from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
@@ -32,7 +32,7 @@ from sandbox.system.files import explained, make_folder, read_json
 from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from gpu_pools.evidence.verdicts import Evidence
@@ -59,8 +59,13 @@ class EngineFailedError(SandboxError):
     """The engine ended with an error, which it has printed itself."""
 
 
-def up(stack: str, progress: Progress) -> Look:
+def up(stack: str, progress: Progress, nodes: str | None = None) -> Look:
     """Bring a stack up and wait until everything is as declared and rolled out, or the time is over; returns the last look.
+
+    Args:
+        stack: its name.
+        progress: where progress is told.
+        nodes: whether it has real nodes (real_nodes.REAL) or not; None: as it is.
 
     Raises:
         InvalidStackError: if the stack file is wrong; nothing was started.
@@ -70,7 +75,8 @@ def up(stack: str, progress: Progress) -> Look:
     plan = plan_of(sandbox)
     tools = find_platform_tools(progress)
     with _held(sandbox, "up"):
-        engine = _engine(sandbox, plan, tools, progress, needs_cluster=True)
+        real = real_nodes.choose(sandbox, plan, nodes)
+        engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, real=real)
         engine = _recovered(engine, progress)
         progress.note(f"pulumi up --stack {stack}")
         if engine.run("up", *_QUIETLY, watch=_watch(sandbox, plan, progress)) != 0:
@@ -304,6 +310,7 @@ def _engine(
     *,
     needs_cluster: bool,
     keep_stack_file: bool = False,
+    real: Mapping[str, int] | None = None,
 ) -> Engine:
     if not (keep_stack_file and sandbox.config_file.exists()):
         prepare(sandbox)
@@ -314,10 +321,11 @@ def _engine(
     login = _start_openstack(sandbox, plan, progress)
     if needs_cluster:
         with progress.step("Starting the clusters of the sandbox"):
-            boot_existing_cluster(sandbox, plan, tools)
+            boot_existing_cluster(sandbox, plan, tools, real_nodes.choose(sandbox, plan, None) if real is None else real)
             for folder in sandbox.cluster_folders():
                 # By the record alone: whoever was killed while making a cluster may have left no more than that.
                 clusters.boot(folder, read_json(folder / "cluster.json")["name"], tools)
+        real_nodes.start(sandbox, progress)
     with progress.step("Attaching the stand-ins of the clouds"):
         attached = stand_ins.start(sandbox, tools, login)
     engine = Engine(sandbox, tools, attached)

@@ -44,6 +44,8 @@ _REMEDY: Final = (
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: PCI class of a 3D controller, and the programming interface: what data-centre GPUs are.
 _CLASS: Final = 0x030200
+#: An NVIDIA device that none has.
+_UNKNOWN: Final = 0xFFFF10DE
 _CONFIG_BYTES: Final = 256
 #: The driver has a capability for every instance that could ever be. That GPU instances are numbered up to 14 and compute
 #: instances up to 7 is assumed, and with it every minor number behind gpu0/gi0/access, which is 3; nothing here opens them.
@@ -127,7 +129,7 @@ class GpuHost:
         write_atomic(self.folder / "mig-minors", mig_minors())
         self._put_reset()
         if machine is None:
-            _put_pci(self.folder / "pci", self.machine.gpus)
+            put_pci(self.folder / "pci", self.machine.gpus)
         else:
             self.show(machine)
         self._keeper = _keep(allowed, self.folder)
@@ -161,7 +163,7 @@ class GpuHost:
             SandboxError: when a file cannot be written.
         """
         state.write(self.state, machine)
-        _put_pci(self.folder / "pci", machine.gpus)
+        put_pci(self.folder / "pci", machine.gpus)
 
     def outside(self, path: str) -> Path:
         """Where a path of the node is found from outside of it, while the node lives."""
@@ -354,7 +356,7 @@ def _keep(kind: Namespaces, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def _put_pci(bus: Path, gpus: Iterable[Gpu]) -> None:
+def put_pci(bus: Path, gpus: Iterable[Gpu]) -> None:
     """Write the PCI devices of GPUs below a folder, which keeps its identity: it is mounted. Their names lie beside it."""
     wanted = {f"{gpu.pci[0]:04x}:{gpu.pci[1]:02x}:{gpu.pci[2]:02x}.0": gpu for gpu in gpus}
     with explained(bus, "change"):
@@ -370,7 +372,7 @@ def _put_pci(bus: Path, gpus: Iterable[Gpu]) -> None:
 
 def _pci_ids(gpu: Gpu) -> tuple[int, int]:
     """Device and vendor; an unknown device has an id that none has."""
-    return divmod(gpu.pci_device if gpu.pci_device is not None else 0xFFFF10DE, 1 << 16)
+    return divmod(gpu.pci_device if gpu.pci_device is not None else _UNKNOWN, 1 << 16)
 
 
 def _put_device(folder: Path, gpu: Gpu) -> None:
@@ -378,7 +380,11 @@ def _put_device(folder: Path, gpu: Gpu) -> None:
     config = bytearray(_CONFIG_BYTES)
     config[0:4] = vendor.to_bytes(2, "little") + device.to_bytes(2, "little")
     config[9:12] = _CLASS.to_bytes(3, "little")
+    board, maker = divmod(gpu.pci_subsystem if gpu.pci_subsystem is not None else _UNKNOWN, 1 << 16)
     files = {
+        # nfd-worker looks for them; where a machine has none of them it takes the device for none.
+        "subsystem_vendor": f"0x{maker:04x}\n".encode(),
+        "subsystem_device": f"0x{board:04x}\n".encode(),
         "vendor": f"0x{vendor:04x}\n".encode(),
         "device": f"0x{device:04x}\n".encode(),
         "class": f"0x{_CLASS:06x}\n".encode(),

@@ -53,6 +53,7 @@ class MachineGroup:
         cloud_mig_profile: AKS gpuInstanceProfile such as ``MIG1g``: the machine registers partitioned.
         control_plane: the machines carry the cluster's control plane.
         guarded: nobody but the cloud may change these labels and taints on the nodes, as on AKS.
+        real: how many of them, from the first, are real nodes (sandbox/real_node), which nobody simulates.
     """
 
     id: str
@@ -65,11 +66,17 @@ class MachineGroup:
     cloud_mig_profile: str | None = None
     control_plane: bool = False
     guarded: bool = False
+    real: int = 0
 
     @property
     def node_names(self) -> tuple[str, ...]:
         """The names of the nodes that should exist, lowest index first."""
         return tuple(f"{self.node_prefix}{index}" for index in range(self.count))
+
+    @property
+    def simulated_names(self) -> tuple[str, ...]:
+        """The names of those that are simulated."""
+        return self.node_names[self.real :]
 
 
 def put(cluster_folder: Path, group: MachineGroup) -> None:

@@ -73,7 +73,7 @@ class Nodes:
     def step(self) -> None:
         """Create, update and remove nodes until they are what the groups say."""
         self._guard.step(self._groups.values())
-        wanted = {node: group for group in self._groups.values() for node in group.node_names}
+        wanted = {node: group for group in self._groups.values() for node in group.simulated_names}
         nodes = self._store.by_name("nodes")
         for node in {*self.machines, *self._files.known()} - set(wanted):
             self._remove(node, nodes.get(node))

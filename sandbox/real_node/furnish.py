@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sandbox.real_node import kernel
 from sandbox.real_node.place import IMAGES, LOGS, PROGRAMS
+from sandbox.real_node.settings import SECRETS
 from sandbox.system import cgroups
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
     from sandbox.real_node.place import Record
 
-_OWN: Final = ("dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "sys", "tmp", "usr", "var/lib", "var/log")
+_OWN: Final = ("boot", "dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "sys", "tmp", "usr", "var/lib", "var/log")
 #: What of the machine the node has at the same place.
 _SHOWN: Final = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 #: Without which programs of the machine do not find their libraries, users or names.
-_COPIED: Final = ("passwd", "group", "nsswitch.conf", "os-release", "localtime")
+_COPIED: Final = ("passwd", "group", "nsswitch.conf", "localtime")
 _COPIED_LIBRARIES: Final = ("ld.so.cache", "ld.so.conf")
 #: A kubelet sets these of the whole machine, unless they are so.
 _SETTINGS: Final = {
@@ -67,8 +68,6 @@ def furnish(root: Path, logs: Path, record: Record) -> None:
         place.mkdir(parents=True)
         kernel.bind(folder, place, read_only=True)
     _make_etc(root)
-    for path, text in record.files.items():
-        put(root / path.lstrip("/"), text)
     (root / IMAGES.lstrip("/")).mkdir(parents=True, exist_ok=True)
     (root / LOGS.lstrip("/")).mkdir(parents=True)
     kernel.bind(logs, root / LOGS.lstrip("/"))
@@ -76,17 +75,21 @@ def furnish(root: Path, logs: Path, record: Record) -> None:
     kernel.mount("sysfs", root / "sys", source="sysfs")
     _mount_cgroups(root / "sys/fs/cgroup")
     kernel.mount("tmpfs", root / "run", "mode=755")
+    for path, text in record.files.items():
+        put(root / path.lstrip("/"), text, 0o600 if path.startswith(SECRETS) else 0o644)
     _make_dev(root / "dev", record.devices)
+    if record.pci:
+        kernel.bind(record.pci, root / "sys/bus/pci/devices")
     kernel.change_root(root)
     (Path("/var/run")).symlink_to("/run")
     _cover_settings(Path("/proc/sys"))
     kernel.share("/")
 
 
-def put(path: Path, text: str) -> None:
-    """Write a file that only root may read, with its folders."""
+def put(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file, with its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
+    path.touch(mode=mode)
     path.write_text(text, encoding="utf-8")
 
 
@@ -98,6 +101,8 @@ def _show_machine(root: Path) -> None:
         elif there.is_dir():
             here.mkdir(exist_ok=True)
             kernel.bind(there, here, read_only=True)
+    # What is installed on a node beside its system goes here.
+    kernel.mount("tmpfs", root / "usr/local", "mode=755")
 
 
 def _make_etc(root: Path) -> None:

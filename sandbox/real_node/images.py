@@ -19,15 +19,16 @@ import tarfile
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 #: What scripts in pods call; those that this machine has.
 _TOOLS: Final = (
-    "sh", "bash", "cat", "cp", "date", "echo", "env", "false", "grep", "head", "hostname", "id", "ln", "ls", "mkdir", "mv", "ps",
-    "printf", "readlink", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "test", "touch", "tr", "true", "uname", "wc",
+    "sh", "bash", "cat", "cp", "date", "echo", "env", "false", "grep", "head", "hostname", "id", "ln", "ls", "mkdir", "mv",
+    "nsenter", "ps", "printf", "readlink", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "test", "touch", "tr", "true",
+    "uname", "wc",
 )  # fmt: skip
 _FOLDERS: Final = ("dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib", "var")
 #: Parts of Python's library that need more than an image has, or that nothing runs.
@@ -71,16 +72,23 @@ class Image:
         names: under which pods ask for it, with registry and tag or digest.
         layers: from the bottom.
         command: what it runs when the pod says nothing.
+        user: as whom, by number; empty: root.
+        environment: variables besides PATH.
     """
 
     names: tuple[str, ...]
     layers: tuple[Layer, ...]
     command: tuple[str, ...] = ("sh",)
+    user: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 def tools() -> Layer:
     """A shell and what scripts call."""
     found = {f"/usr/bin/{name}": Path(path) for name in _TOOLS if (path := shutil.which(name))}
+    # Where the loader looks besides the usual folders: a Python below /usr/local has its library there.
+    loader = [Path("/etc/ld.so.cache"), Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")]
+    found |= {str(path): path for path in loader if path.is_file()}
     merged = {f"/{name}": f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64") if Path(f"/{name}").is_symlink()}
     return Layer(found, links=merged)
 
@@ -93,14 +101,41 @@ def python() -> Layer:
     return Layer({str(program): program}, (library,), links)
 
 
-def write(path: Path, images: Sequence[Image]) -> None:
-    """Write an archive that a container runtime imports."""
-    layers = list({id(layer): layer for image in images for layer in image.layers}.values())
-    packed = {id(layer): _Blob.of(_pack(layer), f"{_MEDIA}.layer.v1.tar") for layer in layers}
-    blobs, manifests = {blob.digest: blob for blob in packed.values()}, []
+def by_digest(name: str) -> str:
+    """What a container runtime calls an image of Docker's own that a pod pins by digest: its tag does not count."""
+    image, _, digest = name.partition("@")
+    return f"docker.io/library/{image.partition(':')[0]}@{digest}"
+
+
+class Packed:
+    """Layers that were packed, each once."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._blobs: dict[int, tuple[Layer, Blob]] = {}
+
+    def layer(self, layer: Layer) -> Blob:
+        """What a layer is as a file."""
+        if id(layer) not in self._blobs:
+            self._blobs[id(layer)] = (layer, Blob.of(_pack(layer), f"{_MEDIA}.layer.v1.tar"))
+        return self._blobs[id(layer)][1]
+
+
+def write(path: Path, images: Sequence[Image], packed: Packed) -> None:
+    """Write an archive that a container runtime imports.
+
+    Args:
+        path: of the archive.
+        images: what is in it.
+        packed: the layers that are packed already; it gets the others.
+    """
+    blobs: dict[str, Blob] = {}
+    manifests = []
     for image in images:
-        config, manifest = _describe(image, [packed[id(layer)] for layer in image.layers])
-        blobs |= {blob.digest: blob for blob in (config, manifest)}
+        layers = [packed.layer(layer) for layer in image.layers]
+        runs = {"Cmd": list(image.command), "User": image.user}
+        config, manifest = described([layer.reference() for layer in layers], runs, dict(image.environment))
+        blobs |= {blob.digest: blob for blob in (*layers, config, manifest)}
         manifests += [{**manifest.reference(), "annotations": {"io.containerd.image.name": name}} for name in image.names]
     index = {"schemaVersion": 2, "mediaType": f"{_MEDIA}.index.v1+json", "manifests": manifests}
     with tarfile.open(path, "w") as archive:
@@ -111,28 +146,44 @@ def write(path: Path, images: Sequence[Image]) -> None:
 
 
 @dataclass(frozen=True)
-class _Blob:
+class Blob:
+    """A file of an image.
+
+    Attributes:
+        digest: SHA-256.
+        content: its bytes.
+        kind: its media type.
+    """
+
     digest: str
     content: bytes
     kind: str
 
     @classmethod
-    def of(cls, content: bytes, kind: str) -> _Blob:
+    def of(cls, content: bytes, kind: str) -> Self:
+        """The file of a content."""
         return cls(hashlib.sha256(content).hexdigest(), content, kind)
 
-    def reference(self) -> dict[str, object]:
+    def reference(self) -> dict[str, Any]:
+        """How others name it."""
         return {"mediaType": self.kind, "digest": f"sha256:{self.digest}", "size": len(self.content)}
 
 
-def _describe(image: Image, layers: Sequence[_Blob]) -> tuple[_Blob, _Blob]:
-    """Its configuration and its manifest."""
+def described(layers: Sequence[Mapping[str, Any]], runs: Mapping[str, Any], more: Mapping[str, str]) -> tuple[Blob, Blob]:
+    """An image's configuration and its manifest.
+
+    Args:
+        layers: references to its layers.
+        runs: its command and user, in the words of the configuration.
+        more: variables besides PATH.
+    """
     platform = {"architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine], "os": "linux"}
-    runs = {"Env": [_PATH], "Cmd": list(image.command), "WorkingDir": "/"}
-    root = {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in layers]}
-    config = _Blob.of(json.dumps({**platform, "config": runs, "rootfs": root}).encode(), f"{_MEDIA}.config.v1+json")
+    settings = {"Env": [_PATH, *(f"{name}={value}" for name, value in more.items())], "WorkingDir": "/", **runs}
+    root = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
+    config = Blob.of(json.dumps({**platform, "config": settings, "rootfs": root}).encode(), f"{_MEDIA}.config.v1+json")
     kind = f"{_MEDIA}.manifest.v1+json"
-    references = {"config": config.reference(), "layers": [layer.reference() for layer in layers]}
-    return config, _Blob.of(json.dumps({"schemaVersion": 2, "mediaType": kind, **references}).encode(), kind)
+    references = {"config": config.reference(), "layers": list(layers)}
+    return config, Blob.of(json.dumps({"schemaVersion": 2, "mediaType": kind, **references}).encode(), kind)
 
 
 def _pack(layer: Layer) -> bytes:

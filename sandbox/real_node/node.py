@@ -6,12 +6,17 @@ import datetime as dt
 import os
 import shutil
 import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
+from gpu_pools.stack.verification import DEFAULT_IMAGE
 from sandbox.cluster import control_plane
 from sandbox.cluster.api import Api
-from sandbox.real_node import allowed, images, settings
+from sandbox.cluster.gpu_host import put_pci
+from sandbox.nvml.library import find_library
+from sandbox.real_node import allowed, gpus, images, operand_images, registry, settings
 from sandbox.real_node.place import IMAGES, Place, Record, places, write
 from sandbox.real_node.settings import PAUSE_IMAGE
 from sandbox.real_node.warden import clear
@@ -19,15 +24,16 @@ from sandbox.system import cgroups, processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import make_folder
 from sandbox.system.pki import Pki, short_lived_client
-from sandbox.toolchain.find import find_built
+from sandbox.toolchain.find import find_built, find_tools
 from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from sandbox.real_node.images import Image
+    from sandbox.nvml.simulated import Machine
     from sandbox.system.progress import Progress
+    from sandbox.toolchain.tools import Tools
 
 _PROJECT: Final = Path(__file__).resolve().parents[2]
 _READY_SECONDS: Final = 120.0
@@ -35,17 +41,33 @@ _LIFETIME: Final = dt.timedelta(days=365)
 _API: Final = "kube-apiserver"
 _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-BASE_IMAGES: Final = ("docker.io/library/busybox:1.37",)
-PYTHON_IMAGES: Final = ("docker.io/library/python:3.11-slim",)
+#: nfd-worker is not root, and looks at the bus.
+_FOR_ALL, _TO_READ = 0o755, 0o644
+_TOOLS: Final = frozenset({"nfd_worker", "nfd_master", "gpu_feature_discovery", "nvidia_device_plugin", "config_manager"})
 
 
-def up(place: Place, progress: Progress, more: Sequence[Image] = ()) -> None:
+@dataclass(frozen=True)
+class Role:
+    """What a node is in its cluster.
+
+    Attributes:
+        labels: that it registers with.
+        taints: that it registers with, each as key=value:Effect.
+        gpus: its GPUs; None without.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()
+    gpus: Machine | None = None
+
+
+def up(place: Place, progress: Progress, role: Role | None = None) -> None:
     """Start a node, and wait until it is ready; one that runs is left alone.
 
     Args:
         place: where.
         progress: told about builds, and about the wait.
-        more: images besides those that every node has.
+        role: what it is; None: nothing but a node.
 
     Raises:
         SandboxError: the machine does not allow it, or the node does not become ready.
@@ -56,9 +78,13 @@ def up(place: Place, progress: Progress, more: Sequence[Image] = ()) -> None:
     cluster = control_plane.load(place.cluster)
     obtain(REAL_NODE, progress)
     programs = {one.name: find_built(one.name, progress) for one in REAL_NODE}
+    tools, library = find_tools(progress, only=_TOOLS), find_library(progress)
     down(place)
     with progress.step(f"Starting the real node {place.node}"):
-        _prepare(place, programs, more)
+        for folder in (place.folder, place.logs, place.registry):
+            make_folder(folder)
+        _write_images(place, programs, tools, library)
+        write(place, _record(place, programs, role or Role()))
         command = [sys.executable, "-m", "sandbox.real_node.warden", str(place.cluster), place.node]
         search = os.pathsep.join(filter(None, [str(_PROJECT), os.environ.get("PYTHONPATH", "")]))
         processes.spawn(place.cluster, place.process, command, env={**os.environ, "PYTHONPATH": search})
@@ -117,27 +143,46 @@ def entering(place: Place) -> list[str]:
     return ["nsenter", "--target", pid, *inside, "--"]
 
 
-def _prepare(place: Place, programs: dict[str, Path], more: Sequence[Image]) -> None:
-    for folder in (place.folder, place.logs):
-        make_folder(folder)
+def _record(place: Place, programs: Mapping[str, Path], role: Role) -> Record:
     pki = Pki(place.cluster / "pki")
     certificate, key, _ = short_lived_client(pki, "ca", f"system:node:{place.node}", ["system:nodes"], _LIFETIME)
     kind = allowed.snapshotter(place.folder)
+    files = settings.files(kind, pki.text("ca.crt"), certificate, key)
     folders = {name: str(folder) for name, folder in programs.items()}
-    write(place, Record(folders, kind, settings.files(kind, pki.text("ca.crt"), certificate, key)))
-    tools, python = images.tools(), images.python()
+    arguments = [f"--node-labels={','.join(f'{key}={value}' for key, value in role.labels.items())}"] if role.labels else []
+    arguments += [f"--register-with-taints={','.join(role.taints)}"] if role.taints else []
+    if role.gpus is None:
+        return Record(folders, kind, files, arguments=tuple(arguments))
+    bus = make_folder(place.folder / "bus" / "pci")
+    put_pci(bus, role.gpus.gpus)
+    for path in (bus, *bus.rglob("*")):
+        path.chmod(_FOR_ALL if path.is_dir() else _TO_READ)
+    return Record(folders, kind, {**files, **gpus.files(role.gpus)}, gpus.devices(role.gpus), tuple(arguments), str(bus))
+
+
+def _write_images(place: Place, programs: Mapping[str, Path], found: Tools, library: Path) -> None:
+    tools, python, packed = images.tools(), images.python(), images.Packed()
     pause = images.Layer({"/pause": programs["cni-plugins"] / "pause"})
+    base, interpreter = images.Image((), (tools,)), images.Image((), (tools, python), ("python3",))
     archive = place.root / IMAGES.lstrip("/") / "images.tar"
     archive.parent.mkdir(parents=True)
-    images.write(
-        archive,
-        [
-            images.Image((PAUSE_IMAGE,), (pause,), ("/pause",)),
-            images.Image(BASE_IMAGES, (tools,)),
-            images.Image(PYTHON_IMAGES, (tools, python), ("python3",)),
-            *more,
-        ],
+    pinned = [
+        images.Image((PAUSE_IMAGE,), (pause,), ("/pause",)),
+        replace(base, names=(images.by_digest(DEFAULT_LABELLER_IMAGE),)),
+        replace(interpreter, names=(images.by_digest(DEFAULT_IMAGE),)),
+    ]
+    images.write(archive, pinned, packed)
+    operands = operand_images.Programs(
+        library,
+        operand_images.build_cuda(place.folder),
+        found.gpu_feature_discovery,
+        found.nvidia_device_plugin,
+        found.config_manager,
+        found.nfd_worker,
+        found.nfd_master,
     )
+    families = {**operand_images.families(operands, tools, python), "busybox": base, "python": interpreter}
+    registry.write(place.registry, families, packed)
 
 
 def _is_ready(place: Place, api: Api) -> bool:

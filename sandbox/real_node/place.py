@@ -20,6 +20,7 @@ _RECORD: Final = "node.json"
 #: Of the service `kubernetes`, and the node's own.
 SERVICE_ADDRESS, NODE_ADDRESS = "10.96.0.1", "10.99.0.1"
 API_PORT: Final = 443
+REGISTRY_PORT: Final = 5000
 PROGRAMS: Final = "/opt/gpu-pools"
 LOGS: Final = "/var/log/gpu-pools"
 IMAGES: Final = "/opt/images"
@@ -53,6 +54,11 @@ class Place:
         return self.folder / "logs"
 
     @property
+    def registry(self) -> Path:
+        """The images that it can pull."""
+        return self.folder / "registry"
+
+    @property
     def process(self) -> str:
         """The name of its process among the cluster's."""
         return f"real-node-{self.node}"
@@ -78,6 +84,7 @@ class Record:
         files: path in the node -> text, before anything runs there.
         devices: path in the node -> major and minor number.
         arguments: more of the kubelet's.
+        pci: a folder that is the node's PCI bus; empty: this machine's.
     """
 
     programs: Mapping[str, str]
@@ -85,6 +92,7 @@ class Record:
     files: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    pci: str = ""
 
 
 def write(place: Place, record: Record) -> None:
@@ -96,4 +104,4 @@ def read(place: Place) -> Record:
     """Read a node's record."""
     raw: dict[str, Any] = read_json(place.folder / _RECORD)
     devices = {path: (int(numbers[0]), int(numbers[1])) for path, numbers in raw["devices"].items()}
-    return Record(raw["programs"], raw["snapshotter"], raw["files"], devices, tuple(raw["arguments"]))
+    return Record(raw["programs"], raw["snapshotter"], raw["files"], devices, tuple(raw["arguments"]), raw["pci"])

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from sandbox.real_node.place import API_PORT, PROGRAMS
+from sandbox.real_node.place import API_PORT, PROGRAMS, REGISTRY_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 CONTAINERD, KUBELET, KUBECONFIG = "/etc/containerd/config.toml", "/etc/kubelet/config.json", "/etc/kubelet/kubeconfig"
+#: What lies there is root's alone.
+SECRETS: Final = "/etc/kubelet/"
 SOCKET: Final = "/run/containerd/containerd.sock"
 PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10.1"
 _AUTHORITY, _CERTIFICATE, _KEY = "/etc/kubelet/ca.crt", "/etc/kubelet/kubelet.crt", "/etc/kubelet/kubelet.key"
 _NETWORKS: Final = "/etc/cni/net.d"
 _PODS: Final = "10.88.0.0/24"
 _MAX_PODS: Final = 110
+#: Where the toolkit's pod puts its programs; without it pods of its runtime classes do not start.
+TOOLKIT: Final = "/usr/local/nvidia/toolkit"
 #: Runtime classes that NVIDIA's toolkit adds, by its own names.
 _NVIDIA_RUNTIMES: Final = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 
@@ -30,6 +34,8 @@ state = "/run/containerd"
   path = "/var/lib/containerd/opt"
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "{snapshotter}"
+  [plugins.'io.containerd.cri.v1.images'.registry]
+    config_path = "/etc/containerd/certs.d"
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
     sandbox = "{pause}"
 [plugins.'io.containerd.cri.v1.runtime']
@@ -42,6 +48,24 @@ state = "/run/containerd"
   [plugins.'io.containerd.cri.v1.runtime'.containerd]
     default_runtime_name = "runc"
 """
+#: Every image comes from the warden's registry.
+_MIRROR: Final = f"""\
+[host."http://127.0.0.1:{REGISTRY_PORT}"]
+  capabilities = ["pull", "resolve"]
+"""
+#: As the operator's toolkit writes it, as far as it is not the default.
+_NVIDIA: Final = f"""\
+accept-nvidia-visible-devices-envvar-when-unprivileged = true
+[nvidia-container-runtime]
+mode = "cdi"
+runtimes = ["{PROGRAMS}/runc/runc"]
+[nvidia-container-runtime.modes.cdi]
+default-kind = "management.nvidia.com/gpu"
+spec-dirs = ["/etc/cdi", "/var/run/cdi"]
+annotation-prefixes = ["cdi.k8s.io/"]
+"""
+#: As the simulated nodes: of a GPU node's system the operator makes the name of the driver's image.
+_SYSTEM: Final = 'NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 24.04 (of a sandbox)"\nID=ubuntu\nVERSION_ID="24.04"\n'
 _RUNTIME: Final = """\
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}]
       runtime_type = "io.containerd.runc.v2"
@@ -68,6 +92,9 @@ def files(snapshotter: str, authority: str, certificate: str, key: str) -> dict[
         _CERTIFICATE: certificate,
         _KEY: key,
         f"{_NETWORKS}/10-pods.conflist": json.dumps(_network()),
+        "/etc/containerd/certs.d/_default/hosts.toml": _MIRROR,
+        "/etc/nvidia-container-runtime/config.toml": _NVIDIA,
+        "/etc/os-release": _SYSTEM,
     }
 
 
@@ -86,7 +113,7 @@ def kubelet_arguments(node: str, address: str) -> list[str]:
 def _containerd(snapshotter: str, runtimes: Collection[str] = _NVIDIA_RUNTIMES) -> str:
     text = _CONTAINERD.format(socket=SOCKET, snapshotter=snapshotter, pause=PAUSE_IMAGE, programs=PROGRAMS, networks=_NETWORKS)
     programs = {"runc": f"{PROGRAMS}/runc/runc"}
-    programs |= dict.fromkeys(runtimes, f"{PROGRAMS}/nvidia-container-toolkit/nvidia-container-runtime")
+    programs |= dict.fromkeys(runtimes, f"{TOOLKIT}/nvidia-container-runtime")
     return text + "".join(_RUNTIME.format(name=name, program=program) for name, program in programs.items())
 
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from gpu_pools.text.terminal import guarded
 from sandbox.cluster import control_plane
-from sandbox.real_node.place import API_PORT, Place, read
+from sandbox.real_node import registry
+from sandbox.real_node.place import API_PORT, REGISTRY_PORT, Place, read
 from sandbox.system import cgroups, private_network
 from sandbox.system.errors import SandboxError
 
@@ -80,6 +81,8 @@ def _keep(place: Place) -> int:
             return _failed(place, said)
         first = int((place.folder / "pid").read_text("ascii"))
         listener = private_network.listening(first, "0.0.0.0", API_PORT)  # noqa: S104 in a network of its own
+        images = private_network.listening(first, "127.0.0.1", REGISTRY_PORT)
+        threading.Thread(target=registry.serve, args=(images, place.registry), daemon=True).start()
         port = int(control_plane.load(place.cluster).server.rpartition(":")[2])
         threading.Thread(target=_pass_on, args=(listener, port), daemon=True).start()
         _say(f"{place.node}: process {first}")

@@ -7,6 +7,7 @@ and the NFD that it wants to find there.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import ExistingSettings, MagnumSettings
@@ -20,6 +21,8 @@ from sandbox.system.errors import SandboxError
 from sandbox.system.files import write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.node_hardware import Flavor
     from sandbox.stack.state import Sandbox
@@ -67,8 +70,14 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
     )
 
 
-def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools) -> None:
+def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools, real: Mapping[str, int]) -> None:
     """Bring up the cluster that a stack for an existing cluster expects, with nodes as its selectors describe.
+
+    Args:
+        sandbox: where.
+        plan: of the stack.
+        tools: the programs.
+        real: pool -> how many of its nodes are real ones, whom somebody else starts.
 
     Raises:
         SandboxError: if the stack names a kubeconfig file, which the sandbox cannot replace.
@@ -83,7 +92,7 @@ def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools) -> None:
     running = clusters.boot(folder, cluster.context or "existing", tools)
     machine_groups.put(folder, MachineGroup(id="workers", node_prefix="worker-", count=2, hardware=_WORKER))
     for planned in plan.pools:
-        machine_groups.put(folder, _group(planned))
+        machine_groups.put(folder, replace(_group(planned), real=real.get(planned.name, 0)))
     add_ons.install(running, tools.helm, AddOns(plan.settings.nfd.adopted, plan.settings.operator.adopted))
     inventory.remember(folder)
 

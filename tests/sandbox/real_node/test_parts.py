@@ -134,6 +134,7 @@ def test_an_image_has_the_libraries_of_its_programs_and_layers_are_there_once(tm
     images.write(
         archive,
         [images.Image(("a.example/one:1", "a.example/two:2"), (tools,)), images.Image(("a.example/three:3",), (tools, more))],
+        images.Packed(),
     )
     with tarfile.open(archive) as opened:
         blobs = {name.rpartition("/")[2]: read(opened, name) for name in opened.getnames() if name.startswith("blobs/")}

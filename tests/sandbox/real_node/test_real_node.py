@@ -36,6 +36,7 @@ pytestmark = pytest.mark.programs
 NODE: Final = "real-0"
 PODS: Final = "/api/v1/namespaces/default/pods"
 SECONDS: Final = 60.0
+BASE, PYTHON = "busybox:1.37", "python:3.11-slim"
 #: Whom the API server takes it for, what of seccomp it says, and what it sees.
 ASKS: Final = """
 import json, os, ssl, urllib.error, urllib.request
@@ -82,7 +83,7 @@ def api(cluster: Path) -> Api:
     return Api.at(cluster / "kubeconfig")
 
 
-def pod(name: str, command: list[str], image: str = node.BASE_IMAGES[0], **more: Any) -> dict[str, Any]:
+def pod(name: str, command: list[str], image: str = BASE, **more: Any) -> dict[str, Any]:
     container = {"name": "main", "image": image, "command": command}
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container], **more}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
@@ -123,9 +124,7 @@ def running(place: Place, name: str, pattern: str) -> int:
 @pytest.mark.parametrize(("asked", "mode"), [("Unconfined", "0"), ("RuntimeDefault", "2")])
 def test_a_pod_runs_as_its_own_account_and_sees_itself_alone(place: Place, api: Api, asked: str, mode: str) -> None:
     name = f"asks-{mode}"
-    api.create(
-        PODS, pod(name, ["python3", "-c", ASKS], node.PYTHON_IMAGES[0], securityContext={"seccompProfile": {"type": asked}})
-    )
+    api.create(PODS, pod(name, ["python3", "-c", ASKS], PYTHON, securityContext={"seccompProfile": {"type": asked}}))
     ended = await_phase(api, name, "Succeeded", "Failed")
     answer = json.loads(said(place, name))
     assert ended["status"]["phase"] == "Succeeded", answer
@@ -146,7 +145,7 @@ def test_a_node_is_described_by_its_own_kubelet(place: Place, api: Api) -> None:
 @pytest.mark.usefixtures("place")
 def test_a_limit_of_memory_is_the_kernels(api: Api) -> None:
     """What a simulated kubelet does not have: a container that takes too much is killed."""
-    greedy = pod("greedy", ["python3", "-c", "x = bytearray(200 << 20); print('got it')"], node.PYTHON_IMAGES[0])
+    greedy = pod("greedy", ["python3", "-c", "x = bytearray(200 << 20); print('got it')"], PYTHON)
     greedy["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}}
     api.create(PODS, greedy)
     ended = await_phase(api, "greedy", "Succeeded", "Failed")

@@ -1,0 +1,107 @@
+"""What pods of NVIDIA's operator and of NFD find in their images on a real node, by the last part of the image's name.
+
+The real programs where they can be built: device plugin, gpu-feature-discovery, config-manager, nfd-worker, nfd-master, the
+container toolkit. Stand-ins of a few lines, in operands/, for what has no Go module: the driver container, its manager, the
+toolkit's installer, the validator; and for the operator and nfd-gc, whose work is done elsewhere. DCGM sleeps. There is no
+mig-manager and no MPS daemon: their pools stay simulated.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sandbox.real_node.images import Image, Layer
+from sandbox.system.errors import SandboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STAND_INS: Final = Path(__file__).parent / "operands"
+_HEALTHY: Final = _STAND_INS / "healthy"
+_SLEEPS: Final = ("sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait")
+_NOBODY: Final = "65534:65534"
+#: What the toolkit takes for a driver: it looks for this library, and nothing here calls it.
+_CUDA: Final = "int cuInit(unsigned flags) { (void)flags; return 100; }\n"
+#: Set in NVIDIA's own images: gpu-feature-discovery's pod says nothing of it.
+_SEES_GPUS: Final = (("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"))
+_FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What goes into them.
+
+    Attributes:
+        nvml: the simulated library.
+        cuda: a library of that name.
+        gfd: gpu-feature-discovery.
+        plugin: nvidia-device-plugin.
+        config_manager: config-manager.
+        nfd_worker: nfd-worker.
+        nfd_master: nfd-master.
+    """
+
+    nvml: Path
+    cuda: Path
+    gfd: Path
+    plugin: Path
+    config_manager: Path
+    nfd_worker: Path
+    nfd_master: Path
+
+
+def build_cuda(folder: Path) -> Path:
+    """Compile a libcuda that has no GPU."""
+    target = folder / "libcuda.so"
+    command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-x", "c", "-o", str(target), "-"]
+    done = subprocess.run(command, input=_CUDA, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        message = f"{target}: gcc does not compile it:\n{done.stderr.strip()}"
+        raise SandboxError(message, "Install gcc with the C library's headers.")
+    return target
+
+
+def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image]:
+    """Last part of an image's name -> what is in it."""
+    plugin = Layer(
+        {
+            "/usr/bin/nvidia-device-plugin": found.plugin,
+            "/usr/bin/gpu-feature-discovery": found.gfd,
+            "/usr/bin/config-manager": found.config_manager,
+        }
+    )
+    worker = Layer(
+        {
+            "/usr/libexec/nfd-worker": found.nfd_worker,
+            "/usr/bin/nfd-master": found.nfd_master,
+            "/usr/bin/nfd-gc": _HEALTHY,
+            **_stand_ins("nfd-worker"),
+        },
+        # Where it looks for features is linked into it, for the folder that it runs in.
+        links={"/features.d": _FEATURES},
+    )
+    driver = Layer(
+        {
+            "/opt/nvidia-driver/libnvidia-ml.so": found.nvml,
+            "/opt/nvidia-driver/libcuda.so": found.cuda,
+            **_stand_ins("nvidia-driver"),
+        }
+    )
+    sleeping = Image((), (tools,), _SLEEPS)
+    return {
+        "k8s-device-plugin": Image((), (tools, plugin), environment=_SEES_GPUS),
+        "node-feature-discovery": Image((), (tools, python, worker), user=_NOBODY),
+        "driver": Image((), (tools, driver)),
+        "k8s-driver-manager": Image((), (tools, Layer(_stand_ins("driver-manager")))),
+        "container-toolkit": Image((), (tools, python, Layer(_stand_ins("nvidia-toolkit")))),
+        "gpu-operator": Image((), (tools, python, Layer({"/usr/bin/gpu-operator": _HEALTHY, **_stand_ins("nvidia-validator")}))),
+        "dcgm": sleeping,
+        "dcgm-exporter": sleeping,
+    }
+
+
+def _stand_ins(*names: str) -> dict[str, Path]:
+    return {f"/usr/bin/{name}": _STAND_INS / name for name in names}

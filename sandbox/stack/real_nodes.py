@@ -1,0 +1,82 @@
+"""Which nodes of a stack are real ones, and that they run (`make up NODES=real`): one pool's first, on a cluster that exists.
+
+A pool with MIG or MPS stays simulated, since what these need on a node has no program here (real_node/operand_images.py), and so
+does one whose machines bring a driver. What was chosen stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_pools.stack.sharing import Mig, Mps
+from sandbox.cluster import machine_groups
+from sandbox.real_node import allowed, gpus, node
+from sandbox.real_node.place import Place
+from sandbox.system.errors import SandboxError
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import Plan, PoolPlan
+    from sandbox.cluster.machine_groups import MachineGroup
+    from sandbox.stack.state import Sandbox
+    from sandbox.system.progress import Progress
+
+REAL, SIMULATED = "real", "simulated"
+
+
+def choose(sandbox: Sandbox, plan: Plan, asked: str | None) -> dict[str, int]:
+    """How many nodes of each pool are real.
+
+    Args:
+        sandbox: whose they are.
+        plan: of the stack.
+        asked: REAL or SIMULATED; None: as they are.
+
+    Raises:
+        SandboxError: it cannot have any, or its nodes are of the other kind already.
+    """
+    known = machine_groups.groups(sandbox.existing_cluster)
+    there = {name: group.real for name, group in known.items() if group.real}
+    pools = {planned.name for planned in plan.pools}
+    if asked is None or (known.keys() & pools and (asked == REAL) == bool(there)):
+        return there
+    if known.keys() & pools:
+        message = f"NODES={asked}: the nodes of this stack are {REAL if there else SIMULATED} ones already."
+        raise SandboxError(message, "Take it down first: make down.")
+    return {_chosen(plan).name: 1} if asked == REAL else {}
+
+
+def start(sandbox: Sandbox, progress: Progress) -> None:
+    """Have the real nodes run.
+
+    Raises:
+        SandboxError: the machine does not allow it, or one does not become ready.
+    """
+    folder = sandbox.existing_cluster
+    for group in machine_groups.groups(folder).values():
+        for name in group.node_names[: group.real]:
+            node.up(Place(folder, name), progress, _role(name, group))
+
+
+def _chosen(plan: Plan) -> PoolPlan:
+    """The pool that gets a real node.
+
+    Raises:
+        SandboxError: there is none that can.
+    """
+    allowed.require()
+    fits = [one for one in plan.pools if not isinstance(one.sharing, Mig | Mps) and one.driver != "preinstalled"]
+    if plan.platform != "existing" or not fits:
+        message = (
+            f"NODES={REAL}: this stack can have no real node: that takes a cluster that exists (platform: existing), and a pool "
+            "without MIG and MPS whose driver is the operator's."
+        )
+        raise SandboxError(message, "Leave NODES out, or take another stack, as in make up STACK=byo NODES=real.")
+    return fits[0]
+
+
+def _role(name: str, group: MachineGroup) -> node.Role:
+    hardware = group.hardware
+    taints = tuple(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in group.taints)
+    if hardware.gpu_model is None or hardware.gpu_product is None:
+        return node.Role(group.labels, taints)
+    return node.Role(group.labels, taints, gpus.machine(name, hardware.gpu_model, hardware.gpu_product, hardware.gpus))

@@ -1,0 +1,202 @@
+"""`make up NODES=real`: a stack with one real node and, beside it, a simulated one of the same declaration.
+
+What a real kubelet makes of the same objects is compared with what the stand-ins make of them. Each known difference stands here
+with its reason; any other one fails. The tests share a stack and run in the order they are written.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from sandbox.cluster import node_tools
+from sandbox.real_node import allowed
+from sandbox.system import cgroups
+from sandbox.system.errors import SandboxError
+from sandbox.system.progress import Progress
+from sandbox.toolchain.obtain import obtain
+from sandbox.toolchain.programs import REAL_NODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.engine.trial import Trial
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
+]
+
+STACK: Final = """
+config:
+  gpu-pools:cluster: {platform: existing, context: byo}
+  gpu-pools:sharing:
+    sliced: {timeSlicing: {replicas: 4}}
+  gpu-pools:verification: {deadlineSeconds: 300}
+  gpu-pools:pools:
+    - {name: real, nodeSelector: {pool: real}, gpuModel: NVIDIA A10, gpusPerNode: 1, sharing: sliced}
+    - {name: beside, nodeSelector: {pool: beside}, gpuModel: NVIDIA A10, gpusPerNode: 1, sharing: sliced}
+"""
+REAL, BESIDE = "real-0", "beside-0"
+#: Labels and annotations that may differ, by how they begin -> why.
+DIFFER: Final = {
+    "feature.node.kubernetes.io/kernel-": "a real node has this machine's kernel",
+    "feature.node.kubernetes.io/storage-": "a simulated machine has no disks",
+    "feature.node.kubernetes.io/cpu-": "a real node has all that nfd-worker sees of this machine's processors",
+    "nvidia.com/gpu.machine": "there is no DMI table below a real node's /sys",
+    "nvidia.com/gfd.timestamp": "when it was written",
+    "gpu-pools/verification": "it has node, pool and time in it; the verdict is compared below",
+    "nfd.node.kubernetes.io/feature-labels": "the list of the labels above",
+    "sandbox.gpu-pools/machine-group": "the simulated machines' own",
+    "volumes.kubernetes.io/controller-managed-attach-detach": "the kubelet's; nothing here attaches volumes",
+    "kubernetes.io/hostname": "the name",
+    "gpu-pools/pool": "the name",
+    "pool": "the name",
+}
+#: Programs of a Deployment, which are on some node.
+ANYWHERE: Final = ("node-feature-discovery-master", "node-feature-discovery-gc", "gpu-operator-")
+
+
+@pytest.fixture(scope="module")
+def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
+    """The stack, brought up with a real node."""
+    if refused := allowed.obstacle():
+        pytest.skip(f"no real node was tried: {refused}")
+    try:
+        obtain(REAL_NODE, Progress())
+    except SandboxError as error:
+        pytest.skip(f"no real node was tried: {error.message}")
+    made = shared_sandbox(STACK)
+    made.up("--nodes", "real").ok()
+    return made
+
+
+def node(trial: Trial, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = trial.get(f"/api/v1/nodes/{name}")
+    return found
+
+
+def pods(trial: Trial, name: str) -> list[dict[str, Any]]:
+    """The pods of a node, but those that are anywhere."""
+    found = trial.api().list(f"/api/v1/pods?fieldSelector=spec.nodeName={name}")["items"]
+    return [one for one in found if not one["metadata"]["name"].startswith(ANYWHERE)]
+
+
+def workload(pod: dict[str, Any]) -> str:
+    """The name of what made a pod, whatever its pool is called."""
+    name: str = pod["metadata"]["ownerReferences"][0]["name"]
+    return name.replace("-real", "-…").replace("-beside", "-…")
+
+
+def advertised(trial: Trial, name: str) -> str:
+    found: str = node(trial, name)["status"]["allocatable"].get("nvidia.com/gpu", "")
+    return found
+
+
+def verdict(trial: Trial, name: str) -> str:
+    report = json.loads(node(trial, name)["metadata"]["annotations"]["gpu-pools/verification"])
+    found: str = report["verdict"]
+    return found
+
+
+def known(key: str) -> bool:
+    return any(key == one or (key.startswith(one) and one.endswith("-")) for one in DIFFER)
+
+
+def seen_of(pod: dict[str, Any]) -> dict[str, Any]:
+    """What of a pod that runs must not depend on who runs it; restarts are nobody's promise."""
+    status = pod["status"]
+    return {
+        "phase": status["phase"],
+        "class": status.get("qosClass"),
+        "conditions": {one["type"]: one["status"] for one in status["conditions"]},
+        "containers": {one["name"]: (one["ready"], sorted(one["state"])) for one in status["containerStatuses"]},
+        "inits": {
+            one["name"]: (one["ready"], one["state"]["terminated"]["exitCode"]) for one in status.get("initContainerStatuses", [])
+        },
+    }
+
+
+def test_a_real_and_a_simulated_node_are_both_as_declared(trial: Trial) -> None:
+    assert advertised(trial, REAL) == advertised(trial, BESIDE) == "4"
+    assert verdict(trial, REAL) == verdict(trial, BESIDE) == "holds"
+    runtimes = [node(trial, name)["status"]["nodeInfo"]["containerRuntimeVersion"] for name in (REAL, BESIDE)]
+    assert runtimes == ["containerd://2.4.2", "containerd://simulated"]
+
+
+@pytest.mark.parametrize("what", ["labels", "annotations"])
+def test_what_programs_write_on_the_nodes_is_the_same(trial: Trial, what: str) -> None:
+    real, beside = (node(trial, name)["metadata"][what] for name in (REAL, BESIDE))
+    differing = {key for key in real.keys() | beside.keys() if real.get(key) != beside.get(key)}
+    assert {key: (real.get(key), beside.get(key)) for key in differing if not known(key)} == {}
+    assert "nvidia.com/gpu.product" in real or what == "annotations"
+
+
+def test_the_same_pods_are_in_the_same_state(trial: Trial) -> None:
+    real, beside = ({workload(pod): seen_of(pod) for pod in pods(trial, name)} for name in (REAL, BESIDE))
+    assert real.keys() == beside.keys()
+    for name, seen in real.items():
+        assert seen == beside[name], name
+
+
+def test_a_change_reaches_both(trial: Trial) -> None:
+    before = {workload(pod): pod["metadata"]["uid"] for pod in pods(trial, REAL)}
+    trial.edit(lambda config: config["gpu-pools:sharing"].update(sliced={"timeSlicing": {"replicas": 8}}))
+    trial.up().ok()
+    assert advertised(trial, REAL) == advertised(trial, BESIDE) == "8"
+    after = {workload(pod): pod["metadata"]["uid"] for pod in pods(trial, REAL)}
+    plugin = "nvidia-device-plugin-daemonset"
+    assert after[plugin] == before[plugin], "the plugin's pod was replaced, not told"
+
+
+def test_another_strategy_reaches_both(trial: Trial) -> None:
+    trial.edit(lambda config: config["gpu-pools:sharing"].update(sliced={"exclusive": {}}))
+    trial.up().ok()
+    assert advertised(trial, REAL) == advertised(trial, BESIDE) == "1"
+
+
+def test_a_revert_reaches_both(trial: Trial) -> None:
+    trial.edit(lambda config: config["gpu-pools:sharing"].update(sliced={"timeSlicing": {"replicas": 4}}))
+    trial.up().ok()
+    assert advertised(trial, REAL) == advertised(trial, BESIDE) == "4"
+    assert verdict(trial, REAL) == "holds"
+
+
+def test_every_pod_of_the_node_can_be_restarted(trial: Trial) -> None:
+    uids = {pod["metadata"]["uid"] for pod in pods(trial, REAL)}
+    for pod in pods(trial, REAL):
+        meta = pod["metadata"]
+        trial.api().delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+
+    def all_new() -> bool:
+        found = pods(trial, REAL)
+        ready = [{c["type"]: c["status"] for c in one["status"].get("conditions", [])}.get("Ready") for one in found]
+        return not uids & {one["metadata"]["uid"] for one in found} and set(ready) == {"True"} and len(found) == len(uids)
+
+    trial.wait_until(all_new, "all pods of the real node are new and ready", seconds=180)
+    trial.wait_until(lambda: trial.status().code == 0, "everything is as declared again", seconds=120)
+    assert advertised(trial, REAL) == "4"
+
+
+@pytest.mark.sweep
+def test_a_killed_node_comes_back_with_the_next_up(trial: Trial) -> None:
+    (folder,) = trial.clusters
+    trial.kill_everything()
+    assert cgroups.left(folder), "what a kill leaves are cgroups"
+    begun = time.monotonic()
+    trial.up().ok()
+    assert advertised(trial, REAL) == "4", time.monotonic() - begun
+    assert verdict(trial, REAL) == "holds"
+
+
+def test_other_nodes_are_refused_while_it_is_up_and_nothing_is_left_after_down(trial: Trial) -> None:
+    (folder,) = trial.clusters
+    refused = trial.up("--nodes", "simulated")
+    assert (refused.code, "the nodes of this stack are real ones already" in refused.err) == (1, True)
+    trial.down().ok()
+    assert cgroups.left(folder) == []
+    assert trial.processes() == {}
