@@ -121,10 +121,6 @@ def _make_etc(root: Path) -> None:
 def _mount_cgroups(place: Path) -> None:
     if cgroups.unified():
         kernel.mount("cgroup2", place)
-        # Whoever is in the top group keeps it from having groups below with controllers.
-        first = place / "init"
-        first.mkdir(exist_ok=True)
-        (first / "cgroup.procs").write_text("0", encoding="ascii")
         names = (place / "cgroup.controllers").read_text("ascii").split()
         (place / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names), encoding="ascii")
         return

@@ -50,6 +50,9 @@ def main(arguments: Sequence[str]) -> int:
         for group in cgroups.groups(place.group):
             cgroups.enter(group)
         kernel.unshare(kernel.NEW_CGROUPS)
+        if cgroups.unified():
+            # What has processes in it hands no controllers down. To the node its group is the top.
+            cgroups.enter_leaf(cgroups.groups(place.group)[0])
         kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_PROCESSES | kernel.NEW_NETWORK | kernel.NEW_IPC | kernel.NEW_NAMES)
     except OSError as error:
         _say(f"failed: {error.strerror}")

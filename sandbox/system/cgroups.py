@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _TOP: Final = Path("/sys/fs/cgroup")
 _PREFIX: Final = "gpu-pools-"
 _HANDED: Final = f"{_PREFIX}handed"
+_LEAF: Final = "init"
 _OTHERS: Final = f"{_PREFIX}others"
 #: What a kubelet and a container runtime want.
 WANTED: Final = ("cpu", "cpuset", "memory", "pids")
@@ -32,9 +33,9 @@ _GONE_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
 
 
-def unified(top: Path = _TOP) -> bool:
+def unified() -> bool:
     """Whether this machine has the second version, with all controllers in one hierarchy."""
-    return (top / "cgroup.controllers").exists()
+    return (_TOP / "cgroup.controllers").exists()
 
 
 def hierarchies() -> dict[str, Path]:
@@ -100,6 +101,13 @@ def groups(name: str) -> list[Path]:
 def enter(group: Path) -> None:
     """Put this process into a group."""
     (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
+
+
+def enter_leaf(group: Path) -> None:
+    """Put this process into a group below one, so that groups beside it can have controllers."""
+    leaf = group / _LEAF
+    leaf.mkdir(exist_ok=True)
+    enter(leaf)
 
 
 def left(folder: Path) -> list[Path]:

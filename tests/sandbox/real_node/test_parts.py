@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import tarfile
 from pathlib import Path
@@ -46,7 +47,6 @@ def test_a_machine_without_control_groups_is_told_apart(monkeypatch: pytest.Monk
     monkeypatch.setattr(cgroups, "hierarchies", dict)
     assert cgroups.obstacle() == f"no control groups are mounted below {tmp_path}"
     (tmp_path / "cgroup.controllers").write_text("cpu pids\n")
-    monkeypatch.setattr(cgroups, "unified", lambda: True)
     assert cgroups.obstacle() == "control groups lack cpuset, memory; there are: cpu, pids"
 
 
@@ -84,7 +84,6 @@ def test_controllers_are_handed_down_and_taken_back_by_the_last(
     kernel = Kernel(tmp_path, "cpu memory")
     (tmp_path / "cgroup.procs").write_text(busy)
     monkeypatch.setattr(cgroups, "_TOP", tmp_path)
-    monkeypatch.setattr(cgroups, "unified", lambda: True)
     monkeypatch.setattr(cgroups, "_control", kernel.control)
     monkeypatch.setattr(cgroups, "_move", kernel.move)
     monkeypatch.setattr(Path, "rmdir", lambda path: subprocess.run(["rm", "-r", str(path)], check=True))
@@ -104,17 +103,41 @@ def test_controllers_are_handed_down_and_taken_back_by_the_last(
 def test_nothing_is_written_at_the_top_where_all_is_handed_down_already(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kernel = Kernel(tmp_path, CONTROLLERS)
     monkeypatch.setattr(cgroups, "_TOP", tmp_path)
-    monkeypatch.setattr(cgroups, "unified", lambda: True)
     monkeypatch.setattr(cgroups, "_control", lambda *_: pytest.fail("written"))
     cgroups.make(cgroups.name_of(tmp_path, "a"))
     cgroups.remove(tmp_path)
     assert kernel.handed == CONTROLLERS.split()
 
 
+def test_a_kernel_lets_the_leaf_s_neighbours_have_controllers_and_takes_all_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On this machine's hierarchy of the second version; beside the first one it has the controllers that that one lacks."""
+    tops = [
+        place for place in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")) if (place / "cgroup.controllers").exists()
+    ]
+    if not tops or not os.access(tops[0], os.W_OK) or not (there := (tops[0] / "cgroup.controllers").read_text().split()):
+        pytest.skip("no hierarchy of the second version with controllers can be written here")
+    monkeypatch.setattr(cgroups, "_TOP", tops[0])
+    monkeypatch.setattr(cgroups, "WANTED", tuple(there))
+    monkeypatch.setattr(cgroups, "_MORE", ())
+    before = (tops[0] / "cgroup.subtree_control").read_text()
+    (group,) = cgroups.make(cgroups.name_of(tmp_path, "a"))
+    with subprocess.Popen(["sleep", "100"], preexec_fn=lambda: cgroups.enter_leaf(group)) as inside:  # noqa: PLW1509
+        assert cgroups._processes(group) == []
+        assert cgroups._processes(group / "init") == [inside.pid]
+        (group / "cgroup.subtree_control").write_text(f"+{there[0]}")
+        (group / "beside").mkdir()
+        assert (group / "beside" / "cgroup.controllers").read_text().split() == there[:1]
+        cgroups.remove(tmp_path)
+        assert inside.wait(10) == -signal.SIGKILL
+    assert not group.exists()
+    assert (tops[0] / "cgroup.subtree_control").read_text() == before
+
+
 def test_groups_of_another_folder_are_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Kernel(tmp_path, CONTROLLERS)
     monkeypatch.setattr(cgroups, "_TOP", tmp_path)
-    monkeypatch.setattr(cgroups, "unified", lambda: True)
     group = cgroups.make(cgroups.name_of(tmp_path / "one", "a"))[0]
     cgroups.remove(tmp_path / "other")
     assert group.exists()
