@@ -356,6 +356,11 @@ FAULTS: dict[str, tuple[dict[str, Any], Callable[[NodeReading], NodeReading], li
         lambda found: replace(offering(found, gpu=16), config=None),
         ["count-other"],
     ),
+    "nobody says when the configuration was written": (
+        SLICED,
+        lambda found: config(offering(found, gpu=16), changed=None),
+        ["count-other"],
+    ),
     "the configuration has other keys": (SLICED, lambda found: config(found, keys=("a", "b")), ["config-key-missing"]),
     "sharing is off although declared under another name": (
         RENAMED,
@@ -573,6 +578,12 @@ def test_that_the_plugin_is_older_than_the_instances_is_only_said_where_there_ar
     for nvml, cause in seen:
         (finding,) = compared(replace(healthy, nvml=nvml), offering(healthy.kubernetes, gpu=9)).differences
         assert finding.cause.key == cause
+
+
+def test_instances_that_nobody_declared_do_not_make_the_plugin_outdated() -> None:
+    healthy = replace(node(SLICED), nvml=node(SEVEN).nvml)
+    (finding,) = compared(healthy, offering(healthy.kubernetes, gpu=16)).differences
+    assert finding.cause.key == "count-other"
 
 
 def test_where_pods_may_not_be_read_a_plugin_may_be_there() -> None:
