@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 #: A line that so few tests run may be one whose result is remembered, or that a program runs which a test starts: there all tests
 #: of the file are asked. If it runs while a module loads, as tables do, those beside them are, too: they may read what it made.
 _FEW = 3
+_REMEMBERS = {"cache", "lru_cache", "cached_property"}
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,17 @@ class Covering:
     loading: dict[str, set[int]]
     modules: list[str]
 
-    def tests_of(self, file: str, line: int) -> list[str]:
-        """The tests that may notice a change of that line, the quickest first."""
+    def tests_of(self, file: str, line: int, *, remembered: bool = False) -> list[str]:
+        """The tests that may notice a change of that line, the quickest first.
+
+        Args:
+            file: below the root of the project.
+            line: its number.
+            remembered: that its result is: whoever asked first has run it, others read it, too.
+        """
         near = self.lines.get(file, {})
         chosen = self._quickest(near.get(line, []))
-        if len(chosen) < _FEW:
+        if remembered or len(chosen) < _FEW:
             own = {name for one in near.values() for name in one}
             chosen += self._quickest(own - set(chosen))
             if line in self.loading.get(file, ()):
@@ -52,6 +60,21 @@ class Covering:
 
     def _quickest(self, names: Any) -> list[str]:
         return sorted(set(names), key=lambda name: (self.seconds[name], name))
+
+
+def remembered_lines(source: str) -> set[int]:
+    """The lines of functions that compute once and remember it."""
+    return {
+        line
+        for one in ast.walk(ast.parse(source))
+        if isinstance(one, ast.FunctionDef) and any(_name(decorator) in _REMEMBERS for decorator in one.decorator_list)
+        for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+    }
+
+
+def _name(decorator: ast.expr) -> str:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(called).rpartition(".")[2]
 
 
 def _folder(name: str) -> str:

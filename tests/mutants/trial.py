@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mutants import suite
+from tests.mutants.covering import remembered_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,12 +62,13 @@ class Trials:
 
     def ended(self, mutant: Mutant) -> Ended:
         """Put a mutant into the copy, run its tests there, and take it out again."""
-        names = self._within(self.covering.tests_of(mutant.file, mutant.line), self.patience)
+        file = self.tree / mutant.file
+        whole = file.read_text(encoding="utf-8")
+        remembered = mutant.line in remembered_lines(whole)
+        names = self._within(self.covering.tests_of(mutant.file, mutant.line, remembered=remembered), self.patience)
         if not names:
             return Ended.UNTESTED
         first = self._within(names[:_FIRST_TESTS], _FIRST_SECONDS)
-        file = self.tree / mutant.file
-        whole = file.read_text(encoding="utf-8")
         file.write_text(mutant.source, encoding="utf-8")
         try:
             for part in (first, names[len(first) :]):

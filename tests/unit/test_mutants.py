@@ -14,7 +14,7 @@ import pytest
 from tests.mutants import accounts
 from tests.mutants.__main__ import chosen_files, ordered
 from tests.mutants.accounts import Accounts
-from tests.mutants.covering import Covering
+from tests.mutants.covering import Covering, remembered_lines
 from tests.mutants.mutations import Mutant, mutants
 from tests.mutants.swapping import Functions
 from tests.mutants.trial import Ended
@@ -102,6 +102,23 @@ def test_tests_of_a_line_come_quickest_first_and_of_one_that_few_run_all_of_the_
     assert covering.tests_of("a.py", 2) == [slow, quick, other, middle]
     assert covering.tests_of("a.py", 3) == [other, quick, middle, slow, beside]
     assert covering.tests_of("b.py", 1) == []
+    assert covering.tests_of("a.py", 1, remembered=True) == [quick, middle, slow, other]
+
+
+def test_what_a_function_remembers_is_in_its_lines_and_in_no_others() -> None:
+    source = """import functools
+@functools.lru_cache(maxsize=1)
+def outer():
+    def inner():
+        return 1
+    return inner()
+@cache
+def short(): return 2
+@staticmethod
+def other():
+    return 3
+"""
+    assert remembered_lines(source) == {3, 4, 5, 6, 8}
 
 
 def _mutant(name: str) -> Mutant:
