@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from sandbox.machines.config_volumes import SYNC_SECONDS
 from sandbox.real_node.place import API_PORT, PROGRAMS, REGISTRY_PORT
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ def _kubelet() -> dict[str, object]:
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "maxPods": _MAX_PODS,
+        # As the simulated kubelets: a stack's wait for changed ConfigMaps is scaled to it (stack/scaled.py).
+        "syncFrequency": f"{SYNC_SECONDS:g}s",
     }
 
 

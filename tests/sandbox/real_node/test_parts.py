@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sandbox.real_node import allowed, images, settings
+from sandbox.stack.scaled import with_sync
 from sandbox.system import cgroups
 from sandbox.system.errors import SandboxError
 from sandbox.toolchain import libseccomp
@@ -208,6 +209,12 @@ def test_all_runtimes_of_containerd_are_programs_that_are_built() -> None:
     built = {(one.name, program) for one in REAL_NODE for program in one.packages}
     assert named
     assert set(named) <= built
+
+
+def test_a_stack_s_wait_for_config_maps_is_scaled_to_what_the_real_kubelet_is_told() -> None:
+    """Else a label came before its key on a real node, where nobody waits long enough (W01)."""
+    asked = json.loads(settings.files("overlayfs", "", "", "")[settings.KUBELET])["syncFrequency"]
+    assert f"kubeletSyncSeconds: {asked.removesuffix('s')}" in with_sync("config:\n  gpu-pools:pools: []\n")
 
 
 def test_without_libseccomp_and_without_apt_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
