@@ -11,6 +11,12 @@ The folder is one below `clusters/` of a sandbox (GPU_POOLS_SANDBOX_DIR). Exit c
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from gpu_pools.text.interrupts import end_at_once
+
+    # Before the rest is loaded.
+    end_at_once()
+
 import argparse
 import os
 import re
@@ -18,6 +24,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.text.interrupts import answered
 from gpu_pools.text.terminal import guarded
 from sandbox.real_node import node
 from sandbox.real_node.place import Place, places
@@ -95,4 +102,4 @@ def _show_logs(place: Place) -> None:
 
 if __name__ == "__main__":
     with guarded():
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(answered(lambda: main(sys.argv[1:])))

@@ -19,6 +19,7 @@ HELD_BACK = ("env", "--block-signal=INT")
 PROGRAMS = {
     "sandbox": ("status", "aks-dev"),
     "sandbox.toolchain": (),
+    "sandbox.real_node": ("log", "nowhere"),
     "sandbox.openstack.environment": (),
     "gpu_pools plan": ("stacks/Pulumi.aks-dev.yaml",),
     "gpu_pools evidence": ("aks-dev",),
