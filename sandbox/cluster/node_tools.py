@@ -18,14 +18,12 @@ from sandbox.nvml.library import find_library
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json
 from sandbox.toolchain.find import find_tools
-from sandbox.toolchain.tools import GPU_TOOLS, PLATFORM_TOOLS, Tools
+from sandbox.toolchain.tools import GPU_TOOLS, NODE_PROGRAMS, PLATFORM_TOOLS, RULES, Tools
 
 if TYPE_CHECKING:
     from sandbox.system.progress import Progress
 
-VARIABLE: Final = "GPU_POOLS_NODE_PROGRAMS"
 RECORD: Final = "nodePrograms"
-_RULES: Final = "rules"
 _UNKNOWN: Final = "whoever started the cluster has not looked for them"
 
 
@@ -50,8 +48,8 @@ class NodeTools:
 
 def obstacle() -> str | None:
     """Why nodes here cannot run NVIDIA's programs, or are not to; None where they do."""
-    if os.environ.get(VARIABLE) == _RULES:
-        return f"{VARIABLE}={_RULES} asks for it"
+    if os.environ.get(NODE_PROGRAMS) == RULES:
+        return f"{NODE_PROGRAMS}={RULES} asks for it"
     refused = gpu_host.obstacle()
     if refused is not None:
         return f"no mount namespaces here: {refused}"
@@ -73,7 +71,7 @@ def find_platform_tools(progress: Progress) -> Tools:
     try:
         found, library = find_tools(progress, only=GPU_TOOLS), find_library(progress)
     except SandboxError as error:
-        raise SandboxError(error.message, f"{error.remedy} Or let rules stand in for them: {VARIABLE}={_RULES}.") from error
+        raise SandboxError(error.message, f"{error.remedy} Or let rules stand in for them: {NODE_PROGRAMS}={RULES}.") from error
     return replace(
         tools,
         nvml=library,

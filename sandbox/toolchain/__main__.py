@@ -9,6 +9,8 @@ if __name__ == "__main__":
     end_at_once()
 
 import argparse
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from gpu_pools.text.interrupts import answered
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools, put_engine
-from sandbox.toolchain.tools import PLATFORM_TOOLS, table
+from sandbox.toolchain.tools import NODE_PROGRAMS, PLATFORM_TOOLS, RULES, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,19 +30,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox.toolchain", description="Find, download or build the programs.")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--engine", type=Path, metavar="FOLDER", help="only put the pinned pulumi and kubelogin there")
-    what.add_argument("--platform", action="store_true", help="only what every stack needs, without a table")
+    what.add_argument("--platform", action="store_true", help="what a stack needs first, without a table")
     asked = parser.parse_args(arguments)
     try:
         if asked.engine is not None:
             put_engine(asked.engine, Progress())
         elif asked.platform:
-            find_tools(Progress(), only=PLATFORM_TOOLS)
+            _find_first(Progress())
         else:
             sys.stdout.write(table(find_tools(Progress())) + "\n")
     except SandboxError as error:
         sys.stderr.write(f"error: {error.message}\n{error.remedy}\n")
         return 1
     return 0
+
+
+def _find_first(progress: Progress) -> None:
+    """What bringing a stack up needs, with a GPU node's programs at once: then one build fills the gaps of another."""
+    if os.environ.get(NODE_PROGRAMS) == RULES or shutil.which("gcc") is None:
+        find_tools(progress, only=PLATFORM_TOOLS)
+        return
+    try:
+        find_tools(progress)
+    except SandboxError:
+        # Where it is a GPU node's programs that cannot be made, `up` says so, and what may stand in for them.
+        find_tools(progress, only=PLATFORM_TOOLS)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,9 @@ GPU_TOOLS: Final[frozenset[str]] = frozenset(
     {"gpu_feature_discovery", "nvidia_device_plugin", "nvidia_mig_parted", "config_manager"}
 )
 """What runs on a GPU node; sandbox.cluster.node_tools says where they can."""
+NODE_PROGRAMS: Final = "GPU_POOLS_NODE_PROGRAMS"
+RULES: Final = "rules"
+"""The environment variable, and its value, that ask for none of these."""
 PLATFORM_TOOLS: Final[frozenset[str]] = frozenset(TOOLS) - GPU_TOOLS
 """What bringing a stack up needs in any case."""
 

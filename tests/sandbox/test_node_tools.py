@@ -32,7 +32,7 @@ FOUND = Tools(
 @pytest.fixture(autouse=True)
 def able(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
     """A machine that allows mount namespaces, or (told why) does not."""
-    monkeypatch.delenv(node_tools.VARIABLE, raising=False)
+    monkeypatch.delenv(node_tools.NODE_PROGRAMS, raising=False)
 
     def allow(reason: str | None) -> None:
         monkeypatch.setattr(gpu_host, "obstacle", lambda: reason)
@@ -52,7 +52,7 @@ def test_what_was_found_is_read_back(tmp_path: Path) -> None:
 
 
 def test_rules_can_be_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(node_tools.VARIABLE, "rules")
+    monkeypatch.setenv(node_tools.NODE_PROGRAMS, "rules")
     assert obstacle() == "GPU_POOLS_NODE_PROGRAMS=rules asks for it"
     record(tmp_path, Tools())
     assert recorded(tmp_path) == obstacle()
@@ -89,7 +89,7 @@ def test_programs_that_cannot_be_built_are_an_error_with_a_way_out(monkeypatch: 
         "no Go",
         "Install Go. Or let rules stand in for them: GPU_POOLS_NODE_PROGRAMS=rules.",
     )
-    monkeypatch.setenv(node_tools.VARIABLE, "rules")
+    monkeypatch.setenv(node_tools.NODE_PROGRAMS, "rules")
     assert node_tools.find_platform_tools(Progress()).nvml is None
 
 

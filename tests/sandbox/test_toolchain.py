@@ -679,16 +679,43 @@ def test_signs_of_life_say_what_remains(machine: Machine) -> None:
     assert "\x1b" not in said, "colour is for terminals"
 
 
-def test_what_every_stack_needs_can_be_made_with_nothing_but_pythons_own_library(machine: Machine) -> None:
-    """So that it goes on while the packages of this project are installed."""
-    machine.put_go()
+def make_first() -> set[str]:
+    """What `make first` has made of a cache that was empty, with nothing but Python's own library."""
     main = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); from sandbox.toolchain.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", main, "--platform"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert {path.name.partition("-v")[0] for path in machine.cache.iterdir() if path.is_dir()} == {
-        *("kubernetes", "nfd", "pulumi", "helm", "etcd", "pulumi-language-python")
-    }
+    cache = Path(os.environ["GPU_POOLS_CACHE"])
+    return {path.name.partition("-v")[0] for path in cache.iterdir() if path.is_dir()}
+
+
+EVERY_STACKS = {"kubernetes", "nfd", "pulumi", "helm", "etcd", "pulumi-language-python"}
+A_GPU_NODES = {"device-plugin", "config-manager", "mig-parted"}
+
+
+def test_what_every_stack_needs_can_be_made_with_nothing_but_pythons_own_library(machine: Machine) -> None:
+    """So that it goes on while the packages of this project are installed."""
+    machine.put_go()
+    assert make_first() == EVERY_STACKS
+
+
+def test_a_gpu_nodes_programs_are_made_beside_them_where_there_is_a_compiler(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.put_go()
+    machine.put("gcc", "exit 0")
+    monkeypatch.setenv("GPU_POOLS_NODE_PROGRAMS", "rules")
+    assert make_first() == EVERY_STACKS
+    monkeypatch.delenv("GPU_POOLS_NODE_PROGRAMS")
+    assert make_first() >= EVERY_STACKS | A_GPU_NODES
+
+
+def test_a_gpu_nodes_programs_that_cannot_be_made_hinder_none_of_the_others(machine: Machine) -> None:
+    machine.put_go(FAKE_GO.replace("  build)", '  build)\n    case "$*" in *mig-parted*) exit 1 ;; esac'))
+    machine.put("gcc", "exit 0")
+    made = make_first()
+    assert made >= EVERY_STACKS
+    assert "mig-parted" not in made
 
 
 class Clock:

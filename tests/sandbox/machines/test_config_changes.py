@@ -103,7 +103,7 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("machines")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "rules":
-            patch.setenv(node_tools.VARIABLE, "rules")
+            patch.setenv(node_tools.NODE_PROGRAMS, "rules")
         with running(folder):
             here = Node(folder)
             put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))

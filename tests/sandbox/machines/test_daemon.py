@@ -352,7 +352,7 @@ def test_where_the_real_programs_cannot_run_rules_take_over_and_say_so(site: Sit
     site.share("single")
     site.label(mig_config="seven")
     site.until(lambda: site.offered() == {"gpu": "14"})
-    monkeypatch.setenv(node_tools.VARIABLE, "rules")
+    monkeypatch.setenv(node_tools.NODE_PROGRAMS, "rules")
     site.boot()
     said = "rules stand in for NVIDIA's programs on the nodes: GPU_POOLS_NODE_PROGRAMS=rules asks for it"
     site.until(lambda: said in processes.log_tail(site.folder, "machines"))
@@ -363,7 +363,7 @@ def test_where_the_real_programs_cannot_run_rules_take_over_and_say_so(site: Sit
     assert on_nodes(site.folder) == []
 
     # And back again, with what the rules have left.
-    monkeypatch.delenv(node_tools.VARIABLE)
+    monkeypatch.delenv(node_tools.NODE_PROGRAMS)
     site.boot()
     site.until(lambda: on_nodes(site.folder) or node_tools.obstacle())
     site.share("single")
