@@ -43,13 +43,13 @@ def write(folder: Path, families: Mapping[str, Image], packed: Packed) -> None:
     (folder / _TABLE).write_text(json.dumps(table), encoding="utf-8")
 
 
-def serve(listener: socket.socket, folder: Path) -> None:
-    """Answer at a socket that listens, for ever."""
+def server(listener: socket.socket, folder: Path) -> ThreadingHTTPServer:
+    """What answers at a socket that listens, once its `serve_forever` is called."""
     handler = type("Handler", (_Handler,), {"folder": folder, "table": json.loads((folder / _TABLE).read_text("utf-8"))})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=False)
-    server.socket.close()
-    server.socket = listener
-    server.serve_forever()
+    made = ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=False)
+    made.socket.close()
+    made.socket = listener
+    return made
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -82,7 +82,7 @@ def _keep(place: Place) -> int:
         first = int((place.folder / "pid").read_text("ascii"))
         listener = private_network.listening(first, "0.0.0.0", API_PORT)  # noqa: S104 in a network of its own
         images = private_network.listening(first, "127.0.0.1", REGISTRY_PORT)
-        threading.Thread(target=registry.serve, args=(images, place.registry), daemon=True).start()
+        threading.Thread(target=registry.server(images, place.registry).serve_forever, daemon=True).start()
         port = int(control_plane.load(place.cluster).server.rpartition(":")[2])
         threading.Thread(target=_pass_on, args=(listener, port), daemon=True).start()
         _say(f"{place.node}: process {first}")
