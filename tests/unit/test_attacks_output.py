@@ -183,6 +183,7 @@ def test_the_list_of_what_terminals_act_on_is_whole() -> None:
 #: What prints no text of others: where programs lie, and what is handed to another program of ours.
 _OWN_WORDS = {
     "gpu_pools/__main__.py",
+    "gpu_pools/bench/client.py",
     "gpu_pools/rendering/cleanup_program.py",
     "pipelines/release.py",
     "sandbox/nvml/library.py",

@@ -1,0 +1,124 @@
+"""What nvidia-smi says of the machine's GPUs: who they are, what they are set to, how they fare. It reads, and sets nothing.
+
+nvidia-smi and not NVML's Python: it comes with the driver, so it is there wherever clients can run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Final
+
+_IDENTITY: Final = ("index", "uuid", "name", "memory.total", "driver_version", "vbios_version", "pci.bus_id", "power.limit")
+#: What must be the same before and after.
+SETTINGS: Final = (
+    "compute_mode",
+    "mig.mode.current",
+    "persistence_mode",
+    "ecc.mode.current",
+    "power.limit",
+    "clocks.applications.graphics",
+    "clocks.applications.memory",
+    "clocks.max.sm",
+)
+#: What may explain a figure.
+_STATE: Final = ("temperature.gpu", "power.draw", "clocks.sm", "clocks.mem", "clocks_throttle_reasons.active", "memory.used")
+_SECONDS: Final = 30
+
+
+class NoGpu(Exception):  # noqa: N818 - a state of the machine, told to people as it is
+    """There is no GPU here that could be measured; the text says what is missing and what to do."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine and one GPU of it.
+
+    Attributes:
+        gpu: nvidia-smi's names -> values, as text.
+        system: what else makes figures differ: kernel, processors, Python.
+        mig: UUIDs of the GPU's MIG devices, in nvidia-smi's order.
+    """
+
+    gpu: dict[str, str]
+    system: dict[str, str]
+    mig: tuple[str, ...]
+
+
+def machine(gpu: str) -> Machine:
+    """What is measured.
+
+    Args:
+        gpu: index or UUID.
+
+    Raises:
+        NoGpu: when there is none, or no nvidia-smi.
+    """
+    system = {
+        "kernel": platform.release(),
+        "processors": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "cuda": _cuda(),
+    }
+    found = _query(gpu, _IDENTITY)
+    return Machine(found, system, _mig_devices(found["uuid"]))
+
+
+def settings(gpu: str) -> dict[str, str]:
+    """What the GPU is set to."""
+    return _query(gpu, SETTINGS)
+
+
+def state(gpu: str) -> dict[str, str]:
+    """How the GPU fares at this moment."""
+    return _query(gpu, _STATE)
+
+
+def used_mib(gpu: str) -> int:
+    """MiB of the GPU's memory that are in use, by whomever."""
+    return int(_query(gpu, ("memory.used",))["memory.used"])
+
+
+def _query(gpu: str, fields: tuple[str, ...]) -> dict[str, str]:
+    said = _ask(f"--id={gpu}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits").strip()
+    values = [value.strip() for value in said.split(",")]
+    if len(values) != len(fields):
+        message = f"nvidia-smi does not know GPU {gpu}, or one of {', '.join(fields)}; it said: {said[:200]}"
+        raise NoGpu(message)
+    return dict(zip(fields, values, strict=True))
+
+
+def _cuda() -> str:
+    line = next((line for line in _ask().splitlines() if "CUDA Version" in line), "")
+    return line.partition("CUDA Version:")[2].split()[0] if line else ""
+
+
+def _mig_devices(uuid: str) -> tuple[str, ...]:
+    """`nvidia-smi -L` lists every GPU, and its MIG devices below it: ``(UUID: MIG-…)``. It takes no ``--id``."""
+    found, here = [], False
+    for line in _ask("-L").splitlines():
+        device = line.rpartition("UUID: ")[2].rstrip(") ")
+        if line.startswith("GPU "):
+            here = device == uuid
+        elif here and device.startswith("MIG-"):
+            found.append(device)
+    return tuple(found)
+
+
+def _ask(*arguments: str) -> str:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        message = "nvidia-smi is not on PATH: run this on a machine with an NVIDIA GPU and its driver."
+        raise NoGpu(message)
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"nvidia-smi cannot be run: {error}"
+        raise NoGpu(message) from error
+    if done.returncode != 0:
+        message = f"nvidia-smi ended with {done.returncode}: {(done.stdout + done.stderr).strip()[:300]}"
+        raise NoGpu(message)
+    return done.stdout

@@ -1,0 +1,83 @@
+"""A daemon of MPS for the time of a measurement: with folders of its own, in whatever compute mode the GPU has.
+
+The device plugin's daemon sets EXCLUSIVE_PROCESS first, and limits each client to its share: of threads
+`set_default_active_thread_percentage 100/replicas`, of memory `set_default_device_pinned_mem_limit` (k8s-device-plugin v0.19.0,
+cmd/mps-control-daemon/mps/daemon.go). The limits are the same here; the mode stays. In DEFAULT mode a process without the
+daemon's folders in its environment could use the GPU beside it; the clients have them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.bench.machine import NoGpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CONTROL: Final = "nvidia-cuda-mps-control"
+_SECONDS: Final = 20
+
+
+@contextlib.contextmanager
+def daemon(folder: Path, gpu_uuid: str, memory_mib: int, replicas: int | None) -> Iterator[dict[str, str]]:
+    """Run a daemon; it ends with the block, and its server with it.
+
+    Args:
+        folder: an empty one, for its pipes and logs.
+        gpu_uuid: the one GPU that it serves.
+        memory_mib: of that GPU.
+        replicas: limit clients as the plugin does with so many; None sets no limits.
+
+    Yields:
+        The environment by which clients find it.
+
+    Raises:
+        NoGpu: when there is no such program, or it does not start.
+    """
+    if shutil.which(_CONTROL) is None:
+        message = f"{_CONTROL} is not on PATH: it comes with the driver (package nvidia-compute-utils or cuda-drivers)."
+        raise NoGpu(message)
+    where = {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "log")}
+    for path in where.values():
+        Path(path).mkdir(parents=True)
+    environment = {**os.environ, **where, "CUDA_VISIBLE_DEVICES": gpu_uuid}
+    started = subprocess.run([_CONTROL, "-d"], env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    if started.returncode != 0:
+        message = f"{_CONTROL} -d ended with {started.returncode}: {(started.stdout + started.stderr).strip()[:300]}"
+        raise NoGpu(message)
+    try:
+        if replicas is not None:
+            _tell(environment, f"set_default_active_thread_percentage {100 // replicas}")
+            _tell(environment, f"set_default_device_pinned_mem_limit 0 {memory_mib // replicas}M")
+        yield where
+    finally:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            _tell(environment, "quit")
+        _await_end(folder / "pipe")
+
+
+def log(folder: Path) -> str:
+    """What the daemon's server wrote, its last lines."""
+    path = folder / "log" / "server.log"
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-40:]) if path.is_file() else ""
+
+
+def _tell(environment: dict[str, str], command: str) -> str:
+    done = subprocess.run(
+        [_CONTROL], input=f"{command}\n", env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS
+    )
+    return done.stdout.strip()
+
+
+def _await_end(pipes: Path) -> None:
+    """The daemon removes its control pipe as it ends."""
+    end = time.monotonic() + _SECONDS
+    while (pipes / "control").exists() and time.monotonic() < end:
+        time.sleep(0.1)

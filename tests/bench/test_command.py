@@ -1,0 +1,192 @@
+"""``gpu-pools bench`` as a program: on a machine without a GPU, and with programs that answer as NVIDIA's did on an H200."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpu_pools.bench import clients, machine, mps
+from gpu_pools.bench.machine import NoGpu
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[2]
+MEASURED = ROOT / "docs" / "measured" / "h200-mps.json"
+#: What nvidia-smi 580.159.04 answers on a machine with two GPUs; of -L with MIG its manual's form.
+SMI = """#!/bin/sh
+case "$*" in
+  *--id=7*) echo "No devices were found"; exit 6 ;;
+  -L) [ -z "$SLICED" ] || echo "GPU 0: NVIDIA H200 (UUID: GPU-0)"; echo "GPU 1: NVIDIA H200 (UUID: GPU-1)"
+      [ -z "$SLICED" ] || echo "  MIG 1g.18gb     Device  0: (UUID: MIG-a)"
+      [ -z "$SLICED" ] || echo "  MIG 1g.18gb     Device  1: (UUID: MIG-b)" ;;
+  -L*) echo "ERROR: Option $2 is not valid for this command."; exit 2 ;;
+  *query-gpu=index*) echo "1, GPU-1, NVIDIA H200, 143771, 580.159.04, 96.00.A5, 00000000:00:06.0, 700.00" ;;
+  *query-gpu=compute_mode*) echo "$(cat "$MODE"), Disabled, Enabled, Enabled, 700.00, [N/A], [N/A], 1980" ;;
+  *query-gpu=temperature*) echo "37, 80.00, 345, 3201, 0x0000000000000001, 0" ;;
+  *query-gpu=memory.used*) echo 0 ;;
+  *) echo "| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: 13.0     |" ;;
+esac
+"""
+#: `-d` leaves a pipe named control, which goes with `quit`; commands come by standard input.
+CONTROL = """#!/bin/sh
+pipe=$CUDA_MPS_PIPE_DIRECTORY/control
+if [ "$1" = -d ]; then : > "$pipe"; echo "started $CUDA_VISIBLE_DEVICES" >> "$HEARD"; exit "${REFUSES:-0}"; fi
+read line
+echo "$line" >> "$HEARD"
+[ "$line" != quit ] || rm "$pipe"
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """NVIDIA's programs, on PATH."""
+    for name, text in (("nvidia-smi", SMI), ("nvidia-cuda-mps-control", CONTROL)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "mode").write_text("Default")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("MODE", str(tmp_path / "mode"))
+    monkeypatch.setenv("HEARD", str(tmp_path / "heard"))
+    return tmp_path
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpu_pools", "bench", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_without_a_gpu_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = bench()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "neither PyTorch for" in done.stderr
+    assert "nor nvcc on PATH" in done.stderr
+    with pytest.raises(NoGpu, match="nvidia-smi is not on PATH"):
+        machine.machine("0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--replicas", "8"], "--replicas limits clients of MPS: it needs --mps."),
+        (["--kinds", "compute,graphics"], "'graphics': no such kinds; there are compute, memory, launches, inference, training"),
+        (["--clients", "1,0"], "'0': a number from 1 to 48 is needed"),
+        (["--parts", "all"], "'all': no such parts; there are throughput, neighbours, faults"),
+        (["--show", "README.md"], "README.md: is not JSON"),
+        (["--against", "nowhere.json"], "No such file or directory: 'nowhere.json'"),
+        (["--backend", "opencl"], "invalid choice: 'opencl'"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_started(arguments: Sequence[str], told: str) -> None:
+    done = bench("--backend", "sleeper", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+def test_a_measurement_is_shown_written_and_drawn(tmp_path: Path) -> None:
+    file, picture = tmp_path / "mine.json", tmp_path / "mine.svg"
+    options = ("--quick", "--kinds", "inference", "--clients", "1,2", "--parts", "throughput")
+    done = bench("--backend", "sleeper", *options, "--json", str(file), "--svg", str(picture))
+    assert done.returncode == 0, done.stderr
+    assert "• inference: 2 clients\n" in done.stderr
+    assert [(row["kind"], row["clients"]) for row in json.loads(file.read_text())["rows"]] == [("inference", 1), ("inference", 2)]
+    assert "Throughput of all clients together" in done.stdout
+    assert picture.read_text().startswith("<svg ")
+    again = bench("--show", str(file), str(MEASURED), "--against", str(MEASURED), "--markdown")
+    assert again.returncode == 0
+    assert "| inference | 8 | 1,453 | 1,453 | +0 % |" in again.stdout
+    assert "Throughput of all clients together, of one that has the GPU to itself:" in again.stdout
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ended_early_it_leaves_no_client_and_what_it_has_in_the_file(tmp_path: Path, how: signal.Signals) -> None:
+    file = tmp_path / "mine.json"
+    command = [sys.executable, "-m", "gpu_pools", "bench", "--backend", "sleeper", "--clients", "1,2,4", "--json", str(file)]
+    started = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    end = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    # As `kill` does: to the program alone.
+    started.send_signal(how)
+    _, said = started.communicate(timeout=30)
+    assert started.returncode == 128 + how
+    assert "Traceback" not in said
+    assert len(json.loads(file.read_text())["rows"]) >= 1
+    assert [path for path in tmp_path.iterdir() if path != file] == []
+    with pytest.raises(ProcessLookupError):
+        os.killpg(started.pid, 0)
+
+
+def test_a_machine_is_read_from_nvidia_smi(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del programs
+    found = machine.machine("1")
+    assert (found.gpu["uuid"], found.gpu["memory.total"], found.gpu["driver_version"]) == ("GPU-1", "143771", "580.159.04")
+    assert (found.system["cuda"], found.mig) == ("13.0", ())
+    assert machine.settings("1")["mig.mode.current"] == "Disabled"
+    assert machine.used_mib("1") == 0
+    monkeypatch.setenv("SLICED", "yes")
+    assert machine.machine("1").mig == ("MIG-a", "MIG-b")
+    with pytest.raises(NoGpu, match="nvidia-smi ended with 6: No devices were found"):
+        machine.machine("7")
+
+
+@pytest.mark.parametrize("replicas", [None, 8])
+def test_the_daemon_of_mps_limits_as_the_plugin_does_and_ends(programs: Path, tmp_path: Path, replicas: int | None) -> None:
+    folder = tmp_path / "folder"
+    with mps.daemon(folder, "GPU-1", 143771, replicas) as where:
+        assert (folder / "pipe" / "control").exists()
+        assert where == {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(folder / "log")}
+    limits = ["set_default_active_thread_percentage 12", "set_default_device_pinned_mem_limit 0 17971M"] if replicas else []
+    assert (programs / "heard").read_text().splitlines() == ["started GPU-1", *limits, "quit"]
+    assert not (folder / "pipe" / "control").exists()
+
+
+def test_the_daemon_ends_when_a_measurement_fails(programs: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), mps.daemon(tmp_path / "folder", "GPU-1", 143771, None):
+        raise KeyboardInterrupt
+    assert (programs / "heard").read_text().splitlines()[-1] == "quit"
+
+
+def test_a_daemon_that_does_not_start_is_told(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFUSES", "1")
+    with pytest.raises(NoGpu, match="nvidia-cuda-mps-control -d ended with 1"), mps.daemon(tmp_path / "one", "GPU-1", 1, None):
+        pass
+    (programs / "nvidia-cuda-mps-control").unlink()
+    with pytest.raises(NoGpu, match="is not on PATH"), mps.daemon(tmp_path / "two", "GPU-1", 1, None):
+        pass
+
+
+def test_a_setting_that_is_another_one_afterwards_is_an_error(programs: Path, tmp_path: Path) -> None:
+    (programs / "nvcc").write_text(
+        f"#!/bin/sh\nif [ $# = 1 ]; then echo 'release 13.0, V13.0.48'; exit; fi\nwhile [ $1 != -o ]; do shift; done\n"
+        f"printf '#!/bin/sh\\necho Exclusive_Process > {programs}/mode\\nexec {sys.executable} "
+        f'{ROOT}/gpu_pools/bench/client.py sleeper "$@"\\n\' > $2; chmod +x $2\n'
+    )
+    (programs / "nvcc").chmod(0o755)
+    file = tmp_path / "mine.json"
+    options = ("--quick", "--kinds", "inference", "--clients", "1", "--parts", "throughput", "--gpu", "1", "--json", str(file))
+    done = bench("--backend", "cuda", *options)
+    assert "error: compute_mode of the GPU was Default, and is Exclusive_Process now." in done.stderr
+    assert done.returncode == 1
+    found = json.loads(file.read_text())
+    assert (found["backend"], found["changed"]) == ("cuda 13.0", {"compute_mode": "Exclusive_Process"})
+
+
+def test_what_nvcc_refuses_is_shown(programs: Path, tmp_path: Path) -> None:
+    (programs / "nvcc").write_text("#!/bin/sh\n[ $# = 1 ] && exit\necho 'client.cu(7): error' >&2\nexit 2\n")
+    (programs / "nvcc").chmod(0o755)
+    with pytest.raises(NoGpu, match=r"nvcc does not compile the client:\nclient\.cu\(7\): error"):
+        clients.command("cuda", tmp_path)
+    with pytest.raises(NoGpu, match="has no PyTorch"):
+        clients.command("torch", tmp_path)
