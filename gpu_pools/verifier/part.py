@@ -8,10 +8,13 @@ them. Names that a module makes or looks up by text cannot be seen here and have
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+_TRIES: Final = 5
 
 
 def part_of(source: str, wanted: Callable[[str], bool]) -> str:
@@ -21,7 +24,7 @@ def part_of(source: str, wanted: Callable[[str], bool]) -> str:
         source: the module.
         wanted: whether a name of the module is needed in any case.
     """
-    statements = ast.parse(source).body
+    statements = _parsed(source).body
     definers: dict[str, list[ast.stmt]] = {}
     for statement in statements:
         for name in _defined(statement):
@@ -36,6 +39,14 @@ def part_of(source: str, wanted: Callable[[str], bool]) -> str:
     lines = source.splitlines(keepends=True)
     head = lines[: _first_line(statements[0]) - 1]
     return "".join([*head, *(_text(lines, statement) for statement in statements if statement in kept)])
+
+
+def _parsed(source: str) -> ast.Module:
+    """The tree; Python before 3.11.8 and 3.12.2 may count depths wrong where another thread runs meanwhile (cpython#106905)."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(SystemError):
+            return ast.parse(source)
+    return ast.parse(source)
 
 
 def _always(statement: ast.stmt) -> bool:

@@ -12,9 +12,10 @@ from sandbox.system import cgroups
 #: Where a node's programs would write if its root were the machine's. Folders of other users' work are left out.
 _FOLDERS: Final = ("/dev", "/etc", "/lib/modules", "/opt", "/run", "/var/lib", "/var/log", "/var/run")
 _SETTINGS: Final = ("/proc/sys/net", "/proc/sys/vm", "/proc/sys/kernel")
-#: These change by themselves, or by other tests: terminals, shared memory.
+#: These change by themselves, or by others: terminals, shared memory, packages.
 _LIVELY: Final = (
-    "dev/pts", "dev/shm", "perf_event_max_sample_rate", "random", "ns_last_pid", "pty", "stat_refresh", "lockdep",
+    "dev/pts", "dev/shm", "lib/apt/", "lib/dpkg/", "log/apt/", "log/dpkg.log",
+    "perf_event_max_sample_rate", "random", "ns_last_pid", "pty", "stat_refresh", "lockdep",
     "hung_task_detect_count", "netdev_rss_key", "conntrack_count",
 )  # fmt: skip
 
