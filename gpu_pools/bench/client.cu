@@ -119,7 +119,8 @@ int main(int argc, char **argv) {
     size_t room = 0;
     while (getline(&text, &room, stdin) > 0) {
         std::string line(text);
-        if (!has(line, "\"join\"")) { run(work, line); continue; }
+        if (has(line, "\"run\"")) { run(work, line); continue; }
+        if (has(line, "\"clock\"")) { printf("{\"is\": \"clock\", \"now\": %.6f}\n", now()); fflush(stdout); continue; }
         try {
             size_t mib = work.join();
             printf("{\"is\": \"joined\", \"mib\": %zu}\n", mib);

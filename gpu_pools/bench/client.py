@@ -5,7 +5,9 @@ waits instead and stands in for a GPU in tests of the conductor. `client.cu` spe
 
     reads  {"do": "join"}                         takes its memory on the GPU and warms up
            {"do": "run", "start": s, "end": s}    works between two moments of CLOCK_MONOTONIC; "fault": memory or crash, "at": s
-    writes {"is": "ready"}; {"is": "joined", "mib": n}; {"is": "done", "operations": [[ended, took], …], "error": null or text}
+           {"do": "clock"}                        says what time it is there
+    writes {"is": "ready"}; {"is": "clock", "now": s}; {"is": "joined", "mib": n};
+           {"is": "done", "operations": [[ended, took], …], "error": null or text}
 
 It ends with the end of its input. Not here: what is measured, and when.
 """
@@ -143,6 +145,8 @@ def main(arguments: list[str]) -> int:
                 _say({"is": "joined", "mib": work.join()})
             except (RuntimeError, MemoryError) as error:
                 return _fail(_short(error))
+        elif asked["do"] == "clock":
+            _say({"is": "clock", "now": time.monotonic()})
         else:
             _say(_run(work, kind, asked))
     return 0

@@ -40,6 +40,19 @@ class ClientFailed(Exception):  # noqa: N818 - what became of a client
 
 
 @dataclass(frozen=True)
+class Start:
+    """How a client is started.
+
+    Attributes:
+        command: but for its kind.
+        environment: all of it.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a client did when it was told to work.
 
@@ -61,14 +74,14 @@ class Client:
     process: subprocess.Popen[str]
     kind: str
     mib: int = 0
+    ahead: float = 0.0
     answers: queue.Queue[str | None] = field(default_factory=queue.Queue)
 
     @classmethod
-    def start(cls, command: Sequence[str], kind: str, environment: Mapping[str, str]) -> Client:
+    def start(cls, how: Start, kind: str) -> Client:
         """Start one; it is not on the GPU before it joins."""
-        process = subprocess.Popen(
-            [*command, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-        )
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([*how.command, kind], text=True, env=how.environment, **streams)
         client = cls(process, kind)
         threading.Thread(target=client._read, daemon=True).start()
         return client
@@ -113,13 +126,29 @@ class Client:
         except subprocess.TimeoutExpired:
             return -signal.SIGKILL
 
+    def join(self) -> None:
+        """Have it take its place on the GPU, and see how far its clock is ahead of ours: it may be on another machine.
+
+        Raises:
+            ClientFailed: when it cannot.
+        """
+        self.tell(do="join")
+        self.mib = int(self.hear("joined", _JOIN_SECONDS)["mib"])
+        asked = time.monotonic()
+        self.tell(do="clock")
+        now = float(self.hear("clock", _JOIN_SECONDS)["now"])
+        heard = time.monotonic()
+        # On this machine the clock is one, and its answer came between question and answer.
+        self.ahead = 0.0 if asked <= now <= heard else now - (asked + heard) / 2
+
     def outcome(self, seconds: float) -> Outcome:
         """What it did, once it says so."""
         try:
             heard = self.hear("done", seconds)
         except ClientFailed as error:
             return Outcome(error=str(error))
-        return Outcome(tuple((float(ended), float(took)) for ended, took in heard["operations"]), heard["error"], heard["failed"])
+        operations = tuple((float(ended) - self.ahead, float(took)) for ended, took in heard["operations"])
+        return Outcome(operations, heard["error"], None if heard["failed"] is None else float(heard["failed"]) - self.ahead)
 
     def stop(self) -> None:
         """End it; one that the driver holds is left to the driver."""
@@ -135,15 +164,13 @@ class Client:
 class Group:
     """Clients that share one GPU. A context manager: none of them is left after it."""
 
-    def __init__(self, command: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
+    def __init__(self, starts: Sequence[Start]) -> None:
         """Begin with nobody.
 
         Args:
-            command: a client's, but for its kind.
-            environments: of the clients, in turn: more than one where each has a MIG device of its own.
+            starts: of the clients, in turn: more than one where each has a MIG device or a pod of its own.
         """
-        self._command = tuple(command)
-        self._environments = environments
+        self._starts = starts
         self.clients: list[Client] = []
         self._waiting: list[Client] = []
 
@@ -161,10 +188,7 @@ class Group:
             ClientFailed: when one cannot be.
         """
         first = len(self.clients) + len(self._waiting)
-        started = [
-            Client.start(self._command, kind, self._environments[(first + index) % len(self._environments)])
-            for index, kind in enumerate(kinds)
-        ]
+        started = [Client.start(self._starts[(first + index) % len(self._starts)], kind) for index, kind in enumerate(kinds)]
         self._waiting += started
         for client in started:
             client.hear("ready", _READY_SECONDS)
@@ -177,9 +201,8 @@ class Group:
         """
         for _ in range(count):
             client = self._waiting.pop(0)
-            client.tell(do="join")
             try:
-                client.mib = int(client.hear("joined", _JOIN_SECONDS)["mib"])
+                client.join()
             except ClientFailed:
                 client.stop()
                 raise
@@ -202,8 +225,8 @@ class Group:
         """
         which, what, at = fault or (-1, "", end)
         for index, client in enumerate(self.clients):
-            harm = {"fault": what, "at": at} if index == which and what != "kill" else {}
-            client.tell(do="run", start=start, end=end, **harm)
+            harm = {"fault": what, "at": at + client.ahead} if index == which and what != "kill" else {}
+            client.tell(do="run", start=start + client.ahead, end=end + client.ahead, **harm)
         if what == "kill":
             time.sleep(max(at - time.monotonic(), 0))
             self.clients[which].process.kill()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION: Final = "gpu-pools/bench/v1"
+STRATEGIES: Final = {"exclusive": "exclusive", "timeSlicing": "time-slicing", "mps": "MPS", "mig": "MIG"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Row:
         latency: "50", "90", "99" -> seconds.
         longest: operation; None where there was none.
         held_mib: what clients hold by their own account, all together.
-        used_mib: what is used of the GPU more than before the first client.
+        used_mib: what is used of the GPU more than before the first client; None where the driver does not say (MIG).
         errors: of clients that failed.
         state: nvidia-smi's, right after.
     """
@@ -48,7 +49,7 @@ class Row:
     latency: Mapping[str, float]
     longest: float | None
     held_mib: int
-    used_mib: int
+    used_mib: int | None
     errors: tuple[str, ...]
     state: Mapping[str, str]
 
@@ -96,7 +97,8 @@ class FaultSeen:
     """A client does what harms others.
 
     Attributes:
-        what: `memory`: takes all that is left, and keeps it; `crash`: breaks its context; `kill`: is killed as it works.
+        what: `memory`: takes all that is left, and keeps it; `crash`: breaks its context, by an assertion (PyTorch) or a wild
+            address (CUDA); `kill`: is killed as it works.
         error: what it says itself.
         others: what became of these.
         newcomer: what a client says that comes after it; None where it works.
@@ -115,7 +117,7 @@ class Document:
     Attributes:
         date: when it began, ISO 8601.
         backend: `torch`, `cuda` or `sleeper`, with the version.
-        strategy: `timeSlicing`, `mps` or `mig`: how clients shared.
+        strategy: `exclusive`, `timeSlicing`, `mps` or `mig`: how clients shared.
         limits: of each client under MPS, as replicas; None for none.
         machine: GPU, system and MIG devices.
         settings: of the GPU, before.
@@ -141,7 +143,7 @@ class Document:
     @property
     def title(self) -> str:
         """The strategy and the GPU, for people."""
-        words = {"timeSlicing": "time-slicing", "mps": "MPS", "mig": "MIG"}[self.strategy]
+        words = STRATEGIES[self.strategy]
         limits = f", limits of {self.limits} replicas" if self.limits else ", no limits" if self.strategy == "mps" else ""
         return f"{self.machine['gpu']['name']}, {words}{limits}"
 
@@ -185,6 +187,9 @@ def read(text: str, name: str) -> Document:
     version = raw.get("version") if isinstance(raw, dict) else None
     if version != VERSION:
         message = f"{name}: version is {version!r}; only {VERSION!r} is known. `gpu-pools bench --json FILE` writes it."
+        raise NoDocument(message)
+    if raw.get("strategy") not in STRATEGIES:
+        message = f"{name}: strategy is {raw.get('strategy')!r}; there are {', '.join(STRATEGIES)}"
         raise NoDocument(message)
     try:
         known = {one.name: raw[one.name] for one in fields(Document)}

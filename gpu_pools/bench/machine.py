@@ -5,8 +5,6 @@ nvidia-smi and not NVML's Python: it comes with the driver, so it is there where
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -39,7 +37,7 @@ class Machine:
 
     Attributes:
         gpu: nvidia-smi's names -> values, as text.
-        system: what else makes figures differ: kernel, processors, Python.
+        system: what else makes figures differ: kernel, processors, CUDA.
         mig: UUIDs of the GPU's MIG devices, in nvidia-smi's order.
     """
 
@@ -48,77 +46,80 @@ class Machine:
     mig: tuple[str, ...]
 
 
-def machine(gpu: str) -> Machine:
-    """What is measured.
+@dataclass(frozen=True)
+class Smi:
+    """nvidia-smi, of one GPU.
 
-    Args:
+    Attributes:
         gpu: index or UUID.
-
-    Raises:
-        NoGpu: when there is none, or no nvidia-smi.
+        through: what the program is started through: nothing here, `kubectl exec …` where the GPU is a pod's.
     """
-    system = {
-        "kernel": platform.release(),
-        "processors": str(os.cpu_count()),
-        "python": platform.python_version(),
-        "cuda": _cuda(),
-    }
-    found = _query(gpu, _IDENTITY)
-    return Machine(found, system, _mig_devices(found["uuid"]))
 
+    gpu: str
+    through: tuple[str, ...] = ()
 
-def settings(gpu: str) -> dict[str, str]:
-    """What the GPU is set to."""
-    return _query(gpu, SETTINGS)
+    def machine(self) -> Machine:
+        """What is measured.
 
+        Raises:
+            NoGpu: when there is none, or no nvidia-smi; as of the others.
+        """
+        system = {
+            "kernel": self._run("uname", "-r").strip(),
+            "processors": self._run("nproc").strip(),
+            "cuda": self._cuda(),
+        }
+        found = self._query(_IDENTITY)
+        return Machine(found, system, self._mig_devices(found["uuid"]))
 
-def state(gpu: str) -> dict[str, str]:
-    """How the GPU fares at this moment."""
-    return _query(gpu, _STATE)
+    def settings(self) -> dict[str, str]:
+        """What the GPU is set to."""
+        return self._query(SETTINGS)
 
+    def state(self) -> dict[str, str]:
+        """How the GPU fares at this moment."""
+        return self._query(_STATE)
 
-def used_mib(gpu: str) -> int:
-    """MiB of the GPU's memory that are in use, by whomever."""
-    return int(_query(gpu, ("memory.used",))["memory.used"])
+    def used_mib(self) -> int | None:
+        """MiB of the GPU's memory that are in use, by whomever; None where the driver does not say, as inside MIG."""
+        said = self._query(("memory.used",))["memory.used"]
+        return int(said) if said.isdecimal() else None
 
+    def _query(self, fields: tuple[str, ...]) -> dict[str, str]:
+        arguments = (f"--id={self.gpu}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+        said = self._run("nvidia-smi", *arguments).strip()
+        values = [value.strip() for value in said.split(",")]
+        if len(values) != len(fields):
+            message = f"nvidia-smi does not know GPU {self.gpu}, or one of {', '.join(fields)}; it said: {said[:200]}"
+            raise NoGpu(message)
+        return dict(zip(fields, values, strict=True))
 
-def _query(gpu: str, fields: tuple[str, ...]) -> dict[str, str]:
-    said = _ask(f"--id={gpu}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits").strip()
-    values = [value.strip() for value in said.split(",")]
-    if len(values) != len(fields):
-        message = f"nvidia-smi does not know GPU {gpu}, or one of {', '.join(fields)}; it said: {said[:200]}"
-        raise NoGpu(message)
-    return dict(zip(fields, values, strict=True))
+    def _cuda(self) -> str:
+        line = next((line for line in self._run("nvidia-smi").splitlines() if "CUDA Version" in line), "")
+        return line.partition("CUDA Version:")[2].split()[0] if line else ""
 
+    def _mig_devices(self, uuid: str) -> tuple[str, ...]:
+        """`nvidia-smi -L` lists every GPU, and its MIG devices below it: ``(UUID: MIG-…)``. It takes no ``--id``."""
+        found, here = [], False
+        for line in self._run("nvidia-smi", "-L").splitlines():
+            device = line.rpartition("UUID: ")[2].rstrip(") ")
+            if line.startswith("GPU "):
+                here = device == uuid
+            elif here and device.startswith("MIG-"):
+                found.append(device)
+        return tuple(found)
 
-def _cuda() -> str:
-    line = next((line for line in _ask().splitlines() if "CUDA Version" in line), "")
-    return line.partition("CUDA Version:")[2].split()[0] if line else ""
-
-
-def _mig_devices(uuid: str) -> tuple[str, ...]:
-    """`nvidia-smi -L` lists every GPU, and its MIG devices below it: ``(UUID: MIG-…)``. It takes no ``--id``."""
-    found, here = [], False
-    for line in _ask("-L").splitlines():
-        device = line.rpartition("UUID: ")[2].rstrip(") ")
-        if line.startswith("GPU "):
-            here = device == uuid
-        elif here and device.startswith("MIG-"):
-            found.append(device)
-    return tuple(found)
-
-
-def _ask(*arguments: str) -> str:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        message = "nvidia-smi is not on PATH: run this on a machine with an NVIDIA GPU and its driver."
-        raise NoGpu(message)
-    try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        message = f"nvidia-smi cannot be run: {error}"
-        raise NoGpu(message) from error
-    if done.returncode != 0:
-        message = f"nvidia-smi ended with {done.returncode}: {(done.stdout + done.stderr).strip()[:300]}"
-        raise NoGpu(message)
-    return done.stdout
+    def _run(self, program: str, *arguments: str) -> str:
+        if not self.through and shutil.which(program) is None:
+            message = f"{program} is not on PATH: run this on a machine with an NVIDIA GPU and its driver."
+            raise NoGpu(message)
+        try:
+            command = [*self.through, program, *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            message = f"{program} cannot be run: {error}"
+            raise NoGpu(message) from error
+        if done.returncode != 0:
+            message = f"{program} ended with {done.returncode}: {(done.stdout + done.stderr).strip()[:300]}"
+            raise NoGpu(message)
+        return done.stdout

@@ -16,9 +16,9 @@ from gpu_pools.bench.statistics import longest_gap, measured
 from gpu_pools.bench.workloads import CLIENTS, FAULTS, FLOOD, KINDS, QUIET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from gpu_pools.bench.conductor import Outcome
+    from gpu_pools.bench.conductor import Outcome, Start
     from gpu_pools.bench.statistics import Measured
     from gpu_pools.bench.workloads import Effort
 
@@ -34,24 +34,22 @@ class Setting:
     """Whom to measure, and how.
 
     Attributes:
-        command: of a client, but for its kind.
-        environments: of clients, in turn.
+        starts: of clients, in turn.
         effort: how long.
         used_mib: reads what is used of the GPU.
         state: reads how it fares.
         tell: is told what is being measured.
     """
 
-    command: Sequence[str]
-    environments: Sequence[Mapping[str, str]]
+    starts: Sequence[Start]
     effort: Effort
-    used_mib: Callable[[], int]
+    used_mib: Callable[[], int | None]
     state: Callable[[], dict[str, str]]
     tell: Callable[[str], None]
 
     def group(self) -> Group:
         """Clients, none yet."""
-        return Group(self.command, self.environments)
+        return Group(self.starts)
 
 
 def throughput(setting: Setting, kinds: Sequence[str] = tuple(KINDS), counts: Sequence[int] = CLIENTS) -> Iterator[Row]:
@@ -66,7 +64,7 @@ def throughput(setting: Setting, kinds: Sequence[str] = tuple(KINDS), counts: Se
                     group.join(count - len(group.clients))
                     figures, errors = group.measure(setting.effort)
                     held = sum(client.mib for client in group.clients)
-                    yield _row(kind, count, figures, errors, held, setting.used_mib() - before, setting.state())
+                    yield _row(kind, count, figures, errors, held, _more(before, setting.used_mib()), setting.state())
             except ClientFailed as error:
                 setting.tell(f"{kind}: {error}")
                 yield Row(kind, count, 0, 0, 0, 1, (), {}, None, 0, 0, (str(error),), setting.state())
@@ -88,10 +86,10 @@ def neighbours(setting: Setting) -> Iterator[Neighbour]:
         time.sleep(_REST_SECONDS)
 
 
-def faults(setting: Setting) -> Iterator[FaultSeen]:
+def faults(setting: Setting, which: Sequence[str] = FAULTS) -> Iterator[FaultSeen]:
     """Two that work, and a third that takes all memory, breaks its context, or is killed."""
     aside = setting.effort.aside
-    for what in FAULTS:
+    for what in which:
         setting.tell({"memory": "one takes all memory", "crash": "one breaks its context", "kill": "one is killed"}[what])
         with setting.group() as group:
             group.prepare([*_BYSTANDERS, FLOOD if what == "kill" else "compute", QUIET])
@@ -113,7 +111,11 @@ def faults(setting: Setting) -> Iterator[FaultSeen]:
         time.sleep(_REST_SECONDS)
 
 
-def _row(kind: str, count: int, figures: Measured, errors: list[str], held: int, used: int, state: dict[str, str]) -> Row:
+def _more(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None else now - before
+
+
+def _row(kind: str, count: int, figures: Measured, errors: list[str], held: int, used: int | None, state: dict[str, str]) -> Row:
     return Row(
         kind=kind,
         clients=count,

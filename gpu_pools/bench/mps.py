@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,7 +61,17 @@ def daemon(folder: Path, gpu_uuid: str, memory_mib: int, replicas: int | None) -
     finally:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             _tell(environment, "quit")
-        _await_end(folder / "pipe")
+        if not _ended(folder / "pipe"):
+            sys.stderr.write(f"error: the daemon of MPS with its pipes in {folder / 'pipe'} does not end: kill {_CONTROL}\n")
+
+
+def in_force() -> Path | None:
+    """The pipes of a daemon that every client on this machine uses; None where there is none.
+
+    Its place is CUDA_MPS_PIPE_DIRECTORY, or /tmp/nvidia-mps (nvidia-cuda-mps-control(1)).
+    """
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps")  # noqa: S108 - NVIDIA's own default
+    return pipes if (pipes / "control").exists() else None
 
 
 def log(folder: Path) -> str:
@@ -76,8 +87,9 @@ def _tell(environment: dict[str, str], command: str) -> str:
     return done.stdout.strip()
 
 
-def _await_end(pipes: Path) -> None:
-    """The daemon removes its control pipe as it ends."""
+def _ended(pipes: Path) -> bool:
+    """Wait until it has: the daemon removes its control pipe then."""
     end = time.monotonic() + _SECONDS
     while (pipes / "control").exists() and time.monotonic() < end:
         time.sleep(0.1)
+    return not (pipes / "control").exists()

@@ -55,7 +55,7 @@ def throughput(document: Document) -> Table:
                 percent(document.lost(row)),
                 f"{row.fairness:.2f}",
                 *(seconds(row.latency.get(key)) for key in ("50", "90", "99")),
-                f"{row.used_mib // row.clients} MiB",
+                "-" if row.used_mib is None else f"{row.used_mib // row.clients} MiB",
             )
         )
     return Table("Throughput of all clients together, and the time of one operation", header, tuple(rows))
@@ -129,7 +129,8 @@ def neighbours(document: Document) -> Table:
 
 def faults(document: Document) -> Table:
     """What becomes of others where one fails."""
-    words = {"memory": "takes all memory that is left", "crash": "breaks its context", "kill": "is killed as it works"}
+    crash = "fails an assertion on the GPU" if document.backend.startswith("torch") else "writes to an address that is none"
+    words = {"memory": "takes all memory that is left", "crash": crash, "kill": "is killed as it works"}
     header = ("ONE CLIENT", "ITS OWN ERROR", "THE OTHERS", "LONGEST GAP", "ONE THAT COMES AFTER IT")
     rows = [
         (

@@ -13,16 +13,22 @@ import os
 import signal
 import sys
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from gpu_pools.bench import clients, machine, measuring, mps, tables
-from gpu_pools.bench.conductor import ClientFailed
+import yaml
+
+from gpu_pools.bench import clients, job, measuring, mps, pods, tables
+from gpu_pools.bench.conductor import ClientFailed, Start
 from gpu_pools.bench.document import Document, NoDocument, as_text, read
+from gpu_pools.bench.machine import Machine, NoGpu, Smi
 from gpu_pools.bench.plot import drawn
-from gpu_pools.bench.workloads import CLIENTS, KINDS, QUICK, USUAL
+from gpu_pools.bench.workloads import CLIENTS, FAULTS, KINDS, QUICK, USUAL
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.interrupts import answered
 from gpu_pools.text.table import table
 
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _FAILED: Final = 1
 _INVALID: Final = 2
+#: Clients of the largest case of neighbours and faults.
+_NEIGHBOURS: Final = 4
 _PARTS: Final = ("throughput", "neighbours", "faults")
 
 
@@ -46,6 +54,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--kinds", type=_kinds, default=tuple(KINDS), help=f"of {','.join(KINDS)} (all)")
     add("--clients", type=_clients, default=CLIENTS, help="how many at a time (1,2,4,7,8)")
     add("--parts", type=_parts, default=_PARTS, help=f"of {','.join(_PARTS)} (all)")
+    add("--job", metavar="NAME", help="clients are the pods of this Job, which `gpu-pools bench-job` prints")
+    add("--namespace", default="default", help="of the Job")
     add("--quick", action="store_true", help="shorter windows")
     add("--json", metavar="FILE", help="write the measurement there")
     add("--svg", metavar="FILE", help="draw it there")
@@ -53,6 +63,30 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--show", metavar="FILE", nargs="+", help="measure nothing: show measurements")
     add("--markdown", action="store_true", help="tables for a page")
     bench.set_defaults(run=_bench)
+    printed = commands.add_parser("bench-job", help="print the Job whose pods `bench --job` measures")
+    printed.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
+    printed.add_argument("pool", help="of it")
+    printed.add_argument("--image", required=True, help="with Python and PyTorch, e.g. docker.io/pytorch/pytorch@sha256:…")
+    printed.add_argument("--pods", type=_replicas, help="how many (as many as a node of the pool has shares, at most 8)")
+    printed.add_argument("--resource", help="which, where the pool advertises several")
+    printed.set_defaults(run=_job)
+
+
+def _job(options: argparse.Namespace) -> int:
+    try:
+        plan = plan_config(read_stack_file(options.stackfile))
+        planned = next((pool for pool in plan.pools if pool.name == options.pool), None)
+        if planned is None:
+            names = ", ".join(pool.name for pool in plan.pools)
+            print(f"error: pool {options.pool!r} is not in the stack file; there are {names}.", file=sys.stderr)
+            return _INVALID
+        resource = job.resource_of(planned, options.resource)
+    except (InvalidStackError, ValueError) as error:
+        print(error if isinstance(error, InvalidStackError) else f"error: {error}.", file=sys.stderr)
+        return _INVALID
+    pods = options.pods or min(planned.advertises[resource], max(CLIENTS))
+    print(yaml.safe_dump_all(job.rendered(plan, planned, resource, options.image, pods), sort_keys=False), end="")
+    return 0
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -61,6 +95,12 @@ def _bench(options: argparse.Namespace) -> int:
         shown = [_read(name) for name in options.show or ()]
     except (OSError, NoDocument) as error:
         print(f"error: {error}", file=sys.stderr)
+        return _INVALID
+    if options.json and not Path(options.json).absolute().parent.is_dir():
+        print(f"error: --json {options.json}: there is no folder {Path(options.json).parent}.", file=sys.stderr)
+        return _INVALID
+    if options.mps and options.job:
+        print("error: --mps starts a daemon on this machine; a pool's pods share as the pool says.", file=sys.stderr)
         return _INVALID
     if options.replicas and not options.mps:
         print("error: --replicas limits clients of MPS: it needs --mps.", file=sys.stderr)
@@ -73,7 +113,7 @@ def _bench(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace, shown: Sequence[Document], earlier: Document | None) -> int:
     try:
         documents = shown or [_measured(options)]
-    except machine.NoGpu as error:
+    except NoGpu as error:
         print(f"error: {error}", file=sys.stderr)
         return _FAILED
     _write(options, documents, earlier)
@@ -105,49 +145,56 @@ def _print(one: tables.Table, *, markdown: bool) -> None:
 
 
 def _measured(options: argparse.Namespace) -> Document:
-    sleeper = options.backend == "sleeper" and not options.mps
-    with tempfile.TemporaryDirectory(prefix="gpu-pools-bench-") as scratch:
-        folder = Path(scratch)
-        backend, command = clients.command(options.backend, folder)
-        found = _NO_MACHINE if sleeper else machine.machine(options.gpu)
-        before = {} if sleeper else machine.settings(options.gpu)
+    with tempfile.TemporaryDirectory(prefix="gpu-pools-bench-") as scratch, _place(options, Path(scratch)) as place:
+        before = place.smi.settings() if place.smi else {}
         effort = QUICK if options.quick else USUAL
         document = Document(
             date=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-            backend=backend,
-            strategy="mps" if options.mps else "mig" if found.mig else "timeSlicing",
-            limits=options.replicas,
-            machine=asdict(found),
+            backend=place.backend,
+            strategy=place.strategy,
+            limits=place.limits,
+            machine=asdict(place.identity),
             settings=before,
             changed={},
             effort=asdict(effort),
         )
-        with _sharing(options, found, folder) as environments:
-            setting = measuring.Setting(
-                command=command,
-                environments=environments,
-                effort=effort,
-                used_mib=(lambda: 0) if sleeper else lambda: machine.used_mib(options.gpu),
-                state=dict if sleeper else lambda: machine.state(options.gpu),
-                tell=_tell,
-            )
-            document = _filled(document, setting, options)
-        after = {} if sleeper else machine.settings(options.gpu)
+        setting = measuring.Setting(
+            starts=place.starts,
+            effort=effort,
+            used_mib=place.smi.used_mib if place.smi else lambda: None,
+            state=place.smi.state if place.smi else dict,
+            tell=_tell,
+        )
+        document = _filled(document, setting, options)
+        after = place.smi.settings() if place.smi else {}
     return replace(document, changed={key: value for key, value in after.items() if before[key] != value})
 
 
 def _filled(document: Document, setting: measuring.Setting, options: argparse.Namespace) -> Document:
     """The document with each part that was asked for."""
-    if "throughput" in options.parts:
-        for row in _as_far_as_it_comes(measuring.throughput(setting, options.kinds, options.clients)):
+    # Pods are as many as they are; a client that is killed would be kubectl's, not the one in the pod.
+    most = len(setting.starts) if options.job else max(options.clients)
+    counts = [count for count in options.clients if count <= most] or [most]
+    harms = [what for what in FAULTS if not (options.job and what == "kill")]
+    parts = _parts_for(options, len(setting.starts))
+    if "throughput" in parts:
+        for row in _as_far_as_it_comes(measuring.throughput(setting, options.kinds, counts)):
             document = _kept(options, replace(document, rows=(*document.rows, row)))
-    if "neighbours" in options.parts:
+    if "neighbours" in parts:
         for neighbour in _as_far_as_it_comes(measuring.neighbours(setting)):
             document = _kept(options, replace(document, neighbours=(*document.neighbours, neighbour)))
-    if "faults" in options.parts:
-        for fault in _as_far_as_it_comes(measuring.faults(setting)):
+    if "faults" in parts:
+        for fault in _as_far_as_it_comes(measuring.faults(setting, harms)):
             document = _kept(options, replace(document, faults=(*document.faults, fault)))
     return document
+
+
+def _parts_for(options: argparse.Namespace, pods: int) -> tuple[str, ...]:
+    """Neighbours and faults need four clients, each in a pod of its own."""
+    if not options.job or pods >= _NEIGHBOURS:
+        return tuple(options.parts)
+    _tell(f"the Job has {pods} pods: what clients do to each other needs {_NEIGHBOURS}")
+    return tuple(part for part in options.parts if part == "throughput")
 
 
 def _as_far_as_it_comes(part: Iterator[_T]) -> Iterator[_T]:
@@ -167,20 +214,45 @@ def _kept(options: argparse.Namespace, document: Document) -> Document:
     return document
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where clients run; without nvidia-smi they sleep."""
+
+    backend: str
+    strategy: str
+    limits: int | None
+    identity: Machine
+    smi: Smi | None
+    starts: tuple[Start, ...]
+
+
 @contextlib.contextmanager
-def _sharing(options: argparse.Namespace, found: machine.Machine, folder: Path) -> Iterator[list[Mapping[str, str]]]:
-    """The environments of clients: where the daemon is, or the MIG device of each."""
-    uuid = found.gpu["uuid"]
+def _place(options: argparse.Namespace, folder: Path) -> Iterator[_Place]:
+    """Pods of a Job, or processes here: each with a MIG device of its own where there are some, or where the daemon is."""
+    if options.job:
+        found = pods.found(options.job, options.namespace)
+        starts = tuple(Start(command, os.environ) for command in found.commands())
+        yield _Place("torch of the image", found.strategy, found.replicas, found.smi().machine(), found.smi(), starts)
+        return
+    backend, command = clients.command(options.backend, folder)
+    smi = None if options.backend == "sleeper" and not options.mps else Smi(options.gpu)
+    here = smi.machine() if smi else _NO_MACHINE
+    uuid = here.gpu["uuid"]
     if options.mps:
         (folder / "mps").mkdir()
-        with mps.daemon(folder / "mps", uuid, int(found.gpu["memory.total"]), options.replicas) as where:
-            yield [{**os.environ, **where}]
+        with mps.daemon(folder / "mps", uuid, int(here.gpu["memory.total"]), options.replicas) as where:
+            yield _Place(backend, "mps", options.replicas, here, smi, (Start(tuple(command), {**os.environ, **where}),))
             _tell(mps.log(folder / "mps"))
     else:
-        yield [{**os.environ, "CUDA_VISIBLE_DEVICES": device} for device in found.mig or (uuid,)]
+        if (pipes := mps.in_force()) is not None:
+            message = f"a daemon of MPS is in force ({pipes}): end it, or measure by one of the bench's own with --mps."
+            raise NoGpu(message)
+        devices = here.mig or (uuid,)
+        starts = tuple(Start(tuple(command), {**os.environ, "CUDA_VISIBLE_DEVICES": device}) for device in devices)
+        yield _Place(backend, "mig" if here.mig else "timeSlicing", None, here, smi, starts)
 
 
-_NO_MACHINE: Final = machine.Machine(
+_NO_MACHINE: Final = Machine(
     {"uuid": "none", "name": "no GPU: clients that sleep", "memory.total": "0"}, {"kernel": "", "processors": ""}, ()
 )
 

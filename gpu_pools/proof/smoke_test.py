@@ -25,6 +25,8 @@ from gpu_pools.stack.kubernetes_names import POOL_LABEL, WHOLE_GPU
 from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpu_pools.plan.planned import Plan, PoolPlan
 
 SMOKE_TEST_NAMESPACE: Final = "gpu-pools-smoke-test"
@@ -110,21 +112,34 @@ def _template(plan: Plan, planned: PoolPlan, resource: str) -> dict[str, Any]:
     }
     # Two ways of sharing may advertise the same: what is declared makes the test another one.
     declared = " ".join(key for key in (planned.config_key, planned.mig_config_key) if key)
-    itself = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    container = _container(plan.settings.verification.smoke_test_image, planned, resource)
     return {
         "metadata": {"labels": labels, "annotations": {_DECLARATION: declared}},
-        "spec": {
-            "restartPolicy": "Never",
-            "nodeSelector": pool_selector(plan.settings.cluster, planned),
-            # Of this pool only, and not of nodes that are still to be verified: users' pods have no others.
-            "tolerations": [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints],
-            "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [itself]}},
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": 1,
-            "securityContext": _pod_security(planned),
-            "containers": [_container(plan.settings.verification.smoke_test_image, planned, resource)],
-        },
+        "spec": users_pod(plan, planned, labels, container),
+    }
+
+
+def users_pod(plan: Plan, planned: PoolPlan, labels: Mapping[str, str], container: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a pod as a pool's users have them, of a Job whose pods all go to one node.
+
+    Args:
+        plan: of the stack.
+        planned: the pool.
+        labels: of all pods of the Job, and of no others.
+        container: its one container.
+    """
+    itself = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "restartPolicy": "Never",
+        "nodeSelector": pool_selector(plan.settings.cluster, planned),
+        # Of this pool only, and not of nodes that are still to be verified: users' pods have no others.
+        "tolerations": [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints],
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [itself]}},
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": _pod_security(planned),
+        "containers": [dict(container)],
     }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from gpu_pools.bench import clients, machine, mps
 from gpu_pools.bench.machine import NoGpu
@@ -70,8 +71,8 @@ def test_without_a_gpu_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, 
     assert (done.returncode, done.stdout) == (1, "")
     assert "neither PyTorch for" in done.stderr
     assert "nor nvcc on PATH" in done.stderr
-    with pytest.raises(NoGpu, match="nvidia-smi is not on PATH"):
-        machine.machine("0")
+    with pytest.raises(NoGpu, match="is not on PATH: run this on a machine with an NVIDIA GPU"):
+        machine.Smi("0").machine()
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,8 @@ def test_without_a_gpu_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, 
         (["--parts", "all"], "'all': no such parts; there are throughput, neighbours, faults"),
         (["--show", "README.md"], "README.md: is not JSON"),
         (["--against", "nowhere.json"], "No such file or directory: 'nowhere.json'"),
+        (["--json", "/nowhere/mine.json"], "--json /nowhere/mine.json: there is no folder /nowhere."),
+        (["--mps", "--job", "x"], "--mps starts a daemon on this machine; a pool's pods share as the pool says."),
         (["--backend", "opencl"], "invalid choice: 'opencl'"),
     ],
 )
@@ -130,15 +133,15 @@ def test_ended_early_it_leaves_no_client_and_what_it_has_in_the_file(tmp_path: P
 
 def test_a_machine_is_read_from_nvidia_smi(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del programs
-    found = machine.machine("1")
+    found = machine.Smi("1").machine()
     assert (found.gpu["uuid"], found.gpu["memory.total"], found.gpu["driver_version"]) == ("GPU-1", "143771", "580.159.04")
     assert (found.system["cuda"], found.mig) == ("13.0", ())
-    assert machine.settings("1")["mig.mode.current"] == "Disabled"
-    assert machine.used_mib("1") == 0
+    assert machine.Smi("1").settings()["mig.mode.current"] == "Disabled"
+    assert machine.Smi("1").used_mib() == 0
     monkeypatch.setenv("SLICED", "yes")
-    assert machine.machine("1").mig == ("MIG-a", "MIG-b")
+    assert machine.Smi("1").machine().mig == ("MIG-a", "MIG-b")
     with pytest.raises(NoGpu, match="nvidia-smi ended with 6: No devices were found"):
-        machine.machine("7")
+        machine.Smi("7").machine()
 
 
 @pytest.mark.parametrize("replicas", [None, 8])
@@ -156,6 +159,25 @@ def test_the_daemon_ends_when_a_measurement_fails(programs: Path, tmp_path: Path
     with pytest.raises(KeyboardInterrupt), mps.daemon(tmp_path / "folder", "GPU-1", 143771, None):
         raise KeyboardInterrupt
     assert (programs / "heard").read_text().splitlines()[-1] == "quit"
+
+
+def test_a_daemon_that_is_there_already_is_not_taken_for_time_slicing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert mps.in_force() is None
+    (tmp_path / "control").touch()
+    done = bench("--backend", "sleeper", "--quick")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"error: a daemon of MPS is in force ({tmp_path}): end it, or measure by one of the bench's own" in done.stderr
+
+
+def test_a_daemon_that_does_not_end_is_told(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (programs / "nvidia-cuda-mps-control").write_text(CONTROL.replace('rm "$pipe"', "true"))
+    monkeypatch.setattr(mps, "_SECONDS", 0.5)
+    with mps.daemon(tmp_path / "folder", "GPU-1", 143771, None):
+        pass
+    assert "does not end: kill nvidia-cuda-mps-control" in capsys.readouterr().err
 
 
 def test_a_daemon_that_does_not_start_is_told(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +203,98 @@ def test_a_setting_that_is_another_one_afterwards_is_an_error(programs: Path, tm
     assert done.returncode == 1
     found = json.loads(file.read_text())
     assert (found["backend"], found["changed"]) == ("cuda 13.0", {"compute_mode": "Exclusive_Process"})
+
+
+#: Pods of a Job, and a way into them that leads to this machine; `$PODS` have it. What is not understood is refused.
+KUBECTL = """#!/bin/sh
+[ "$1 $2" = "--namespace team" ] || exit 3
+shift 2
+case "$1" in
+  get) [ "$*" = "get pods --selector batch.kubernetes.io/job-name=bench-sliced --output json" ] && cat "$PODS" ;;
+  exec) [ "$2 $4" = "-i --" ] || exit 3
+        echo "$3" >> "$HEARD"; export GPU_POOLS_BENCH_BACKEND=sleeper; shift 4
+        case "$*" in *GPU_POOLS_BENCH_BACKEND*) exec sh -c "$(echo "$3" | sed "s,/bench/client.py,CLIENT,")" "$4" ;; esac
+        exec "$@" ;;
+  *) exit 3 ;;
+esac
+"""
+
+
+def pod(name: str, phase: str = "Running") -> dict[str, object]:
+    said = {"gpu-pools/bench-strategy": "mps", "gpu-pools/bench-replicas": "4"}
+    return {"metadata": {"name": name, "annotations": said}, "status": {"phase": phase}}
+
+
+@pytest.fixture
+def cluster(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """kubectl on PATH, and the file with the pods that it tells of."""
+    python = programs / "python3"
+    python.symlink_to(sys.executable)
+    client = ROOT / "gpu_pools" / "bench" / "client.py"
+    (programs / "kubectl").write_text(KUBECTL.replace("CLIENT", str(client)))
+    (programs / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PODS", str(programs / "pods"))
+    smi = (programs / "nvidia-smi").read_text()
+    (programs / "nvidia-smi").write_text(
+        smi.replace("*--id=7*)", "*--id=0*query-gpu=compute_mode*) echo Default,a,b,c,d,e,f,g;; *--id=7*)")
+    )
+    return programs / "pods"
+
+
+def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path) -> None:
+    cluster.write_text(json.dumps({"items": [pod("b"), pod("a")]}))
+    file = tmp_path / "mine.json"
+    options = ("--kinds", "inference", "--clients", "4", "--quick", "--json", str(file))
+    done = bench("--job", "bench-sliced", "--namespace", "team", *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())
+    assert [row["clients"] for row in found["rows"]] == [2]
+    assert (found["strategy"], found["limits"], found["faults"]) == ("mps", 4, [])
+    assert "the Job has 2 pods: what clients do to each other needs 4" in done.stderr
+    assert set((programs / "heard").read_text().split()) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "told"),
+    [
+        ([], "Job bench-sliced in namespace team: it has no pods; apply what `gpu-pools bench-job` prints"),
+        ([pod("a"), pod("b", "Pending")], "these pods do not run: b"),
+        ([{**pod("a"), "metadata": {"name": "a"}}], "Job bench-sliced does not say how its pool shares"),
+    ],
+)
+def test_pods_that_are_not_there_are_told(cluster: Path, pods: list[object], told: str) -> None:
+    cluster.write_text(json.dumps({"items": pods}))
+    done = bench("--job", "bench-sliced", "--namespace", "team")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert told in done.stderr
+
+
+def test_pods_on_several_gpus_share_nothing(cluster: Path, programs: Path) -> None:
+    cluster.write_text(json.dumps({"items": [pod("a"), pod("b")]}))
+    smi = (programs / "nvidia-smi").read_text()
+    (programs / "nvidia-smi").write_text(smi.replace('"1, GPU-1,', '"1, GPU-$(wc -l < "$HEARD" | tr -d " "),'))
+    done = bench("--job", "bench-sliced", "--namespace", "team")
+    assert done.returncode == 1
+    assert "the pods are not on one GPU, so they share nothing: a: GPU-" in done.stderr
+
+
+def test_a_job_is_printed_for_a_pool() -> None:
+    stack = str(ROOT / "stacks" / "Pulumi.aks-dev.yaml")
+    command = [sys.executable, "-m", "gpu_pools", "bench-job", stack]
+    done = subprocess.run(
+        [*command, "timesliced", "--image", "torch@sha256:0"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    config, job = yaml.safe_load_all(done.stdout)
+    assert config["data"]["client.py"] == (ROOT / "gpu_pools" / "bench" / "client.py").read_text()
+    spec = job["spec"]["template"]["spec"]
+    assert job["spec"]["parallelism"] == job["spec"]["completions"] == 4
+    assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert spec["containers"][0]["image"] == "torch@sha256:0"
+    assert job["spec"]["template"]["metadata"]["annotations"] == {"gpu-pools/bench-strategy": "timeSlicing"}
+    refused = subprocess.run([*command, "nobody", "--image", "x"], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert refused.returncode == 2
+    assert "pool 'nobody' is not in the stack file; there are timesliced, " in refused.stderr
 
 
 def test_what_nvcc_refuses_is_shown(programs: Path, tmp_path: Path) -> None:

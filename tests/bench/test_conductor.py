@@ -10,15 +10,21 @@ from pathlib import Path
 import pytest
 
 from gpu_pools.bench import clients, conductor, measuring
-from gpu_pools.bench.conductor import Client, ClientFailed, Group
+from gpu_pools.bench.conductor import Client, ClientFailed, Group, Start
 from gpu_pools.bench.workloads import Effort
 
 SHORT = Effort(warm_up=0.1, window=0.2, windows=3, aside=0.5)
 COMMAND = clients.command("sleeper", Path("/"))[1]
 
 
+#: Of a scripted client: what it says until it is on the GPU.
+_JOINS = (
+    """say('{"is": "ready"}'); input(); say('{"is": "joined", "mib": %s}' % mib); input(); say('{"is": "clock", "now": 1}')"""
+)
+
+
 def group(command: list[str] | None = None) -> Group:
-    return Group(command or COMMAND, [os.environ])
+    return Group([Start(tuple(command or COMMAND), os.environ)])
 
 
 def gone(client: Client) -> bool:
@@ -26,7 +32,7 @@ def gone(client: Client) -> bool:
 
 
 def setting(told: list[str]) -> measuring.Setting:
-    return measuring.Setting(COMMAND, [os.environ], SHORT, lambda: 0, dict, told.append)
+    return measuring.Setting([Start(tuple(COMMAND), os.environ)], SHORT, lambda: 0, dict, told.append)
 
 
 def scripted(tmp_path: Path, script: str) -> list[str]:
@@ -104,7 +110,7 @@ def test_one_that_never_gets_ready_is_told_and_ended(
 
 def test_one_that_hangs_amid_its_work_has_done_nothing_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conductor, "_ANSWER_SECONDS", 0.5)
-    script = """say('{"is": "ready"}'); input(); say('{"is": "joined", "mib": 5}'); input(); time.sleep(60)"""
+    script = f"mib = 5; {_JOINS}; input(); time.sleep(60)"
     with group(scripted(tmp_path, script)) as running:
         running.prepare(["compute"])
         running.join(1)
@@ -117,15 +123,15 @@ def test_one_that_hangs_amid_its_work_has_done_nothing_that_is_known(tmp_path: P
 
 def test_a_kind_whose_clients_cannot_join_is_a_row_with_the_reason(tmp_path: Path) -> None:
     script = """say('{"is": "ready"}'); input(); say('{"is": "failed", "error": "CUDA error: out of memory"}')"""
-    broken = measuring.Setting(scripted(tmp_path, script), [os.environ], SHORT, lambda: 0, dict, print)
+    broken = measuring.Setting([Start(tuple(scripted(tmp_path, script)), os.environ)], SHORT, lambda: None, dict, print)
     [row] = measuring.throughput(broken, ["compute"], [1, 2])
     assert (row.clients, row.rate, row.errors) == (1, 0, ("CUDA error: out of memory",))
 
 
 def test_each_client_gets_the_next_environment(tmp_path: Path) -> None:
-    script = """import os; say('{"is": "ready"}'); input(); say('{"is": "joined", "mib": %s}' % os.environ["DEVICE"]); input()"""
-    environments = [{**os.environ, "DEVICE": str(number)} for number in (10, 20)]
-    with Group(scripted(tmp_path, script), environments) as running:
+    script = f"import os; mib = os.environ['DEVICE']; {_JOINS}; input()"
+    command = tuple(scripted(tmp_path, script))
+    with Group([Start(command, {**os.environ, "DEVICE": str(number)}) for number in (10, 20)]) as running:
         running.prepare(["compute"] * 2)
         running.join(1)
         running.prepare(["compute"])
@@ -133,11 +139,33 @@ def test_each_client_gets_the_next_environment(tmp_path: Path) -> None:
         assert [client.mib for client in running.clients] == [10, 20, 10]
 
 
+def test_a_client_whose_clock_is_another_one_works_in_the_same_window(tmp_path: Path) -> None:
+    """As in a pod on another machine: its clock began at another time."""
+    away = tmp_path / "away.py"
+    away.write_text(
+        "import runpy, sys, time\nreal = time.monotonic\ntime.monotonic = lambda: real() + 1e6\n"
+        f"sys.argv = sys.argv[1:]\nrunpy.run_path({COMMAND[-2]!r}, run_name='__main__')\n"
+    )
+    far = Start((sys.executable, "-u", str(away), COMMAND[-2], "sleeper"), os.environ)
+    with Group([Start(tuple(COMMAND), os.environ), far]) as running:
+        running.prepare(["compute", "compute"])
+        running.join(2)
+        assert running.clients[0].ahead == 0
+        assert running.clients[1].ahead == pytest.approx(1e6, abs=0.1)
+        start = time.monotonic() + 0.3
+        near, other = running.work(start, start + 0.6, (1, "crash", start + 0.4))
+    assert near.operations[0][0] == pytest.approx(other.operations[0][0], abs=0.2)
+    assert other.failed == pytest.approx(start + 0.4, abs=0.2)
+    assert max(ended for ended, _ in other.operations) < start + 0.6
+
+
 def test_what_uses_of_the_gpu_is_counted_from_before_the_first_client() -> None:
     used = iter([100, 160, 220])
     rows = list(
         measuring.throughput(
-            measuring.Setting(COMMAND, [os.environ], SHORT, lambda: next(used), lambda: {"clocks.sm": "1980"}, lambda _: None),
+            measuring.Setting(
+                [Start(tuple(COMMAND), os.environ)], SHORT, lambda: next(used), lambda: {"clocks.sm": "1980"}, lambda _: None
+            ),
             ["inference"],
             [1, 2],
         )

@@ -49,6 +49,7 @@ def test_the_page_has_the_tables_and_the_picture_of_the_measurements(documents: 
             lambda raw: raw.update(version="gpu-pools/bench/v0"),
             "version is 'gpu-pools/bench/v0'; only 'gpu-pools/bench/v1' is known",
         ),
+        (lambda raw: raw.update(strategy="turns"), "strategy is 'turns'; there are exclusive, timeSlicing, mps, mig"),
         (lambda raw: raw.pop("rows"), "is not whole: 'rows'"),
         (lambda raw: raw["rows"][0].pop("rate"), "is not whole: .*rate"),
         (lambda raw: raw["faults"][0].update(more=1), "is not whole: .*more"),

@@ -1,0 +1,104 @@
+"""A Job whose pods wait to be clients of `gpu-pools bench`: as a pool's users have them, each with one share, all on one node.
+
+They do nothing by themselves and end after an hour, so that one that is forgotten gives its shares back. The client comes in a
+ConfigMap; PyTorch, or another Python with it, is the image's to bring.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.proof.smoke_test import users_pod
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
+from gpu_pools.stack.sharing import Exclusive, Mig, Mps
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import Plan, PoolPlan
+
+STRATEGY: Final = "gpu-pools/bench-strategy"
+REPLICAS: Final = "gpu-pools/bench-replicas"
+BACKEND_VARIABLE: Final = "GPU_POOLS_BENCH_BACKEND"
+CLIENT: Final = "/bench/client.py"
+_APP: Final = "gpu-pools-bench"
+_SECONDS: Final = 3600
+
+
+def resource_of(planned: PoolPlan, asked: str | None) -> str:
+    """What its pods ask for.
+
+    Args:
+        planned: the pool.
+        asked: a resource of it; None for its only one.
+
+    Raises:
+        ValueError: when it advertises another, or several and none is chosen.
+    """
+    there = list(planned.advertises)
+    if asked in there:
+        return str(asked)
+    if asked is None and len(there) == 1:
+        return there[0]
+    message = f"pool {planned.name} advertises {', '.join(there)}; choose one of them by --resource"
+    raise ValueError(message)
+
+
+def rendered(plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int) -> list[dict[str, Any]]:
+    """The ConfigMap and the Job, for `kubectl apply`.
+
+    Args:
+        plan: of the stack.
+        planned: the pool.
+        resource: of `resource_of`.
+        image: with Python 3.11 or newer and PyTorch.
+        pods: how many; no more than a node has shares, or some wait.
+    """
+    name = f"bench-{planned.name}"
+    labels = {"app.kubernetes.io/name": _APP, POOL_LABEL: planned.name}
+    spec = users_pod(plan, planned, labels, _container(image, resource))
+    spec["volumes"] = [{"name": "bench", "configMap": {"name": name}}]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name},
+            "data": {"client.py": Path(__file__).with_name("client.py").read_text(encoding="utf-8")},
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {
+                "completions": pods,
+                "parallelism": pods,
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": _SECONDS,
+                "ttlSecondsAfterFinished": 0,
+                "template": {"metadata": {"labels": labels, "annotations": _said(planned)}, "spec": spec},
+            },
+        },
+    ]
+
+
+def _container(image: str, resource: str) -> dict[str, Any]:
+    return {
+        "name": "bench",
+        "image": image,
+        "command": ["sh", "-c", f"trap 'exit 0' TERM; sleep {_SECONDS} & wait"],
+        "env": [{"name": BACKEND_VARIABLE, "value": "torch"}],
+        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "8Gi", resource: "1"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "bench", "mountPath": "/bench", "readOnly": True}],
+    }
+
+
+def _said(planned: PoolPlan) -> dict[str, str]:
+    """How the pool shares, for the measurement's title."""
+    sharing = planned.sharing
+    if isinstance(sharing, Exclusive):
+        return {STRATEGY: "exclusive"}
+    if isinstance(sharing, Mig):
+        return {STRATEGY: "mig"}
+    if isinstance(sharing, Mps):
+        return {STRATEGY: "mps", REPLICAS: str(sharing.replicas)}
+    return {STRATEGY: "timeSlicing"}

@@ -1,0 +1,97 @@
+"""Pods as clients: those of a Job that `job` renders, found and spoken to by kubectl, on a pool's node that shares as declared.
+
+A client runs inside its pod, from the ConfigMap that comes with the Job, and speaks through `kubectl exec`; so the conductor
+is the same. What the node is set to is read there, too. Nothing is created here: the Job is applied by whoever measures.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.bench.document import STRATEGIES
+from gpu_pools.bench.job import BACKEND_VARIABLE, CLIENT, REPLICAS, STRATEGY
+from gpu_pools.bench.machine import NoGpu, Smi
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SECONDS: Final = 60
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The pods of a Job, which share one GPU.
+
+    Attributes:
+        prefixes: what starts a program in each.
+        strategy: as the Job says.
+        replicas: the same; None where clients have no limits.
+    """
+
+    prefixes: tuple[tuple[str, ...], ...]
+    strategy: str
+    replicas: int | None
+
+    def commands(self) -> list[tuple[str, ...]]:
+        """A client's command in each, but for its kind; the image's Python has to have PyTorch."""
+        run = f'exec python3 -P -u {CLIENT} ${{{BACKEND_VARIABLE}}} "$0"'
+        return [(*prefix, "sh", "-c", run) for prefix in self.prefixes]
+
+    def smi(self) -> Smi:
+        """nvidia-smi in the first."""
+        return Smi("0", self.prefixes[0])
+
+
+def found(job: str, namespace: str, kubectl: Sequence[str] = ("kubectl",)) -> Pods:
+    """The pods of a Job.
+
+    Raises:
+        NoGpu: when there are none, not all run, or they see more than one GPU between them.
+    """
+    asked = [
+        *kubectl,
+        "--namespace",
+        namespace,
+        "get",
+        "pods",
+        "--selector",
+        f"batch.kubernetes.io/job-name={job}",
+        "--output",
+        "json",
+    ]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"kubectl cannot be run: {error}"
+        raise NoGpu(message) from error
+    if done.returncode != 0:
+        message = f"kubectl does not tell the pods of Job {job}: {done.stderr.strip()[:300]}"
+        raise NoGpu(message)
+    pods: list[dict[str, Any]] = sorted(json.loads(done.stdout)["items"], key=lambda pod: str(pod["metadata"]["name"]))
+    waiting = [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") != "Running"]
+    if waiting or not pods:
+        message = f"Job {job} in namespace {namespace}: " + (
+            f"these pods do not run: {', '.join(waiting)}" if pods else "it has no pods; apply what `gpu-pools bench-job` prints"
+        )
+        raise NoGpu(message)
+    prefixes = tuple((*kubectl, "--namespace", namespace, "exec", "-i", pod["metadata"]["name"], "--") for pod in pods)
+    said = pods[0]["metadata"].get("annotations", {})
+    if said.get(STRATEGY) not in STRATEGIES:
+        message = f"Job {job} does not say how its pool shares ({STRATEGY} on its pods): apply what `gpu-pools bench-job` prints"
+        raise NoGpu(message)
+    replicas = str(said.get(REPLICAS, ""))
+    made = Pods(prefixes, str(said[STRATEGY]), int(replicas) if replicas.isdecimal() else None)
+    _hold_to_one_gpu(made)
+    return made
+
+
+def _hold_to_one_gpu(pods: Pods) -> None:
+    """On a node with several GPUs the device plugin may give pods different ones, and nothing would be shared."""
+    uuids = {prefix[-2]: Smi("0", prefix).machine().gpu["uuid"] for prefix in pods.prefixes}
+    if len(set(uuids.values())) > 1:
+        seen = ", ".join(f"{name}: {uuid}" for name, uuid in uuids.items())
+        message = f"the pods are not on one GPU, so they share nothing: {seen}. Measure a pool whose nodes have one GPU."
+        raise NoGpu(message)
