@@ -60,8 +60,11 @@ def percentile(sorted_values: Sequence[float], percent: float) -> float:
 
 def fairness(rates: Sequence[float]) -> float:
     """Jain's index: (sum)² / (n · sum of squares) [R. Jain et al., DEC-TR-301, 1984]; 1 where nobody did anything."""
-    squares = sum(rate * rate for rate in rates)
-    return sum(rates) ** 2 / (len(rates) * squares) if squares else 1.0
+    if not (most := max(rates)):
+        return 1.0
+    # Of the greatest: a square of a tiny rate is rounded to nothing.
+    shares = [rate / most for rate in rates]
+    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
 
 
 def measured(clients: Sequence[Sequence[Operation]], start: float, window: float, windows: int) -> Measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpu_pools.bench.statistics import fairness, longest_gap, loss, measured, percentile
@@ -26,6 +26,8 @@ def test_no_percentile_of_nothing(values: list[float], percent: float) -> None:
 
 
 @given(RATES)
+@example([1.9e-162])
+@example([5e-324, 0.0])
 def test_fairness_is_one_where_all_get_the_same_and_never_below_one_in_so_many(rates: list[float]) -> None:
     assert 1 / len(rates) - 1e-9 <= fairness(rates) <= 1 + 1e-9
     assert fairness([rates[0]] * 5) == pytest.approx(1)
