@@ -3,12 +3,14 @@ STACK  ?= aks-dev
 BASE   ?= main
 LEVELS ?= policies/levels/$(if $(findstring prod,$(STACK)),prod,dev).json
 PYTHON ?= python3
-# Files of tests that run at once; each may have a cluster, which wants a core and 2 GiB.
-JOBS   ?= 2
+# Files of tests that run at once. They wait for half of their time, so four keep two cores busy; each may have a cluster, which
+# wants 2 GiB. What `make test` leaves out is mostly clusters, which hold each other up.
+JOBS   ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000) ? 4 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
+REST   ?= 2
 VENV   := venv
 PYTEST ?= $(VENV)/bin/pytest
 # In the order of pyproject.toml, not by the number of tests in a file.
-SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+SPREAD := --dist loadfile --no-loadscope-reorder
 # Images set it to stay small. Here hundreds of Pythons are started, and each would compile the same modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Python would answer a Ctrl-C in its own first 40 ms with a traceback: it is held back until the program answers it.
@@ -102,10 +104,10 @@ unit: venv ## the fast tests
 	@$(VENV)/bin/pytest tests/unit
 
 test: lint tools ## style, types, borders, and each kind of test once: about ten minutes
-	@$(PYTEST) $(SPREAD) -m "not sweep"
+	@$(PYTEST) -n $(JOBS) $(SPREAD) -m "not sweep"
 
 test-rest: venv tools ## the tests that `make test` leaves out: more of the same, half an hour
-	@$(PYTEST) $(SPREAD) -m sweep
+	@$(PYTEST) -n $(REST) $(SPREAD) -m sweep
 
 test-all: test test-rest ## everything: style, types, borders, and all tests
 
