@@ -1,7 +1,7 @@
 """Builds several programs, two at a time: one build leaves a core idle while it loads, waits for a long file, and links.
 
-Programs of one go.mod are built one after the other, so that what they share is compiled once. When one fails, and at
-Ctrl-C, all end.
+Of each go.mod the program that takes longest is built first, by itself: what the others share with it is then compiled, and they
+fill whatever is idle. When one fails, and at Ctrl-C, all end.
 """
 
 from __future__ import annotations
@@ -39,10 +39,16 @@ class Builds:
         groups: dict[str, list[Program]] = {}
         for one in programs:
             groups.setdefault(one.graph, []).append(one)
-        seconds = {one.name: one.seconds + one.seconds_first * (group[0] is one) for group in groups.values() for one in group}
-        self._longest_first = sorted(groups.values(), key=lambda group: -sum(seconds[one.name] for one in group))
-        self._lanes = min(lanes(), len(groups))
+        self._first = {graph: max(group, key=lambda one: one.seconds) for graph, group in groups.items()}
+        seconds = {one.name: one.seconds + one.seconds_first * self._is_first(one) for one in programs}
+        whole = {graph: sum(seconds[one.name] for one in group) for graph, group in groups.items()}
+        self._waiting = sorted(
+            programs, key=lambda one: (not self._is_first(one), -whole[one.graph] if self._is_first(one) else -one.seconds)
+        )
+        self._lanes = min(lanes(), max(len(groups), *(len(group) - 1 for group in groups.values())))
         self._build_one = build_one
+        self._built: set[str] = set()
+        self._changed = threading.Condition()
         self._over = threading.Event()
         library = {_LIBRARY: _LIBRARY_SECONDS} if self._lanes > 1 else {}
         self.remaining = Remaining({**library, **seconds})
@@ -55,10 +61,10 @@ class Builds:
         """
         if self._lanes > 1:
             self.remaining.begin(_LIBRARY, 1)
-            build.build_standard_library(self._longest_first[0][0])
+            build.build_standard_library(self._waiting[0])
             self.remaining.end(_LIBRARY)
         with ThreadPoolExecutor(self._lanes) as pool:
-            builds = [pool.submit(self._build_group, group) for group in self._longest_first]
+            builds = [pool.submit(self._build_what_can_be) for _ in range(self._lanes)]
             try:
                 for done in wait(builds, return_when=FIRST_EXCEPTION).done:
                     done.result()
@@ -66,21 +72,40 @@ class Builds:
                 self._stop(builds)
                 raise
 
-    def _build_group(self, group: Sequence[Program]) -> None:
+    def _build_what_can_be(self) -> None:
         try:
-            for one in group:
-                if self._over.is_set():
-                    return
+            while (one := self._next()) is not None:
                 self.remaining.begin(one.name, self._lanes)
                 self._build_one(one)
                 self.remaining.end(one.name)
+                with self._changed:
+                    self._built.add(one.name)
+                    self._changed.notify_all()
         except BaseException:
-            # Before this thread goes on to the group that waits.
-            self._over.set()
+            self._end()
             raise
 
+    def _next(self) -> Program | None:
+        """What can be built now, waited for; None when nothing is left, or nothing more is to be built."""
+        with self._changed:
+            while self._waiting and not self._over.is_set():
+                for one in self._waiting:
+                    if self._is_first(one) or self._first[one.graph].name in self._built:
+                        self._waiting.remove(one)
+                        return one
+                self._changed.wait()
+        return None
+
+    def _is_first(self, one: Program) -> bool:
+        return self._first[one.graph] is one
+
+    def _end(self) -> None:
+        with self._changed:
+            self._over.set()
+            self._changed.notify_all()
+
     def _stop(self, builds: Sequence[Future[None]]) -> None:
-        self._over.set()
+        self._end()
         # More than once: a build may be about to begin.
         while wait(builds, timeout=_STOP_SECONDS).not_done:
             build.stop_builds()

@@ -671,6 +671,26 @@ def test_programs_of_one_graph_are_built_one_after_the_other_beside_another_grap
     assert "Building pulumi v3.259.0 and 3 more (first time only, about" in machine.out.getvalue()
 
 
+def test_of_a_module_graph_the_longest_is_built_by_itself_and_the_others_fill_what_is_idle(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.put_go(FAKE_GO.replace("/bin/sleep 0.05", "/bin/sleep 0.3"))
+    order: list[tuple[str, str]] = []
+    real = toolchain.build.go_build
+
+    def noted(one: Program, folder: Path) -> None:
+        order.append(("begins", one.name))
+        real(one, folder)
+        order.append(("ends", one.name))
+
+    monkeypatch.setattr(toolchain.build, "go_build", noted)
+    monkeypatch.setattr(toolchain.lanes, "lanes", lambda: 2)
+    machine.find("etcd", "kube_apiserver", "helm", "config_manager")
+    assert order[:2] == [("begins", "kubernetes"), ("ends", "kubernetes")]
+    assert [what for what, _ in order[2:4]] == ["begins", "begins"]
+    assert {name for _, name in order} == {"kubernetes", "etcd", "helm", "config-manager"}
+
+
 def test_signs_of_life_say_what_remains(machine: Machine) -> None:
     machine.put_go(FAKE_GO.replace("/bin/sleep 0.05", "/bin/sleep 0.3"))
     find_tools(Progress(machine.out, heartbeat=0.1), only={"helm", "etcd"})
