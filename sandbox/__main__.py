@@ -82,7 +82,11 @@ def _parser() -> argparse.ArgumentParser:
         if name in {"up", "status"}:
             one.add_argument("--json", action="store_true", help="print the comparison as JSON")
         if name == "up":
-            one.add_argument("--nodes", choices=("real", "simulated"), help="whether one node is a real one; left out: as it is")
+            one.add_argument(
+                "--nodes",
+                choices=("real", "own", "simulated"),
+                help="whether one node is a real one, and with this machine's own GPUs",
+            )
         if name == "preview":
             one.add_argument("--save", type=Path, metavar="FILE", help="write the engine's events there, with what policies find")
             one.add_argument("--policies", type=Path, metavar="FILE", help="how the policy pack is configured; with --save")

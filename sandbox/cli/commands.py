@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.evidence.verdicts import Evidence
     from gpu_pools.plan.planned import Plan
+    from sandbox.cluster.machine_groups import RealNodes
     from sandbox.openstack.disturbances import Disturbances
     from sandbox.system.progress import Progress
     from sandbox.toolchain.tools import Tools
@@ -65,7 +66,7 @@ def up(stack: str, progress: Progress, nodes: str | None = None) -> Look:
     Args:
         stack: its name.
         progress: where progress is told.
-        nodes: whether it has real nodes (real_nodes.REAL) or not; None: as it is.
+        nodes: which nodes it has, of those that real_nodes names; None: as it is.
 
     Raises:
         InvalidStackError: if the stack file is wrong; nothing was started.
@@ -310,7 +311,7 @@ def _engine(
     *,
     needs_cluster: bool,
     keep_stack_file: bool = False,
-    real: Mapping[str, int] | None = None,
+    real: Mapping[str, RealNodes] | None = None,
 ) -> Engine:
     if not (keep_stack_file and sandbox.config_file.exists()):
         prepare(sandbox)

@@ -39,6 +39,19 @@ class Hardware:
 
 
 @dataclass(frozen=True)
+class RealNodes:
+    """Which nodes of a group are real ones (sandbox/real_node), which nobody simulates.
+
+    Attributes:
+        count: how many, from the first.
+        own_gpus: they have the GPUs of the machine that this runs on, whatever the group's hardware says.
+    """
+
+    count: int = 0
+    own_gpus: bool = False
+
+
+@dataclass(frozen=True)
 class MachineGroup:
     """Machines that a cloud keeps equal: an agent pool, a node group, a set of existing nodes.
 
@@ -53,7 +66,8 @@ class MachineGroup:
         cloud_mig_profile: AKS gpuInstanceProfile such as ``MIG1g``: the machine registers partitioned.
         control_plane: the machines carry the cluster's control plane.
         guarded: nobody but the cloud may change these labels and taints on the nodes, as on AKS.
-        real: how many of them, from the first, are real nodes (sandbox/real_node), which nobody simulates.
+        real: how many of them are real nodes.
+        own_gpus: as of RealNodes.
     """
 
     id: str
@@ -67,6 +81,7 @@ class MachineGroup:
     control_plane: bool = False
     guarded: bool = False
     real: int = 0
+    own_gpus: bool = False
 
     @property
     def node_names(self) -> tuple[str, ...]:

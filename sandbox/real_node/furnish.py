@@ -77,6 +77,10 @@ def furnish(root: Path, logs: Path, record: Record) -> None:
     kernel.mount("tmpfs", root / "run", "mode=755")
     for path, text in record.files.items():
         put(root / path.lstrip("/"), text, 0o600 if path.startswith(SECRETS) else 0o644)
+    for path, folder in record.shown.items():
+        place = root / path.lstrip("/")
+        place.mkdir(parents=True)
+        kernel.bind(folder, place, read_only=True)
     _make_dev(root / "dev", record.devices)
     if record.pci:
         kernel.bind(record.pci, root / "sys/bus/pci/devices")

@@ -16,7 +16,7 @@ from sandbox.cluster import control_plane
 from sandbox.cluster.api import Api
 from sandbox.cluster.gpu_host import put_pci
 from sandbox.nvml.library import find_library
-from sandbox.real_node import allowed, gpus, images, operand_images, registry, settings
+from sandbox.real_node import allowed, images, operand_images, registry, settings
 from sandbox.real_node.place import IMAGES, Place, Record, places, write
 from sandbox.real_node.settings import PAUSE_IMAGE
 from sandbox.real_node.warden import clear
@@ -31,7 +31,7 @@ from sandbox.toolchain.programs import REAL_NODE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sandbox.nvml.simulated import Machine
+    from sandbox.real_node.gpus import Gpus
     from sandbox.system.progress import Progress
     from sandbox.toolchain.tools import Tools
 
@@ -58,7 +58,7 @@ class Role:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[str, ...] = ()
-    gpus: Machine | None = None
+    gpus: Gpus | None = None
 
 
 def up(place: Place, progress: Progress, role: Role | None = None) -> None:
@@ -153,11 +153,17 @@ def _record(place: Place, programs: Mapping[str, Path], role: Role) -> Record:
     arguments += [f"--register-with-taints={','.join(role.taints)}"] if role.taints else []
     if role.gpus is None:
         return Record(folders, kind, files, arguments=tuple(arguments))
+    gpus = role.gpus
+    bus = _make_bus(place, gpus) if gpus.bus else ""
+    return Record(folders, kind, {**files, **gpus.files}, gpus.devices, tuple(arguments), bus, gpus.shown)
+
+
+def _make_bus(place: Place, gpus: Gpus) -> str:
     bus = make_folder(place.folder / "bus" / "pci")
-    put_pci(bus, role.gpus.gpus)
+    put_pci(bus, gpus.bus)
     for path in (bus, *bus.rglob("*")):
         path.chmod(_FOR_ALL if path.is_dir() else _TO_READ)
-    return Record(folders, kind, {**files, **gpus.files(role.gpus)}, gpus.devices(role.gpus), tuple(arguments), str(bus))
+    return str(bus)
 
 
 def _write_images(place: Place, programs: Mapping[str, Path], found: Tools, library: Path) -> None:

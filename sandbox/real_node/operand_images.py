@@ -2,8 +2,8 @@
 
 The real programs where they can be built: device plugin, gpu-feature-discovery, config-manager, nfd-worker, nfd-master, the
 container toolkit. Stand-ins of a few lines, in operands/, for what has no Go module: the driver container, its manager, the
-toolkit's installer, the validator; and for the operator and nfd-gc, whose work is done elsewhere. DCGM sleeps. There is no
-mig-manager and no MPS daemon: their pools stay simulated.
+toolkit's installer, the validator, mig-manager (it looks whether MIG is off, and switches nothing); and for the operator and
+nfd-gc, whose work is done elsewhere. DCGM sleeps. Pools with MIG or MPS stay simulated: for these there is nothing here.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image
         "k8s-driver-manager": Image((), (tools, Layer(_stand_ins("driver-manager")))),
         "container-toolkit": Image((), (tools, python, Layer(_stand_ins("nvidia-toolkit")))),
         "gpu-operator": Image((), (tools, python, Layer({"/usr/bin/gpu-operator": _HEALTHY, **_stand_ins("nvidia-validator")}))),
+        "k8s-mig-manager": Image((), (tools, python, Layer(_stand_ins("nvidia-mig-manager"))), environment=_SEES_GPUS),
         "dcgm": sleeping,
         "dcgm-exporter": sleeping,
     }

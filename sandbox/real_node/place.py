@@ -85,6 +85,7 @@ class Record:
         devices: path in the node -> major and minor number.
         arguments: more of the kubelet's.
         pci: a folder that is the node's PCI bus; empty: this machine's.
+        shown: path in the node -> folder of this machine that is shown there, read-only.
     """
 
     programs: Mapping[str, str]
@@ -93,6 +94,7 @@ class Record:
     devices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     pci: str = ""
+    shown: Mapping[str, str] = field(default_factory=dict)
 
 
 def write(place: Place, record: Record) -> None:
@@ -104,4 +106,4 @@ def read(place: Place) -> Record:
     """Read a node's record."""
     raw: dict[str, Any] = read_json(place.folder / _RECORD)
     devices = {path: (int(numbers[0]), int(numbers[1])) for path, numbers in raw["devices"].items()}
-    return Record(raw["programs"], raw["snapshotter"], raw["files"], devices, tuple(raw["arguments"]), raw["pci"])
+    return Record(raw["programs"], raw["snapshotter"], raw["files"], devices, tuple(raw["arguments"]), raw["pci"], raw["shown"])

@@ -15,7 +15,7 @@ from gpu_pools.stack.placements import ExistingPlacement, MagnumPlacement
 from sandbox.cluster import add_ons, machine_groups
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.add_ons import AddOns
-from sandbox.cluster.machine_groups import Hardware, MachineGroup
+from sandbox.cluster.machine_groups import Hardware, MachineGroup, RealNodes
 from sandbox.stack import inventory
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import write_json
@@ -70,14 +70,14 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
     )
 
 
-def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools, real: Mapping[str, int]) -> None:
+def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools, real: Mapping[str, RealNodes]) -> None:
     """Bring up the cluster that a stack for an existing cluster expects, with nodes as its selectors describe.
 
     Args:
         sandbox: where.
         plan: of the stack.
         tools: the programs.
-        real: pool -> how many of its nodes are real ones, whom somebody else starts.
+        real: pool -> which of its nodes are real ones, whom somebody else starts.
 
     Raises:
         SandboxError: if the stack names a kubeconfig file, which the sandbox cannot replace.
@@ -92,7 +92,8 @@ def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools, real: Mapp
     running = clusters.boot(folder, cluster.context or "existing", tools)
     machine_groups.put(folder, MachineGroup(id="workers", node_prefix="worker-", count=2, hardware=_WORKER))
     for planned in plan.pools:
-        machine_groups.put(folder, replace(_group(planned), real=real.get(planned.name, 0)))
+        chosen = real.get(planned.name, RealNodes())
+        machine_groups.put(folder, replace(_group(planned), real=chosen.count, own_gpus=chosen.own_gpus))
     add_ons.install(running, tools.helm, AddOns(plan.settings.nfd.adopted, plan.settings.operator.adopted))
     inventory.remember(folder)
 

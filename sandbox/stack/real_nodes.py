@@ -1,16 +1,18 @@
 """Which nodes of a stack are real ones, and that they run (`make up NODES=real`): one pool's first, on a cluster that exists.
 
 A pool with MIG or MPS stays simulated, since what these need on a node has no program here (real_node/operand_images.py), and so
-does one whose machines bring a driver. What was chosen stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
+does one whose machines bring a driver. Its GPUs are simulated, or (OWN) those of the machine that this runs on. What was chosen
+stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gpu_pools.stack.sharing import Mig, Mps
 from sandbox.cluster import machine_groups
-from sandbox.real_node import allowed, gpus, node
+from sandbox.cluster.machine_groups import RealNodes
+from sandbox.real_node import allowed, gpus, node, own_gpus
 from sandbox.real_node.place import Place
 from sandbox.system.errors import SandboxError
 
@@ -21,28 +23,31 @@ if TYPE_CHECKING:
     from sandbox.system.progress import Progress
 
 REAL, SIMULATED = "real", "simulated"
+#: One real node, with the GPUs of this machine.
+OWN: Final = "own"
 
 
-def choose(sandbox: Sandbox, plan: Plan, asked: str | None) -> dict[str, int]:
-    """How many nodes of each pool are real.
+def choose(sandbox: Sandbox, plan: Plan, asked: str | None) -> dict[str, RealNodes]:
+    """Which nodes of each pool are real.
 
     Args:
         sandbox: whose they are.
         plan: of the stack.
-        asked: REAL or SIMULATED; None: as they are.
+        asked: REAL, OWN or SIMULATED; None: as they are.
 
     Raises:
         SandboxError: it cannot have any, or its nodes are of the other kind already.
     """
     known = machine_groups.groups(sandbox.existing_cluster)
-    there = {name: group.real for name, group in known.items() if group.real}
+    there = {name: RealNodes(group.real, group.own_gpus) for name, group in known.items() if group.real}
     pools = {planned.name for planned in plan.pools}
-    if asked is None or (known.keys() & pools and (asked == REAL) == bool(there)):
+    kind = SIMULATED if not there else OWN if any(one.own_gpus for one in there.values()) else REAL
+    if asked is None or (known.keys() & pools and asked == kind):
         return there
     if known.keys() & pools:
-        message = f"NODES={asked}: the nodes of this stack are {REAL if there else SIMULATED} ones already."
+        message = f"NODES={asked}: the nodes of this stack are {kind} ones already."
         raise SandboxError(message, "Take it down first: make down.")
-    return {_chosen(plan).name: 1} if asked == REAL else {}
+    return {} if asked == SIMULATED else {_chosen(plan).name: RealNodes(1, asked == OWN)}
 
 
 def start(sandbox: Sandbox, progress: Progress) -> None:
@@ -77,6 +82,8 @@ def _chosen(plan: Plan) -> PoolPlan:
 def _role(name: str, group: MachineGroup) -> node.Role:
     hardware = group.hardware
     taints = tuple(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in group.taints)
+    if group.own_gpus:
+        return node.Role(group.labels, taints, own_gpus.find())
     if hardware.gpu_model is None or hardware.gpu_product is None:
         return node.Role(group.labels, taints)
-    return node.Role(group.labels, taints, gpus.machine(name, hardware.gpu_model, hardware.gpu_product, hardware.gpus))
+    return node.Role(group.labels, taints, gpus.simulated(name, hardware.gpu_model, hardware.gpu_product, hardware.gpus))
