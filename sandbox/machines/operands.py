@@ -564,6 +564,10 @@ def _environment(spec: Json, operand: Operand) -> list[Json]:
                 "DEVICE_LIST_STRATEGY": "cdi-annotations,cdi-cri",
                 "CDI_ANNOTATION_PREFIX": "cdi.k8s.io/",
             }
+            toolkit = spec.get("toolkit") or {}
+            if toolkit.get("enabled", True):
+                # Else the plugin describes hooks below /usr/bin, where no node has them, and no pod with a GPU starts.
+                env["NVIDIA_CDI_HOOK_PATH"] = f"{toolkit.get('installDir') or _TOOLKIT_INSTALL}/toolkit/nvidia-cdi-hook"
         root = (section.get("mps") or {}).get("root")
         env |= {"MPS_ROOT": root} if root else {}
     if operand.section == "migManager":
