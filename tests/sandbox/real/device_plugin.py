@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sandbox.cluster.gpu_host import GpuHost
 
 _SECONDS: Final = 60.0
-_LAST_WORDS: Final = re.compile(r"Registered device plugin|Waiting indefinitely|Retrying in 30s")
+_LAST_WORDS: Final = re.compile(r"Waiting indefinitely|Retrying in 30s")
 
 
 class Plugin:
@@ -46,7 +46,8 @@ class Plugin:
         write_atomic(self.host.folder / "config.yaml", config)
         argv = (self._program, "--config-file", self.host.folder / "config.yaml", "--kubelet-socket=", *options)
         self._process = self.host.start(argv, self._log, environment=environment)
-        self.until(lambda: self.ended or (len(self.served) >= resources if self.served else bool(_LAST_WORDS.search(self.said))))
+        # What it serves is counted before it is asked whether it has given up: it may begin to serve in between.
+        self.until(lambda: self.ended or len(self.served) >= resources or (not self.served and _LAST_WORDS.search(self.said)))
         return self
 
     def until(self, holds: Callable[[], object]) -> None:
