@@ -20,7 +20,7 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv first tools up preview status verify scale disturb openstack shell down clean test test-rest test-all unit lint bench
+.PHONY: help venv first tools up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-all unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ openstack: venv ## the real openstack client, STACK on Magnum: ARGS="coe nodegro
 
 shell: venv ## a shell with kubectl, pulumi and the stand-ins of STACK; or one command: ARGS="kubectl get nodes"
 	@$(RUN) shell $(STACK) $(ARGS)
+
+gpu-node: first venv ## a stack on a real node with this machine's own GPUs, as root: declared, changed, broken (OUT=folder)
+	@$(RUN) gpu-node $(if $(OUT),--out $(OUT))
 
 down: venv ## destroy STACK and stop everything it started
 	@$(RUN) down $(STACK)

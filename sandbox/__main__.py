@@ -3,6 +3,7 @@
 Exit codes: 0 everything is as declared (or nothing was to be done); 1 a program, a stand-in or the engine failed; 2 the stack
 file is wrong, nothing was started; 3 the stack is up, but a node does not show what was declared, something that was deployed is
 not rolled out, or evidence is missing; 130 interrupted.
+`gpu-node` ends with 3 where a step did not show what it should.
 `verify` has those of `python -m gpu_pools evidence`: 0 proven, 1 a node differs, 2 it cannot be told, 3 a pool lacks nodes.
 """
 
@@ -107,6 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     look_around = subparsers.add_parser("shell", help="a shell, or one command, with kubectl, pulumi and the stand-ins")
     look_around.add_argument("stack")
     look_around.add_argument("arguments", nargs=argparse.REMAINDER, help="as in: kubectl get nodes; left out: a shell")
+    own = subparsers.add_parser("gpu-node", help="a stack on a real node with this machine's own GPUs: declared, changed, broken")
+    own.add_argument("--out", type=Path, default=Path("gpu-node"), metavar="FOLDER", help="for what was seen (%(default)s)")
+    own.add_argument("--no-recording", action="store_true", help="without a recording of the terminal")
     subparsers.add_parser("clean", help="stop every sandbox and remove its state")
     return parser
 
@@ -117,11 +121,11 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
 
     raise_again()
     _clean_path(progress)
-    if options.command == "up":
-        seen = commands.up(options.stack, progress, options.nodes)
-        return _report(seen, commands.rules_because(options.stack), as_json=options.json)
-    if options.command == "status":
-        seen = commands.status(options.stack, progress)
+    if options.command == "gpu-node":
+        return _gpu_node(options, progress)
+    if options.command in {"up", "status"}:
+        up = options.command == "up"
+        seen = commands.up(options.stack, progress, options.nodes) if up else commands.status(options.stack, progress)
         return _report(seen, commands.rules_because(options.stack), as_json=options.json)
     if options.command == "verify":
         return _verify(options, progress)
@@ -157,6 +161,13 @@ def _verify(options: argparse.Namespace, progress: Progress) -> int:
     if reason := commands.rules_because(options.stack):
         print(_RULES.format(reason), file=sys.stderr)
     return evidence.verdict.exit_code
+
+
+def _gpu_node(options: argparse.Namespace, progress: Progress) -> int:
+    from sandbox.gpu_node import command  # noqa: PLC0415 as above
+
+    folder = options.out.resolve()
+    return command.play(folder, progress) if options.no_recording else command.recorded(folder)
 
 
 def _tell_incidents(pools: Iterable[PoolPlan]) -> None:

@@ -232,9 +232,18 @@ def down(stack: str, progress: Progress) -> None:
 def clean(progress: Progress) -> None:
     """Stop every sandbox and remove its state, destroyed or not."""
     for sandbox in all_sandboxes():
-        with progress.step(f"Removing the sandbox of {sandbox.stack}"):
-            _stop_everything(sandbox)
-            _remove(sandbox.folder)
+        _throw_away(sandbox, progress)
+
+
+def throw_away(stack: str, progress: Progress) -> None:
+    """The same with the sandbox of one stack."""
+    _throw_away(find_sandbox(stack), progress)
+
+
+def _throw_away(sandbox: Sandbox, progress: Progress) -> None:
+    with progress.step(f"Removing the sandbox of {sandbox.stack}"):
+        _stop_everything(sandbox)
+        _remove(sandbox.folder)
 
 
 def plan_of(sandbox: Sandbox) -> Plan:

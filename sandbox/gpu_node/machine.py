@@ -1,0 +1,113 @@
+"""Who the machine is, what its GPUs are set to, and the stack that is declared for them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.bench.machine import NoGpu, Smi
+from gpu_pools.hardware.models import find_model, nearest_model
+from sandbox.real_node import own_gpus
+from sandbox.system.errors import SandboxError
+
+if TYPE_CHECKING:
+    from gpu_pools.hardware.models import GpuModel
+
+POOL: Final = "machine"
+#: What of NVML's reading is a setting: it must be the same afterwards.
+_SETTINGS: Final = ("mig", "computeMode", "ecc")
+_STACK: Final = """\
+# Written by `make gpu-node`: this machine as a pool of one node.
+config:
+  gpu-pools:cluster: {{platform: existing, context: gpu-node}}
+  gpu-pools:sharing:
+    declared: {sharing}
+  gpu-pools:verification: {{deadlineSeconds: 300, intervalSeconds: 10}}
+  gpu-pools:pools:
+    - name: {pool}
+      nodeSelector: {{gpu-node: own}}
+      gpuModel: {model}
+      gpusPerNode: {gpus}
+      sharing: declared
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine as it was found.
+
+    Attributes:
+        reading: what NVML said, in the verifier's words.
+        model: of its GPUs.
+        product: what NVML names them.
+    """
+
+    reading: dict[str, Any]
+    model: GpuModel
+    product: str
+
+    @property
+    def gpus(self) -> int:
+        """How many."""
+        return len(self.reading["gpus"])
+
+    def identity(self) -> dict[str, Any]:
+        """What else makes a result differ elsewhere."""
+        return {
+            "gpus": [{key: gpu[key] for key in ("index", "name", "uuid", "memoryMiB")} for gpu in self.reading["gpus"]],
+            "driver": self.reading["driver"],
+            "cuda": self.reading["cuda"],
+            "kernel": platform.release(),
+            "processors": os.cpu_count(),
+            "python": platform.python_version(),
+        }
+
+
+def find() -> Machine:
+    """Look at the machine.
+
+    Raises:
+        SandboxError: it has no GPU, GPUs of several kinds, one that is not in the data, or settings that do not fit.
+    """
+    own_gpus.find()
+    reading = own_gpus.reading()
+    names = sorted({str(gpu["name"]) for gpu in reading["gpus"]})
+    if len(names) != 1:
+        message = f"this machine has GPUs of several kinds: {', '.join(names)}; a pool's nodes have one."
+        raise SandboxError(message, "Take a machine whose GPUs are all alike.")
+    known = find_model(names[0])
+    if known is None:
+        message = f"{names[0]!r} is not among the GPU models of gpu_pools/hardware/gpu_models.yaml."
+        raise SandboxError(message, f"The nearest is {nearest_model(names[0])!r}. Add the model there, with its source.")
+    for gpu in reading["gpus"]:
+        if (gpu["computeMode"], _on(gpu["mig"])) != ("DEFAULT", False):
+            message = f"GPU {gpu['index']}: compute mode {gpu['computeMode']}, MIG {gpu['mig']}; needed are DEFAULT and off."
+            raise SandboxError(message, "It stays as it is: what a GPU is set to is its owner's to change, by nvidia-smi.")
+    return Machine(reading, known[0], names[0])
+
+
+def gpu_settings(reading: dict[str, Any]) -> dict[str, Any]:
+    """What the GPUs are set to, by UUID: as NVML says, and where there is nvidia-smi, what that says besides."""
+    return {gpu["uuid"]: {key: gpu[key] for key in _SETTINGS} | _besides(gpu["uuid"]) for gpu in reading["gpus"]}
+
+
+def stack_text(sharing: str, model: str, gpus: int) -> str:
+    """The stack file of a declaration."""
+    return _STACK.format(sharing=sharing, pool=POOL, model=model, gpus=gpus)
+
+
+def _on(mig: dict[str, Any]) -> bool:
+    """Whether MIG is on, or will be; a GPU without it answers an error."""
+    return bool(mig.get("current") or mig.get("pending"))
+
+
+def _besides(uuid: str) -> dict[str, str]:
+    if shutil.which("nvidia-smi") is None:
+        return {}
+    try:
+        return Smi(uuid).settings()
+    except NoGpu as error:
+        return {"nvidia-smi": str(error)}

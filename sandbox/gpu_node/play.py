@@ -1,0 +1,250 @@
+"""The play: sharing is declared, changed while pods compute, broken and put right, and what is seen is written down.
+
+Each step looks until it sees what it should, or its time is over; then the next one goes on, since each tells something of its
+own. Only what ends the stack ends the play.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.verdicts import Verdict
+from sandbox.cli import commands
+from sandbox.cluster.api import Api
+from sandbox.cluster.api_errors import ApiError, UnreachableError
+from sandbox.gpu_node import pods
+from sandbox.gpu_node.document import Step
+from sandbox.gpu_node.machine import POOL, stack_text
+from sandbox.real_node.place import Place
+from sandbox.stack import real_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gpu_pools.evidence.verdicts import Evidence
+    from sandbox.gpu_node.machine import Machine
+    from sandbox.stack.state import Sandbox
+    from sandbox.system.progress import Progress
+
+STACK: Final = "gpu-node"
+NODE: Final = f"{POOL}-0"
+REPLICAS: Final = (2, 4, 8)
+EXCLUSIVE: Final = "{exclusive: {}}"
+CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
+_CONFIG: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-device-plugin"
+_NODE: Final = f"/api/v1/nodes/{NODE}"
+_SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
+_SECOND: Final = "nvidia-device-plugin-static"
+_LIKELY: Final = re.compile(r"Likely cause: (.*?)(?:; seen: |$)")
+_POD_SECONDS: Final = 90.0
+_FAULT_SECONDS: Final = 120.0
+_LOOK_SECONDS: Final = 0.5
+
+
+class Play:
+    """One play on one machine; `steps` has what was seen so far."""
+
+    def __init__(self, machine: Machine, sandbox: Sandbox, stack_file: Path, progress: Progress) -> None:
+        """Nothing is declared yet."""
+        self._machine, self._file, self._progress = machine, stack_file, progress
+        self._folder = sandbox.existing_cluster
+        self._place = Place(self._folder, NODE)
+        self._made = 0
+        self.steps: list[Step] = []
+        self.evidence: Evidence | None = None
+
+    def run(self) -> None:
+        """Play all of it.
+
+        Raises:
+            SandboxError: the stack cannot be brought up.
+        """
+        self._declare("exclusive", EXCLUSIVE, 1)
+        self._fill(1)
+        for replicas in REPLICAS:
+            self._declare(f"time-slicing {replicas}", f"{{timeSlicing: {{replicas: {replicas}}}}}", replicas)
+            self._fill(replicas)
+        self._faults()
+        self._declare("exclusive again", EXCLUSIVE, 1)
+        begun = time.monotonic()
+        self.clear()
+        left = len(self._pods())
+        self._told("pods taken away", begun, "none", str(left or "none"), good=not left)
+
+    def clear(self) -> None:
+        """Take the pods away: a stack with pods that it does not know of is not taken down."""
+        for name in self._pods():
+            pods.remove(self._api(), name)
+        _until(lambda: not self._pods(), _POD_SECONDS)
+
+    def versions(self) -> dict[str, str]:
+        """What the node object says of its kubelet and runtime; empty where there is none."""
+        if not (self._folder / "kubeconfig").exists():
+            return {}
+        info: dict[str, Any] = ((self._node() or {}).get("status") or {}).get("nodeInfo") or {}
+        return {key: str(info[key]) for key in ("kubeletVersion", "containerRuntimeVersion", "osImage") if key in info}
+
+    # --- sharing ------------------------------------------------------------------------------------------
+
+    def _declare(self, name: str, sharing: str, replicas: int) -> None:
+        """Declare it, bring it up, see that the verifier confirms it and that whoever computes was left alone."""
+        before = self._computing()
+        wanted = self._machine.gpus * replicas
+        self._file.write_text(stack_text(sharing, self._machine.product, self._machine.gpus), encoding="utf-8")
+        begun = time.monotonic()
+        seen = commands.up(STACK, self._progress, real_nodes.OWN)
+        evidence = self._collect()
+        # The first look has its evidence with it; what is kept is the last that proved everything.
+        self.evidence = evidence if evidence and evidence.verdict is Verdict.PROVEN else self.evidence
+        found = self._allocatable()
+        verdict = evidence.verdict.value if evidence else "no evidence"
+        good = seen.holds and found == wanted and verdict == Verdict.PROVEN.value
+        self._told(name, begun, f"gpu {wanted}, proven", f"gpu {found}, {verdict}", good=good)
+        if before:
+            self._untouched(name, before)
+
+    def _untouched(self, name: str, before: dict[str, pods.Seen]) -> None:
+        begun = time.monotonic()
+
+        def still() -> bool:
+            now = self._pods()
+            return all(pod in now and now[pod].goes_on(seen) for pod, seen in before.items())
+
+        good = _until(still, _POD_SECONDS)
+        now = self._pods()
+        lost = [pod for pod, seen in before.items() if pod not in now or not now[pod].goes_on(seen)]
+        observed = f"{len(before) - len(lost)} of {len(before)} go on" + (f"; not: {', '.join(lost)}" if lost else "")
+        self._told(f"{name}: pods that computed", begun, "same containers, still computing", observed, good=good)
+
+    def _fill(self, replicas: int) -> None:
+        """As many pods as there are shares, and one more, which must wait for a reason of the scheduler's."""
+        wanted = self._machine.gpus * replicas
+        begun = time.monotonic()
+        while self._made <= wanted:
+            pods.make(self._api(), f"work-{self._made}", NODE)
+            self._made += 1
+        good = _until(lambda: self._shares() == (wanted, 1), _POD_SECONDS)
+        computing, waiting = self._shares()
+        why = next((one.why for one in self._pods().values() if not one.rounds), "")
+        observed = f"{computing} compute, {waiting} waits: {why.partition(', ')[0]}"
+        self._told(f"{wanted + 1} pods", begun, f"{wanted} compute, 1 waits", observed, good=good)
+
+    def _shares(self) -> tuple[int, int]:
+        """How many pods compute, and how many wait for a GPU."""
+        seen = self._pods().values()
+        waiting = [one for one in seen if one.phase == "Pending" and "Insufficient nvidia.com/gpu" in one.why]
+        return len(self._computing()), len(waiting)
+
+    def _computing(self) -> dict[str, pods.Seen]:
+        return {name: one for name, one in self._pods().items() if one.phase == "Running" and one.rounds}
+
+    # --- faults -------------------------------------------------------------------------------------------
+
+    def _faults(self) -> None:
+        self._fault("config edited by hand", self._edit_config)
+        self._move_label()
+        self._fault("a second device plugin", self._add_plugin)
+
+    def _fault(self, name: str, happens: Callable[[], Callable[[], object]]) -> None:
+        """Break something, see that the verifier finds it, put it right, see that all is proven again."""
+        begun = time.monotonic()
+        repair = happens()
+        try:
+            found = _until(lambda: self._verdict() == Verdict.DIFFERS, _FAULT_SECONDS)
+            self._told(name, begun, "found", self._why() if found else "not found", good=found)
+        finally:
+            repair()
+        self._proven_again(name)
+
+    def _proven_again(self, name: str) -> None:
+        begun = time.monotonic()
+        wanted = self._machine.gpus * REPLICAS[-1]
+        good = _until(lambda: self._verdict() == Verdict.PROVEN and self._allocatable() == wanted, _FAULT_SECONDS)
+        self._told(f"{name}: put right", begun, "proven", "proven" if good else self._why(), good=good)
+
+    def _edit_config(self) -> Callable[[], object]:
+        key = self._key()
+        text = self._api().list(_CONFIG)["data"][key]
+        self._api().patch(_CONFIG, {"data": {key: text.replace(f"replicas: {REPLICAS[-1]}", "replicas: 6")}})
+        return lambda: self._api().patch(_CONFIG, {"data": {key: text}})
+
+    def _move_label(self) -> None:
+        """Another key that is there. NFD puts the label back, often before the verifier looks again; one of both must be seen."""
+        name, key = "label moved by hand", self._key()
+        others = sorted(set(self._api().list(_CONFIG)["data"]) - {key})
+        begun = time.monotonic()
+        self._api().patch(_NODE, {"metadata": {"labels": {CONFIG_LABEL: others[0]}}})
+        good = _until(lambda: self._key() == key or self._verdict() == Verdict.DIFFERS, _FAULT_SECONDS)
+        back = self._key() == key
+        self._told(name, begun, "found, or put back by NFD", "put back" if back else self._why(), good=good)
+        if not back:
+            self._api().patch(_NODE, {"metadata": {"labels": {CONFIG_LABEL: key}}})
+        self._proven_again(name)
+
+    def _key(self) -> str:
+        return str(self._node()["metadata"]["labels"].get(CONFIG_LABEL))
+
+    def _add_plugin(self) -> Callable[[], object]:
+        """By its image it is one; it sleeps, so it registers nothing."""
+        container = {"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.14.1", "command": ["sleep", "3600"]}
+        spec = {
+            "nodeName": NODE,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        }
+        self._api().create(_SYSTEM_PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": _SECOND}, "spec": spec})
+        return lambda: self._api().delete(f"{_SYSTEM_PODS}/{_SECOND}")
+
+    # --- looks --------------------------------------------------------------------------------------------
+
+    def _told(self, name: str, begun: float, declared: str, observed: str, *, good: bool) -> None:
+        step = Step(name, time.monotonic() - begun, declared, observed, good)
+        self.steps.append(step)
+        self._progress.note(f"{name}: {observed} ({'ok' if good else f'NOT as it should be: {declared}'}, {step.seconds:.1f} s)")
+
+    def _collect(self) -> Evidence | None:
+        try:
+            return commands.verify(STACK, self._progress)
+        except EvidenceError:
+            return None
+
+    def _verdict(self) -> Verdict | None:
+        evidence = self._collect()
+        return evidence.verdict if evidence else None
+
+    def _why(self) -> str:
+        node = (self._node() or {}).get("status") or {}
+        said = [one for one in node.get("conditions") or [] if one["type"] == "GpuSharingVerified"]
+        message = said[0]["message"] if said else "no verdict"
+        likely = _LIKELY.search(message)
+        return likely[1] if likely else message
+
+    def _api(self) -> Api:
+        return Api.at(self._folder / "kubeconfig")
+
+    def _node(self) -> Any:  # noqa: ANN401 - an object of the API
+        return self._api().get(_NODE)
+
+    def _allocatable(self) -> int:
+        return int(((self._node() or {}).get("status") or {}).get("allocatable", {}).get("nvidia.com/gpu", 0))
+
+    def _pods(self) -> dict[str, pods.Seen]:
+        return pods.look(self._api(), self._place) if (self._folder / "kubeconfig").exists() else {}
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Look until something is so; whether it was within the time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        # An API server that is busy for a moment is asked again.
+        with contextlib.suppress(ApiError, UnreachableError):
+            if holds():
+                return True
+        time.sleep(_LOOK_SECONDS)
+    return False

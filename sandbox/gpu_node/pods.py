@@ -1,0 +1,101 @@
+"""The GPU pods of a play: each asks for one GPU as users' pods do, and computes on it until it is taken away."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sandbox.cluster.api_errors import ApiError
+
+if TYPE_CHECKING:
+    from sandbox.cluster.api import Api
+    from sandbox.real_node.place import Place
+
+_PODS: Final = "/api/v1/namespaces/default/pods"
+_APP: Final = "gpu-node-work"
+_PROGRAM: Final = Path(__file__).parent / "work.py"
+#: The real node's registry has it: this machine's Python.
+_IMAGE: Final = "sandbox.invalid/python:own"
+_ROUND: Final = re.compile(r"round (\d+) is right")
+_MISSING: Final = 404
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A GPU pod at a moment.
+
+    Attributes:
+        name: the pod's.
+        uid: of the object, which another pod of that name has not.
+        phase: as its status says.
+        container: the container's id and how often it was restarted; empty before there is one.
+        why: what the scheduler, or the container, says where it does not run.
+        rounds: how many right sums its log tells of.
+    """
+
+    name: str
+    uid: str
+    phase: str
+    container: str
+    why: str
+    rounds: int
+
+    def goes_on(self, before: Seen) -> bool:
+        """Whether it is the same container as before, and has computed since."""
+        same = (self.uid, self.container, self.phase) == (before.uid, before.container, "Running")
+        return same and self.rounds > before.rounds
+
+
+def make(api: Api, name: str, node: str) -> None:
+    """Make a pod that wants one GPU of a node."""
+    container: dict[str, Any] = {
+        "name": "work",
+        "image": _IMAGE,
+        "command": ["python3", "-c", _PROGRAM.read_text(encoding="utf-8")],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    spec = {
+        # Where it may run, and not where it runs: the scheduler has to find that there is a GPU left.
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 5,
+        "containers": [container],
+    }
+    api.create(_PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": _APP}}, "spec": spec})
+
+
+def remove(api: Api, name: str) -> None:
+    """Take one away; one that is not there is fine."""
+    try:
+        api.delete(f"{_PODS}/{name}")
+    except ApiError as error:
+        if error.status != _MISSING:
+            raise
+
+
+def look(api: Api, place: Place) -> dict[str, Seen]:
+    """All of them, by name."""
+    found = api.list(f"{_PODS}?labelSelector=app={_APP}")["items"]
+    return {pod["metadata"]["name"]: _seen(pod, place) for pod in found}
+
+
+def _seen(pod: dict[str, Any], place: Place) -> Seen:
+    meta, status = pod["metadata"], pod["status"]
+    containers = status.get("containerStatuses") or []
+    identity = "; ".join(f"{one.get('containerID', '')} {one['restartCount']}" for one in containers if one.get("containerID"))
+    said = [_said(one) for one in containers] + [
+        f"{one.get('reason')}: {one.get('message')}" for one in status.get("conditions") or [] if one["status"] != "True"
+    ]
+    logs = (place.root / "var/log/pods" / f"default_{meta['name']}_{meta['uid']}").glob("work/*.log")
+    text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
+    rounds = max(map(int, _ROUND.findall(text)), default=0)
+    return Seen(meta["name"], meta["uid"], status["phase"], identity, next(filter(None, said), ""), rounds)
+
+
+def _said(container: dict[str, Any]) -> str:
+    state = container.get("state") or {}
+    ended = state.get("terminated") or state.get("waiting") or {}
+    return f"{ended.get('reason')}: {ended.get('message') or ended.get('exitCode')}" if ended else ""

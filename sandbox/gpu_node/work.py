@@ -1,0 +1,122 @@
+"""What the GPU pods of `make gpu-node` run: adds two arrays on the GPU again and again, and looks whether each sum is right.
+
+A program of its own, on Python's library and the driver's libcuda alone: the kernel is PTX, which the driver compiles. Each round
+is a line, so that whoever reads the pod's log sees that it still computes. It ends with 1 at the first wrong sum or error.
+"""
+
+import array
+import ctypes
+import signal
+import sys
+import time
+
+COUNT, BLOCK = 1 << 20, 256
+PAUSE_SECONDS = 0.25
+KERNEL = b"""\
+.version 6.0
+.target sm_70
+.address_size 64
+.visible .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
+{
+    .reg .pred %p<2>;
+    .reg .f32 %f<4>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<11>;
+    ld.param.u64 %rd1, [a];
+    ld.param.u64 %rd2, [b];
+    ld.param.u64 %rd3, [c];
+    ld.param.u32 %r2, [n];
+    mov.u32 %r3, %ctaid.x;
+    mov.u32 %r4, %ntid.x;
+    mov.u32 %r5, %tid.x;
+    mad.lo.s32 %r1, %r3, %r4, %r5;
+    setp.ge.u32 %p1, %r1, %r2;
+    @%p1 bra DONE;
+    cvta.to.global.u64 %rd4, %rd1;
+    cvta.to.global.u64 %rd5, %rd2;
+    cvta.to.global.u64 %rd6, %rd3;
+    mul.wide.u32 %rd7, %r1, 4;
+    add.s64 %rd8, %rd4, %rd7;
+    add.s64 %rd9, %rd5, %rd7;
+    add.s64 %rd10, %rd6, %rd7;
+    ld.global.f32 %f1, [%rd8];
+    ld.global.f32 %f2, [%rd9];
+    add.f32 %f3, %f1, %f2;
+    st.global.f32 [%rd10], %f3;
+DONE:
+    ret;
+}
+"""
+
+
+class Cuda:
+    """The driver's functions; an answer other than 0 is an error."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")
+
+    def __call__(self, function: str, *arguments: object) -> None:
+        """Call one; it ends the program where that fails."""
+        code = getattr(self._library, function)(*arguments)
+        if code:
+            sys.exit(f"{function} answers {code}")
+
+
+def start(cuda: Cuda) -> str:
+    """Take the first GPU; returns its name."""
+    count, device, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+    cuda("cuInit", 0)
+    cuda("cuDeviceGetCount", ctypes.byref(count))
+    cuda("cuDeviceGet", ctypes.byref(device), 0)
+    name = ctypes.create_string_buffer(100)
+    cuda("cuDeviceGetName", name, len(name), device)
+    cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    cuda("cuCtxSetCurrent", context)
+    return f"{count.value} GPU, the first: {name.value.decode()}"
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def on_gpu(cuda: Cuda, content: bytes) -> ctypes.c_uint64:
+    """Memory of the GPU with a content."""
+    pointer = ctypes.c_uint64()
+    cuda("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(len(content)))
+    cuda("cuMemcpyHtoD_v2", pointer, content, ctypes.c_size_t(len(content)))
+    return pointer
+
+
+def main() -> None:
+    """Compute until told to end."""
+    # The first process of a container is sent nothing that it does not ask for.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    cuda = Cuda()
+    say(f"begins on {start(cuda)}")
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    cuda("cuModuleLoadData", ctypes.byref(module), KERNEL)
+    cuda("cuModuleGetFunction", ctypes.byref(kernel), module, b"add")
+    a = on_gpu(cuda, array.array("f", [1.0] * COUNT).tobytes())
+    b = on_gpu(cuda, array.array("f", [2.0] * COUNT).tobytes())
+    right, found = array.array("f", [3.0] * COUNT).tobytes(), ctypes.create_string_buffer(4 * COUNT)
+    c = on_gpu(cuda, bytes(len(right)))
+    values = (a, b, c, ctypes.c_uint32(COUNT))
+    arguments = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.byref(one), ctypes.c_void_p) for one in values))
+    number = 0
+    while True:
+        # What the last round left must not pass for this one's.
+        cuda("cuMemcpyHtoD_v2", c, bytes(len(right)), ctypes.c_size_t(len(right)))
+        cuda("cuLaunchKernel", kernel, (COUNT + BLOCK - 1) // BLOCK, 1, 1, BLOCK, 1, 1, 0, None, arguments, None)
+        cuda("cuCtxSynchronize")
+        cuda("cuMemcpyDtoH_v2", found, c, ctypes.c_size_t(len(right)))
+        if found.raw != right:
+            sys.exit(f"round {number}: a wrong sum")
+        number += 1
+        say(f"round {number} is right")
+        time.sleep(PAUSE_SECONDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+/* A libcuda that computes on the processor: what sandbox/gpu_node/work.py calls, and no more. -DWRONG makes it add wrongly. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#ifndef WRONG
+#define WRONG 0
+#endif
+#define API __attribute__((visibility("default"))) int
+API cuInit(unsigned flags) { (void)flags; return 0; }
+API cuDeviceGetCount(int *count) { *count = 1; return 0; }
+API cuDeviceGet(int *device, int index) { *device = index; return 0; }
+API cuDeviceGetName(char *name, int size, int device) { (void)device; strncpy(name, "a processor", (size_t)size); return 0; }
+API cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = (void *)1; return 0; }
+API cuCtxSetCurrent(void *context) { (void)context; return 0; }
+API cuCtxSynchronize(void) { return 0; }
+API cuModuleLoadData(void **module, const char *text) { *module = (void *)1; return strstr(text, ".visible .entry add(") ? 0 : 218; }
+API cuModuleGetFunction(void **function, void *module, const char *name) { (void)module; *function = (void *)1; return strcmp(name, "add") ? 500 : 0; }
+API cuMemAlloc_v2(uint64_t *memory, size_t size) { *memory = (uint64_t)malloc(size); return *memory ? 0 : 2; }
+API cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) { memcpy((void *)to, from, size); return 0; }
+API cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size) { memcpy(to, (void *)from, size); return 0; }
+API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                   unsigned block_z, unsigned shared, void *stream, void **values, void **extra) {
+    (void)function; (void)grid_y; (void)grid_z; (void)block_y; (void)block_z; (void)shared; (void)stream; (void)extra;
+    float *a = (float *)*(uint64_t *)values[0], *b = (float *)*(uint64_t *)values[1], *c = (float *)*(uint64_t *)values[2];
+    uint32_t count = *(uint32_t *)values[3];
+    for (uint32_t i = 0; i < count && i < grid_x * block_x; i++) c[i] = a[i] + b[i] + (WRONG && i == count - 1);
+    return 0;
+}

@@ -1,0 +1,198 @@
+"""Parts of `make gpu-node` that need no cluster: who the machine is, what pods compute, what is recorded and written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import read_stack_file
+from sandbox.gpu_node import document, machine
+from sandbox.gpu_node.pods import Seen
+from sandbox.nvml import state
+from sandbox.real_node import own_gpus
+from sandbox.system.errors import SandboxError
+from sandbox.system.recording import record
+from tests.sandbox.gpu_node import driver
+
+if TYPE_CHECKING:
+    from sandbox.nvml.simulated import Machine
+
+WORK = Path(machine.__file__).parent / "work.py"
+MIG_MANAGER = Path(own_gpus.__file__).parent / "operands" / "nvidia-mig-manager"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with an H200; returns its state file."""
+    for name, value in driver.environment(tmp_path, driver.h200()).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "state"
+
+
+def with_mig(known: Machine, *, current: bool, pending: bool) -> Machine:
+    (gpu,) = known.gpus
+    assert gpu.mig
+    return replace(known, gpus=(replace(gpu, mig=replace(gpu.mig, current=current, pending=pending)),))
+
+
+# --- the machine --------------------------------------------------------------------------------------------
+
+
+def test_a_machine_is_known_by_its_nvml_and_its_stack_can_be_planned(own: Path, tmp_path: Path) -> None:
+    del own
+    found = machine.find()
+    assert (found.model.key, found.product, found.gpus) == ("h200-141gb", "NVIDIA H200", 1)
+    assert found.identity()["driver"] == driver.VERSION
+    file = tmp_path / "Pulumi.own.yaml"
+    file.write_text(machine.stack_text("{timeSlicing: {replicas: 8}}", found.product, found.gpus))
+    (planned,) = plan_config(read_stack_file(file)).pools
+    assert (planned.name, dict(planned.advertises)) == (machine.POOL, {"nvidia.com/gpu": 8})
+
+
+def test_its_node_gets_its_devices_and_its_driver(own: Path) -> None:
+    found = own_gpus.find()
+    assert {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"} <= found.devices.keys()
+    assert str(own.parent / "driver") in found.shown.values()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda gpu: replace(gpu, name="NVIDIA Z9000"), "'NVIDIA Z9000' is not among the GPU models"),
+        (lambda gpu: replace(gpu, compute_mode=3), "compute mode EXCLUSIVE_PROCESS"),
+        (lambda gpu: replace(gpu, mig=replace(gpu.mig, current=True, pending=True)), "MIG {'current': 1, 'pending': 1}"),
+    ],
+)
+def test_a_machine_that_cannot_be_declared_as_it_is_is_refused(own: Path, change: Any, said: str) -> None:
+    state.change(own, lambda known: replace(known, gpus=tuple(change(gpu) for gpu in known.gpus)))
+    with pytest.raises(SandboxError) as caught:
+        machine.find()
+    assert said in caught.value.message
+
+
+def test_gpus_of_two_kinds_are_refused(own: Path) -> None:
+    two = driver.h200(2)
+    state.write(own, replace(two, gpus=(two.gpus[0], replace(two.gpus[1], name="NVIDIA A10"))))
+    with pytest.raises(SandboxError, match="several kinds: NVIDIA A10, NVIDIA H200"):
+        machine.find()
+
+
+def test_a_machine_without_a_gpu_says_so(own: Path) -> None:
+    state.change(own, lambda known: replace(known, gpus=()))
+    with pytest.raises(SandboxError, match="shows no GPU"):
+        machine.find()
+
+
+def test_a_driver_that_lacks_a_library_is_named(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_gpus, "_USUAL", ())
+    monkeypatch.setattr(own_gpus, "_has_ldconfig", lambda: False)
+    folder = own.parent / "driver"
+    (folder / "libcuda.so.1").unlink()
+    with pytest.raises(SandboxError) as caught:
+        own_gpus.libraries()
+    assert f"{folder} lacks libcuda.so.1" in caught.value.message
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    with pytest.raises(SandboxError, match=r"libnvidia-ml\.so\.1 is nowhere"):
+        own_gpus.libraries()
+
+
+def test_a_setting_that_changed_is_seen(own: Path) -> None:
+    before = machine.gpu_settings(own_gpus.reading())
+    assert machine.gpu_settings(own_gpus.reading()) == before
+    state.change(own, lambda known: replace(known, gpus=tuple(replace(gpu, compute_mode=3) for gpu in known.gpus)))
+    assert machine.gpu_settings(own_gpus.reading()) != before
+
+
+def test_what_nvidia_smi_says_besides_is_compared_too(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = own.parent / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    # One value a field that is asked for, as the real one's csv,noheader,nounits.
+    script = """#!/bin/sh
+for word in "$@"; do case $word in --query-gpu=*) echo "${word#--query-gpu=}" | sed 's/[^,][^,]*/LEVEL/g';; esac; done
+"""
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    found = []
+    for level in ("Enabled", "Disabled"):
+        program.write_text(script.replace("LEVEL", level))
+        program.chmod(0o755)
+        found.append(machine.gpu_settings(own_gpus.reading()))
+    assert found[0] != found[1]
+    assert {one["persistence_mode"] for settings in found for one in settings.values()} == {"Enabled", "Disabled"}
+
+
+# --- what pods compute --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("flags", "says"), [((), "round 2 is right"), (("-DWRONG=1",), "round 0: a wrong sum")])
+def test_the_pods_program_computes_and_sees_a_wrong_sum(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
+    found = {**os.environ, "LD_LIBRARY_PATH": str(driver.make(tmp_path, *flags))}
+    with subprocess.Popen(
+        [sys.executable, WORK], env=found, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.terminate()
+        text = "".join(lines) + process.stderr.read()
+    assert says in text
+    assert (process.returncode == 0) == (not flags)
+
+
+def test_a_pod_goes_on_only_in_the_same_container_and_if_it_computes() -> None:
+    before = Seen("work-0", "a", "Running", "containerd://1 0", "", 5)
+    assert replace(before, rounds=6).goes_on(before)
+    for other in ({"rounds": 5}, {"uid": "b"}, {"container": "containerd://1 1"}, {"phase": "Failed"}):
+        assert not replace(before, **{"rounds": 6, **other}).goes_on(before), other
+
+
+# --- mig-manager's stand-in ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "current", "pending", "outcome"),
+    [
+        ("all-disabled", False, False, "success"),
+        ("all-disabled", True, True, "failed"),
+        ("all-disabled", False, True, "failed"),
+        ("all-1g.18gb", False, False, "failed"),
+    ],
+)
+def test_mig_managers_stand_in_looks_and_switches_nothing(
+    own: Path, wanted: str, outcome: str, *, current: bool, pending: bool
+) -> None:
+    state.change(own, lambda known: with_mig(known, current=current, pending=pending))
+    before = own.read_text()
+    script = f"import runpy; print(runpy.run_path({str(MIG_MANAGER)!r})['outcome']({wanted!r}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == outcome
+    assert own.read_text() == before
+
+
+# --- what is written ----------------------------------------------------------------------------------------
+
+
+def test_a_recording_has_what_was_printed_and_when(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = "import sys, time; print('a'); sys.stdout.flush(); time.sleep(0.3); print('ü', file=sys.stderr); sys.exit(3)"
+    assert record([sys.executable, "-c", script], tmp_path / "cast") == 3
+    first, *lines = map(json.loads, (tmp_path / "cast").read_text().splitlines())
+    assert first["version"] == 2
+    assert "".join(text for _, _, text in lines) == "a\r\nü\r\n"
+    assert lines[-1][0] - lines[0][0] > 0.2
+    assert capsys.readouterr().out == "a\nü\n"
+
+
+def test_a_play_holds_only_if_every_step_does_and_it_came_to_its_end() -> None:
+    good = document.Step("a", 1.0, "gpu 1", "gpu 1", good=True)
+    assert document.document({}, {}, [good], {}, "")["holds"]
+    assert not document.document({}, {}, [good, replace(good, good=False)], {}, "")["holds"]
+    assert not document.document({}, {}, [good], {}, "interrupted")["holds"]
+    assert not document.document({}, {}, [], {}, "")["holds"]
+    assert "NOT SO" in document.steps_table([good, replace(good, good=False)])
