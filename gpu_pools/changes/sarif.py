@@ -95,7 +95,8 @@ def _pool_of(radius: BlastRadius, resource: str) -> str:
 
 
 def _result(file: str, text: str, rule: str, level: str, pool: str, message: str) -> dict[str, Any]:
-    fingerprint = hashlib.sha256(f"{rule}\n{pool}\n{message}".encode()).hexdigest()
+    # JSON can hold half of a pair of surrogates.
+    fingerprint = hashlib.sha256(f"{rule}\n{pool}\n{message}".encode(errors="surrogatepass")).hexdigest()
     region = {"startLine": _line(text, pool)}
     return {
         "ruleId": rule,

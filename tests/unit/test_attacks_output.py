@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import io
+import json
 import sys
 import unicodedata
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import assume, example, given, settings
 
+from gpu_pools.changes import sarif
 from gpu_pools.text import harmless
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.markup import Html, Markdown
@@ -209,3 +211,9 @@ def test_no_command_is_forgotten() -> None:
         if '__name__ == "__main__"' in text and "guarded()" not in text and "Plain(stream)" not in text
     }
     assert {name for name in open_ones if "/inside/" not in name} == _OWN_WORDS
+
+
+def test_a_finding_with_half_a_pair_of_surrogates_has_a_fingerprint() -> None:
+    """JSON can hold one, so a name in the engine's events can."""
+    made = sarif._result("stack.yaml", "", "deletes", "warning", "a\ud800", "gone")
+    assert json.loads(json.dumps(made)) == made
