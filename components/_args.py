@@ -5,6 +5,8 @@ Written by `python -m tests.generated` from the tables of fields (gpu_pools/stac
 
 from typing import Any, NotRequired, TypedDict
 
+import pulumi
+
 
 class NodeRangeArgs(TypedDict):
     """Bounds of an autoscaled pool."""
@@ -137,6 +139,63 @@ class SpotArgs(TypedDict):
 
     max_price: NotRequired[float]
     """US dollars per hour; -1, the default: up to the on-demand price."""
+    eviction_policy: NotRequired[str]
+    """What becomes of machines that Azure takes back: Delete or Deallocate."""
+
+
+class UpgradeSettingsArgs(TypedDict):
+    """How nodes are exchanged in an upgrade."""
+
+    max_surge: NotRequired[str]
+    """Nodes beyond the pool during an upgrade, e.g. "1" or "33%"; "1" by default."""
+    max_unavailable: NotRequired[str]
+    """Nodes that may be away at once during an upgrade, e.g. "1"; for a GPU quota without room."""
+    drain_timeout_in_minutes: NotRequired[int]
+    """Minutes that pods have to end."""
+    node_soak_duration_in_minutes: NotRequired[int]
+    """Minutes to wait after each node."""
+    undrainable_node_behavior: NotRequired[str]
+    """What happens to a node that cannot be drained: Cordon or Schedule."""
+
+
+class KubeletConfigArgs(TypedDict):
+    """Settings of the kubelets."""
+
+    cpu_manager_policy: NotRequired[str]
+    """none or static."""
+    topology_manager_policy: NotRequired[str]
+    """none, best-effort, restricted or single-numa-node: whether CPUs, GPUs and network cards of a pod lie together."""
+    cpu_cfs_quota: NotRequired[bool]
+    """Whether limits of CPU are enforced."""
+    cpu_cfs_quota_period: NotRequired[str]
+    """The period of that quota, e.g. 100ms."""
+    image_gc_high_threshold: NotRequired[int]
+    """Percent of the disk from which images are removed."""
+    image_gc_low_threshold: NotRequired[int]
+    """Percent of the disk down to which images are removed; not above the other."""
+    allowed_unsafe_sysctls: NotRequired[list[str]]
+    """Unsafe sysctls that pods may set: of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*."""
+    fail_swap_on: NotRequired[bool]
+    """Whether the kubelet refuses to start on a node with swap."""
+    container_log_max_size: NotRequired[int]
+    """MB of a container's log before it is rotated."""
+    container_log_max_files: NotRequired[int]
+    """Log files of a container."""
+    pod_max_pids: NotRequired[int]
+    """Processes of a pod; -1: as many as the node has."""
+
+
+class LinuxOsConfigArgs(TypedDict):
+    """Settings of the nodes' kernels."""
+
+    transparent_huge_page_enabled: NotRequired[str]
+    """always, madvise or never."""
+    transparent_huge_page_defrag: NotRequired[str]
+    """always, defer, defer+madvise, madvise or never."""
+    swap_file_size: NotRequired[int]
+    """MB of swap; needs kubeletConfig.failSwapOn: false."""
+    sysctls: NotRequired[dict[str, Any]]
+    """Kernel settings as Azure names them, e.g. {"netCoreRmemMax": 134217728}."""
 
 
 class AksPoolArgs(TypedDict):
@@ -163,13 +222,53 @@ class AksPoolArgs(TypedDict):
     protect: NotRequired[bool]
     """Refuse to delete or replace the pool."""
     os_sku: NotRequired[str]
-    """Ubuntu, AzureLinux, Ubuntu2204 or Ubuntu2404."""
+    """Ubuntu, Ubuntu2204, Ubuntu2404, AzureLinux or AzureLinux3."""
     zones: NotRequired[list[str]]
     """Availability zones."""
     partitioned_by: NotRequired[str]
     """Who partitions MIG GPUs: operator or aks."""
     spot: NotRequired[SpotArgs]
     """Spot VMs."""
+    subnet: NotRequired[pulumi.Input[str]]
+    """Id of the nodes' subnet; the cluster's by default."""
+    pod_subnet: NotRequired[pulumi.Input[str]]
+    """Id of the pods' subnet; the cluster's by default."""
+    os_disk_size: NotRequired[int]
+    """GiB of the nodes' disk; that of the size by default."""
+    os_disk_type: NotRequired[str]
+    """Managed, or Ephemeral: on the machine's own disk."""
+    kubelet_disk_type: NotRequired[str]
+    """Where images and emptyDir volumes lie: OS or Temporary."""
+    max_pods: NotRequired[int]
+    """Pods on a node, 10 to 250."""
+    upgrade_settings: NotRequired[UpgradeSettingsArgs]
+    """How nodes are exchanged in an upgrade."""
+    kubernetes_version: NotRequired[str]
+    """The version of this pool's nodes; the cluster's by default."""
+    scale_down_mode: NotRequired[str]
+    """What becomes of nodes that the autoscaler takes out: Delete or Deallocate."""
+    capacity_reservation_group: NotRequired[pulumi.Input[str]]
+    """Id of a capacity reservation group."""
+    proximity_placement_group: NotRequired[pulumi.Input[str]]
+    """Id of a proximity placement group."""
+    host_group: NotRequired[pulumi.Input[str]]
+    """Id of a group of dedicated hosts."""
+    kubelet_config: NotRequired[KubeletConfigArgs]
+    """Settings of the kubelets."""
+    linux_os_config: NotRequired[LinuxOsConfigArgs]
+    """Settings of the nodes' kernels."""
+    encryption_at_host: NotRequired[bool]
+    """Encrypt disks and caches on the host."""
+    fips: NotRequired[bool]
+    """A node image with FIPS modules."""
+    public_ip: NotRequired[bool]
+    """A public address for each node."""
+    public_ip_prefix: NotRequired[pulumi.Input[str]]
+    """Id of the prefix that those addresses come from."""
+    tags: NotRequired[dict[str, str]]
+    """Tags of the pool besides the cluster's."""
+    properties: NotRequired[dict[str, Any]]
+    """Properties of azure-native's AgentPool, merged last into what is sent."""
 
 
 class FlavorArgs(TypedDict):

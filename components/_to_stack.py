@@ -16,6 +16,8 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.errors import InvalidStackError, Problem
 
+from ._outputs import put_off
+
 #: Where the arguments of a pool or cluster that is used alone stand in the stack that it is planned as.
 ALONE = {
     f"{NAMESPACE}:pools[0]": "",
@@ -73,7 +75,7 @@ def plan_alone(
     Raises:
         InvalidStackError: with every problem, located in the component's arguments.
     """
-    written = stack_keys(pool, "nodes", "spot")
+    written = put_off(stack_keys(pool, "nodes", "spot", "upgrade_settings", "kubelet_config", "linux_os_config"))
     sharing = written.get("sharing")
     written["sharing"] = "declared"
     sections: dict[str, Any] = {

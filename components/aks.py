@@ -10,13 +10,14 @@ pool of the cluster, and a cluster that sends a pool which has gone since is ref
 """
 
 import base64
-from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_azure_native import containerservice, resources
 
-from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, SYSTEM_POOL, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_changes import SYSTEM_POOL, kept_on_pool, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_inputs import merged, sent
+from gpu_pools.clouds.aks_properties import replacing
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import AksSettings, NodeCount, SystemPool, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
@@ -25,6 +26,7 @@ from gpu_pools.text.errors import InvalidStackError, Problems
 
 from . import _log
 from ._args import AksClusterArgs, AksPoolArgs
+from ._azure_arguments import arguments
 from ._config_keys import once_agreed
 from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
@@ -148,7 +150,7 @@ class AksGpuNodePoolArgs(TypedDict):
     """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
     kubernetes_version: NotRequired[str]
     """The cluster's version: Azure leaves pools behind that name none. Leave it out where the cluster upgrades itself."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of the pool."""
 
 
@@ -174,9 +176,8 @@ class AksGpuNodePool(pulumi.ComponentResource):
         self.planned = planned
         pool = containerservice.AgentPool(
             f"{name}-pool",
-            **_pool_inputs(planned, args.get("tags", {})),
+            **arguments(containerservice.AgentPoolArgs, _pool_inputs(planned, args)),
             node_labels=once_agreed(f"AksGpuNodePool({name})", planned, args.get("config_keys"), dict(planned.labels)),
-            orchestrator_version=args.get("kubernetes_version"),
             resource_group_name=args["resource_group_name"],
             resource_name_=args["cluster_name"],
             opts=child_options(
@@ -185,8 +186,9 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 # The name is unique in the cluster, so a replacement cannot stand beside the old pool.
                 delete_before_replace=True,
                 protect=unless_false(planned.protect),
-                replace_on_changes=list(FIXED_ON_POOLS),
+                replace_on_changes=replacing("AgentPool"),
                 ignore_changes=["count"] if planned.pool.autoscaled else [],
+                hooks=pulumi.ResourceHookBinding(before_update=[_pool_hook(name)]),
             ),
         )
         self.pool_id = pool.id
@@ -208,6 +210,16 @@ def _cluster_settings(what: str, args: AksClusterArgs) -> AksSettings:
 def _change_hook(name: str) -> pulumi.ResourceHook:
     """Looks at what an update would change, in previews too: the plugin calls everything an update, Azure does not."""
     return pulumi.ResourceHook(f"{name}-cluster-change", _judge_change, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def _pool_hook(name: str) -> pulumi.ResourceHook:
+    """Looks at what an update would leave behind, in previews too."""
+    return pulumi.ResourceHook(f"{name}-pool-change", _tell_what_stays, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def _tell_what_stays(change: pulumi.ResourceHookArgs) -> None:
+    for warning in kept_on_pool(change.old_inputs or {}, change.new_inputs or {}):
+        _log.warn(warning)
 
 
 def _judge_change(change: pulumi.ResourceHookArgs) -> None:
@@ -250,21 +262,21 @@ def _system_pool(pool: SystemPool) -> dict[str, Any]:
     profile: dict[str, Any] = {
         "name": SYSTEM_POOL,
         "mode": "System",
-        "os_type": "Linux",
+        "osType": "Linux",
         "type": "VirtualMachineScaleSets",
-        "vm_size": pool.vm_size,
+        "vmSize": pool.vm_size,
         **_counts(pool.nodes),
     }
     if pool.zones:
-        profile["availability_zones"] = list(pool.zones)
+        profile["availabilityZones"] = list(pool.zones)
     return profile
 
 
 def _counts(nodes: NodeCount) -> dict[str, Any]:
     if not nodes.autoscaled:
-        return {"count": nodes.fewest, "enable_auto_scaling": False}
+        return {"count": nodes.fewest, "enableAutoScaling": False}
     # The API asks for a count also where the autoscaler decides it; it is only where the pool starts.
-    return {"count": nodes.fewest, "enable_auto_scaling": True, "min_count": nodes.fewest, "max_count": nodes.most}
+    return {"count": nodes.fewest, "enableAutoScaling": True, "minCount": nodes.fewest, "maxCount": nodes.most}
 
 
 def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
@@ -276,30 +288,33 @@ def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
     return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"))
 
 
-def _pool_inputs(planned: PoolPlan, tags: Mapping[str, str]) -> dict[str, Any]:
+def _pool_inputs(planned: PoolPlan, args: AksGpuNodePoolArgs) -> dict[str, Any]:
+    """As the plugin calls them."""
     pool, placement = planned.pool, cast("AksPlacement", planned.pool.placement)
     inputs: dict[str, Any] = {
-        "agent_pool_name": planned.name,
+        "agentPoolName": planned.name,
         "mode": "User",
-        "os_type": "Linux",
-        "os_sku": placement.os_sku,
+        "osType": "Linux",
+        "osSKU": placement.os_sku,
         "type": "VirtualMachineScaleSets",
-        "vm_size": placement.vm_size,
+        "vmSize": placement.vm_size,
         **_counts(pool.nodes),
-        "node_taints": [str(taint) for taint in planned.taints],
-        "availability_zones": list(placement.zones) or None,
-        "gpu_profile": {"driver": "None" if planned.driver == "operator" else "Install"},
-        "gpu_instance_profile": planned.gpu_instance_profile,
-        "tags": dict(tags),
+        "nodeTaints": [str(taint) for taint in planned.taints],
+        "availabilityZones": list(placement.zones) or None,
+        "gpuProfile": {"driver": "None" if planned.driver == "operator" else "Install"},
+        "gpuInstanceProfile": planned.gpu_instance_profile,
+        "orchestratorVersion": args.get("kubernetes_version"),
     }
     if placement.spot:
         # AKS refuses a surge on spot pools.
         inputs |= {
-            "scale_set_priority": "Spot",
-            "scale_set_eviction_policy": "Delete",
-            "spot_max_price": placement.spot.max_price,
+            "scaleSetPriority": "Spot",
+            "scaleSetEvictionPolicy": placement.spot.eviction_policy,
+            "spotMaxPrice": placement.spot.max_price,
         }
     else:
-        # One node beyond the pool at an upgrade: GPU quota is scarce.
-        inputs["upgrade_settings"] = {"max_surge": "1"}
-    return inputs
+        # One node beyond the pool at an upgrade: GPU quota is scarce; none, where nodes may be away instead.
+        away = placement.options.upgrade_settings.max_unavailable
+        inputs["upgradeSettings"] = {"maxSurge": "1" if away is None else "0"}
+    inputs = {**merged(inputs, sent(placement.options)), "tags": {**args.get("tags", {}), **placement.options.tags}}
+    return merged(inputs, placement.options.properties)

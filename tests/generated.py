@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds import aks_properties
+from gpu_pools.stack.aks_pools import AksPoolOptions, KubeletConfig, LinuxOsConfig, UpgradeSettings
 from gpu_pools.stack.clusters import (
     CLUSTERS,
     PLATFORMS,
@@ -26,6 +28,7 @@ from gpu_pools.stack.fields import on, rows, snake
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
+from tests.azure_native_types import types as azure_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[1]
 ARGS: Final = ROOT / "components" / "_args.py"
 SCHEMA: Final = ROOT / "components" / "schema.json"
+PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
+AZURE: Final = ROOT / "gpu_pools" / "stack" / "azure_native.json"
 REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
 
 _HEAD: Final = '''"""The types of the clusters' and pools' arguments.
@@ -43,6 +48,8 @@ Written by `python -m tests.generated` from the tables of fields (gpu_pools/stac
 """
 
 from typing import Any, NotRequired, TypedDict
+
+import pulumi
 '''
 
 
@@ -57,6 +64,12 @@ class Args:
     lacks: tuple[str, ...] = ()
 
 
+#: What a pool of AKS has beside `AksPlacement`.
+POOL_CLASSES: Final = (AksPoolOptions,)
+#: Type of the plugin -> what it is, and the classes whose rows set its properties.
+RESOURCES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    "AgentPool": ("Pools", (Pool, AksPlacement, *POOL_CLASSES)),
+}
 _RANGE: Final = '''
 
 class NodeRangeArgs(TypedDict):
@@ -81,7 +94,10 @@ TYPES: Final = (
     Args("ExistingClusterArgs", "How to reach the cluster.", (ExistingSettings,), "existing"),
     Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),
-    Args("AksPoolArgs", "A GPU pool; the same fields as a pool of a stack file.", (Pool, AksPlacement), "aks"),
+    Args("UpgradeSettingsArgs", "How nodes are exchanged in an upgrade.", (UpgradeSettings,), "aks"),
+    Args("KubeletConfigArgs", "Settings of the kubelets.", (KubeletConfig,), "aks"),
+    Args("LinuxOsConfigArgs", "Settings of the nodes' kernels.", (LinuxOsConfig,), "aks"),
+    Args("AksPoolArgs", "A GPU pool; the same fields as a pool of a stack file.", (Pool, AksPlacement, *POOL_CLASSES), "aks"),
     Args(
         "FlavorArgs",
         "What a Nova flavor has; OpenStack has no field that names the GPU model.",
@@ -152,7 +168,7 @@ def _pools() -> Iterator[str]:
     yield from _COLUMNS
     yield from _lines(Pool, PLATFORMS)
     for platform, placed in (
-        ("aks", (AksPlacement,)),
+        ("aks", (AksPlacement, *POOL_CLASSES)),
         ("magnum", (MagnumPlacement,)),
         ("existing", (ExistingPlacement, DeclaredHardware)),
     ):
@@ -195,6 +211,57 @@ def _told(value: str | Mapping[str, str], platforms: list[str], quote: str = "")
     return ", ".join(f"{platform}: {words}" for platform, words in told.items() if words)
 
 
+_PROPERTIES_HEAD: Final = """# Properties of AKS: what a change does
+
+Written by `python -m tests.generated` from [the data](../../gpu_pools/clouds/aks_properties.yaml).
+
+| word | what happens |
+|---|---|
+| updates | in place; no node is exchanged |
+| rolling | in place, but nodes are exchanged or rebuilt |
+| replaces | deleted and made anew; by the plugin itself, or because the stack tells the engine so |
+| refused | neither; the preview says so, and the remedy |
+
+The key is that of [the stack file](stack.md); what has none goes under `properties`. All of what lies in a property does the
+same, unless it has a line of its own.
+"""
+
+
+def properties_text() -> str:
+    """docs/reference/aks-properties.md."""
+    lines = [_PROPERTIES_HEAD]
+    for type_, (what, settings) in RESOURCES.items():
+        keys = _keys_by_path(settings)
+        lines += [f"## {what}\n", "| property | key | a change | besides | read in |", "|---|---|---|---|---|"]
+        for path, known in aks_properties.properties(type_).items():
+            key = ", ".join(f"`{one}`" for one in keys.get(path, ()))
+            besides = "; ".join(filter(None, [known.note, "never off again" if known.keeps else ""]))
+            pages = [known.page if one == "docs" else one for one in known.sources]
+            cells = [f"`{path}`", key, known.change, besides, ", ".join(pages)]
+            lines.append("|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|")
+        lines.append("")
+    lines += ["## Sources\n", *(f"- {key}: {where}" for key, where in aks_properties.sources().items())]
+    return "\n".join(lines) + "\n"
+
+
+def _keys_by_path(settings: tuple[type, ...], above: str = "") -> dict[str, list[str]]:
+    """Property -> keys that set it or something in it; those of a mapping by the mapping's own, where it is one property."""
+    found: dict[str, list[str]] = {}
+    for row in (row for one in settings for row in rows(one)):
+        if not on(row.says, "aks"):
+            continue
+        for path in filter(None, on(row.sets, "aks").split(", ")):
+            steps = path.split(".")
+            for end in range(1, len(steps) + 1):
+                found.setdefault(".".join(steps[:end]), []).append(f"{above}{row.key}")
+        if not isinstance(row.kind.type, str):
+            for path, keys in _keys_by_path((row.kind.type,), f"{above}{row.key}.").items():
+                known = found.setdefault(path, [])
+                # All keys of a mapping that is one property are said by its name.
+                known += [f"{above}{row.key}"] if len(keys) > 1 and f"{above}{row.key}" not in known else keys[: len(keys) == 1]
+    return {path: list(dict.fromkeys(keys)) for path, keys in found.items()}
+
+
 def schema_text() -> str:
     """components/schema.json, of the types as they are written."""
     from components.provider import GpuPoolsProvider  # noqa: PLC0415 - once they are
@@ -202,7 +269,19 @@ def schema_text() -> str:
     return json.dumps(json.loads(GpuPoolsProvider().schema or ""), indent=1) + "\n"
 
 
+def azure_text() -> str:
+    """gpu_pools/stack/azure_native.json, a line for each type."""
+    found = azure_types()
+    lines = [f'{{"version": {json.dumps(found["version"])}']
+    for key in ("types", "enums"):
+        inner = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in found[key].items())
+        lines.append(f'"{key}": {{\n{inner}\n}}')
+    return ",\n".join(lines) + "}\n"
+
+
 if __name__ == "__main__":
+    AZURE.write_text(azure_text(), encoding="utf-8")
     ARGS.write_text(args_text(), encoding="utf-8")
     REFERENCE.write_text(reference_text(), encoding="utf-8")
+    PROPERTIES.write_text(properties_text(), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")

@@ -2,9 +2,8 @@
 
 The plugin (azure-native 3.29) calls all of these updates, and Azure refuses them only in the deploy. Told here before, from
 what is deployed and what shall be, as the plugin's inputs say it (camelCase). Sources: the table of immutable settings in
-azure-aks-docs (manage-node-pools, resize-node-pool, upgrade-aks-control-plane at fb060abe); azurerm's ForceNew and rotated
-properties of kubernetes_cluster_node_pool; pulumi-azure-native provider/pkg/gen/replacement.go; gpu_pools/stack/entra.py for
-Entra ID.
+azure-aks-docs (manage-node-pools, resize-node-pool, upgrade-aks-control-plane at fb060abe); gpu_pools/stack/entra.py for
+Entra ID. What replaces a pool is data: gpu_pools/clouds/aks_properties.yaml.
 
 The system pool is a part of the cluster's own request, because no cluster can be made without one and the plugin creates
 nothing that exists already. Its number of nodes goes through that request. Its Kubernetes version cannot: AKS wants the
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SYSTEM_POOL: Final = "system"
-#: What a living agent pool keeps for good, besides what the plugin replaces it for by itself.
-FIXED_ON_POOLS: Final = (
-    *("availabilityZones", "scaleSetPriority", "scaleSetEvictionPolicy", "spotMaxPrice"),
-    *("osType", "type", "osDiskType", "osDiskSizeGB", "kubeletDiskType", "maxPods", "workloadRuntime"),
-    *("vnetSubnetID", "podSubnetID", "enableNodePublicIP", "nodePublicIPPrefixID"),
-    *("gpuProfile", "kubeletConfig", "linuxOSConfig", "enableEncryptionAtHost", "enableUltraSSD"),
-    *("capacityReservationGroupID", "hostGroupID", "proximityPlacementGroupID"),
-)
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _LONG_TERM: Final = "AKSLongTermSupport"
 
@@ -68,6 +59,21 @@ def system_pool_left_behind(old: Mapping[str, Any], new: Mapping[str, Any]) -> s
         f"cannot go with the cluster's request. After the deploy: az aks nodepool upgrade --resource-group {group} "
         f"--cluster-name {cluster} --name {SYSTEM_POOL} --kubernetes-version {version}"
     )
+
+
+def kept_on_pool(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """What a pool's declaration says no more and Azure leaves as it was: empty settings clear none (azure-rest-api-specs#27373).
+
+    Args:
+        old: the pool's inputs that are deployed.
+        new: those that shall be.
+    """
+    before, after = old.get("upgradeSettings") or {}, new.get("upgradeSettings") or {}
+    for key in sorted(before.keys() - after.keys()):
+        yield (
+            f"pool {new.get('agentPoolName')}: upgradeSettings.{key} is written no more, and stays {before[key]} in Azure: "
+            "write the value that it shall have"
+        )
 
 
 def _system_pool(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.aks_together import check_aks
 from gpu_pools.clouds.magnum_drivers import check_magnum_drivers
 from gpu_pools.mig.advice import layout_text, nearest, nearest_profile, why_not
 from gpu_pools.mig.geometry import most_of, place
@@ -62,6 +63,7 @@ def check_together(settings: Settings, problems: Problems) -> None:
     _check_mig_owners(settings, problems)
     check_mig_strategy(settings, problems)
     _check_selectors(settings, problems)
+    check_aks(settings, problems)
     check_magnum_drivers(settings, problems)
     if settings.cluster.platform == "magnum":
         for pool in settings.pools:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
+from gpu_pools.clouds.aks_together import aks_warnings
 from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
 from gpu_pools.images.placed import tag_warnings
 from gpu_pools.plan import expectation
@@ -211,6 +212,7 @@ def _pool_warnings(
         yield from cluster_warnings(settings)
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
+    yield from aks_warnings(pool, driver_of(pool, settings))
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and reboots(hardware, settings):
         yield (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _S = TypeVar("_S")
 
 #: What a change of a key does to the cloud's resource; empty where that depends, or no resource has it.
-Change = Literal["", "updates", "replaces", "refused"]
+Change = Literal["", "updates", "rolling", "replaces", "refused"]
 _ROW: Final = "row"
 
 
@@ -92,9 +92,9 @@ def row(
     return dataclasses.field(default_factory=lambda: default, metadata=metadata)
 
 
-def reads(kind: Kind) -> Any:  # noqa: ANN401 - as a row
+def reads(kind: Kind, default: object = None) -> Any:  # noqa: ANN401 - as a row
     """A field that is not a key: what is read in its turn, from several keys."""
-    return dataclasses.field(default=None, metadata={_ROW: (Row("", "", kind),)})
+    return dataclasses.field(default_factory=lambda: default, metadata={_ROW: (Row("", "", kind),)})
 
 
 def rows(settings: type) -> Iterator[Row]:
@@ -103,6 +103,12 @@ def rows(settings: type) -> Iterator[Row]:
         for one in field.metadata.get(_ROW, ()):
             if one.says:
                 yield dataclasses.replace(one, key=one.key or camel(field.name))
+
+
+def row_of(field: dataclasses.Field[Any]) -> Row | None:
+    """The row of a field; None: it has none."""
+    written: Sequence[Row] = field.metadata.get(_ROW, ())
+    return dataclasses.replace(written[0], key=written[0].key or camel(field.name)) if written else None
 
 
 def read(settings: type[_S], section: Section, *, complete: bool = True, **more: object) -> _S:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from gpu_pools.stack.aks_pools import AksPoolOptions, pool_options
 from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, ZONES
-from gpu_pools.stack.fields import Kind, Row, number, one_of, read, read_inner, row, text, texts, whole_number
+from gpu_pools.stack.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, texts, whole_number
 from gpu_pools.stack.node_hardware import azure_hardware, declared_hardware
 
 if TYPE_CHECKING:
@@ -78,6 +79,14 @@ class Spot:
         sets="spotMaxPrice",
         change="replaces",
     )
+    eviction_policy: str = row(
+        "What becomes of machines that Azure takes back: Delete or Deallocate.",
+        one_of(("Delete", "Deallocate")),
+        "Delete",
+        sets="scaleSetEvictionPolicy",
+        change="replaces",
+        doc="What becomes of machines that Azure takes back: `Delete`, or `Deallocate`: they stop, and keep their quota.",
+    )
 
 
 @dataclass(frozen=True)
@@ -94,11 +103,11 @@ class AksPlacement:
         doc="A GPU size (`python -m gpu_pools sizes` lists them); fractional GPUs are refused.",
     )
     os_sku: str | None = row(
-        "Ubuntu, AzureLinux, Ubuntu2204 or Ubuntu2404.",
-        one_of(("Ubuntu", "AzureLinux", "Ubuntu2204", "Ubuntu2404")),
+        "Ubuntu, Ubuntu2204, Ubuntu2404, AzureLinux or AzureLinux3.",
+        one_of(("Ubuntu", "Ubuntu2204", "Ubuntu2404", "AzureLinux", "AzureLinux3")),
         sets="osSKU",
-        change="updates",
-        doc="`Ubuntu`, `AzureLinux`, `Ubuntu2204` or `Ubuntu2404`.",
+        change="rolling",
+        doc="`Ubuntu`, `Ubuntu2204`, `Ubuntu2404`, `AzureLinux` or `AzureLinux3`; see [node images](#node-images-of-aks).",
     )
     zones: tuple[str, ...] = row(
         "Availability zones.",
@@ -124,6 +133,7 @@ class AksPlacement:
         change="replaces",
         doc="Spot VMs, e.g. `{maxPrice: -1}` or `{}`; their taint is tolerated by itself.",
     )
+    options: AksPoolOptions = reads(Kind(pool_options, ""), AksPoolOptions())
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ class PoolContext:
     magnum_driver: str | None = None
     sharing_names: tuple[str, ...] = field(default=())
     flavor_names: tuple[str, ...] = field(default=())
+    #: Whether the cluster names a subnet for nodes that name none.
+    node_subnet: bool = False
 
 
 class PoolSection(Section):

@@ -44,6 +44,12 @@ _BELONGS: Final[Mapping[str, str]] = {
     "protect": "the cluster of AKS or Magnum, or a pool of such a cluster",
     "adminGroups": "gpu-pools:cluster.entra of AKS",
     "disableLocalAccounts": "nowhere: with gpu-pools:cluster.entra of AKS they are off, unless it says localAccounts: true",
+    "driverType": "nowhere: Azure has it for Windows pools alone, and the provider not at all",
+    "vnetSubnetID": "a pool of AKS: `subnet`",
+    "orchestratorVersion": "a pool of AKS: `kubernetesVersion`",
+    "osDiskSizeGB": "a pool of AKS: `osDiskSize`",
+    "capacityReservationGroupID": "a pool of AKS: `capacityReservationGroup`",
+    "maxSurge": "upgradeSettings of a pool of AKS",
     "resources": "nowhere: the plan derives the resource names",
 }
 
@@ -220,7 +226,9 @@ class Section:
             if key in self._known:
                 continue
             near = difflib.get_close_matches(key, self._known, n=1)
-            if near:
+            if _BELONGS.get(key, "").startswith("nowhere"):
+                remedy = f"`{key}` belongs to {_BELONGS[key]}."
+            elif near:
                 remedy = f"Did you mean `{near[0]}`?"
             elif key in _BELONGS:
                 remedy = f"`{key}` belongs to {_BELONGS[key]}."

@@ -22,9 +22,10 @@ from sandbox.clouds import azure_networks as networks
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_answers import not_found, show_cluster, show_group, show_pool, user_kubeconfig, version_of
+from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import cluster_id, digest, group_id, network_id, parts, pool_id
 from sandbox.clouds.azure_machines import machine_group
-from sandbox.clouds.azure_rules import AzureError, Body
+from sandbox.clouds.azure_pool_options import check_with_cluster
 from sandbox.clouds.entra import Tenant
 from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
@@ -32,6 +33,8 @@ from sandbox.clouds.records import Data, Records
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
+
+    from sandbox.clouds.azure_rules import Body
 
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
 
@@ -124,6 +127,7 @@ class AzureCloud:
         pools = {pool["name"]: _settled(pool) for pool in body["agentPoolProfiles"]}
         for pool_name, pool in pools.items():
             rules.check_pool(pool_name, pool, body["location"])
+            check_with_cluster(pool, body)
             versions.check_pool(pool.get("orchestratorVersion"), version, version)
         folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{digest(id_)[:6]}"
         with self._records.change() as data:
@@ -266,6 +270,7 @@ class AzureCloud:
             if existing is None:
                 settled = _settled(body)
                 rules.check_pool(name, settled, cluster["body"]["location"])
+                check_with_cluster(settled, cluster["body"])
                 beside = {pool["name"]: pool["body"] for pool in _pools_of(data, cluster)}
                 networks.check_pools(data["networks"].values(), {**beside, name: settled})
                 version = settled.get("orchestratorVersion")
@@ -480,11 +485,15 @@ def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any]) -> N
     versions.check_pool(version, version_of(pool, cluster), version_of(cluster))
     recreated = {key: old[key] for key in old if key not in {"minCount", "maxCount", "tags"}}
     merged = {**recreated, "enableAutoScaling": False, **new}
+    if new.get("upgradeSettings") is not None:
+        # What a request leaves out stays as it was (azure-rest-api-specs#27373).
+        merged["upgradeSettings"] = {**(old.get("upgradeSettings") or {}), **new["upgradeSettings"]}
     count = pool["count"] if merged["count"] == old["count"] else merged["count"]
     if merged["enableAutoScaling"] and merged["count"] == old["count"]:
         low, high = merged.get("minCount", count), merged.get("maxCount", count)
         count = max(low, min(high, count))
     rules.check_pool(pool["name"], {**merged, "count": count}, location)
+    check_with_cluster(merged, cluster["body"])
     pool["body"], pool["count"] = merged, count
     if version is not None and not version_of(pool, cluster).startswith(f"{version}."):
         pool["version"] = versions.resolved(version, version_of(cluster))

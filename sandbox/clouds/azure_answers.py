@@ -13,9 +13,9 @@ import yaml
 
 from gpu_pools.stack.entra import SERVER_ID
 from sandbox.clouds import azure_versions as versions
+from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import digest, group_id
 from sandbox.clouds.azure_machines import node_image, node_resource_group
-from sandbox.clouds.azure_rules import AzureError
 from sandbox.clouds.entra import TENANT
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Final
 
-from sandbox.clouds.azure_rules import AzureError, invalid
+from sandbox.clouds.azure_errors import AzureError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.text.yaml_text import load_yaml
-from sandbox.clouds.refusal import Refusal
+from sandbox.clouds.azure_errors import AzureError, invalid, missing
+from sandbox.clouds.azure_pool_options import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,21 +73,12 @@ _IMMUTABLE: Final = (
     "enableEncryptionAtHost",
     "proximityPlacementGroupID",
     "hostGroupID",
+    "capacityReservationGroupID",
+    "nodePublicIPPrefixID",
     "kubeletConfig",
     "linuxOSConfig",
     "workloadRuntime",
 )
-_ENUMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "mode": ("System", "User"),
-    "osType": ("Linux", "Windows"),
-    "osSKU": ("Ubuntu", "Ubuntu2204", "Ubuntu2404", "AzureLinux", "AzureLinux3", "CBLMariner", "Windows2019", "Windows2022"),
-    "osDiskType": ("Managed", "Ephemeral"),
-    "type": ("VirtualMachineScaleSets", "AvailabilitySet", "VirtualMachines"),
-    "scaleDownMode": ("Delete", "Deallocate"),
-    "scaleSetPriority": ("Regular", "Spot"),
-    "scaleSetEvictionPolicy": ("Delete", "Deallocate"),
-    "gpuInstanceProfile": GPU_PROFILES,
-}
 _GUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -94,25 +86,9 @@ _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])
 _LABEL_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MOST_NODES: Final = 1000
 _WINDOWS_NAME_LENGTH: Final = 6
-_PODS: Final = (10, 250)
 _SYSTEM_MINIMUM: Final = (2, 4.0)
 """vCPUs and GiB that a node of a System pool must have."""
 _PREFIX_LENGTH: Final = 253
-
-
-class AzureError(Refusal):
-    """A refusal in the shape in which the azure-native provider prints what ARM answered.
-
-    Attributes:
-        status: the HTTP status.
-        code: ARM's error code.
-    """
-
-    def __init__(self, status: int, code: str, message: str, target: str = "") -> None:
-        text = f'Code="{code}" Message="{message}"'
-        super().__init__(f'{text} Target="{target}"' if target else text)
-        self.status = status
-        self.code = code
 
 
 @dataclass(frozen=True)
@@ -151,20 +127,6 @@ def vm_size(name: str) -> VmSize | None:
     return None
 
 
-def invalid(parameter: str, details: str = "") -> AzureError:
-    """A value that the service does not take (seen: with and without details)."""
-    middle = f" Error details: {details.rstrip('.')}." if details else ""
-    message = (
-        f"The value of parameter {parameter} is invalid.{middle} Please see https://aka.ms/aks-naming-rules for more details."
-    )
-    return AzureError(400, "InvalidParameter", message, parameter)
-
-
-def missing(parameter: str) -> AzureError:
-    """A parameter that is required and absent (seen)."""
-    return AzureError(400, "InvalidParameter", f"Required parameter {parameter} is missing (null).", parameter)
-
-
 def unknown_size(pool: str, location: str) -> AzureError:
     """A VM size that is not offered (seen)."""
     message = (
@@ -186,12 +148,12 @@ def check_pool(name: str, body: Body, location: str) -> None:
         AzureError: the first rule that the pool breaks.
     """
     _check_name(name, body)
-    _check_enums(body)
     _check_zones(body)
     size = vm_size(body["vmSize"])
     if size is None:
         raise unknown_size(name, location)
     _check_counts(body)
+    check_options(body, size.arch)
     _check_gpu(body, size)
     _check_spot(body)
     spot = body.get("scaleSetPriority") == "Spot"
@@ -209,16 +171,6 @@ def _check_name(name: str, body: Body) -> None:
         raise invalid("agentPoolProfile.name")  # seen
     if windows:
         raise invalid("agentPoolProfile.osType", "this sandbox has no Windows nodes")
-
-
-def _check_enums(body: Body) -> None:
-    for key, allowed in _ENUMS.items():
-        value = body.get(key)
-        if value is not None and value not in allowed:
-            raise invalid(f"agentPoolProfile.{key}", f"'{value}' is not one of {', '.join(allowed)}")
-    pods = body.get("maxPods")
-    if pods is not None and not _PODS[0] <= pods <= _PODS[1]:
-        raise invalid("agentPoolProfile.kubernetesConfig.kubeletConfig.maxPods")
 
 
 def _check_zones(body: Body) -> None:
@@ -273,8 +225,6 @@ def _check_spot(body: Body) -> None:
         return
     if price is not None and price != -1 and price <= 0:
         raise invalid("agentPoolProfile.spotMaxPrice", f"{price} is neither -1 nor greater than zero")
-    if (body.get("upgradeSettings") or {}).get("maxSurge") is not None:
-        raise invalid("agentPoolProfile.upgrade.maxSurge", "Spot pools can't set max surge")  # seen
 
 
 def _check_system(body: Body, size: VmSize) -> None:

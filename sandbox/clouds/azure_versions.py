@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from sandbox.clouds.azure_rules import AzureError, invalid
+from sandbox.clouds.azure_errors import AzureError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

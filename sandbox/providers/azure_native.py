@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from gpu_pools.stack import azure_types
 from sandbox.clouds import azure_answers, azure_ids, azure_networks, azure_rules
 from sandbox.clouds.entra import TENANT
 from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
@@ -36,23 +37,8 @@ _POOL: Final = "azure-native:containerservice:AgentPool"
 _CREATE_FIRST: Final = "__createBeforeDelete"
 """The plugin's note in the inputs that the name is random, so that a replacement may be created first."""
 
-_POOL_TYPES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("count", "minCount", "maxCount", "maxPods", "osDiskSizeGB"), "integer"),
-    "spotMaxPrice": "number",
-    **dict.fromkeys(
-        ("enableAutoScaling", "enableFIPS", "enableNodePublicIP", "enableUltraSSD", "enableEncryptionAtHost"),
-        "boolean",
-    ),
-    **dict.fromkeys(
-        (
-            *("vmSize", "mode", "osType", "osSKU", "osDiskType", "type", "gpuInstanceProfile", "scaleDownMode"),
-            *("scaleSetPriority", "scaleSetEvictionPolicy", "orchestratorVersion", "vnetSubnetID", "podSubnetID"),
-        ),
-        "string",
-    ),
-    **dict.fromkeys(("nodeTaints", "availabilityZones"), "array"),
-    **dict.fromkeys(("nodeLabels", "tags", "gpuProfile", "upgradeSettings", "kubeletConfig"), "object"),
-}
+_POOL_TYPES: Final = azure_types.types()["AgentPool"]
+_INLINE_POOL_TYPES: Final = azure_types.types()["ManagedClusterAgentPoolProfile"]
 _NETWORK_REPLACES: Final = tuple(
     f"networkProfile.{name}"
     for name in (
@@ -70,7 +56,7 @@ class _Kind:
         make_id: the ARM id that names lead to.
         name: the property that holds the resource's own name.
         parents: the properties that name what it lies in, outermost first.
-        types: property -> JSON type.
+        types: property -> its kind, as gpu_pools/stack/azure_types.py has it.
         replaces: paths whose change forces a replacement, besides the names.
         required: properties that the schema requires.
         api_version: the ARM API version that the plugin uses.
@@ -93,6 +79,7 @@ class _Kind:
 
     def __post_init__(self) -> None:
         names = dict.fromkeys((self.name, *self.parents), "string")
+        object.__setattr__(self, "types", {key: kind for key, kind in self.types.items() if key not in names})
         object.__setattr__(self, "path_types", names)
 
     def id_of(self, inputs: Mapping[str, Value]) -> str:
@@ -111,7 +98,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         azure_ids.group_id,
         name="resourceGroupName",
         parents=(),
-        types={"location": "string", "managedBy": "string", "tags": "object"},
+        types={"location": "string", "managedBy": "string", "tags": "map of string"},
         replaces=("resourceGroupName", "location"),
         required=("location",),
         api_version="2024-03-01",
@@ -120,7 +107,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         azure_ids.network_id,
         name="virtualNetworkName",
         parents=("resourceGroupName",),
-        types={"location": "string", "addressSpace": "object", "subnets": "array", "tags": "object"},
+        types={"location": "string", "addressSpace": "any", "subnets": "list of any", "tags": "map of string"},
         replaces=("virtualNetworkName", "resourceGroupName", "location"),
         required=("resourceGroupName",),
         api_version=azure_networks.API_VERSION,
@@ -129,18 +116,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         azure_ids.cluster_id,
         name="resourceName",
         parents=("resourceGroupName",),
-        types={
-            **dict.fromkeys(("location", "dnsPrefix", "kubernetesVersion", "nodeResourceGroup", "fqdnSubdomain"), "string"),
-            **dict.fromkeys(("enableRBAC", "disableLocalAccounts"), "boolean"),
-            "agentPoolProfiles": "array",
-            **dict.fromkeys(
-                (
-                    *("identity", "networkProfile", "linuxProfile", "tags", "sku", "oidcIssuerProfile", "autoScalerProfile"),
-                    "aadProfile",
-                ),
-                "object",
-            ),
-        },
+        types=azure_types.types()["ManagedCluster"],
         replaces=(
             *("resourceName", "resourceGroupName", "location", "dnsPrefix", "fqdnSubdomain", "diskEncryptionSetID"),
             *("linuxProfile", "windowsProfile", "nodeResourceGroup"),
@@ -369,7 +345,7 @@ def _inputs_in(kind: _Kind, shown: Mapping[str, Value]) -> dict[str, Value]:
     pools = could.get("agentPoolProfiles")
     if isinstance(pools, list):
         could["agentPoolProfiles"] = [
-            {key: pool[key] for key in ("name", *_POOL_TYPES) if pool.get(key) is not None} for pool in pools
+            {key: pool[key] for key in _INLINE_POOL_TYPES if pool.get(key) is not None} for pool in pools
         ]
     return could
 
@@ -402,11 +378,8 @@ def _schema_failures(kind: _Kind, inputs: Mapping[str, Value]) -> list[Failure]:
         failures += _name_failures(kind, name)
     profiles = inputs.get("agentPoolProfiles")
     for index, profile in enumerate(profiles if isinstance(profiles, list) else []):
-        if isinstance(profile, dict):
-            prefix = f"agentPoolProfiles[{index}]."
-            if profile.get("name") is None:
-                failures.append(("", _missing(f"{prefix}name")))
-            failures += _type_failures(_POOL_TYPES, profile, prefix)
+        if isinstance(profile, dict) and profile.get("name") is None:
+            failures.append(("", _missing(f"agentPoolProfiles[{index}].name")))
     return failures
 
 
@@ -429,13 +402,36 @@ def _name_failures(kind: _Kind, name: str) -> list[Failure]:
 
 
 def _type_failures(types: Mapping[str, str], values: Mapping[str, Value], prefix: str) -> list[Failure]:
-    return [
-        ("", f"'{prefix}{key}' {problem}") for key, wanted in types.items() if (problem := _type_problem(wanted, values.get(key)))
-    ]
+    return [failure for key, kind in types.items() for failure in _value_failures(kind, values.get(key), f"{prefix}{key}")]
+
+
+def _value_failures(kind: str, value: Value, path: str) -> list[Failure]:
+    """What the plugin says of a value and of what is below it."""
+    if problem := _type_problem(_json_type(kind), value):
+        return [("", f"'{path}' {problem}")]
+    if isinstance(value, list) and kind.startswith("list of "):
+        inner = kind.removeprefix("list of ")
+        return [failure for index, one in enumerate(value) for failure in _value_failures(inner, one, f"{path}[{index}]")]
+    if isinstance(value, dict) and kind.startswith("map of "):
+        inner = kind.removeprefix("map of ")
+        return [failure for key, one in value.items() for failure in _value_failures(inner, one, f"{path}.{key}")]
+    if isinstance(value, dict) and kind in azure_types.types():
+        return _type_failures(azure_types.types()[kind], value, f"{path}.")
+    return []
+
+
+def _json_type(kind: str) -> str:
+    if kind.startswith("list of "):
+        return "array"
+    if kind.startswith("map of ") or kind in azure_types.types():
+        return "object"
+    return kind if kind in {"integer", "number", "boolean", "any"} else "string"
 
 
 def _type_problem(wanted: str, value: Value) -> str:
     """What the plugin says of a value of the wrong type; it says nothing of booleans and objects."""
+    if wanted == "any":
+        return ""
     if isinstance(value, list):
         return "" if wanted == "array" else f"should be of type '{wanted}' but got an array"
     if isinstance(value, str):

@@ -88,6 +88,16 @@ EXISTING: Final[dict[str, Any]] = {
     ],
 }
 SYSTEM: Final = "cluster.systemPool"
+
+
+def _id(rest: str) -> str:
+    return f"/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/net/providers/{rest}"
+
+
+def _subnet(name: str) -> str:
+    return _id(f"Microsoft.Network/virtualNetworks/hub/subnets/{name}")
+
+
 #: (section of the page, key of its table) -> stack, place, other value; several where they act in different ways.
 CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("cluster", "platform"): [(AKS, "cluster.platform", "magnum")],
@@ -148,7 +158,62 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("pools", "vmSize"): [(AKS, "pools.0.vmSize", "Standard_NC48ads_A100_v4")],
     ("pools", "zones"): [(AKS, "pools.0.zones", ["1"])],
     ("pools", "osSku"): [(AKS, "pools.0.osSku", "AzureLinux")],
-    ("pools", "spot"): [(AKS, "pools.0.spot", {}), (AKS, "pools.0.spot", {"maxPrice": 1})],
+    ("pools", "spot"): [
+        (AKS, "pools.0.spot", {}),
+        (AKS, "pools.0.spot", {"maxPrice": 1}),
+        (AKS, "pools.0.spot", {"evictionPolicy": "Deallocate"}),
+    ],
+    **{
+        ("pools", place.partition(".")[0]): [(AKS, f"pools.0.{place}", value)]
+        for place, value in (
+            ("subnet", _subnet("gpu")),
+            ("podSubnet", _subnet("pods")),
+            ("osDiskSize", 256),
+            ("osDiskType", "Ephemeral"),
+            ("kubeletDiskType", "Temporary"),
+            ("maxPods", 60),
+            ("kubernetesVersion", "1.35"),
+            ("scaleDownMode", "Deallocate"),
+            ("capacityReservationGroup", _id("Microsoft.Compute/capacityReservationGroups/held")),
+            ("proximityPlacementGroup", _id("Microsoft.Compute/proximityPlacementGroups/near")),
+            ("hostGroup", _id("Microsoft.Compute/hostGroups/own")),
+            ("encryptionAtHost", True),
+            ("fips", True),
+            ("publicIp", True),
+            ("publicIpPrefix", _id("Microsoft.Network/publicIPPrefixes/few")),
+            ("tags", {"a": "b"}),
+            ("properties", {"enableUltraSSD": True}),
+        )
+    },
+    ("pools", "upgradeSettings"): [
+        (AKS, "pools.0.upgradeSettings", {"maxSurge": "2"}),
+        (AKS, "pools.0.upgradeSettings", {"maxUnavailable": "1"}),
+        (AKS, "pools.0.upgradeSettings", {"drainTimeoutInMinutes": 60}),
+        (AKS, "pools.0.upgradeSettings", {"nodeSoakDurationInMinutes": 5}),
+        (AKS, "pools.0.upgradeSettings", {"undrainableNodeBehavior": "Cordon"}),
+    ],
+    ("pools", "kubeletConfig"): [
+        (AKS, "pools.0.kubeletConfig", {key: value})
+        for key, value in (
+            ("cpuManagerPolicy", "static"),
+            ("topologyManagerPolicy", "single-numa-node"),
+            ("cpuCfsQuota", False),
+            ("cpuCfsQuotaPeriod", "200ms"),
+            ("imageGcHighThreshold", 90),
+            ("imageGcLowThreshold", 70),
+            ("allowedUnsafeSysctls", ["net.core.somaxconn"]),
+            ("failSwapOn", False),
+            ("containerLogMaxSize", 20),
+            ("containerLogMaxFiles", 3),
+            ("podMaxPids", 4096),
+        )
+    ],
+    ("pools", "linuxOsConfig"): [
+        (AKS, "pools.0.linuxOsConfig", {"transparentHugePageEnabled": "madvise"}),
+        (AKS, "pools.0.linuxOsConfig", {"transparentHugePageDefrag": "defer"}),
+        (AKS, "pools.0.linuxOsConfig", {"swapFileSize": 1024}),
+        (AKS, "pools.0.linuxOsConfig", {"sysctls": {"vmMaxMapCount": 262144}}),
+    ],
     ("pools", "partitionedBy"): [(AKS, "pools.1.partitionedBy", "aks")],
     ("pools", "flavor"): [(MAGNUM, "pools.0.flavor", "h")],
     ("pools", "image"): [(MAGNUM, "pools.0.image", "other")],

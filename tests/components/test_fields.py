@@ -34,12 +34,20 @@ if TYPE_CHECKING:
     #: (type, name) -> inputs, properties whose change the component has the engine replace it for.
     Asked = dict[tuple[str, str], tuple[dict[str, Any], list[str]]]
 
-TABLES: Final = {"aks": ((AksSettings,), (Pool, AksPlacement)), "magnum": ((MagnumSettings,), (Pool, MagnumPlacement))}
+TABLES: Final = {
+    "aks": ((AksSettings,), (Pool, AksPlacement, *generated.POOL_CLASSES)),
+    "magnum": ((MagnumSettings,), (Pool, MagnumPlacement)),
+}
 AGAIN: Final = "write it anew: python -m tests.generated"
 
 
 def test_the_schema_is_that_of_the_types() -> None:
     assert generated.SCHEMA.read_text(encoding="utf-8") == generated.schema_text(), AGAIN
+
+
+def test_the_types_of_azure_native_are_those_of_the_installed_sdk() -> None:
+    """What `properties:` and the stand-in's requests are held against."""
+    assert generated.AZURE.read_text(encoding="utf-8") == generated.azure_text(), AGAIN
 
 
 def _row(platform: str, place: str) -> Row | None:

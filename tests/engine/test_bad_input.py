@@ -13,13 +13,14 @@ import pytest
 
 from sandbox.system.files import read_json
 from tests.tiers import one_of_each, these
-from tests.unit.bad_stacks import CASES, TEN_MISTAKES, TEN_PATHS, Case
+from tests.unit.bad_stacks import CASES, TEN_MISTAKES, TEN_PATHS
 from tests.unit.stacks import aks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
+    from tests.unit.bad_case import Case
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 

@@ -20,7 +20,7 @@ import yaml
 from components._why import _Cluster
 from gpu_pools.stack.entra import SERVER_ID, user_kubeconfig
 from sandbox.clouds.azure import AzureCloud
-from sandbox.clouds.azure_rules import AzureError
+from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.entra import BINDING, TENANT, USER, Tenant, write_kubelogin
 from sandbox.clouds.host import simulated_host
 from sandbox.cluster import control_plane as clusters

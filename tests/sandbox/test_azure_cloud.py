@@ -12,7 +12,8 @@ import yaml
 from sandbox.clouds import azure_ids
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds.azure import AzureCloud
-from sandbox.clouds.azure_rules import AzureError, check_label, parse_taint, vm_size
+from sandbox.clouds.azure_errors import AzureError
+from sandbox.clouds.azure_rules import check_label, parse_taint, vm_size
 from sandbox.clouds.entra import TENANT
 from sandbox.clouds.host import Host
 from sandbox.providers.azure_native import AzureNativeStandIn
@@ -233,7 +234,7 @@ class TestPoolRules:
             ("nb", {"spotMaxPrice": -1}, "spotMaxPrice can only be set when scaleSetPriority is Spot"),
             ("nb", {"scaleSetEvictionPolicy": "Delete"}, "scaleSetEvictionPolicy can only be set"),
             ("nb", {"scaleSetPriority": "Spot", "spotMaxPrice": 0}, "neither -1 nor greater than zero"),
-            ("nb", {"scaleSetPriority": "Cheap"}, "'Cheap' is not one of Regular, Spot"),
+            ("nb", {"scaleSetPriority": "Cheap"}, "'Cheap' is not one of Spot, Regular"),
             ("nb", {"scaleSetPriority": "Spot", "upgradeSettings": {"maxSurge": "33%"}}, "Spot pools can't set max surge"),
             ("nb", {"mode": "System", "scaleSetPriority": "Spot"}, "System agent pools cannot be Spot"),
             ("nb", {"mode": "System", "vmSize": "Standard_A1_v2"}, "SystemPoolSkuTooLow"),

@@ -7,45 +7,16 @@ and good but for what its id names, so that exactly that problem comes out.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.unit.bad_aks_options import OPTION_CASES
+from tests.unit.bad_case import FILE, Case
 from tests.unit.stacks import A100, GONE, SYSTEM_POOL, T4, TWO_A100, aks, existing, magnum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Stands for the stack file's own name in an expected path.
-FILE = "{file}"
 TEMPLATE = {"image": "fedora-coreos", "externalNetwork": "public", "flavor": "m2.large"}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One bad stack.
-
-    Attributes:
-        id: what is wrong with it.
-        stack: the text of the stack file.
-        path: the exact path of the problem; ``{file}`` stands for the file's name.
-        message: a part of the message.
-        allowed: a part of what is allowed.
-        remedy: a part of the remedy.
-        problems: how many problems the stack has in all.
-        deploy_only: whether only a deploy minds (``plan`` needs no more of the cluster than its platform).
-        read_by_engine: False where the engine refuses the file before the program runs, or hands the program another value than
-            the file holds: 4.0 arrives as 4, an absent section as its default.
-    """
-
-    id: str
-    stack: str
-    path: str
-    message: str
-    allowed: str = ""
-    remedy: str = ""
-    problems: int = 1
-    deploy_only: bool = False
-    read_by_engine: bool = True
 
 
 def _mig(layout: Mapping[str, int], **more: object) -> dict[str, Any]:
@@ -1048,7 +1019,9 @@ _POOL_CASES = (
         "at least -1",
         read_by_engine=False,
     ),
-    Case("pool-os-unknown", aks({"osSku": "Windows2022"}), f"{_POOL}.osSku", '"Windows2022" is unknown', "Ubuntu | AzureLinux"),
+    Case(
+        "pool-os-unknown", aks({"osSku": "Windows2022"}), f"{_POOL}.osSku", '"Windows2022" is unknown', "Ubuntu2404 | AzureLinux"
+    ),
     Case("pool-driver-unknown", aks({"driver": "nobody"}), f"{_POOL}.driver", '"nobody" is unknown', "operator | preinstalled"),
     Case(
         "pool-flavor-undeclared",
@@ -1752,6 +1725,7 @@ CASES: tuple[Case, ...] = (
     *_LABEL_CASES,
     *_OPERATOR_CASES,
     *_ADOPTION_CASES,
+    *OPTION_CASES,
 )
 
 #: A stack that is wrong in ten ways at once, and where.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pulumi_azure_native.containerservice import AgentPoolArgs
 
-from gpu_pools.clouds.aks_changes import FIXED_ON_POOLS, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_changes import refused_cluster_changes, system_pool_left_behind
 
 SYSTEM: dict[str, Any] = {"name": "system", "vmSize": "Standard_D4s_v5", "count": 2, "availabilityZones": ["1"]}
 
@@ -56,12 +55,6 @@ class TestSystemPool:
 
     def test_a_pool_that_is_not_told_is_not_judged(self) -> None:
         assert refused({}, inputs()) == refused(inputs(), {}) == []
-
-
-def test_what_replaces_a_pool_is_called_as_the_plugin_calls_it() -> None:
-    """The engine passes over a name that no input has, in silence: Azure would refuse the change in the deploy."""
-    properties = [one.fget for one in vars(AgentPoolArgs).values() if isinstance(one, property)]
-    assert set(FIXED_ON_POOLS) <= {getattr(getter, "_pulumi_name", None) for getter in properties}
 
 
 class TestVersion:

@@ -15,7 +15,8 @@ import pytest
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError
-from tests.unit.bad_stacks import CASES, FILE, TEN_MISTAKES, TEN_PATHS, Case
+from tests.unit.bad_case import FILE, Case
+from tests.unit.bad_stacks import CASES, TEN_MISTAKES, TEN_PATHS
 from tests.unit.stacks import aks, existing, magnum
 
 if TYPE_CHECKING:

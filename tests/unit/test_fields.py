@@ -27,6 +27,10 @@ def test_the_reference_is_that_of_the_tables() -> None:
     assert text == generated.reference_text(), AGAIN
 
 
+def test_the_table_of_azures_properties_is_that_of_the_data() -> None:
+    assert generated.PROPERTIES.read_text(encoding="utf-8") == generated.properties_text(), AGAIN
+
+
 @dataclass(frozen=True)
 class _Longer(AksSettings):
     """A cluster with one option more."""

@@ -1,0 +1,80 @@
+"""Ids of what lies in Azure, as a stack file names what is there already: read, never looked for.
+
+What is only placed may be an Output in a program (later.py). Whether it is there, and whether one may use it, Azure tells.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.stack.fields import Kind, Row
+from gpu_pools.stack.later import Later
+from gpu_pools.text.errors import show
+
+if TYPE_CHECKING:
+    from gpu_pools.stack.section import Section
+    from gpu_pools.text.errors import Problems
+
+_NAME: Final = r"[^/\s]+"
+
+
+def resource_id(type_: str, *, elsewhere: str = "") -> Kind:
+    """The id of a resource.
+
+    Args:
+        type_: e.g. ``Microsoft.Network/virtualNetworks/subnets``.
+        elsewhere: a text that may stand for it.
+    """
+
+    def read(section: Section, one: Row) -> str | None:
+        if not section.given(one.key):
+            if one.needed:
+                section.text(one.key, required=True, allowed=_example(type_))
+            return None
+        return read_id(section.raw(one.key), type_, section.at(one.key), section.problems, elsewhere)
+
+    return Kind(read, "pulumi.Input[str]")
+
+
+def resource_ids(type_: str) -> Kind:
+    """A list of such ids."""
+    return Kind(
+        lambda section, one: section.each(one.key, lambda value, path: read_id(value, type_, path, section.problems)),
+        "list[pulumi.Input[str]]",
+    )
+
+
+def read_id(value: object, type_: str, path: str, problems: Problems, elsewhere: str = "") -> str | None:
+    """The id of a resource of that type; Azure does not mind how its fixed words are written."""
+    provider, *kinds = type_.split("/")
+    inner = "".join(f"/{re.escape(kind)}/{_NAME}" for kind in kinds)
+    pattern = rf"(?i)/subscriptions/{_NAME}/resourceGroups/{_NAME}/providers/{re.escape(provider)}{inner}"
+    fits = isinstance(value, str) and value and (value == elsewhere or re.fullmatch(pattern, value))
+    if isinstance(value, Later) or (isinstance(value, str) and fits):
+        return value
+    allowed = _example(type_) + (f", or {elsewhere}" if elsewhere else "")
+    problems.add(
+        path,
+        f"{show(value)} is not the id of such a resource",
+        allowed=allowed,
+        remedy=f'az {_LISTED.get(type_, "resource")} list --query "[].id"',
+    )
+    return None
+
+
+def _example(type_: str) -> str:
+    provider, *kinds = type_.split("/")
+    inner = "".join(f"/{kind}/<name>" for kind in kinds)
+    return f"/subscriptions/<id>/resourceGroups/<group>/providers/{provider}{inner}"
+
+
+_LISTED: Final = {
+    "Microsoft.Network/virtualNetworks/subnets": "network vnet subnet",
+    "Microsoft.Compute/capacityReservationGroups": "capacity reservation group",
+    "Microsoft.Compute/proximityPlacementGroups": "ppg",
+    "Microsoft.Compute/hostGroups": "vm host group",
+    "Microsoft.ManagedIdentity/userAssignedIdentities": "identity",
+    "Microsoft.ContainerRegistry/registries": "acr",
+    "Microsoft.OperationalInsights/workspaces": "monitor log-analytics workspace",
+}
