@@ -164,7 +164,7 @@ class KubeletConfigArgs(TypedDict):
     cpu_manager_policy: NotRequired[str]
     """none or static."""
     topology_manager_policy: NotRequired[str]
-    """none, best-effort, restricted or single-numa-node: whether CPUs, GPUs and network cards of a pod lie together."""
+    """none, best-effort, restricted or single-numa-node: whether CPUs, GPUs and NICs of a pod lie together."""
     cpu_cfs_quota: NotRequired[bool]
     """Whether limits of CPU are enforced."""
     cpu_cfs_quota_period: NotRequired[str]

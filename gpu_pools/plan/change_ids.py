@@ -10,9 +10,12 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.clouds.aks_inputs import merged, sent
+from gpu_pools.clouds.aks_properties import fixed_inputs
 from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.stack.acknowledged import BECOMES, CLUSTER, GOES, USED
 from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.stack.placements import AksPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,7 +66,22 @@ def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
     placed = dataclasses.asdict(planned.pool.placement)
     if isinstance(cluster, MagnumSettings):
         return {"name": planned.name, **placed, "labels": node_group_labels(planned, cluster.driver)}
+    if isinstance(planned.pool.placement, AksPlacement):
+        placed = _without_options(placed) | _fixed_options("AgentPool", planned.pool.placement.options)
+        if placed["spot"] and placed["spot"]["eviction_policy"] == "Delete":
+            # As ids were before there was a choice.
+            del placed["spot"]["eviction_policy"]
     return {"name": planned.name, **placed, "driver": planned.driver, "gpuInstanceProfile": planned.gpu_instance_profile}
+
+
+def _without_options(declared: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in declared.items() if key != "options"}
+
+
+def _fixed_options(type_: str, options: Any) -> dict[str, Any]:  # noqa: ANN401 - options of pools or of clusters
+    """Those that are fixed at creation, where any is written: a stack without options keeps its ids."""
+    fixed = fixed_inputs(type_, merged(sent(options), options.properties))
+    return {"options": fixed} if fixed else {}
 
 
 def _id(change: str, kind: str, declared: object) -> str:

@@ -129,7 +129,7 @@ class KubeletConfig:
         "none or static.", one_of(("none", "static")), sets="kubeletConfig.cpuManagerPolicy", change="replaces"
     )
     topology_manager_policy: str | None = row(
-        "none, best-effort, restricted or single-numa-node: whether CPUs, GPUs and network cards of a pod lie together.",
+        "none, best-effort, restricted or single-numa-node: whether CPUs, GPUs and NICs of a pod lie together.",
         one_of(("none", "best-effort", "restricted", "single-numa-node")),
         sets="kubeletConfig.topologyManagerPolicy",
         change="replaces",

@@ -12,6 +12,7 @@ from gpu_pools.stack.fields import on, rows
 from sandbox.clouds import azure_rules
 from sandbox.providers import azure_native
 from tests.generated import RESOURCES
+from tests.unit.stacks import aks, pool_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,3 +70,24 @@ def test_what_azure_keeps_on_a_living_pool_replaces_it() -> None:
     # Parts that the stand-in's machines know nothing of.
     unplayed = {"gatewayProfile", "messageOfTheDay", "podIPAllocationMode", "windowsProfile"}
     assert {*replacing("AgentPool")} - unplayed == {*azure_rules._IMMUTABLE, "gpuProfile"} - of_the_plugin
+
+
+class TestAcknowledgements:
+    """The id of a pool's replacement, which stands in stack files."""
+
+    @staticmethod
+    def _id(**pool: object) -> str:
+        return pool_of(aks(pool)).change
+
+    def test_options_that_force_none_change_no_id(self) -> None:
+        options = {"upgradeSettings": {"maxSurge": "2"}, "tags": {"a": "b"}, "fips": True, "kubernetesVersion": "1.34"}
+        assert self._id() == self._id(**options) == self._id(spot=None)
+
+    @pytest.mark.parametrize(
+        "option", [{"maxPods": 60}, {"kubeletConfig": {"podMaxPids": 9}}, {"properties": {"enableUltraSSD": True}}]
+    )
+    def test_options_that_force_one_do(self, option: dict[str, object]) -> None:
+        assert self._id() != self._id(**option)
+
+    def test_properties_that_force_none_do_not(self) -> None:
+        assert self._id() == self._id(properties={"networkProfile": {"allowedHostPorts": []}})
