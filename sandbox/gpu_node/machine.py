@@ -25,7 +25,7 @@ config:
   gpu-pools:cluster: {{platform: existing, context: gpu-node}}
   gpu-pools:sharing:
     declared: {sharing}
-  gpu-pools:verification: {{deadlineSeconds: 300, intervalSeconds: 10}}
+  gpu-pools:verification: {{deadlineSeconds: 300, intervalSeconds: 10, smokeTest: {smoke_test}}}
   gpu-pools:pools:
     - name: {pool}
       nodeSelector: {{gpu-node: own}}
@@ -94,9 +94,9 @@ def gpu_settings(reading: dict[str, Any]) -> dict[str, Any]:
     return {gpu["uuid"]: {key: gpu[key] for key in _SETTINGS} | _besides(gpu["uuid"]) for gpu in reading["gpus"]}
 
 
-def stack_text(sharing: str, model: str, gpus: int) -> str:
+def stack_text(sharing: str, model: str, gpus: int, *, smoke_test: bool = False) -> str:
     """The stack file of a declaration."""
-    return _STACK.format(sharing=sharing, pool=POOL, model=model, gpus=gpus)
+    return _STACK.format(sharing=sharing, pool=POOL, model=model, gpus=gpus, smoke_test=str(smoke_test).lower())
 
 
 def _on(mig: dict[str, Any]) -> bool:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.verdicts import Verdict
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.cli import commands
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
-from sandbox.gpu_node import pods
+from sandbox.gpu_node import breaking, mps_limits, pods
 from sandbox.gpu_node.document import Step
 from sandbox.gpu_node.machine import POOL, stack_text
 from sandbox.real_node.place import Place
@@ -39,6 +41,10 @@ CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 _CONFIG: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-device-plugin"
 _NODE: Final = f"/api/v1/nodes/{NODE}"
 _SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
+_OPERANDS: Final = "/api/v1/namespaces/gpu-operator/pods"
+_PLUGIN_PODS: Final = f"{_OPERANDS}?labelSelector=app=nvidia-device-plugin-daemonset"
+_VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
+_VERIFIER_PODS: Final = f"{_VERIFIERS}?labelSelector=app.kubernetes.io/name={VERIFIER_APP}"
 _SECOND: Final = "nvidia-device-plugin-static"
 _LIKELY: Final = re.compile(r"Likely cause: (.*?)(?:; seen: |$)")
 _POD_SECONDS: Final = 90.0
@@ -69,12 +75,15 @@ class Play:
         for replicas in REPLICAS:
             self._declare(f"time-slicing {replicas}", f"{{timeSlicing: {{replicas: {replicas}}}}}", replicas)
             self._fill(replicas)
+        self._limits(REPLICAS[-1])
         self._faults()
         self._declare("exclusive again", EXCLUSIVE, 1)
         begun = time.monotonic()
         self.clear()
         left = len(self._pods())
         self._told("pods taken away", begun, "none", str(left or "none"), good=not left)
+        # It wants every share of a node, so nobody else may hold one.
+        self._declare("time-slicing 4 with its smoke test", "{timeSlicing: {replicas: 4}}", 4, smoke_test=True)
 
     def clear(self) -> None:
         """Take the pods away: a stack with pods that it does not know of is not taken down."""
@@ -91,11 +100,12 @@ class Play:
 
     # --- sharing ------------------------------------------------------------------------------------------
 
-    def _declare(self, name: str, sharing: str, replicas: int) -> None:
+    def _declare(self, name: str, sharing: str, replicas: int, *, smoke_test: bool = False) -> None:
         """Declare it, bring it up, see that the verifier confirms it and that whoever computes was left alone."""
         before = self._computing()
         wanted = self._machine.gpus * replicas
-        self._file.write_text(stack_text(sharing, self._machine.product, self._machine.gpus), encoding="utf-8")
+        text = stack_text(sharing, self._machine.product, self._machine.gpus, smoke_test=smoke_test)
+        self._file.write_text(text, encoding="utf-8")
         begun = time.monotonic()
         seen = commands.up(STACK, self._progress, real_nodes.OWN)
         evidence = self._collect()
@@ -134,6 +144,13 @@ class Play:
         observed = f"{computing} compute, {waiting} waits: {why.partition(', ')[0]}"
         self._told(f"{wanted + 1} pods", begun, f"{wanted} compute, 1 waits", observed, good=good)
 
+    def _limits(self, replicas: int) -> None:
+        """MPS beside the pods: its own daemon serves its own clients alone, and the GPU stays in its compute mode."""
+        gpu = self._machine.reading["gpus"][0]
+        begun = time.monotonic()
+        declared, observed, good = mps_limits.look(gpu["uuid"], gpu["memoryMiB"], replicas)
+        self._told(f"MPS by a daemon of its own, limits of {replicas}", begun, declared, observed, good=good)
+
     def _shares(self) -> tuple[int, int]:
         """How many pods compute, and how many wait for a GPU."""
         seen = self._pods().values()
@@ -149,14 +166,24 @@ class Play:
         self._fault("config edited by hand", self._edit_config)
         self._move_label()
         self._fault("a second device plugin", self._add_plugin)
+        self._restart_plugin()
+        self._fault("verifier hangs", self._freeze_verifier, silent=True)
+        self._fault("driver's libraries gone", self._hide_driver, silent=True)
 
-    def _fault(self, name: str, happens: Callable[[], Callable[[], object]]) -> None:
-        """Break something, see that the verifier finds it, put it right, see that all is proven again."""
+    def _fault(self, name: str, happens: Callable[[], Callable[[], object]], *, silent: bool = False) -> None:
+        """Break something, see that the verifier finds it, put it right, see that all is proven again.
+
+        Where the verifier itself is silent, nobody can find anything; then nothing may count as proven.
+        """
         begun = time.monotonic()
         repair = happens()
         try:
-            found = _until(lambda: self._verdict() == Verdict.DIFFERS, _FAULT_SECONDS)
-            self._told(name, begun, "found", self._why() if found else "not found", good=found)
+            if silent:
+                found = _until(lambda: self._verdict() is not Verdict.PROVEN, _FAULT_SECONDS)
+                self._told(name, begun, "not proven", self._reason() if found else "still proven", good=found)
+            else:
+                found = _until(lambda: self._verdict() is Verdict.DIFFERS, _FAULT_SECONDS)
+                self._told(name, begun, "found", self._why() if found else "not found", good=found)
         finally:
             repair()
         self._proven_again(name)
@@ -201,6 +228,45 @@ class Play:
         self._api().create(_SYSTEM_PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": _SECOND}, "spec": spec})
         return lambda: self._api().delete(f"{_SYSTEM_PODS}/{_SECOND}")
 
+    def _restart_plugin(self) -> None:
+        """The kubelet keeps a plugin's devices for those who have them; its shares come back with the next pod of it."""
+        begun, before = time.monotonic(), self._computing()
+        (old,) = self._named(_PLUGIN_PODS)
+        self._api().delete(f"{_OPERANDS}/{old['metadata']['name']}")
+        wanted = self._machine.gpus * REPLICAS[-1]
+
+        def back() -> bool:
+            pods_now = [pod for pod in self._named(_PLUGIN_PODS) if pod["metadata"]["uid"] != old["metadata"]["uid"]]
+            return bool(pods_now) and self._allocatable() == wanted and self._verdict() is Verdict.PROVEN
+
+        good = _until(back, _FAULT_SECONDS)
+        self._told("plugin's pod deleted", begun, f"gpu {wanted}, proven", f"gpu {self._allocatable()}", good=good)
+        self._untouched("plugin's pod deleted", before)
+
+    def _freeze_verifier(self) -> Callable[[], object]:
+        (pod,) = self._named(_VERIFIER_PODS)
+        return breaking.freeze(self._place, pod["metadata"]["uid"])
+
+    def _hide_driver(self) -> Callable[[], object]:
+        """The verifier that runs has its libraries; it is the next one that finds none, and does not start."""
+        show = breaking.hide_driver(self._place)
+        self._delete_verifier()
+
+        def repair() -> None:
+            show()
+            # Otherwise its kubelet would wait longer and longer between two tries.
+            self._delete_verifier()
+
+        return repair
+
+    def _delete_verifier(self) -> None:
+        for pod in self._named(_VERIFIER_PODS):
+            self._api().delete(f"{_VERIFIERS}/{pod['metadata']['name']}")
+
+    def _named(self, path: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._api().list(path)["items"]
+        return [pod for pod in found if pod["spec"].get("nodeName") == NODE and "deletionTimestamp" not in pod["metadata"]]
+
     # --- looks --------------------------------------------------------------------------------------------
 
     def _told(self, name: str, begun: float, declared: str, observed: str, *, good: bool) -> None:
@@ -224,6 +290,12 @@ class Play:
         message = said[0]["message"] if said else "no verdict"
         likely = _LIKELY.search(message)
         return likely[1] if likely else message
+
+    def _reason(self) -> str:
+        """Why nothing is proven, as the evidence has it."""
+        evidence = self._collect()
+        nodes = [node for pool in evidence.pools for node in pool.nodes] if evidence else []
+        return "; ".join(f"{node.verdict.value}: {node.reason}" for node in nodes) or "no evidence"
 
     def _api(self) -> Api:
         return Api.at(self._folder / "kubeconfig")

@@ -1,7 +1,8 @@
 """What the GPU pods of `make gpu-node` run: adds two arrays on the GPU again and again, and looks whether each sum is right.
 
 A program of its own, on Python's library and the driver's libcuda alone: the kernel is PTX, which the driver compiles. Each round
-is a line, so that whoever reads the pod's log sees that it still computes. It ends with 1 at the first wrong sum or error.
+is a line, so that whoever reads the pod's log sees that it still computes. It ends with 1 at the first wrong sum or error, and
+with 0 after as many rounds as its argument says; without one it goes on.
 """
 
 import array
@@ -57,9 +58,13 @@ class Cuda:
 
     def __call__(self, function: str, *arguments: object) -> None:
         """Call one; it ends the program where that fails."""
-        code = getattr(self._library, function)(*arguments)
+        code = self.answer(function, *arguments)
         if code:
             sys.exit(f"{function} answers {code}")
+
+    def answer(self, function: str, *arguments: object) -> int:
+        """Call one; returns what it answers."""
+        return int(getattr(self._library, function)(*arguments))
 
 
 def start(cuda: Cuda) -> str:
@@ -89,8 +94,8 @@ def on_gpu(cuda: Cuda, content: bytes) -> ctypes.c_uint64:
     return pointer
 
 
-def main() -> None:
-    """Compute until told to end."""
+def main(rounds: float) -> None:
+    """Compute so many rounds, or until told to end."""
     # The first process of a container is sent nothing that it does not ask for.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     cuda = Cuda()
@@ -105,7 +110,7 @@ def main() -> None:
     values = (a, b, c, ctypes.c_uint32(COUNT))
     arguments = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.byref(one), ctypes.c_void_p) for one in values))
     number = 0
-    while True:
+    while number < rounds:
         # What the last round left must not pass for this one's.
         cuda("cuMemcpyHtoD_v2", c, bytes(len(right)), ctypes.c_size_t(len(right)))
         cuda("cuLaunchKernel", kernel, (COUNT + BLOCK - 1) // BLOCK, 1, 1, BLOCK, 1, 1, 0, None, arguments, None)
@@ -119,4 +124,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else float("inf"))

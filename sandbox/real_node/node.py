@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
-from gpu_pools.stack.verification import DEFAULT_IMAGE
+from gpu_pools.stack.verification import DEFAULT_IMAGE, DEFAULT_SMOKE_TEST_IMAGE
 from sandbox.cluster import control_plane
 from sandbox.cluster.api import Api
 from sandbox.cluster.gpu_host import put_pci
@@ -176,6 +176,7 @@ def _write_images(place: Place, programs: Mapping[str, Path], found: Tools, libr
         images.Image((PAUSE_IMAGE,), (pause,), ("/pause",)),
         replace(base, names=(images.by_digest(DEFAULT_LABELLER_IMAGE),)),
         replace(interpreter, names=(images.by_digest(DEFAULT_IMAGE),)),
+        operand_images.cuda_sample(DEFAULT_SMOKE_TEST_IMAGE, tools, python),
     ]
     images.write(archive, pinned, packed)
     operands = operand_images.Programs(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STAND_INS: Final = Path(__file__).parent / "operands"
+#: What GPU pods of `make gpu-node` run, too.
+_ADDS: Final = Path(__file__).parents[1] / "gpu_node" / "work.py"
 _HEALTHY: Final = _STAND_INS / "healthy"
 _SLEEPS: Final = ("sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait")
 _NOBODY: Final = "65534:65534"
@@ -102,6 +104,18 @@ def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image
         "dcgm": sleeping,
         "dcgm-exporter": sleeping,
     }
+
+
+def cuda_sample(name: str, tools: Layer, python: Layer) -> Image:
+    """The image of the smoke test: a shell, and a program that adds vectors on a GPU. nvidia-smi comes with the driver.
+
+    Args:
+        name: under which pods ask for it.
+        tools: a shell, and what scripts call.
+        python: which the program is written in.
+    """
+    sample = {"/cuda-samples/sample": _STAND_INS / "cuda-sample", "/cuda-samples/add.py": _ADDS}
+    return Image((name,), (tools, python, Layer(sample)))
 
 
 def _stand_ins(*names: str) -> dict[str, Path]:

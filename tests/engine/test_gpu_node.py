@@ -46,6 +46,7 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
         pytest.skip(f"no real node was tried: {error.message}")
     own = driver.environment(tmp_path, driver.h200(2))
     state = (tmp_path / "state").read_text()
+    own["PATH"] = f"{driver.programs(tmp_path)}:{os.environ['PATH']}"
     command = [sys.executable, "-m", "sandbox", "gpu-node", "--out", str(tmp_path / "out")]
     environment = {**os.environ, **own, "GPU_POOLS_SANDBOX_DIR": str(tmp_path / "sandbox")}
     done = subprocess.run(
@@ -61,6 +62,11 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
         waits = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu"
         assert steps[f"{2 * replicas + 1} pods"] == f"{2 * replicas} compute, 1 waits: Unschedulable: {waits}"
     assert steps["exclusive again: pods that computed"] == "16 of 16 go on"
+    assert steps["MPS by a daemon of its own, limits of 8"].startswith("16 of 132 multiprocessors, 17971 MiB; 8985 MiB given, ")
+    assert steps["plugin's pod deleted: pods that computed"] == "16 of 16 go on"
+    for name in ("verifier hangs", "driver's libraries gone"):
+        assert steps[name].startswith(("stale", "not verified", "cannot tell"))
+    assert steps["time-slicing 4 with its smoke test"] == "gpu 8, proven"
     assert "was edited" in steps["config edited by hand"]
     assert steps["the GPUs' settings"] == "the same"
     assert [gpu["name"] for gpu in result["machine"]["gpus"]] == ["NVIDIA H200"] * 2

@@ -1,4 +1,7 @@
-/* A libcuda that computes on the processor: what sandbox/gpu_node/work.py calls, and no more. -DWRONG makes it add wrongly. */
+/* A libcuda that computes on the processor: what sandbox/gpu_node calls, and no more. -DWRONG makes it add wrongly.
+   A client of MPS has the limits that lie beside the daemon's pipe, as drivers show them: fewer multiprocessors, less memory.
+   What it has not to give away it does not take: only small allocations are real. */
+#include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,28 @@ API cuCtxSetCurrent(void *context) { (void)context; return 0; }
 API cuCtxSynchronize(void) { return 0; }
 API cuModuleLoadData(void **module, const char *text) { *module = (void *)1; return strstr(text, ".visible .entry add(") ? 0 : 218; }
 API cuModuleGetFunction(void **function, void *module, const char *name) { (void)module; *function = (void *)1; return strcmp(name, "add") ? 500 : 0; }
-API cuMemAlloc_v2(uint64_t *memory, size_t size) { *memory = (uint64_t)malloc(size); return *memory ? 0 : 2; }
+static long limit(const char *name, long otherwise) {
+    char path[4096];
+    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    snprintf(path, sizeof path, "%s/%s", pipe ? pipe : "/nowhere", name);
+    FILE *file = fopen(path, "r");
+    if (file) { if (fscanf(file, "%ld", &otherwise) != 1) abort(); fclose(file); }
+    return otherwise;
+}
+API cuDeviceGetAttribute(int *value, int attribute, int device) {
+    (void)device;
+    if (attribute != 16) return 1;
+    *value = (int)((132 * limit("percent", 100) / 100 + 1) / 2 * 2);
+    return 0;
+}
+static size_t room(void) { return (size_t)limit("mib", 143771) << 20; }
+API cuMemGetInfo_v2(size_t *free, size_t *total) { *free = *total = room(); return 0; }
+API cuMemAlloc_v2(uint64_t *memory, size_t size) {
+    if (size > room()) return 2;
+    *memory = (uint64_t)malloc(size > (1u << 26) ? 1 : size);
+    return *memory ? 0 : 2;
+}
+API cuMemFree_v2(uint64_t memory) { free((void *)memory); return 0; }
 API cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) { memcpy((void *)to, from, size); return 0; }
 API cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size) { memcpy(to, (void *)from, size); return 0; }
 API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,

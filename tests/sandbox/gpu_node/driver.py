@@ -15,6 +15,25 @@ if TYPE_CHECKING:
     from sandbox.nvml.simulated import Machine
 
 VERSION = "580.159.04"
+#: -L names the GPUs whose device files are there, in a pod as on a machine; of what else is asked it says the same each time.
+SMI = """#!/bin/sh
+if [ "$1" = -L ]; then
+  for device in /dev/nvidia[0-9]*; do [ -e "$device" ] && echo "GPU ${device#/dev/nvidia}: NVIDIA H200 (UUID: of ${device})"; done
+  exit 0
+fi
+for word in "$@"; do case $word in --query-gpu=*) echo "${word#--query-gpu=}";; esac; done
+"""
+#: Told its limits by its standard input, as the real one; libcuda looks for them beside its pipe.
+CONTROL = """#!/bin/sh
+pipe=$CUDA_MPS_PIPE_DIRECTORY
+if [ "$1" = -d ]; then : > "$pipe/control"; exit; fi
+read -r command first second
+case $command in
+  set_default_active_thread_percentage) echo "$first" > "$pipe/percent" ;;
+  set_default_device_pinned_mem_limit) echo "${second%M}" > "$pipe/mib" ;;
+  quit) rm "$pipe/control" ;;
+esac
+"""
 
 
 def make(folder: Path, *flags: str) -> Path:
@@ -28,6 +47,16 @@ def make(folder: Path, *flags: str) -> Path:
     for name in ("libnvidia-ml", "libcuda"):
         (libraries / f"{name}.so.1").symlink_to(f"{name}.so.{VERSION}")
     return libraries
+
+
+def programs(folder: Path) -> Path:
+    """NVIDIA's programs beside it; returns their folder."""
+    place = folder / "bin"
+    place.mkdir()
+    for name, text in (("nvidia-smi", SMI), ("nvidia-cuda-mps-control", CONTROL)):
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    return place
 
 
 def h200(gpus: int = 1) -> Machine:

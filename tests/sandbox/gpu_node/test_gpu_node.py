@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.bench import mps
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
-from sandbox.gpu_node import document, machine
+from sandbox.gpu_node import document, machine, mps_limits
 from sandbox.gpu_node.pods import Seen
 from sandbox.nvml import state
 from sandbox.real_node import own_gpus
@@ -196,3 +197,32 @@ def test_a_play_holds_only_if_every_step_does_and_it_came_to_its_end() -> None:
     assert not document.document({}, {}, [good], {}, "interrupted")["holds"]
     assert not document.document({}, {}, [], {}, "")["holds"]
     assert "NOT SO" in document.steps_table([good, replace(good, good=False)])
+
+
+# --- limits of MPS ------------------------------------------------------------------------------------------
+
+
+def test_limits_are_those_that_a_client_of_the_daemon_sees(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(driver.programs(own.parent)), prepend=os.pathsep)
+    declared, seen, good = mps_limits.look("GPU-0", 143771, 8)
+    assert declared == "12 % of the multiprocessors, 17971 MiB"
+    assert seen == "16 of 132 multiprocessors, 17971 MiB; 8985 MiB given, 20217 MiB refused"
+    assert good
+
+
+def test_a_daemon_that_limits_nothing_is_seen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = driver.programs(own.parent)
+    (programs / "nvidia-cuda-mps-control").write_text(driver.CONTROL.replace("set_default", "set_nothing"))
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    _, seen, good = mps_limits.look("GPU-0", 143771, 8)
+    assert seen == "132 of 132 multiprocessors, 143771 MiB; 8985 MiB given, 20217 MiB given"
+    assert not good
+
+
+def test_a_machine_without_the_daemon_says_so(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del own
+    monkeypatch.setattr(mps.shutil, "which", lambda _: None)
+    assert mps_limits.look("GPU-0", 143771, 8)[1:] == (
+        "nvidia-cuda-mps-control is not on PATH: it comes with the driver (package nvidia-compute-utils or cuda-drivers).",
+        False,
+    )
