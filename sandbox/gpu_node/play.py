@@ -236,8 +236,8 @@ class Play:
         wanted = self._machine.gpus * REPLICAS[-1]
 
         def back() -> bool:
-            pods_now = [pod for pod in self._named(_PLUGIN_PODS) if pod["metadata"]["uid"] != old["metadata"]["uid"]]
-            return bool(pods_now) and self._allocatable() == wanted and self._verdict() is Verdict.PROVEN
+            new = [pod for pod in self._named(_PLUGIN_PODS) if pod["metadata"]["uid"] != old["metadata"]["uid"]]
+            return any(map(_is_ready, new)) and self._allocatable() == wanted and self._verdict() is Verdict.PROVEN
 
         good = _until(back, _FAULT_SECONDS)
         self._told("plugin's pod deleted", begun, f"gpu {wanted}, proven", f"gpu {self._allocatable()}", good=good)
@@ -308,6 +308,10 @@ class Play:
 
     def _pods(self) -> dict[str, pods.Seen]:
         return pods.look(self._api(), self._place) if (self._folder / "kubeconfig").exists() else {}
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or [])
 
 
 def _until(holds: Callable[[], bool], seconds: float) -> bool:
