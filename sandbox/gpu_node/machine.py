@@ -25,7 +25,7 @@ config:
   gpu-pools:cluster: {{platform: existing, context: gpu-node}}
   gpu-pools:sharing:
     declared: {sharing}
-  gpu-pools:verification: {{deadlineSeconds: 300, intervalSeconds: 10, smokeTest: {smoke_test}}}
+  gpu-pools:verification: {{deadlineSeconds: 180, intervalSeconds: 10, smokeTest: {smoke_test}}}
   gpu-pools:pools:
     - name: {pool}
       nodeSelector: {{gpu-node: own}}

@@ -43,6 +43,8 @@ _PYTHON_WITHOUT: Final = (
     "ensurepip",
     "__pycache__",
 )
+#: Parts of the C library. Newer ones have all in one file, and these beside it for whoever asks for them: NVIDIA's driver does.
+_OF_C: Final = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libresolv.so.2", "libutil.so.1")
 _LIBRARY: Final = re.compile(r"(?:=> )?(/\S+) \(0x")
 _MEDIA: Final = "application/vnd.oci.image"
 _PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -89,6 +91,8 @@ def tools() -> Layer:
     # Where the loader looks besides the usual folders: a Python below /usr/local has its library there.
     loader = [Path("/etc/ld.so.cache"), Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")]
     found |= {str(path): path for path in loader if path.is_file()}
+    of_c = [path for folder in _folders_of_c(Path(found["/usr/bin/sh"])) for name in _OF_C if (path := folder / name).exists()]
+    found |= {str(path): path for path in of_c}
     merged = {f"/{name}": f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64") if Path(f"/{name}").is_symlink()}
     return Layer(found, links=merged)
 
@@ -99,6 +103,11 @@ def python() -> Layer:
     library = Path(os.__file__).parent
     links = {f"/usr/local/bin/{name}": str(program) for name in ("python3", "python")}
     return Layer({str(program): program}, (library,), links)
+
+
+def _folders_of_c(program: Path) -> set[Path]:
+    """Where the C library lies that a program is linked with, by the name that does not go through a link."""
+    return {library.parent.resolve() for library in libraries(program) if library.name.startswith("libc.so.")}
 
 
 def by_digest(name: str) -> str:
