@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -61,8 +62,7 @@ def daemon(folder: Path, gpu_uuid: str, memory_mib: int, replicas: int | None) -
     finally:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             _tell(environment, "quit")
-        if not _ended(folder / "pipe"):
-            sys.stderr.write(f"error: the daemon of MPS with its pipes in {folder / 'pipe'} does not end: kill {_CONTROL}\n")
+        _end(folder / "pipe")
 
 
 def in_force() -> Path | None:
@@ -87,9 +87,33 @@ def _tell(environment: dict[str, str], command: str) -> str:
     return done.stdout.strip()
 
 
+def _end(pipes: Path) -> None:
+    """Wait until it has ended; one that does not is killed, and its server ends by itself then (seen on an H200)."""
+    if _ended(pipes):
+        return
+    for pid in _processes(pipes):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    said = "did not end when it was told to, and was killed" if _ended(pipes) else f"does not end: kill {_CONTROL}"
+    sys.stderr.write(f"warning: the daemon of MPS with its pipes in {pipes} {said}\n")
+
+
 def _ended(pipes: Path) -> bool:
-    """Wait until it has: the daemon removes its control pipe then."""
     end = time.monotonic() + _SECONDS
-    while (pipes / "control").exists() and time.monotonic() < end:
+    while (there := _processes(pipes)) and time.monotonic() < end:
         time.sleep(0.1)
-    return not (pipes / "control").exists()
+    return not there
+
+
+def _processes(pipes: Path) -> list[int]:
+    """The daemons with these pipes. It leaves its control pipe at times, so that does not tell whether it has ended."""
+    return [int(process.name) for process in Path("/proc").glob("[0-9]*") if _is_daemon(process, pipes)]
+
+
+def _is_daemon(process: Path, pipes: Path) -> bool:
+    try:
+        command, environment = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+    except OSError:
+        return False
+    named = Path(os.fsdecode(command.split(b"\0")[0])).name == _CONTROL
+    return named and os.fsencode(f"CUDA_MPS_PIPE_DIRECTORY={pipes}") in environment.split(b"\0")

@@ -71,6 +71,10 @@ def play(folder: Path, progress: Progress) -> int:
         raise
     finally:
         node = it.versions()
+        # Taking down takes a minute; whoever ends it meanwhile has what was seen.
+        _write(
+            folder, machine, it, document(machine.identity(), node, it.steps, {"before": before}, ended or "not taken down yet")
+        )
         _take_down(it, progress)
         settings = _after(it, before)
         written = document(machine.identity(), node, it.steps, settings, ended)

@@ -22,8 +22,6 @@ _PROJECT: Final = Path(__file__).resolve().parents[2]
 _CLIENT: Final = "sandbox.gpu_node.mps_client"
 _NO_ROOM: Final = 2
 _SECONDS: Final = 60
-#: Threads are given out by two multiprocessors at once, and rounded up.
-_ROUNDED: Final = 2
 
 
 def look(uuid: str, memory_mib: int, replicas: int) -> tuple[str, str, bool]:
@@ -50,12 +48,14 @@ def look(uuid: str, memory_mib: int, replicas: int) -> tuple[str, str, bool]:
             limited = _ask(uuid, found, amounts)
     except NoGpu as error:
         return declared, str(error), False
-    few = limited["multiprocessors"] <= alone["multiprocessors"] * percent / 100 + _ROUNDED
+    # Rounded down to what the hardware gives out at once: 14 of 132 for 12 % on an H200.
+    few = 0 < limited["multiprocessors"] <= alone["multiprocessors"] * percent / 100
     good = few and alone["answers"] == [0, 0] and limited["answers"] == [0, _NO_ROOM]
     answers = {0: "given", _NO_ROOM: "refused"}
     told = [f"{mib} MiB {answers.get(code, code)}" for mib, code in zip(amounts, limited["answers"], strict=True)]
     processors = f"{limited['multiprocessors']} of {alone['multiprocessors']} multiprocessors"
-    return declared, f"{processors}, {limited['totalMiB']} MiB; {', '.join(told)}", good
+    # An H200's driver names all of its memory, and refuses what is over the limit.
+    return declared, f"{processors}; of {limited['totalMiB']} MiB {', '.join(told)}", good
 
 
 def _ask(uuid: str, more: dict[str, str], amounts: tuple[int, ...]) -> dict[str, Any]:

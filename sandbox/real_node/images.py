@@ -43,8 +43,17 @@ _PYTHON_WITHOUT: Final = (
     "ensurepip",
     "__pycache__",
 )
-#: Parts of the C library. Newer ones have all in one file, and these beside it for whoever asks for them: NVIDIA's driver does.
-_OF_C: Final = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libresolv.so.2", "libutil.so.1")
+#: What every system has beside the C library, and nobody here is linked with. Newer ones have all of C in one file, and these for
+#: whoever asks for them: NVIDIA's driver does. Without the last a thread that ends takes its program with it.
+_OF_C: Final = (
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+    "libm.so.6",
+    "libresolv.so.2",
+    "libutil.so.1",
+    "libgcc_s.so.1",
+)
 _LIBRARY: Final = re.compile(r"(?:=> )?(/\S+) \(0x")
 _MEDIA: Final = "application/vnd.oci.image"
 _PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -91,8 +100,8 @@ def tools() -> Layer:
     # Where the loader looks besides the usual folders: a Python below /usr/local has its library there.
     loader = [Path("/etc/ld.so.cache"), Path("/etc/ld.so.conf"), *Path("/etc/ld.so.conf.d").glob("*.conf")]
     found |= {str(path): path for path in loader if path.is_file()}
-    of_c = [path for folder in _folders_of_c(Path(found["/usr/bin/sh"])) for name in _OF_C if (path := folder / name).exists()]
-    found |= {str(path): path for path in of_c}
+    of_c = [folder / name for folder in _folders_of_c(Path(found["/usr/bin/sh"])) for name in _OF_C]
+    found |= {str(library): library for library in of_c if library.exists()}
     merged = {f"/{name}": f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64") if Path(f"/{name}").is_symlink()}
     return Layer(found, links=merged)
 

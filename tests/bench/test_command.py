@@ -170,14 +170,23 @@ def test_a_daemon_that_is_there_already_is_not_taken_for_time_slicing(tmp_path: 
     assert f"error: a daemon of MPS is in force ({tmp_path}): end it, or measure by one of the bench's own" in done.stderr
 
 
-def test_a_daemon_that_does_not_end_is_told(
+def test_a_daemon_that_does_not_end_is_killed_and_told(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (programs / "nvidia-cuda-mps-control").write_text(CONTROL.replace('rm "$pipe"', "true"))
+    """So it was on an H200, twice, beside pods that computed there without MPS."""
+    stays = "bash -c 'exec -a nvidia-cuda-mps-control sleep 600' > /dev/null 2>&1 &"
+    (programs / "nvidia-cuda-mps-control").write_text(CONTROL.replace('echo "started', f'{stays} echo "started'))
     monkeypatch.setattr(mps, "_SECONDS", 0.5)
-    with mps.daemon(tmp_path / "folder", "GPU-1", 143771, None):
-        pass
-    assert "does not end: kill nvidia-cuda-mps-control" in capsys.readouterr().err
+    with mps.daemon(tmp_path / "folder", "GPU-1", 143771, None) as found:
+        time.sleep(0.2)
+        listed = subprocess.run(["pgrep", "-f", "^nvidia-cuda-mps-control 600"], capture_output=True, text=True, check=False)
+        assert len(listed.stdout.split()) == 1
+    (pid,) = listed.stdout.split()
+    assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
+    pipes = found["CUDA_MPS_PIPE_DIRECTORY"]
+    assert capsys.readouterr().err == (
+        f"warning: the daemon of MPS with its pipes in {pipes} did not end when it was told to, and was killed\n"
+    )
 
 
 def test_a_daemon_that_does_not_start_is_told(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,9 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
         waits = "0/3 nodes are available: 1 Insufficient nvidia.com/gpu"
         assert steps[f"{2 * replicas + 1} pods"] == f"{2 * replicas} compute, 1 waits: Unschedulable: {waits}"
     assert steps["exclusive again: pods that computed"] == "16 of 16 go on"
-    assert steps["MPS by a daemon of its own, limits of 8"].startswith("16 of 132 multiprocessors, 17971 MiB; 8985 MiB given, ")
+    assert steps["MPS by a daemon of its own, limits of 8"].startswith(
+        "14 of 132 multiprocessors; of 143155 MiB 8985 MiB given, "
+    )
     assert steps["plugin's pod deleted: pods that computed"] == "16 of 16 go on"
     for name in ("verifier hangs", "driver's libraries gone"):
         assert steps[name].startswith(("stale", "not verified", "cannot tell"))

@@ -1,5 +1,6 @@
 /* A libcuda that computes on the processor: what sandbox/gpu_node calls, and no more. -DWRONG makes it add wrongly.
-   A client of MPS has the limits that lie beside the daemon's pipe, as drivers show them: fewer multiprocessors, less memory.
+   A client of MPS has the limits that lie beside the daemon's pipe, as an H200's driver (580.159.04) shows them: fewer
+   multiprocessors, in pairs; all of the memory is named, and what is over the limit refused.
    What it has not to give away it does not take: only small allocations are real. */
 #include <stdio.h>
 #include <stdint.h>
@@ -29,13 +30,12 @@ static long limit(const char *name, long otherwise) {
 API cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     if (attribute != 16) return 1;
-    *value = (int)((132 * limit("percent", 100) / 100 + 1) / 2 * 2);
+    *value = (int)(132 * limit("percent", 100) / 100 / 2 * 2);
     return 0;
 }
-static size_t room(void) { return (size_t)limit("mib", 143771) << 20; }
-API cuMemGetInfo_v2(size_t *free, size_t *total) { *free = *total = room(); return 0; }
+API cuMemGetInfo_v2(size_t *free, size_t *total) { *free = *total = (size_t)143155 << 20; return 0; }
 API cuMemAlloc_v2(uint64_t *memory, size_t size) {
-    if (size > room()) return 2;
+    if (size > (size_t)limit("mib", 143155) << 20) return 2;
     *memory = (uint64_t)malloc(size > (1u << 26) ? 1 : size);
     return *memory ? 0 : 2;
 }

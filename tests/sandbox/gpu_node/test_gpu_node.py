@@ -206,7 +206,7 @@ def test_limits_are_those_that_a_client_of_the_daemon_sees(own: Path, monkeypatc
     monkeypatch.setenv("PATH", str(driver.programs(own.parent)), prepend=os.pathsep)
     declared, seen, good = mps_limits.look("GPU-0", 143771, 8)
     assert declared == "12 % of the multiprocessors, 17971 MiB"
-    assert seen == "16 of 132 multiprocessors, 17971 MiB; 8985 MiB given, 20217 MiB refused"
+    assert seen == "14 of 132 multiprocessors; of 143155 MiB 8985 MiB given, 20217 MiB refused"
     assert good
 
 
@@ -215,7 +215,7 @@ def test_a_daemon_that_limits_nothing_is_seen(own: Path, monkeypatch: pytest.Mon
     (programs / "nvidia-cuda-mps-control").write_text(driver.CONTROL.replace("set_default", "set_nothing"))
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     _, seen, good = mps_limits.look("GPU-0", 143771, 8)
-    assert seen == "132 of 132 multiprocessors, 143771 MiB; 8985 MiB given, 20217 MiB given"
+    assert seen == "132 of 132 multiprocessors; of 143155 MiB 8985 MiB given, 20217 MiB given"
     assert not good
 
 
