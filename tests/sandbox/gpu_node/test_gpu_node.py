@@ -15,13 +15,18 @@ import pytest
 from gpu_pools.bench import mps
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.verifier.compare_gpus import compare_gpus
+from gpu_pools.verifier.documents import read
+from gpu_pools.verifier.findings import Findings
+from gpu_pools.verifier.reading import Reading
 from sandbox.gpu_node import document, machine, mps_limits
 from sandbox.gpu_node.pods import Seen
 from sandbox.nvml import state
 from sandbox.real_node import own_gpus
 from sandbox.system.errors import SandboxError
 from sandbox.system.recording import record
-from tests.sandbox.gpu_node import driver
+from tests.sandbox.gpu_node import driver, measured
+from tests.verifier import nodes
 
 if TYPE_CHECKING:
     from sandbox.nvml.simulated import Machine
@@ -226,3 +231,34 @@ def test_a_machine_without_the_daemon_says_so(own: Path, monkeypatch: pytest.Mon
         "nvidia-cuda-mps-control is not on PATH: it comes with the driver (package nvidia-compute-utils or cuda-drivers).",
         False,
     )
+
+
+# --- what was measured --------------------------------------------------------------------------------------
+
+
+def test_the_page_has_what_both_plays_on_an_h200_saw() -> None:
+    page = measured.PAGE.read_text("utf-8")
+    assert page == measured.written(page)
+
+
+def test_the_documents_are_of_one_machine_whose_settings_stayed() -> None:
+    result, evidence, said = (
+        json.loads((measured.FOLDER / f"{name}.json").read_text()) for name in ("result", "evidence", "nvml")
+    )
+    (gpu,) = result["machine"]["gpus"]
+    assert [one["uuid"] for one in said["gpus"]] == [gpu["uuid"]]
+    assert gpu["uuid"] in json.dumps(evidence)
+    assert evidence["verdict"] == "proven"
+    assert result["settings"]["before"] == result["settings"]["after"]
+    assert result["settings"]["before"][gpu["uuid"]]["mig"] == {"current": 0, "pending": 0}
+
+
+@pytest.mark.parametrize(("gpus", "differ"), [({"exclusive": {}}, []), ({"mig": {"layout": {"1g.18gb": 7}}}, ["mig-not-on"])])
+def test_the_verifier_says_of_its_nvml_what_it_said_there(gpus: dict[str, Any], differ: list[str]) -> None:
+    """And of the h200's table, in which every profile is as the GPU has it."""
+    said = read(Reading, json.loads((measured.FOLDER / "nvml.json").read_text("utf-8")))
+    expected = nodes.healthy(*nodes.planned(gpus, key="h200-141gb")).expected
+    findings = Findings()
+    compare_gpus(expected, said, findings)
+    assert [finding.cause.key for finding in findings.differences] == differ
+    assert not findings.unknown
