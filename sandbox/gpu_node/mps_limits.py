@@ -52,10 +52,10 @@ def look(uuid: str, memory_mib: int, replicas: int) -> tuple[str, str, bool]:
     few = 0 < limited["multiprocessors"] <= alone["multiprocessors"] * percent / 100
     good = few and alone["answers"] == [0, 0] and limited["answers"] == [0, _NO_ROOM]
     answers = {0: "given", _NO_ROOM: "refused"}
-    told = [f"{mib} MiB {answers.get(code, code)}" for mib, code in zip(amounts, limited["answers"], strict=True)]
+    allocations = [f"{mib} MiB {answers.get(code, code)}" for mib, code in zip(amounts, limited["answers"], strict=True)]
     processors = f"{limited['multiprocessors']} of {alone['multiprocessors']} multiprocessors"
     # An H200's driver names all of its memory, and refuses what is over the limit.
-    return declared, f"{processors}; of {limited['totalMiB']} MiB {', '.join(told)}", good
+    return declared, f"{processors}; of {limited['totalMiB']} MiB {', '.join(allocations)}", good
 
 
 def _ask(uuid: str, more: dict[str, str], amounts: tuple[int, ...]) -> dict[str, Any]:

@@ -188,6 +188,7 @@ _OWN_WORDS = {
     "gpu_pools/bench/client.py",
     "gpu_pools/rendering/cleanup_program.py",
     "pipelines/release.py",
+    "sandbox/gpu_node/mps_client.py",
     "sandbox/gpu_node/work.py",
     "sandbox/nvml/library.py",
     "sandbox/nvml/reset.py",
