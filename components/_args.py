@@ -28,6 +28,8 @@ class SystemPoolArgs(TypedDict):
     """Bounds for the autoscaler."""
     zones: NotRequired[list[str]]
     """Availability zones."""
+    properties: NotRequired[dict[str, Any]]
+    """Properties of azure-native's ManagedClusterAgentPoolProfile, merged last into what is sent."""
 
 
 class EntraArgs(TypedDict):
@@ -43,6 +45,185 @@ class EntraArgs(TypedDict):
     """The tenant of the groups; that of the subscription by default."""
     login: NotRequired[str]
     """kubelogin's way to log in, azurecli by default; AAD_LOGIN_METHOD in the environment goes before."""
+
+
+class LoadBalancerArgs(TypedDict):
+    """How nodes reach outside through the cluster's load balancer."""
+
+    managed_ips: NotRequired[int]
+    """Public addresses that Azure makes, 1 to 100."""
+    ips: NotRequired[list[pulumi.Input[str]]]
+    """Ids of public addresses of your own."""
+    prefixes: NotRequired[list[pulumi.Input[str]]]
+    """Ids of prefixes of public addresses of your own."""
+    allocated_outbound_ports: NotRequired[int]
+    """Ports of each node, 0 to 64000, by eights; 0: Azure decides."""
+    idle_timeout_in_minutes: NotRequired[int]
+    """Minutes until an idle connection is cut, 4 to 120."""
+    backend_pool_type: NotRequired[str]
+    """NodeIPConfiguration or NodeIP."""
+
+
+class NetworkArgs(TypedDict):
+    """Where nodes and pods lie, and how they talk."""
+
+    node_subnet: NotRequired[pulumi.Input[str]]
+    """Id of the subnet of all nodes, the system pool's too; Azure makes one by default."""
+    pod_subnet: NotRequired[pulumi.Input[str]]
+    """Id of the subnet of all pods; needs nodeSubnet, and is not for overlay."""
+    plugin: NotRequired[str]
+    """azure, kubenet or none."""
+    plugin_mode: NotRequired[str]
+    """overlay or none: whether pods have addresses of their own range, or of the nodes' network."""
+    dataplane: NotRequired[str]
+    """azure or cilium."""
+    policy: NotRequired[str]
+    """What enforces network policies: none, azure, calico or cilium."""
+    pod_cidr: NotRequired[str]
+    """The pods' range, with overlay or kubenet; 10.244.0.0/16 where nothing is said."""
+    service_cidr: NotRequired[str]
+    """The services' range, together with dnsServiceIp; 10.0.0.0/16 where nothing is said."""
+    dns_service_ip: NotRequired[str]
+    """Address of the cluster's DNS: in serviceCidr, and not its first."""
+    outbound_type: NotRequired[str]
+    """loadBalancer, managedNATGateway, userAssignedNATGateway or userDefinedRouting."""
+    load_balancer_sku: NotRequired[str]
+    """standard; Azure has retired basic."""
+    load_balancer: NotRequired[LoadBalancerArgs]
+    """Addresses and ports of the load balancer."""
+
+
+class ApiServerArgs(TypedDict):
+    """Who can reach the API server."""
+
+    private: NotRequired[bool]
+    """An API server in the nodes' network alone; whoever deploys must be able to reach that."""
+    private_dns_zone: NotRequired[pulumi.Input[str]]
+    """system, none, or the id of a zone of your own."""
+    public_fqdn: NotRequired[bool]
+    """Whether its name is in public DNS, too."""
+    authorized_ip_ranges: NotRequired[list[pulumi.Input[str]]]
+    """Addresses from which a public API server is reached; whoever deploys must come from one."""
+    disable_run_command: NotRequired[bool]
+    """Whether `az aks command invoke` is off."""
+
+
+class KubeletIdentityArgs(TypedDict):
+    """The identity as which nodes pull images."""
+
+    id: pulumi.Input[str]
+    """Its id."""
+    client_id: pulumi.Input[str]
+    """Its client id."""
+    object_id: pulumi.Input[str]
+    """Its object id."""
+
+
+class IdentityArgs(TypedDict):
+    """As whom the cluster acts in Azure."""
+
+    user_assigned: NotRequired[pulumi.Input[str]]
+    """Id of an identity of your own; one that Azure makes by default."""
+    kubelet: NotRequired[KubeletIdentityArgs]
+    """The identity as which nodes pull images; needs userAssigned, which must be allowed to assign it."""
+
+
+class KeyVaultSecretsArgs(TypedDict):
+    """Secrets of Azure Key Vault as volumes."""
+
+    rotation: NotRequired[bool]
+    """Whether changed secrets reach pods that run."""
+    rotation_interval: NotRequired[str]
+    """How often they are looked for, e.g. 2m."""
+
+
+class UpgradesArgs(TypedDict):
+    """Upgrades that Azure makes by itself."""
+
+    channel: NotRequired[str]
+    """none, patch, stable, rapid or node-image."""
+    node_os_channel: NotRequired[str]
+    """None, Unmanaged, SecurityPatch or NodeImage."""
+
+
+class WindowArgs(TypedDict):
+    """When Azure may do it: weekly, or daily where no day is named."""
+
+    start_time: str
+    """When it begins, e.g. 02:00."""
+    duration_hours: int
+    """For how many hours, 4 to 24."""
+    day: NotRequired[str]
+    """Day of the week; without one: every day."""
+    every: NotRequired[int]
+    """Every how many weeks, or days; 1 by default."""
+    utc_offset: NotRequired[str]
+    """From UTC, e.g. +01:00; none by default."""
+    start_date: NotRequired[str]
+    """From which day on, e.g. 2027-01-31."""
+
+
+class MaintenanceArgs(TypedDict):
+    """When Azure may upgrade by itself."""
+
+    cluster_upgrade: NotRequired[WindowArgs]
+    """For upgrades of Kubernetes; needs upgrades.channel."""
+    node_os_upgrade: NotRequired[WindowArgs]
+    """For node images."""
+
+
+class AutoscalerArgs(TypedDict):
+    """The cluster autoscaler, the same for all pools."""
+
+    expander: NotRequired[str]
+    """How it chooses among pools."""
+    scan_interval: NotRequired[str]
+    """How often it looks."""
+    balance_similar_node_groups: NotRequired[str]
+    """Keep similar pools alike."""
+    max_node_provision_time: NotRequired[str]
+    """How long a node may take; large GPU machines take long."""
+    new_pod_scale_up_delay: NotRequired[str]
+    """How old pods must be."""
+    scale_down_delay_after_add: NotRequired[str]
+    """Rest after a node was added."""
+    scale_down_delay_after_delete: NotRequired[str]
+    """Rest after a node went."""
+    scale_down_delay_after_failure: NotRequired[str]
+    """Rest after a failure."""
+    scale_down_unneeded_time: NotRequired[str]
+    """How long a node must be idle."""
+    scale_down_unready_time: NotRequired[str]
+    """How long a node must be unready."""
+    scale_down_utilization_threshold: NotRequired[str]
+    """Below which a node is idle."""
+    max_graceful_termination_sec: NotRequired[str]
+    """Seconds that pods have to end."""
+    max_empty_bulk_delete: NotRequired[str]
+    """Empty nodes that go at once."""
+    max_total_unready_percentage: NotRequired[str]
+    """Percent of nodes that may be unready."""
+    ok_total_unready_count: NotRequired[str]
+    """Nodes that may be unready."""
+    skip_nodes_with_local_storage: NotRequired[str]
+    """Keep nodes with local volumes."""
+    skip_nodes_with_system_pods: NotRequired[str]
+    """Keep nodes with system pods."""
+    daemonset_eviction_for_empty_nodes: NotRequired[bool]
+    """Evict DaemonSets' pods of empty nodes."""
+    daemonset_eviction_for_occupied_nodes: NotRequired[bool]
+    """Evict DaemonSets' pods of other nodes."""
+    ignore_daemonsets_utilization: NotRequired[bool]
+    """Leave DaemonSets' pods out of a node's use."""
+
+
+class MonitoringArgs(TypedDict):
+    """Logs and metrics in Azure Monitor."""
+
+    workspace: NotRequired[pulumi.Input[str]]
+    """Id of a Log Analytics workspace for the logs of containers."""
+    metrics: NotRequired[bool]
+    """Whether metrics go to a managed Prometheus."""
 
 
 class AksClusterArgs(TypedDict):
@@ -66,6 +247,34 @@ class AksClusterArgs(TypedDict):
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
     entra: NotRequired[EntraArgs]
     """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
+    existing_resource_group: NotRequired[str]
+    """Name of a resource group that is there, instead of one that the stack makes."""
+    node_resource_group: NotRequired[str]
+    """Name of the group that Azure makes for machines and disks."""
+    network: NotRequired[NetworkArgs]
+    """Where nodes and pods lie, and how they talk."""
+    api_server: NotRequired[ApiServerArgs]
+    """Who can reach the API server."""
+    identity: NotRequired[IdentityArgs]
+    """As whom the cluster acts in Azure."""
+    oidc_issuer: NotRequired[bool]
+    """An issuer of tokens that Entra ID trusts."""
+    workload_identity: NotRequired[bool]
+    """Pods act as identities of Entra ID; needs oidcIssuer."""
+    key_vault_secrets: NotRequired[KeyVaultSecretsArgs]
+    """Secrets of Azure Key Vault as volumes; {} for the defaults."""
+    upgrades: NotRequired[UpgradesArgs]
+    """Upgrades that Azure makes by itself."""
+    maintenance: NotRequired[MaintenanceArgs]
+    """When Azure may upgrade by itself."""
+    autoscaler: NotRequired[AutoscalerArgs]
+    """The cluster autoscaler, the same for all pools."""
+    container_registries: NotRequired[list[pulumi.Input[str]]]
+    """Ids of registries that the nodes may pull from."""
+    monitoring: NotRequired[MonitoringArgs]
+    """Logs and metrics in Azure Monitor."""
+    properties: NotRequired[dict[str, Any]]
+    """Properties of azure-native's ManagedCluster, merged last into what is sent."""
 
 
 class MagnumTemplateArgs(TypedDict):

@@ -1,7 +1,7 @@
 """AKS: a resource group, a managed cluster with a system pool, and GPU pools as agent pools of their own.
 
-Not managed here, and why: networks, identities for registries, log workspaces and groups of Entra ID, which a platform team owns
-elsewhere and which say nothing about GPUs; the machines and the Kubernetes version of the system pool once it is there
+Not managed here, and why: networks, identities, registries, log workspaces and groups of Entra ID, which a platform team owns
+elsewhere: they are named by id; the machines and the Kubernetes version of the system pool once it is there
 (gpu_pools/clouds/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the
 autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
 
@@ -10,17 +10,19 @@ pool of the cluster, and a cluster that sends a pool which has gone since is ref
 """
 
 import base64
+import uuid
 from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
-from pulumi_azure_native import containerservice, resources
+from pulumi_azure_native import authorization, containerservice, resources
 
-from gpu_pools.clouds.aks_changes import SYSTEM_POOL, kept_on_pool, refused_cluster_changes, system_pool_left_behind
-from gpu_pools.clouds.aks_inputs import merged, sent
+from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, sent, subnets
 from gpu_pools.clouds.aks_properties import replacing
 from gpu_pools.plan.planned import PoolPlan
-from gpu_pools.stack.clusters import AksSettings, NodeCount, SystemPool, parse_cluster
+from gpu_pools.stack.clusters import AksSettings, NodeCount, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
+from gpu_pools.stack.fields import camel
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError, Problems
 
@@ -31,12 +33,15 @@ from ._config_keys import once_agreed
 from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
+from ._outputs import put_back, put_off
 from ._to_stack import one_of, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 
 __all__ = ["AksCluster", "AksClusterArgs", "AksGpuNodePool", "AksGpuNodePoolArgs", "AksPoolArgs"]
 
 _LONGEST_DNS_PREFIX = 54
+#: Below a subscription; the role has the same id in all of them (azure built-in roles).
+_ACR_PULL = "/providers/Microsoft.Authorization/roleDefinitions/7f951dda-4ed3-4680-a7ca-43fe172d538d"
 
 
 class AksCluster(pulumi.ComponentResource):
@@ -74,29 +79,27 @@ class AksCluster(pulumi.ComponentResource):
         super().__init__("gpu-pools:index:AksCluster", name, None, opts)
         if settings.entra:
             try_login(f"AksCluster({name})", settings.entra, self)
-        tags = dict(settings.tags)
-        group = resources.ResourceGroup(
-            f"{name}-group",
-            resource_group_name=settings.resource_group,
-            location=settings.location,
-            tags=tags,
-            opts=child_options(self, opts),
-        )
+        group = self._group(name, settings, opts)
         #: What everything inside the cluster goes away with.
         self.resource = containerservice.ManagedCluster(
             f"{name}-cluster",
-            **_cluster_inputs(settings),
-            resource_group_name=group.name,
+            **arguments(containerservice.ManagedClusterArgs, _cluster_inputs(settings)),
+            resource_name_=settings.name,
+            resource_group_name=group,
             opts=child_options(
                 self,
                 opts,
+                # Its name is given, so a replacement cannot stand beside it.
+                delete_before_replace=True,
                 protect=unless_false(settings.protect),
+                replace_on_changes=replacing("ManagedCluster"),
                 hooks=pulumi.ResourceHookBinding(before_update=[_change_hook(name)]),
             ),
         )
         self.cluster_id = self.resource.id
         self.cluster_name = self.resource.name
-        self.resource_group_name = group.name
+        self.resource_group_name = pulumi.Output.from_input(group)
+        self._upkeep(name, settings, opts)
         self.kubeconfig = self._kubeconfig(settings.resource_group, settings.entra)
         #: For everything that is put into this cluster.
         self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id, given=opts)
@@ -107,6 +110,53 @@ class AksCluster(pulumi.ComponentResource):
                 "resource_group_name": self.resource_group_name,
                 "kubeconfig": self.kubeconfig,
             }
+        )
+
+    def _group(self, name: str, settings: AksSettings, opts: pulumi.ResourceOptions | None) -> pulumi.Input[str]:
+        """The name of the resource group: of one that is made, or of one that is there."""
+        if settings.options.existing_resource_group is None:
+            made = resources.ResourceGroup(
+                f"{name}-group",
+                resource_group_name=settings.resource_group,
+                location=settings.location,
+                tags=put_back(dict(settings.tags)),
+                opts=child_options(self, opts),
+            )
+            return made.name
+        found = resources.get_resource_group_output(
+            resource_group_name=settings.resource_group, opts=pulumi.InvokeOutputOptions(parent=self)
+        )
+        # Under the same name: a group that the stack has made is let go then, and not deleted with all that is in it.
+        resources.ResourceGroup.get(f"{name}-group", found.id, opts=pulumi.ResourceOptions(parent=self))
+        return settings.resource_group
+
+    def _upkeep(self, name: str, settings: AksSettings, opts: pulumi.ResourceOptions | None) -> None:
+        """What belongs to the cluster as resources of their own: windows for upgrades, rights to pull images."""
+        for window, inputs in maintenance_windows(settings.options.maintenance).items():
+            containerservice.MaintenanceConfiguration(
+                f"{name}-{window}",
+                resource_group_name=self.resource_group_name,
+                resource_name_=self.cluster_name,
+                config_name=window,
+                maintenance_window=cast("Any", inputs),
+                opts=child_options(self, opts),
+            )
+        for index, registry in enumerate(settings.options.container_registries):
+            self._pull(f"{name}-registry-{index}", put_back(registry), settings, opts)
+
+    def _pull(self, name: str, registry: pulumi.Input[str], settings: AksSettings, opts: pulumi.ResourceOptions | None) -> None:
+        kubelet = self.resource.identity_profile.apply(lambda profile: profile["kubeletidentity"].object_id if profile else None)
+        scope = pulumi.Output.from_input(registry)
+        cluster = f"{settings.resource_group}/{settings.name}"
+        authorization.RoleAssignment(
+            name,
+            # A GUID of the user's choice; the same each time, so that it is found again.
+            role_assignment_name=scope.apply(lambda id_: str(uuid.uuid5(uuid.NAMESPACE_URL, f"{id_}/{cluster}/AcrPull".lower()))),
+            scope=scope,
+            principal_id=kubelet.apply(lambda found: found or ""),
+            principal_type=authorization.PrincipalType.SERVICE_PRINCIPAL,
+            role_definition_id=scope.apply(lambda id_: f"/subscriptions/{id_.split('/')[2]}{_ACR_PULL}"),
+            opts=child_options(self, opts),
         )
 
     def _kubeconfig(self, group: str, entra: EntraSettings | None) -> pulumi.Output[str]:
@@ -152,6 +202,10 @@ class AksGpuNodePoolArgs(TypedDict):
     """The cluster's version: Azure leaves pools behind that name none. Leave it out where the cluster upgrades itself."""
     tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of the pool."""
+    node_subnet: NotRequired[pulumi.Input[str]]
+    """The cluster's subnet for nodes, for pools that name none."""
+    pod_subnet: NotRequired[pulumi.Input[str]]
+    """The cluster's subnet for pods, for pools that name none."""
 
 
 class AksGpuNodePool(pulumi.ComponentResource):
@@ -199,9 +253,20 @@ class AksGpuNodePool(pulumi.ComponentResource):
         )
 
 
+#: Arguments that are mappings of arguments, in both spellings.
+_MAPPINGS = tuple(
+    spelling
+    for key in (
+        *("system_pool", "nodes", "entra", "network", "load_balancer", "api_server", "identity", "kubelet", "key_vault_secrets"),
+        *("upgrades", "maintenance", "cluster_upgrade", "node_os_upgrade", "autoscaler", "monitoring"),
+    )
+    for spelling in dict.fromkeys((key, camel(key)))
+)
+
+
 def _cluster_settings(what: str, args: AksClusterArgs) -> AksSettings:
     problems = Problems()
-    written = {**stack_keys(args, "system_pool", "systemPool", "nodes", "entra"), "platform": "aks"}
+    written = put_off({**stack_keys(args, *_MAPPINGS), "platform": "aks"})
     settings = parse_cluster(written, what, problems, complete=True)
     problems.raise_if_any()
     return cast("AksSettings", settings)
@@ -218,8 +283,9 @@ def _pool_hook(name: str) -> pulumi.ResourceHook:
 
 
 def _tell_what_stays(change: pulumi.ResourceHookArgs) -> None:
-    for warning in kept_on_pool(change.old_inputs or {}, change.new_inputs or {}):
-        _log.warn(warning)
+    new = change.new_inputs or {}
+    for warning in left_out("AgentPool", change.old_inputs or {}, new):
+        _log.warn(f"pool {new.get('agentPoolName')}: {warning}")
 
 
 def _judge_change(change: pulumi.ResourceHookArgs) -> None:
@@ -227,38 +293,39 @@ def _judge_change(change: pulumi.ResourceHookArgs) -> None:
     running = (change.old_outputs or {}).get("currentKubernetesVersion")
     if problems := list(refused_cluster_changes(old, new, running)):
         raise InvalidStackError(problems)
-    if warning := system_pool_left_behind(old, new):
-        _log.warn(warning)
+    if behind := system_pool_left_behind(old, new):
+        _log.warn(behind)
+    for warning in left_out("ManagedCluster", old, new):
+        _log.warn(f"cluster {new.get('resourceName')}: {warning}")
 
 
 def _cluster_inputs(settings: AksSettings) -> dict[str, Any]:
-    return {
-        "resource_name_": settings.name,
+    """As the plugin calls them."""
+    own = {
         "location": settings.location,
-        "dns_prefix": settings.name.replace("_", "-")[:_LONGEST_DNS_PREFIX].strip("-"),
-        "kubernetes_version": settings.kubernetes_version,
+        "dnsPrefix": settings.name.replace("_", "-")[:_LONGEST_DNS_PREFIX].strip("-"),
+        "kubernetesVersion": settings.kubernetes_version,
         "sku": {"name": "Base", "tier": settings.tier},
-        "identity": {"type": containerservice.ResourceIdentityType.SYSTEM_ASSIGNED},
-        "enable_rbac": True,
-        # The network can never be changed, and the API's own default is the network that Azure retires in 2028.
-        "network_profile": {"network_plugin": "azure", "network_plugin_mode": "overlay"},
-        "agent_pool_profiles": [_system_pool(settings.system_pool)],
+        "enableRBAC": True,
+        "agentPoolProfiles": [_system_pool(settings)],
         "tags": dict(settings.tags),
         **(_entra(settings.entra) if settings.entra else {}),
     }
+    return merged(merged(own, cluster_inputs(settings.options)), settings.options.properties)
 
 
 def _entra(entra: EntraSettings) -> dict[str, Any]:
     profile = {
         "managed": True,
-        "admin_group_object_ids": list(entra.admin_groups),
-        "enable_azure_rbac": entra.azure_rbac,
-        "tenant_id": entra.tenant,
+        "adminGroupObjectIDs": list(entra.admin_groups),
+        "enableAzureRBAC": entra.azure_rbac,
+        **({} if entra.tenant is None else {"tenantID": entra.tenant}),
     }
-    return {"aad_profile": profile, "disable_local_accounts": not entra.local_accounts}
+    return {"aadProfile": profile, "disableLocalAccounts": not entra.local_accounts}
 
 
-def _system_pool(pool: SystemPool) -> dict[str, Any]:
+def _system_pool(settings: AksSettings) -> dict[str, Any]:
+    pool = settings.system_pool
     profile: dict[str, Any] = {
         "name": SYSTEM_POOL,
         "mode": "System",
@@ -266,10 +333,11 @@ def _system_pool(pool: SystemPool) -> dict[str, Any]:
         "type": "VirtualMachineScaleSets",
         "vmSize": pool.vm_size,
         **_counts(pool.nodes),
+        **subnets(settings.options.network),
     }
     if pool.zones:
         profile["availabilityZones"] = list(pool.zones)
-    return profile
+    return merged(profile, pool.properties)
 
 
 def _counts(nodes: NodeCount) -> dict[str, Any]:
@@ -316,5 +384,6 @@ def _pool_inputs(planned: PoolPlan, args: AksGpuNodePoolArgs) -> dict[str, Any]:
         # One node beyond the pool at an upgrade: GPU quota is scarce; none, where nodes may be away instead.
         away = placement.options.upgrade_settings.max_unavailable
         inputs["upgradeSettings"] = {"maxSurge": "1" if away is None else "0"}
+    inputs |= {"vnetSubnetID": args.get("node_subnet"), "podSubnetID": args.get("pod_subnet")}
     inputs = {**merged(inputs, sent(placement.options)), "tags": {**args.get("tags", {}), **placement.options.tags}}
     return merged(inputs, placement.options.properties)

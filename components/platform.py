@@ -31,6 +31,7 @@ from gpu_pools.text.incidents import explained
 
 from . import _log
 from ._options import child_options
+from ._outputs import put_back, put_off
 from ._to_stack import located_in, sections_in, stack_config
 from .gpu_operator import GpuOperator
 from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
@@ -101,7 +102,7 @@ class GpuPlatform(pulumi.ComponentResource):
         """
         what, places = f"GpuPlatform({name})", {} if from_stack_file else sections_in(args)
         with located_in(what, places):
-            config = stack_config(args)
+            config = stack_config(_put_off(args))
             planned = plan_config(config)
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         _warn(planned, self)
@@ -243,8 +244,12 @@ class GpuPlatform(pulumi.ComponentResource):
         args: AksGpuNodePoolArgs = {
             "cluster_name": cluster.cluster_name,
             "resource_group_name": cluster.resource_group_name,
-            "tags": dict(settings.tags),
+            "tags": put_back(dict(settings.tags)),
         }
+        if (network := settings.options.network) is not None:
+            args |= cast(
+                "Any", {key: value for key in ("node_subnet", "pod_subnet") if (value := put_back(getattr(network, key)))}
+            )
         if settings.kubernetes_version is not None:
             args["kubernetes_version"] = settings.kubernetes_version
         for pool in planned.pools:
@@ -288,6 +293,11 @@ class GpuPlatform(pulumi.ComponentResource):
             "image": planned.settings.nfd.labeller_image,
         }
         return PoolLabels(f"{name}-{pool.name}-labels", args, opts)
+
+
+def _put_off(args: GpuPlatformArgs) -> dict[str, Any]:
+    """The sections, with texts for Outputs where these are only placed: cluster and pools."""
+    return {key: put_off(value) if key.rpartition(":")[2] in {"cluster", "pools"} else value for key, value in args.items()}
 
 
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:

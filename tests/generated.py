@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds import aks_properties
+from gpu_pools.stack.aks_access import ApiServer, Identity, KubeletIdentity
+from gpu_pools.stack.aks_network import LoadBalancer, Network
+from gpu_pools.stack.aks_options import AksClusterOptions, KeyVaultSecrets, Monitoring
 from gpu_pools.stack.aks_pools import AksPoolOptions, KubeletConfig, LinuxOsConfig, UpgradeSettings
+from gpu_pools.stack.aks_upkeep import Autoscaler, Maintenance, Upgrades, Window
 from gpu_pools.stack.clusters import (
     CLUSTERS,
     PLATFORMS,
@@ -69,6 +73,7 @@ POOL_CLASSES: Final = (AksPoolOptions,)
 #: Type of the plugin -> what it is, and the classes whose rows set its properties.
 RESOURCES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "AgentPool": ("Pools", (Pool, AksPlacement, *POOL_CLASSES)),
+    "ManagedCluster": ("Clusters", (AksSettings, AksClusterOptions)),
 }
 _RANGE: Final = '''
 
@@ -88,7 +93,18 @@ TYPES: Final = (
         (EntraSettings,),
         "aks",
     ),
-    Args("AksClusterArgs", "An AKS cluster.", (AksSettings,), "aks"),
+    Args("LoadBalancerArgs", "How nodes reach outside through the cluster's load balancer.", (LoadBalancer,), "aks"),
+    Args("NetworkArgs", "Where nodes and pods lie, and how they talk.", (Network,), "aks"),
+    Args("ApiServerArgs", "Who can reach the API server.", (ApiServer,), "aks"),
+    Args("KubeletIdentityArgs", "The identity as which nodes pull images.", (KubeletIdentity,), "aks"),
+    Args("IdentityArgs", "As whom the cluster acts in Azure.", (Identity,), "aks"),
+    Args("KeyVaultSecretsArgs", "Secrets of Azure Key Vault as volumes.", (KeyVaultSecrets,), "aks"),
+    Args("UpgradesArgs", "Upgrades that Azure makes by itself.", (Upgrades,), "aks"),
+    Args("WindowArgs", "When Azure may do it: weekly, or daily where no day is named.", (Window,), "aks"),
+    Args("MaintenanceArgs", "When Azure may upgrade by itself.", (Maintenance,), "aks"),
+    Args("AutoscalerArgs", "The cluster autoscaler, the same for all pools.", (Autoscaler,), "aks"),
+    Args("MonitoringArgs", "Logs and metrics in Azure Monitor.", (Monitoring,), "aks"),
+    Args("AksClusterArgs", "An AKS cluster.", (AksSettings, AksClusterOptions), "aks"),
     Args("MagnumTemplateArgs", "A cluster template to make.", (MagnumTemplate,), "magnum"),
     Args("MagnumClusterArgs", "A Magnum cluster; `template` or `template_id`.", (MagnumSettings,), "magnum"),
     Args("ExistingClusterArgs", "How to reach the cluster.", (ExistingSettings,), "existing"),
@@ -162,6 +178,8 @@ def _cluster() -> Iterator[str]:
     yield "| `platform` | all | *required*: `aks`, `magnum` or `existing` | | |"
     for platform, settings in CLUSTERS.items():
         yield from _lines(settings, (platform,))
+        if settings is AksSettings:
+            yield from _lines(AksClusterOptions, (platform,))
 
 
 def _pools() -> Iterator[str]:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.clouds.aks_properties import known_of
 from gpu_pools.text.errors import Problem
+from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +26,19 @@ if TYPE_CHECKING:
 SYSTEM_POOL: Final = "system"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _LONG_TERM: Final = "AKSLongTermSupport"
+_ZONE: Final = ("apiServerAccessProfile", "privateDNSZone")
+_SUBNETS: Final = {"vnetSubnetID": "nodeSubnet", "podSubnetID": "podSubnet"}
+#: Place in the stack, path of the plugin, what it is.
+_STAY_ON: Final = (
+    ("oidcIssuer", ("oidcIssuerProfile", "enabled"), "the issuer of tokens"),
+    ("properties.apiServerAccessProfile.enableVnetIntegration", ("apiServerAccessProfile", "enableVnetIntegration"), "it"),
+)
+#: Sent whole each time, or decided by somebody else.
+_SETS: Final = {
+    *("tags", "nodeLabels", "nodeTaints", "count", "minCount", "maxCount", "orchestratorVersion", "kubernetesVersion"),
+    *("agentPoolProfiles", "identity", "sku"),
+}
+_SHORT: Final = 60
 
 
 def refused_cluster_changes(old: Mapping[str, Any], new: Mapping[str, Any], running: object) -> Iterator[Problem]:
@@ -44,6 +59,7 @@ def refused_cluster_changes(old: Mapping[str, Any], new: Mapping[str, Any], runn
             "entra, as it is deployed",
             "Write it back; `localAccounts: true` in it lets certificates of administrators be had again.",
         )
+    yield from _one_way(old, new)
     if new.get("supportPlan") != _LONG_TERM:
         yield from _version(running, new.get("kubernetesVersion"))
 
@@ -61,21 +77,6 @@ def system_pool_left_behind(old: Mapping[str, Any], new: Mapping[str, Any]) -> s
     )
 
 
-def kept_on_pool(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """What a pool's declaration says no more and Azure leaves as it was: empty settings clear none (azure-rest-api-specs#27373).
-
-    Args:
-        old: the pool's inputs that are deployed.
-        new: those that shall be.
-    """
-    before, after = old.get("upgradeSettings") or {}, new.get("upgradeSettings") or {}
-    for key in sorted(before.keys() - after.keys()):
-        yield (
-            f"pool {new.get('agentPoolName')}: upgradeSettings.{key} is written no more, and stays {before[key]} in Azure: "
-            "write the value that it shall have"
-        )
-
-
 def _system_pool(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """By its name: after a refresh the plugin's inputs have all pools of the cluster, in the order of Azure."""
     profiles = inputs.get("agentPoolProfiles")
@@ -87,15 +88,73 @@ def _system_pool(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
-    for key, name in (("vmSize", "vmSize"), ("availabilityZones", "zones")):
+    """What an agent pool keeps for good replaces a GPU pool; the system pool goes with its cluster alone."""
+    keys = {"vmSize": "vmSize", "availabilityZones": "zones"}
+    for key in sorted({*before, *after}):
+        known = known_of("AgentPool", key)
         old, new = before.get(key) or None, after.get(key) or None
-        if old != new:
+        # What Azure has filled in is in the inputs after a refresh.
+        if known is None or known.change != "replaces" or old == new or (key not in keys and key not in after):
+            continue
+        place = "network." + _SUBNETS[key] if key in _SUBNETS else f"systemPool.{keys.get(key, f'properties.{key}')}"
+        yield Problem(
+            place,
+            f"{_shown(new)} is asked for, and the pool is there with {_shown(old)}; AKS changes it on no living pool",
+            f"{_shown(old)}, as it is deployed",
+            "Write back what is deployed; other machines need another cluster, made by a second stack beside this one.",
+        )
+
+
+def _one_way(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Problem]:
+    """What Azure never switches off again, or changes in one direction alone."""
+    for place, path, name in _STAY_ON:
+        if at(old, *path) and not at(new, *path):
             yield Problem(
-                f"systemPool.{name}",
-                f"{_shown(new)} is asked for, and the pool is there with {_shown(old)}; AKS changes it on no living pool",
-                f"{_shown(old)}, as it is deployed",
-                "Write back what is deployed; other machines need another cluster, made by a second stack beside this one.",
+                place,
+                f"is on, and is not to be any more; AKS never switches {name} off",
+                "true, as it is deployed",
+                "Write it back; nobody has to use it.",
             )
+    before, after = at(old, *_ZONE), at(new, *_ZONE)
+    if before and after not in {before, "none"}:
+        yield Problem(
+            "apiServer.privateDnsZone",
+            f"{_shown(after)} is asked for, and {before} is deployed; AKS goes to none alone",
+            f"{before} or none",
+            "Write one of them.",
+        )
+    if old.get("servicePrincipalProfile") and new.get("servicePrincipalProfile") != old["servicePrincipalProfile"]:
+        yield Problem(
+            "properties.servicePrincipalProfile",
+            "is not as it is deployed; AKS changes it by a call of its own",
+            "as it is deployed",
+            "Write it back; then: az aks update-credentials --reset-service-principal",
+        )
+
+
+def left_out(type_: str, old: Mapping[str, Any], new: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """What is sent no more: with most properties Azure then leaves what there is, add-ons included.
+
+    Args:
+        type_: ``AgentPool`` or ``ManagedCluster``.
+        old: inputs that are deployed.
+        new: those that shall be.
+        above: where they lie.
+    """
+    for key in sorted(old):
+        path = f"{above}{key}"
+        known = known_of(type_, path)
+        if path in _SETS or known is None or known.change not in {"updates", "rolling"} or known.keeps:
+            continue
+        if isinstance(old[key], dict) and isinstance(new.get(key), dict):
+            yield from left_out(type_, old[key], new[key], f"{path}.")
+        elif old[key] not in (None, {}, []) and new.get(key) is None:
+            yield (f"{path} is written no more, and Azure may leave it, {_short(old[key])}: write the value that it shall have")
+
+
+def _short(value: object) -> str:
+    shown = _shown(value)
+    return shown if len(shown) <= _SHORT else f"{shown[:_SHORT]}…"
 
 
 def _version(running: object, wanted: object) -> Iterator[Problem]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.stack.aks_network import Network
+from gpu_pools.stack.aks_options import MOVING_CHANNELS
 from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
 
 if TYPE_CHECKING:
@@ -27,11 +30,14 @@ _CLUSTER: Final = "gpu-pools:cluster"
 def check_aks(settings: Settings, problems: Problems) -> None:
     """What pools and cluster ask for that does not go together."""
     cluster = settings.cluster
-    if not isinstance(cluster, AksSettings):
+    # Of the cluster of a pool that is used alone nothing is known.
+    if not isinstance(cluster, AksSettings) or not cluster.name:
         return
     for pool in settings.pools:
         if isinstance(pool.placement, AksPlacement):
             _check_version(pool, pool.placement, cluster, problems)
+            _check_subnets(pool, pool.placement, cluster, problems)
+            _check_identity(pool, pool.placement, cluster, problems)
 
 
 def aks_warnings(pool: Pool, driver: str) -> Iterator[str]:
@@ -53,6 +59,14 @@ def aks_warnings(pool: Pool, driver: str) -> Iterator[str]:
 
 def _check_version(pool: Pool, placement: AksPlacement, cluster: AksSettings, problems: Problems) -> None:
     pinned, control_plane = placement.options.kubernetes_version, cluster.kubernetes_version
+    channel = cluster.options.upgrades.channel if cluster.options.upgrades else None
+    if pinned is not None and channel in MOVING_CHANNELS:
+        problems.add(
+            f"{pool.path}.kubernetesVersion",
+            f"the cluster's channel {channel} moves it, and Azure never goes back to what is written",
+            allowed="nothing, or the channel patch",
+            remedy=f"Take it out, or write `{_CLUSTER}.upgrades: {{channel: patch}}`.",
+        )
     if pinned is None or control_plane is None:
         return
     old, new = _parts(pinned), _parts(control_plane)
@@ -66,6 +80,47 @@ def _check_version(pool: Pool, placement: AksPlacement, cluster: AksSettings, pr
         allowed=f"1.{max(new[1] - WIDEST_SKEW, 0)} to {control_plane}",
         remedy=f"Raise `{_CLUSTER}.kubernetesVersion` first." if newer else "Raise it, or leave it out: the pool then follows.",
     )
+
+
+def _check_subnets(pool: Pool, placement: AksPlacement, cluster: AksSettings, problems: Problems) -> None:
+    """Either all pools lie in subnets of one network, or none does."""
+    own, network = placement.options.subnet, cluster.options.network
+    shared = network.node_subnet if network else None
+    if own and not shared:
+        problems.add(
+            f"{pool.path}.subnet",
+            "the system pool lies in a network that Azure makes, and all pools lie in one",
+            allowed=f"`{_CLUSTER}.network.nodeSubnet` in the same network beside it",
+            remedy="Write that, or take this out.",
+        )
+    elif own and shared and not isinstance(own, Later) and not isinstance(shared, Later) and _vnet(own) != _vnet(shared):
+        problems.add(
+            f"{pool.path}.subnet",
+            f"it lies in {_vnet(own).rpartition('/')[2]}, the cluster in {_vnet(shared).rpartition('/')[2]}",
+            allowed="a subnet of the cluster's network",
+            remedy="Choose another subnet; networks that are peered do not count as one.",
+        )
+    if placement.options.pod_subnet and (network or Network()).mode == "overlay":
+        problems.add(
+            f"{pool.path}.podSubnet",
+            "the cluster's pods have a range of their own (overlay)",
+            allowed=f"`{_CLUSTER}.network.podSubnet`, or `pluginMode: none` there",
+            remedy="Write one of them, or take this out.",
+        )
+
+
+def _vnet(subnet: str) -> str:
+    return subnet.lower().rpartition("/subnets/")[0]
+
+
+def _check_identity(pool: Pool, placement: AksPlacement, cluster: AksSettings, problems: Problems) -> None:
+    if placement.options.capacity_reservation_group and not cluster.options.own_identity:
+        problems.add(
+            f"{pool.path}.capacityReservationGroup",
+            "an identity that Azure makes cannot use it",
+            allowed=f"`{_CLUSTER}.identity.userAssigned` beside it",
+            remedy="Write an identity that is a Contributor of the group's resource group.",
+        )
 
 
 def _parts(version: str) -> tuple[int, ...]:

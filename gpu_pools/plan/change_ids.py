@@ -14,7 +14,7 @@ from gpu_pools.clouds.aks_inputs import merged, sent
 from gpu_pools.clouds.aks_properties import fixed_inputs
 from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.stack.acknowledged import BECOMES, CLUSTER, GOES, USED
-from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def cluster_use(plan: Plan) -> str:
 def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
     """The id of a cluster and the pools in it as they are planned."""
     own = {key: value for key, value in dataclasses.asdict(cluster).items() if key != "protect"}
+    if isinstance(cluster, AksSettings):
+        own = _without_options(own) | _fixed_options("ManagedCluster", cluster.options)
+        own["system_pool"] = {key: value for key, value in own["system_pool"].items() if key != "properties"}
     if "system_pool" in own:
         # In the words of the ids that stand in stack files; who scales it replaces nothing.
         nodes = own["system_pool"].pop("nodes")

@@ -7,10 +7,12 @@ demands what a deploy needs besides. Rules of the clouds that depend on more tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from gpu_pools.stack.aks_options import GROUP_NAME, GROUP_NAMES, AksClusterOptions, cluster_options
+from gpu_pools.stack.azure_types import properties
 from gpu_pools.stack.entra import EntraSettings
-from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, row, text, texts, whole_number
+from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, reads, row, text, texts, whole_number
 from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
 
@@ -113,6 +115,16 @@ RANGE: Final = Kind(lambda section, one: section.raw(one.key), "NodeRangeArgs")
 _OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
 
 
+#: What the system pool's `properties` must leave to its keys.
+_SYSTEM_PLANNED: Final = {
+    **dict.fromkeys(("name", "mode", "osType", "type", "orchestratorVersion"), "Leave it out: the stack decides it."),
+    **dict.fromkeys(("count", "minCount", "maxCount", "enableAutoScaling"), "Write `count` or `nodes`."),
+    **dict.fromkeys(("vnetSubnetID", "podSubnetID"), "Write `nodeSubnet` or `podSubnet` of `network`."),
+    "vmSize": "Write `vmSize`.",
+    "availabilityZones": "Write `zones`.",
+}
+
+
 @dataclass(frozen=True)
 class SystemPool:
     """The AKS pool that runs the cluster's own pods. AKS wants at least two nodes of 4 vCPUs in production."""
@@ -145,6 +157,13 @@ class SystemPool:
         ),
     )
     zones: tuple[str, ...] = row("Availability zones.", ZONES, (), sets="agentPoolProfiles.availabilityZones", change="refused")
+    properties: Mapping[str, Any] = row(
+        "Properties of azure-native's ManagedClusterAgentPoolProfile, merged last into what is sent.",
+        properties("ManagedClusterAgentPoolProfile", _SYSTEM_PLANNED),
+        {},
+        doc="Properties of azure-native's `ManagedClusterAgentPoolProfile`, e.g. `{maxPods: 60}`; see [below](#properties). "
+        "What a pool keeps for good is refused once it is there.",
+    )
 
 
 def _system_pool(section: Section, one: Row) -> SystemPool | None:
@@ -185,7 +204,7 @@ class AksSettings:
     )
     resource_group: str = row(
         "Name of the resource group, which is made; the cluster's name by default.",
-        text(r"[-\w._()]{1,89}[-\w_()]", "1 to 90 letters, digits, - _ . ( )"),
+        text(GROUP_NAME, GROUP_NAMES),
         "",
         sets="resourceGroupName",
         change="replaces",
@@ -227,6 +246,7 @@ class AksSettings:
         doc="Users log in with Entra ID, and no certificate of an administrator can be had: the default for production, see "
         "[below](#entra-id). Taking it out again is refused.",
     )
+    options: AksClusterOptions = reads(Kind(cluster_options, ""), AksClusterOptions())
 
     @property
     def platform(self) -> Platform:
@@ -398,7 +418,9 @@ def parse_cluster(value: object, path: str, problems: Problems, *, complete: boo
     settings = read(CLUSTERS[platform], section, complete=complete)
     section.finish()
     if isinstance(settings, AksSettings):
-        return replace(settings, resource_group=settings.resource_group or settings.name)
+        return replace(
+            settings, resource_group=settings.options.existing_resource_group or settings.resource_group or settings.name
+        )
     return settings
 
 

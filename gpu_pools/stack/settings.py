@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_who_installs
 from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
-from gpu_pools.stack.clusters import ClusterSettings, parse_cluster
+from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
@@ -111,6 +111,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         magnum_driver=getattr(cluster, "driver", None),
         sharing_names=_written(config, "sharing"),
         flavor_names=_written(config, "flavors"),
+        node_subnet=isinstance(cluster, AksSettings) and bool(cluster.options.network and cluster.options.network.node_subnet),
     )
     pools = _parse_pools(config, context)
     names = [pool.name for pool in pools]

@@ -18,12 +18,14 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from sandbox.clouds import azure_beside as beside
 from sandbox.clouds import azure_networks as networks
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_answers import not_found, show_cluster, show_group, show_pool, user_kubeconfig, version_of
+from sandbox.clouds.azure_cluster_options import check_cluster_change, check_cluster_options, merged_cluster
 from sandbox.clouds.azure_errors import AzureError
-from sandbox.clouds.azure_ids import cluster_id, digest, group_id, network_id, parts, pool_id
+from sandbox.clouds.azure_ids import assignment_id, cluster_id, digest, group_id, network_id, parts, pool_id, window_id
 from sandbox.clouds.azure_machines import machine_group
 from sandbox.clouds.azure_pool_options import check_with_cluster
 from sandbox.clouds.entra import Tenant
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 
     from sandbox.clouds.azure_rules import Body
 
+#: What has no machines: kind of record -> ARM's type.
+_BESIDE: Final = {
+    "windows": "Microsoft.ContainerService/managedClusters/maintenanceConfigurations",
+    "assignments": "Microsoft.Authorization/roleAssignments",
+}
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
 
 
@@ -55,7 +62,9 @@ class AzureCloud:
         """
         self._state = state
         self._host = host or simulated_host()
-        self._records = Records(state / "cloud" / "azure.json", ("groups", "networks", "clusters", "pools"))
+        self._records = Records(
+            state / "cloud" / "azure.json", ("groups", "networks", "clusters", "pools", "windows", "assignments")
+        )
         self._tenant = Tenant(state)
 
     # ---------------------------------------------------------------- resource groups
@@ -122,6 +131,7 @@ class AzureCloud:
         if id_.lower() in self._records.read()["clusters"]:
             return self._change_cluster(id_, body)
         rules.check_cluster(name, body)
+        check_cluster_options(body)
         versions.check_new_cluster(name, body.get("kubernetesVersion"))
         version = versions.full(body.get("kubernetesVersion"))
         pools = {pool["name"]: _settled(pool) for pool in body["agentPoolProfiles"]}
@@ -162,6 +172,9 @@ class AzureCloud:
             self._refuse_busy(data, id_)
             cluster = data["clusters"][id_.lower()]
             rules.check_cluster(cluster["name"], body)
+            check_cluster_change(cluster["body"], body)
+            wanted = merged_cluster(cluster["body"], {key: value for key, value in body.items() if value is not None})
+            check_cluster_options(wanted)
             self._change_version(data, cluster, body)
             group, name = parts(id_)
             for profile in body["agentPoolProfiles"]:
@@ -175,11 +188,10 @@ class AzureCloud:
                     raise AzureError(400, "InvalidParameter", message, "agentPoolProfiles")
                 _change_pool(pool, profile, cluster)
             rules.check_entra_change(cluster["body"], body)
-            kept = {
-                key: cluster["body"][key] for key in ("location", "aadProfile") if key in cluster["body"] and not body.get(key)
-            }
-            kept["location"] = cluster["body"]["location"]
-            cluster["body"] = {**{k: v for k, v in body.items() if k != "agentPoolProfiles"}, **kept}
+            wanted["location"] = cluster["body"]["location"]
+            if body.get("aadProfile"):
+                wanted["aadProfile"] = body["aadProfile"]
+            cluster["body"] = {key: value for key, value in wanted.items() if key != "agentPoolProfiles"}
             folder, name, now = self._folder(cluster["folder"]), cluster["name"], cluster["body"]
             # An operation of the cluster is one of all its pools (pulumi-azure-native#4264).
             _set_states(data, id_, "Updating")
@@ -227,6 +239,8 @@ class AzureCloud:
         self._host.erase(self._folder(cluster["folder"]))
         with self._records.change() as data:
             data["clusters"].pop(id_.lower(), None)
+            for key in [key for key in data["windows"] if key.startswith(f"{id_.lower()}/")]:
+                del data["windows"][key]
             for key in [key for key, pool in data["pools"].items() if pool["cluster"] == id_.lower()]:
                 del data["pools"][key]
 
@@ -321,6 +335,37 @@ class AzureCloud:
             cluster, id_ = data["clusters"][pool["cluster"]]["id"], pool["id"]
         self._put_machines(cluster, only=id_)
 
+    # ---------------------------------------------------------------- beside a cluster
+
+    def put_window(self, group: str, cluster_name: str, name: str, body: Body) -> Body:
+        """Create or change a maintenance window, and return it."""
+        beside.check_window(name, body)
+        parent, id_ = cluster_id(group, cluster_name), window_id(group, cluster_name, name)
+        with self._records.change() as data:
+            if parent.lower() not in data["clusters"]:
+                raise not_found(f"managedClusters/{cluster_name}", group)
+            data["windows"][id_.lower()] = {"id": id_, "name": name, "body": body}
+        return self.get(id_) or {}
+
+    def delete_window(self, group: str, cluster_name: str, name: str) -> None:
+        """Delete a maintenance window; one that does not exist is not an error."""
+        with self._records.change() as data:
+            data["windows"].pop(window_id(group, cluster_name, name).lower(), None)
+
+    def put_assignment(self, scope: str, name: str, body: Body) -> Body:
+        """Create a role assignment, and return it."""
+        id_ = assignment_id(scope, name)
+        with self._records.change() as data:
+            old = data["assignments"].get(id_.lower())
+            beside.check_assignment(name, body, old and old["body"])
+            data["assignments"][id_.lower()] = {"id": id_, "name": name, "body": {**body, "scope": scope}}
+        return self.get(id_) or {}
+
+    def delete_assignment(self, scope: str, name: str) -> None:
+        """Delete a role assignment; one that does not exist is not an error."""
+        with self._records.change() as data:
+            data["assignments"].pop(assignment_id(scope, name).lower(), None)
+
     # ---------------------------------------------------------------- all resources
 
     def get(self, id_: str) -> Body | None:
@@ -332,6 +377,10 @@ class AzureCloud:
             return networks.shown(data["networks"][key])
         if key in data["clusters"]:
             return show_cluster(data, data["clusters"][key])
+        for kind, type_ in _BESIDE.items():
+            if key in data[kind]:
+                record = data[kind][key]
+                return {"id": record["id"], "name": record["name"], "type": type_, **record["body"]}
         if key in data["pools"]:
             pool = data["pools"][key]
             return show_pool(pool, data["clusters"][pool["cluster"]])
@@ -360,6 +409,8 @@ class AzureCloud:
             *data["groups"],
             *data["networks"],
             *data["clusters"],
+            *data["windows"],
+            *data["assignments"],
             *(key for key, pool in data["pools"].items() if not pool["inline"]),
         }
 
@@ -375,6 +426,9 @@ class AzureCloud:
         for key, pool in self._records.read()["pools"].items():
             if key not in kept and not pool["inline"]:
                 self._drop_pool(pool["id"])
+        for kind, delete in (("windows", self.delete_window), ("assignments", self.delete_assignment)):
+            for key in self._records.read()[kind].keys() - kept:
+                delete(*parts(data[kind][key]["id"]))
         for key in data["networks"].keys() - kept:
             self.delete_network(*parts(data["networks"][key]["id"]))
         for key in data["groups"].keys() - kept:

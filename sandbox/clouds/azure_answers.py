@@ -76,9 +76,17 @@ def show_cluster(data: Data, cluster: dict[str, Any]) -> Body:
             },
         },
     }
+    if body.get("identityProfile"):
+        shown["identityProfile"] = body["identityProfile"]
+    shown["networkProfile"] = {**_network_defaults(body), **(body.get("networkProfile") or {})}
+    if (body.get("apiServerAccessProfile") or {}).get("enablePrivateCluster"):
+        shown["privateFQDN"] = host.replace(".hcp.", ".privatelink.", 1)
     if body.get("identity"):
+        own = body["identity"].get("userAssignedIdentities") or []
         shown["identity"] = {
             **body["identity"],
+            # Asked for as a list, answered as a mapping.
+            "userAssignedIdentities": {one: {"clientId": _guid(one, "client"), "principalId": _guid(one, "principal")} for one in own},
             "principalId": str(uuid.uuid5(_NAMESPACE, f"{id_} principal")),
             "tenantId": TENANT,
         }
@@ -87,6 +95,27 @@ def show_cluster(data: Data, cluster: dict[str, Any]) -> Body:
         address = f"https://{body['location']}.oic.prod-aks.azure.com/{TENANT}/{digest(id_)[:36]}/"
         shown["oidcIssuerProfile"] = {**issuer, "issuerURL": address}
     return shown
+
+
+def _guid(id_: str, what: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, f"{id_} {what}"))
+
+
+def _network_defaults(body: Body) -> Body:
+    """What Azure fills in and answers with; an import takes it over (pulumi-azure-native#4401)."""
+    profile = body.get("networkProfile") or {}
+    own_range = profile.get("networkPluginMode") == "overlay" or profile.get("networkPlugin") == "kubenet"
+    return {
+        "networkPlugin": "azure",
+        "networkDataplane": "azure",
+        "networkPolicy": "none",
+        "outboundType": "loadBalancer",
+        "loadBalancerSku": "standard",
+        "serviceCidr": "10.0.0.0/16",
+        "dnsServiceIP": "10.0.0.10",
+        "ipFamilies": ["IPv4"],
+        **({"podCidr": "10.244.0.0/16"} if own_range else {}),
+    }
 
 
 def _with_tenant(body: Body) -> Body:

@@ -29,8 +29,21 @@ def pool_id(group: str, cluster: str, pool: str) -> str:
     return f"{cluster_id(group, cluster)}/agentPools/{pool}"
 
 
+def window_id(group: str, cluster: str, window: str) -> str:
+    """ARM id of a maintenance window."""
+    return f"{cluster_id(group, cluster)}/maintenanceConfigurations/{window}"
+
+
+def assignment_id(scope: str, name: str) -> str:
+    """ARM id of a role assignment: below whatever it holds for."""
+    return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
+
+
 def parts(id_: str) -> list[str]:
     """The names in an ARM id: group, then cluster, then pool as far as it goes."""
+    scope, assignment, name = id_.rpartition("/providers/Microsoft.Authorization/roleAssignments/")
+    if assignment:
+        return [scope, name]
     words = id_.strip("/").split("/")
     return [words[index] for index in (3, 7, 9) if index < len(words)]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gpu_pools.stack import azure_types
-from sandbox.clouds import azure_answers, azure_ids, azure_networks, azure_rules
+from sandbox.clouds import azure_answers, azure_beside, azure_ids, azure_networks, azure_rules
 from sandbox.clouds.entra import TENANT
 from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
 from sandbox.providers.differences import compare
@@ -33,6 +33,9 @@ _GROUP: Final = "azure-native:resources:ResourceGroup"
 _NETWORK: Final = "azure-native:network:VirtualNetwork"
 _CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 _POOL: Final = "azure-native:containerservice:AgentPool"
+
+_WINDOW: Final = "azure-native:containerservice:MaintenanceConfiguration"
+_ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
 
 _CREATE_FIRST: Final = "__createBeforeDelete"
 """The plugin's note in the inputs that the name is random, so that a replacement may be created first."""
@@ -139,6 +142,24 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         random_name=False,
         pattern=azure_rules.POOL_NAME,
         longest=12,
+    ),
+    _WINDOW: _Kind(
+        azure_ids.window_id,
+        name="configName",
+        parents=("resourceGroupName", "resourceName"),
+        types=azure_types.types()["MaintenanceConfiguration"],
+        replaces=("configName", "resourceName", "resourceGroupName"),
+        required=("resourceGroupName", "resourceName"),
+        random_name=False,
+    ),
+    _ASSIGNMENT: _Kind(
+        azure_ids.assignment_id,
+        name="roleAssignmentName",
+        parents=("scope",),
+        types=dict.fromkeys(("principalId", "principalType", "roleDefinitionId", "description"), "string"),
+        replaces=("roleAssignmentName", "scope", "principalId", "roleDefinitionId", "principalType"),
+        required=("scope", "principalId", "roleDefinitionId"),
+        api_version=azure_beside.API_VERSION,
     ),
 }
 
@@ -253,6 +274,8 @@ class AzureNativeStandIn(StandIn):
             _NETWORK: self._cloud.put_network,
             _CLUSTER: self._cloud.put_cluster,
             _POOL: self._cloud.put_pool,
+            _WINDOW: self._cloud.put_window,
+            _ASSIGNMENT: self._cloud.put_assignment,
         }
         return _outputs(put[_plain(type_)](*names, body))
 
@@ -288,6 +311,8 @@ class AzureNativeStandIn(StandIn):
             _NETWORK: self._cloud.delete_network,
             _CLUSTER: self._cloud.delete_cluster,
             _POOL: self._cloud.delete_pool,
+            _WINDOW: self._cloud.delete_window,
+            _ASSIGNMENT: self._cloud.delete_assignment,
         }
         erase[_plain(type_)](*azure_ids.parts(id_))
 
@@ -303,6 +328,8 @@ class AzureNativeStandIn(StandIn):
                 "subscriptionId": azure_ids.SUBSCRIPTION,
                 "tenantId": TENANT,
             }, []
+        if name == "azure-native:resources:getResourceGroup":
+            return self._found_group(str(args.get("resourceGroupName"))), []
         match = re.fullmatch(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials", name)
         if match is None:
             return super().invoke(token, args)
@@ -314,6 +341,13 @@ class AzureNativeStandIn(StandIn):
         admin = match[1] == "Admin"
         value = self._cloud.credentials(*(args[key] for key in _CREDENTIAL_ARGS), admin=admin)
         return {"kubeconfigs": [{"name": f"cluster{match[1]}", "value": Secret(value)}]}, []
+
+    def _found_group(self, name: str) -> dict[str, Value]:
+        found = self._cloud.get(azure_ids.group_id(name))
+        if found is None:
+            message = f'Code="ResourceGroupNotFound" Message="Resource group \'{name}\' could not be found."'
+            raise ServiceError(message)
+        return found
 
 
 _CREDENTIAL_ARGS: Final = ("resourceGroupName", "resourceName")
@@ -342,6 +376,10 @@ def _inputs_in(kind: _Kind, shown: Mapping[str, Value]) -> dict[str, Value]:
     subnets = could.get("subnets")
     if isinstance(subnets, list):
         could["subnets"] = [{key: subnet[key] for key in ("name", "addressPrefix") if key in subnet} for subnet in subnets]
+    identity = could.get("identity")
+    if isinstance(identity, dict):
+        own = identity.get("userAssignedIdentities")
+        could["identity"] = {"type": identity.get("type"), **({"userAssignedIdentities": list(own)} if own else {})}
     pools = could.get("agentPoolProfiles")
     if isinstance(pools, list):
         could["agentPoolProfiles"] = [

@@ -75,6 +75,9 @@ class Recorder(pulumi.runtime.Mocks):
         outputs = {**args.inputs, "name": args.inputs.get("name") or args.inputs.get("resourceName") or args.name}
         if args.typ == "openstack:containerinfra/cluster:Cluster":
             outputs["kubeconfig"] = {"raw_config": KUBECONFIG}
+        if own := (args.inputs.get("identity") or {}).get("userAssignedIdentities"):
+            # What is asked for as a list is answered as a mapping.
+            outputs["identity"] = {**args.inputs["identity"], "userAssignedIdentities": {one: {} for one in own}}
         return f"{args.name}-id", outputs
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pulumi
 import pytest
 import yaml
 
-from components.aks import AksGpuNodePool
+from components.aks import AksCluster, AksGpuNodePool
+from components.platform import GpuPlatform
 from gpu_pools.text.errors import InvalidStackError
-from tests.unit.bad_aks_options import id_of, subnet
+from tests.unit.bad_aks_options import GUID, id_of, subnet
 from tests.unit.golden import golden
 
 if TYPE_CHECKING:
@@ -126,3 +127,132 @@ class TestPool:
         written = {"upgradeSettings": {"maxSurge": "50%"}, "tags": {"b": "c"}}
         inputs = pool_of(run, {**POOL, "tags": {"a": "b"}, "properties": written}).inputs
         assert (inputs["upgradeSettings"]["maxSurge"], inputs["tags"]) == ("50%", {"a": "b", "b": "c"})
+
+
+CLUSTER: Final[dict[str, Any]] = {
+    "name": "gpu",
+    "location": "westeurope",
+    "system_pool": {"vm_size": "Standard_D4s_v5", "count": 2},
+}
+IDENTITY: Final = id_of("Microsoft.ManagedIdentity/userAssignedIdentities/gpu")
+REGISTRY: Final = id_of("Microsoft.ContainerRegistry/registries/acr")
+EVERY_CLUSTER: Final[dict[str, Any]] = {
+    **CLUSTER,
+    "existing_resource_group": "shared",
+    "node_resource_group": "machines",
+    "system_pool": {"vm_size": "Standard_D4s_v5", "count": 2, "properties": {"osDiskType": "Ephemeral"}},
+    "network": {
+        "node_subnet": subnet("nodes"),
+        "dataplane": "cilium",
+        "policy": "cilium",
+        "pod_cidr": "10.128.0.0/14",
+        "service_cidr": "10.9.0.0/16",
+        "dns_service_ip": "10.9.0.10",
+        "load_balancer_sku": "standard",
+        "load_balancer": {
+            "prefixes": [id_of("Microsoft.Network/publicIPPrefixes/out")],
+            "allocated_outbound_ports": 8000,
+            "idle_timeout_in_minutes": 10,
+        },
+    },
+    "api_server": {
+        "private": True,
+        "private_dns_zone": id_of("Microsoft.Network/privateDnsZones/z"),
+        "public_fqdn": False,
+        "disable_run_command": True,
+    },
+    "identity": {"user_assigned": IDENTITY, "kubelet": {"id": IDENTITY, "client_id": GUID, "object_id": GUID}},
+    "oidc_issuer": True,
+    "workload_identity": True,
+    "key_vault_secrets": {"rotation": True, "rotation_interval": "5m"},
+    "upgrades": {"channel": "patch", "node_os_channel": "SecurityPatch"},
+    "maintenance": {
+        "cluster_upgrade": {"day": "Sunday", "start_time": "02:00", "duration_hours": 4, "utc_offset": "+01:00"},
+        "node_os_upgrade": {"every": 3, "start_time": "23:00", "duration_hours": 6, "start_date": "2027-01-31"},
+    },
+    "autoscaler": {"expander": "priority", "max_node_provision_time": "30m", "ignore_daemonsets_utilization": True},
+    "container_registries": [REGISTRY],
+    "monitoring": {"workspace": id_of("Microsoft.OperationalInsights/workspaces/logs"), "metrics": True},
+    "properties": {"storageProfile": {"blobCSIDriver": {"enabled": True}}},
+}
+
+
+def cluster_of(run: Run, declared: dict[str, Any]) -> Registered:
+    """The managed cluster that a declaration leads to."""
+    return run(lambda: AksCluster("c", cast("Any", declared))).one("ManagedCluster")
+
+
+@pytest.mark.parametrize(("name", "declared"), [("every", EVERY_CLUSTER), ("least", CLUSTER)])
+def test_a_cluster_asks_for_what_is_written_and_nothing_else(run: Run, name: str, declared: dict[str, Any]) -> None:
+    recorded = run(lambda: AksCluster("c", cast("Any", declared)))
+    found = {
+        f"{one.type} {one.name}": one.inputs
+        for one in recorded.resources
+        if one.type.startswith("azure-native:") and one.type != "azure-native:resources:ResourceGroup"
+    }
+    golden(f"aks-cluster-{name}.yaml", yaml.safe_dump(found, sort_keys=True, width=130))
+
+
+class TestCluster:
+    """What goes where."""
+
+    @pytest.mark.parametrize(
+        ("network", "sent"),
+        [
+            ({}, {"networkPlugin": "azure", "networkPluginMode": "overlay"}),
+            ({"policy": "calico"}, {"networkPlugin": "azure", "networkPluginMode": "overlay", "networkPolicy": "calico"}),
+            ({"plugin": "kubenet"}, {"networkPlugin": "kubenet"}),
+            ({"plugin_mode": "none"}, {"networkPlugin": "azure"}),
+            ({"node_subnet": subnet("n"), "pod_subnet": subnet("p")}, {"networkPlugin": "azure"}),
+        ],
+    )
+    def test_the_network_is_what_is_written_and_no_default_of_the_sdk(
+        self, run: Run, network: dict[str, Any], sent: dict[str, Any]
+    ) -> None:
+        """The SDK's class would fill in podCidr, serviceCidr, dnsServiceIP and outboundType, and each replaces a cluster."""
+        assert cluster_of(run, {**CLUSTER, "network": network}).inputs["networkProfile"] == sent
+
+    def test_the_system_pool_lies_in_the_clusters_subnets(self, run: Run) -> None:
+        network = {"node_subnet": subnet("nodes"), "pod_subnet": subnet("pods")}
+        (system,) = cluster_of(run, {**CLUSTER, "network": network}).inputs["agentPoolProfiles"]
+        assert (system["vnetSubnetID"], system["podSubnetID"]) == (subnet("nodes"), subnet("pods"))
+
+    def test_so_do_pools_that_name_none(self, run: Run) -> None:
+        network = {"nodeSubnet": subnet("nodes")}
+        pool = {"vmSize": A100, "count": 1, "sharing": "whole"}
+        stack: Any = {
+            "cluster": {
+                "platform": "aks",
+                "name": "gpu",
+                "location": "westeurope",
+                "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
+                "network": network,
+            },
+            "sharing": {"whole": {"exclusive": {}}},
+            "pools": [{"name": "a", **pool}, {"name": "b", **pool, "subnet": subnet("gpu")}],
+        }
+        recorded = run(lambda: GpuPlatform("gpu", stack))
+        lie = {one.name: one.inputs["vnetSubnetID"] for one in recorded.resources if one.type.endswith("AgentPool")}
+        assert lie == {"gpu-a-pool": subnet("nodes"), "gpu-b-pool": subnet("gpu")}
+
+    def test_what_is_only_placed_may_be_an_output(self, run: Run) -> None:
+        def program() -> None:
+            nodes, logs = (pulumi.Output.from_input(one) for one in (subnet("made"), "/made"))
+            network = {"node_subnet": nodes, "load_balancer": {"ips": [logs]}}
+            declared: Any = {**CLUSTER, "network": network, "monitoring": {"workspace": logs}, "tags": {"a": logs}}
+            AksCluster("c", {**declared, "container_registries": [pulumi.Output.from_input(REGISTRY)]})
+
+        recorded = run(program)
+        inputs = recorded.one("ManagedCluster").inputs
+        assert inputs["agentPoolProfiles"][0]["vnetSubnetID"] == subnet("made")
+        assert inputs["networkProfile"]["loadBalancerProfile"]["outboundIPs"] == {"publicIPs": [{"id": "/made"}]}
+        assert inputs["addonProfiles"]["omsagent"]["config"]["logAnalyticsWorkspaceResourceID"] == "/made"
+        assert inputs["tags"] == {"a": "/made"} == recorded.one("ResourceGroup").inputs["tags"]
+        assert recorded.one("RoleAssignment").inputs["scope"] == REGISTRY
+
+    def test_what_it_keeps_for_good_replaces_it(self, run: Run) -> None:
+        recorded = run(lambda: AksCluster("c", cast("Any", CLUSTER)))
+        replacing = set(recorded.options("c-cluster").replaceOnChanges)
+        assert {"apiServerAccessProfile.enablePrivateCluster", "networkProfile.loadBalancerSku", "enableRBAC"} <= replacing
+        assert not {"networkProfile", "apiServerAccessProfile", "tags", "sku", "agentPoolProfiles"} & replacing
+        assert recorded.options("c-cluster").deleteBeforeReplace

@@ -98,6 +98,9 @@ def _subnet(name: str) -> str:
     return _id(f"Microsoft.Network/virtualNetworks/hub/subnets/{name}")
 
 
+_IDENTITY: Final = _id("Microsoft.ManagedIdentity/userAssignedIdentities/gpu")
+_KUBELET: Final = {"id": _IDENTITY, "clientId": GROUP, "objectId": GROUP}
+
 #: (section of the page, key of its table) -> stack, place, other value; several where they act in different ways.
 CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("cluster", "platform"): [(AKS, "cluster.platform", "magnum")],
@@ -110,6 +113,7 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
         (AKS, f"{SYSTEM}.count", 2),
         (AKS, f"{SYSTEM}.vmSize", "Standard_D8s_v5"),
         (AKS, f"{SYSTEM}.zones", ["1"]),
+        (AKS, f"{SYSTEM}.properties", {"maxPods": 60}),
         (AKS, SYSTEM, {"vmSize": "Standard_D4s_v5", "nodes": {"min": 1, "max": 1}}),
     ],
     ("cluster", "tags"): [(AKS, "cluster.tags", {"a": "b"})],
@@ -121,6 +125,54 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
         (AKS, "cluster.entra.login", "msi"),
         (AKS, "cluster.entra.localAccounts", True),
     ],
+    **{
+        ("cluster", key): [(AKS, f"cluster.{key}", value) for value in values]
+        for key, values in (
+            ("existingResourceGroup", []),
+            ("nodeResourceGroup", ["machines"]),
+            (
+                "network",
+                [
+                    {"nodeSubnet": _subnet("nodes")},
+                    {"nodeSubnet": _subnet("nodes"), "podSubnet": _subnet("pods")},
+                    {"plugin": "kubenet"},
+                    {"pluginMode": "none"},
+                    {"dataplane": "cilium"},
+                    {"policy": "calico"},
+                    {"podCidr": "10.9.0.0/16"},
+                    {"serviceCidr": "10.9.0.0/16", "dnsServiceIp": "10.9.0.10"},
+                    {"outboundType": "managedNATGateway"},
+                    {"loadBalancerSku": "standard"},
+                    {"loadBalancer": {"managedIps": 2}},
+                    {"loadBalancer": {"ips": [_id("Microsoft.Network/publicIPAddresses/out")]}},
+                    {"loadBalancer": {"prefixes": [_id("Microsoft.Network/publicIPPrefixes/out")]}},
+                    {"loadBalancer": {"allocatedOutboundPorts": 8000}},
+                    {"loadBalancer": {"idleTimeoutInMinutes": 10}},
+                    {"loadBalancer": {"backendPoolType": "NodeIP"}},
+                ],
+            ),
+            (
+                "apiServer",
+                [
+                    {"private": True},
+                    {"private": True, "privateDnsZone": "none"},
+                    {"private": True, "publicFqdn": False},
+                    {"authorizedIpRanges": ["203.0.113.0/24"]},
+                    {"disableRunCommand": True},
+                ],
+            ),
+            ("identity", [{"userAssigned": _IDENTITY}, {"userAssigned": _IDENTITY, "kubelet": _KUBELET}]),
+            ("oidcIssuer", [True]),
+            ("workloadIdentity", [True]),
+            ("keyVaultSecrets", [{}, {"rotation": True}, {"rotationInterval": "5m"}]),
+            ("upgrades", [{"nodeOsChannel": "None"}, {"channel": "patch"}]),
+            ("maintenance", [{"nodeOsUpgrade": {"startTime": "02:00", "durationHours": 4}}]),
+            ("autoscaler", [{"expander": "priority"}, {"skipNodesWithSystemPods": "false"}]),
+            ("containerRegistries", [[_id("Microsoft.ContainerRegistry/registries/acr")]]),
+            ("monitoring", [{"workspace": _id("Microsoft.OperationalInsights/workspaces/logs")}, {"metrics": True}]),
+            ("properties", [{"publicNetworkAccess": "Disabled"}]),
+        )
+    },
     ("cluster", "driver"): [(MAGNUM, "cluster.driver", "magnum-cluster-api")],
     ("cluster", "template"): [
         *((MAGNUM, f"cluster.template.{key}", "other") for key in ("image", "externalNetwork", "flavor", "masterFlavor")),

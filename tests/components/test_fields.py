@@ -12,6 +12,7 @@ import pytest
 
 from components.platform import GpuPlatform
 from gpu_pools.clouds.aks_changes import refused_cluster_changes
+from gpu_pools.stack.aks_options import AksClusterOptions
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.fields import on, rows
 from gpu_pools.stack.placements import AksPlacement, MagnumPlacement
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     Asked = dict[tuple[str, str], tuple[dict[str, Any], list[str]]]
 
 TABLES: Final = {
-    "aks": ((AksSettings,), (Pool, AksPlacement, *generated.POOL_CLASSES)),
+    "aks": ((AksSettings, AksClusterOptions), (Pool, AksPlacement, *generated.POOL_CLASSES)),
     "magnum": ((MagnumSettings,), (Pool, MagnumPlacement)),
 }
 AGAIN: Final = "write it anew: python -m tests.generated"

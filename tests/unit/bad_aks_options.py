@@ -12,6 +12,7 @@ from tests.unit.stacks import A100, aks
 
 _POOL: Final = "gpu-pools:pools[0]"
 _CLUSTER: Final = "gpu-pools:cluster"
+GUID: Final = "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"
 GB200: Final = "Standard_ND128isr_NDR_GB200_v6"
 
 
@@ -40,7 +41,14 @@ _POOLS: Final = (
         "subnet",
         "is not the id of such a resource",
     ),
-    _pool("pod-subnet-alone", {"podSubnet": subnet("pods")}, "podSubnet", "the nodes have no subnet", "`subnet` beside it"),
+    _pool(
+        "pod-subnet-alone",
+        {"podSubnet": subnet("pods")},
+        "podSubnet",
+        "the nodes have no subnet",
+        "`subnet` beside it",
+        problems=2,
+    ),
     _pool("disk-too-small", {"osDiskSize": 16}, "osDiskSize", "16 is out of bounds", "at least 30 and at most 2048"),
     _pool("disk-too-large", {"osDiskSize": 4096}, "osDiskSize", "4096 is out of bounds", "at most 2048"),
     _pool("disk-type-unknown", {"osDiskType": "Premium"}, "osDiskType", '"Premium" is unknown', "Managed | Ephemeral"),
@@ -144,6 +152,8 @@ _POOLS: Final = (
         {"spot": {}, "capacityReservationGroup": _GROUP},
         "capacityReservationGroup",
         "spot machines use no reserved capacity",
+        # Nor has the cluster an identity of its own.
+        problems=2,
     ),
     _pool(
         "proximity-in-two-zones",
@@ -281,4 +291,294 @@ _POOLS: Final = (
         "any prefix but",
     ),
 )
-OPTION_CASES: Final = _POOLS
+
+
+def _cluster(
+    id_: str, cluster: dict[str, Any], place: str, message: str, allowed: str = "", remedy: str = "", **more: Any
+) -> Case:
+    return Case(f"aks-cluster-{id_}", aks(cluster=cluster), f"{_CLUSTER}.{place}", message, allowed, remedy, **more)
+
+
+def _network(
+    id_: str, network: dict[str, Any], place: str, message: str, allowed: str = "", remedy: str = "", **more: Any
+) -> Case:
+    return _cluster(f"network-{id_}", {"network": network}, f"network.{place}", message, allowed, remedy, **more)
+
+
+_NODES: Final = subnet("nodes")
+_IDENTITY: Final = id_of("Microsoft.ManagedIdentity/userAssignedIdentities/gpu")
+_CLUSTERS: Final = (
+    _cluster(
+        "two-groups",
+        {"resourceGroup": "one", "existingResourceGroup": "two"},
+        "existingResourceGroup",
+        "`resourceGroup` is written",
+    ),
+    _cluster("group-of-nodes-with-a-slash", {"nodeResourceGroup": "a/b"}, "nodeResourceGroup", '"a/b" does not fit', "1 to 90"),
+    _cluster("network-a-text", {"network": "overlay"}, "network", "is not a mapping"),
+    _network("subnet-by-name", {"nodeSubnet": "nodes"}, "nodeSubnet", '"nodes" is not the id', "virtualNetworks"),
+    _network("pods-without-nodes", {"podSubnet": subnet("pods")}, "podSubnet", "the nodes have no subnet", "`nodeSubnet`"),
+    _network(
+        "pods-with-overlay",
+        {"nodeSubnet": _NODES, "podSubnet": subnet("pods"), "pluginMode": "overlay"},
+        "podSubnet",
+        "pods have a range of their own",
+    ),
+    _network("plugin-unknown", {"plugin": "calico"}, "plugin", '"calico" is unknown', "azure | kubenet | none"),
+    _network(
+        "overlay-of-kubenet", {"plugin": "kubenet", "pluginMode": "overlay"}, "pluginMode", "kubenet has no overlay", "azure"
+    ),
+    _network(
+        "cilium-of-kubenet", {"plugin": "kubenet", "dataplane": "cilium"}, "dataplane", "needs the plugin azure, not kubenet"
+    ),
+    _network("calico-with-cilium", {"dataplane": "cilium", "policy": "calico"}, "policy", "it is cilium, not calico", "cilium"),
+    _network("cilium-alone", {"policy": "cilium"}, "policy", "cilium needs the dataplane cilium", remedy="`dataplane: cilium`"),
+    _network("azure-of-kubenet", {"plugin": "kubenet", "policy": "azure"}, "policy", "azure enforces nothing with kubenet"),
+    _network("no-range", {"podCidr": "10.1.2.3/16"}, "podCidr", '"10.1.2.3/16" is not a range of addresses', "host part is 0"),
+    _network("one-address", {"podCidr": "10.1.0.0"}, "podCidr", "is not a range of addresses"),
+    _network("kept-range", {"podCidr": "172.30.0.0/16"}, "podCidr", "is kept by AKS for itself", remedy="169.254.0.0/16"),
+    _network(
+        "range-without-use",
+        {"nodeSubnet": _NODES, "pluginMode": "none", "podCidr": "10.1.0.0/16"},
+        "podCidr",
+        "addresses of the network",
+    ),
+    _network("services-alone", {"serviceCidr": "10.9.0.0/16"}, "serviceCidr", "together or not at all", "10.100.0.10"),
+    _network("dns-alone", {"dnsServiceIp": "10.9.0.10"}, "dnsServiceIp", "together or not at all"),
+    _network(
+        "dns-no-address",
+        {"serviceCidr": "10.9.0.0/16", "dnsServiceIp": "dns"},
+        "dnsServiceIp",
+        '"dns" is not an address',
+        problems=2,
+    ),
+    _network(
+        "dns-elsewhere",
+        {"serviceCidr": "10.9.0.0/16", "dnsServiceIp": "10.0.0.10"},
+        "dnsServiceIp",
+        "10.0.0.10 is no address for it in 10.9.0.0/16",
+        remedy="10.9.0.10",
+    ),
+    _network(
+        "dns-first", {"serviceCidr": "10.9.0.0/16", "dnsServiceIp": "10.9.0.1"}, "dnsServiceIp", "10.9.0.1 is no address for it"
+    ),
+    _network(
+        "services-too-large", {"serviceCidr": "10.16.0.0/12", "dnsServiceIp": "10.16.0.10"}, "serviceCidr", "is too large", "/12"
+    ),
+    _network(
+        "ranges-overlap",
+        {"serviceCidr": "10.244.0.0/20", "dnsServiceIp": "10.244.0.10"},
+        "serviceCidr",
+        "overlaps the pods' range 10.244.0.0/16",
+    ),
+    _network("routes-without-a-network", {"outboundType": "userDefinedRouting"}, "outboundType", "needs a network of your own"),
+    _network(
+        "gateway-of-azure-in-a-network",
+        {"nodeSubnet": _NODES, "outboundType": "managedNATGateway"},
+        "outboundType",
+        "in no network of yours",
+        "userAssignedNATGateway",
+    ),
+    _network("outbound-none", {"outboundType": "none"}, "outboundType", '"none" is unknown', "loadBalancer | managedNATGateway"),
+    _network("basic", {"loadBalancerSku": "basic"}, "loadBalancerSku", '"basic" is unknown', "standard", "retired basic"),
+    _network(
+        "balancer-beside-a-gateway",
+        {"outboundType": "managedNATGateway", "loadBalancer": {"managedIps": 2}},
+        "loadBalancer",
+        "nodes reach outside by managedNATGateway",
+    ),
+    _network(
+        "two-kinds-of-addresses",
+        {"loadBalancer": {"managedIps": 2, "prefixes": [id_of("Microsoft.Network/publicIPPrefixes/p")]}},
+        "loadBalancer",
+        "more than one of managedIps, ips and prefixes",
+    ),
+    _network(
+        "many-ports", {"loadBalancer": {"allocatedOutboundPorts": 65000}}, "loadBalancer.allocatedOutboundPorts", "out of bounds"
+    ),
+    _network(
+        "address-by-name", {"loadBalancer": {"ips": ["one"]}}, "loadBalancer.ips[0]", '"one" is not the id', "publicIPAddresses"
+    ),
+    _cluster(
+        "ranges-of-a-private-server",
+        {"apiServer": {"private": True, "authorizedIpRanges": ["203.0.113.0/24"]}},
+        "apiServer.authorizedIpRanges",
+        "a private API server has none",
+    ),
+    _cluster(
+        "zone-of-a-public-server", {"apiServer": {"privateDnsZone": "system"}}, "apiServer.privateDnsZone", "is not private"
+    ),
+    _cluster(
+        "name-of-a-public-server", {"apiServer": {"publicFqdn": False}}, "apiServer.publicFqdn", "is not private", "private: true"
+    ),
+    _cluster(
+        "server-without-a-name",
+        {"apiServer": {"private": True, "privateDnsZone": "none", "publicFqdn": False}},
+        "apiServer.publicFqdn",
+        "it would have no name",
+    ),
+    _cluster(
+        "zone-by-name",
+        {"apiServer": {"private": True, "privateDnsZone": "privatelink.example"}},
+        "apiServer.privateDnsZone",
+        "is not the id of such a resource",
+        "system or none",
+    ),
+    _cluster(
+        "zone-without-rights",
+        {"apiServer": {"private": True, "privateDnsZone": id_of("Microsoft.Network/privateDnsZones/z")}},
+        "apiServer.privateDnsZone",
+        "has no rights on a zone of yours",
+        "identity.userAssigned",
+    ),
+    _cluster(
+        "caller-no-range",
+        {"apiServer": {"authorizedIpRanges": ["office"]}},
+        "apiServer.authorizedIpRanges[0]",
+        '"office" is not a range',
+    ),
+    _cluster("identity-by-name", {"identity": {"userAssigned": "gpu"}}, "identity.userAssigned", '"gpu" is not the id'),
+    _cluster(
+        "kubelets-alone",
+        {"identity": {"kubelet": {"id": _IDENTITY, "clientId": GUID, "objectId": GUID}}},
+        "identity.kubelet",
+        "cannot assign it",
+        "`userAssigned` beside it",
+    ),
+    _cluster(
+        "kubelets-half",
+        {"identity": {"userAssigned": _IDENTITY, "kubelet": {"id": _IDENTITY, "clientId": GUID}}},
+        "identity.kubelet.objectId",
+        "is missing",
+        "a GUID",
+    ),
+    _cluster(
+        "workload-identity-alone", {"workloadIdentity": True}, "workloadIdentity", "it needs the issuer", "oidcIssuer: true"
+    ),
+    _cluster(
+        "rotation-interval",
+        {"keyVaultSecrets": {"rotationInterval": "2"}},
+        "keyVaultSecrets.rotationInterval",
+        '"2" does not fit',
+    ),
+    _cluster(
+        "channel-unknown", {"upgrades": {"channel": "Stable"}}, "upgrades.channel", '"Stable" is unknown', "stable", "`stable`"
+    ),
+    _cluster(
+        "channel-and-version",
+        {"kubernetesVersion": "1.34", "upgrades": {"channel": "stable"}},
+        "kubernetesVersion",
+        "the channel stable moves it",
+        "the channel patch",
+    ),
+    _cluster(
+        "channel-and-patch",
+        {"kubernetesVersion": "1.34.2", "upgrades": {"channel": "patch"}},
+        "kubernetesVersion",
+        "moves on from 1.34.2",
+        remedy='Write "1.34".',
+    ),
+    _cluster(
+        "window-for-nothing",
+        {"maintenance": {"clusterUpgrade": {"day": "Sunday", "startTime": "02:00", "durationHours": 4}}},
+        "maintenance.clusterUpgrade",
+        "Azure upgrades nothing by itself",
+        "upgrades.channel",
+    ),
+    _cluster(
+        "window-of-a-day",
+        {"upgrades": {"channel": "patch"}, "maintenance": {"clusterUpgrade": {"startTime": "02:00", "durationHours": 4}}},
+        "maintenance.clusterUpgrade.day",
+        "is missing",
+        "Sunday",
+    ),
+    _cluster(
+        "window-too-short",
+        {"maintenance": {"nodeOsUpgrade": {"startTime": "02:00", "durationHours": 2}}},
+        "maintenance.nodeOsUpgrade.durationHours",
+        "2 is out of bounds",
+        "at least 4",
+    ),
+    _cluster(
+        "window-start",
+        {"maintenance": {"nodeOsUpgrade": {"startTime": "2am", "durationHours": 4}}},
+        "maintenance.nodeOsUpgrade.startTime",
+        '"2am" does not fit',
+        "02:00",
+    ),
+    _cluster(
+        "window-of-no-images",
+        {"upgrades": {"nodeOsChannel": "None"}, "maintenance": {"nodeOsUpgrade": {"startTime": "02:00", "durationHours": 4}}},
+        "maintenance.nodeOsUpgrade",
+        "Azure exchanges no node images",
+    ),
+    _cluster(
+        "window-every-month",
+        {"maintenance": {"nodeOsUpgrade": {"day": "Sunday", "every": 6, "startTime": "02:00", "durationHours": 4}}},
+        "maintenance.nodeOsUpgrade.every",
+        "6 weeks are too many",
+    ),
+    _cluster("autoscaler-a-number", {"autoscaler": {"scanInterval": 10}}, "autoscaler.scanInterval", "10 is not a text", "10m"),
+    _cluster(
+        "autoscaler-a-flag",
+        {"autoscaler": {"skipNodesWithLocalStorage": False}},
+        "autoscaler.skipNodesWithLocalStorage",
+        "false is not a text",
+    ),
+    _cluster(
+        "autoscaler-unknown",
+        {"autoscaler": {"expander": "cheapest"}},
+        "autoscaler.expander",
+        '"cheapest" is unknown',
+        "least-waste",
+    ),
+    _cluster("registry-by-name", {"containerRegistries": ["acr"]}, "containerRegistries[0]", '"acr" is not the id', "registries"),
+    _cluster(
+        "workspace-by-name", {"monitoring": {"workspace": "logs"}}, "monitoring.workspace", '"logs" is not the id', "workspaces"
+    ),
+    _cluster(
+        "property-unknown",
+        {"properties": {"networkProfile": {"podCdir": "10.1.0.0/16"}}},
+        "properties.networkProfile.podCdir",
+        "unknown property `podCdir` of azure-native's ContainerServiceNetworkProfile",
+        "podCidr",
+        "`podCidr`",
+    ),
+    _cluster(
+        "property-of-a-key", {"properties": {"aadProfile": {}}}, "properties.aadProfile", "decided by the stack", "", "`entra`"
+    ),
+    _cluster(
+        "property-of-the-system-pool",
+        {"systemPool": {"vmSize": "Standard_D4s_v5", "count": 1, "properties": {"maxPod": 60}}},
+        "systemPool.properties.maxPod",
+        "unknown property `maxPod`",
+        "maxPods",
+    ),
+    Case(
+        "aks-pool-subnet-without-the-clusters",
+        aks({"subnet": subnet("gpu")}),
+        f"{_POOL}.subnet",
+        "the system pool lies in a network that Azure makes",
+        "network.nodeSubnet",
+    ),
+    Case(
+        "aks-pool-subnet-of-another-network",
+        aks({"subnet": subnet("gpu", "spoke")}, cluster={"network": {"nodeSubnet": _NODES}}),
+        f"{_POOL}.subnet",
+        "it lies in spoke, the cluster in hub",
+    ),
+    Case(
+        "aks-pool-reservation-without-rights",
+        aks({"capacityReservationGroup": _GROUP}),
+        f"{_POOL}.capacityReservationGroup",
+        "an identity that Azure makes cannot use it",
+        "identity.userAssigned",
+    ),
+    Case(
+        "aks-pool-version-beside-a-channel",
+        aks({"kubernetesVersion": "1.34"}, cluster={"upgrades": {"channel": "rapid"}}),
+        f"{_POOL}.kubernetesVersion",
+        "the cluster's channel rapid moves it",
+    ),
+)
+OPTION_CASES: Final = (*_POOLS, *_CLUSTERS)

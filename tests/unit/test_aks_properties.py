@@ -81,7 +81,7 @@ class TestAcknowledgements:
 
     def test_options_that_force_none_change_no_id(self) -> None:
         options = {"upgradeSettings": {"maxSurge": "2"}, "tags": {"a": "b"}, "fips": True, "kubernetesVersion": "1.34"}
-        assert self._id() == self._id(**options) == self._id(spot=None)
+        assert self._id() == self._id(**options)
 
     @pytest.mark.parametrize(
         "option", [{"maxPods": 60}, {"kubeletConfig": {"podMaxPids": 9}}, {"properties": {"enableUltraSSD": True}}]
