@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_azure_native import authorization, containerservice, resources
 
-from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes, system_pool_left_behind
 from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, sent, subnets
 from gpu_pools.clouds.aks_properties import replacing
 from gpu_pools.plan.planned import PoolPlan
@@ -278,12 +278,14 @@ def _change_hook(name: str) -> pulumi.ResourceHook:
 
 
 def _pool_hook(name: str) -> pulumi.ResourceHook:
-    """Looks at what an update would leave behind, in previews too."""
-    return pulumi.ResourceHook(f"{name}-pool-change", _tell_what_stays, pulumi.ResourceHookOptions(on_dry_run=True))
+    """Looks at what an update would ask in vain, or leave behind, in previews too."""
+    return pulumi.ResourceHook(f"{name}-pool-change", _judge_pool, pulumi.ResourceHookOptions(on_dry_run=True))
 
 
-def _tell_what_stays(change: pulumi.ResourceHookArgs) -> None:
+def _judge_pool(change: pulumi.ResourceHookArgs) -> None:
     new = change.new_inputs or {}
+    if problems := list(never_updated("AgentPool", change.old_inputs or {}, new)):
+        raise InvalidStackError(problems)
     for warning in left_out("AgentPool", change.old_inputs or {}, new):
         _log.warn(f"pool {new.get('agentPoolName')}: {warning}")
 
@@ -291,7 +293,7 @@ def _tell_what_stays(change: pulumi.ResourceHookArgs) -> None:
 def _judge_change(change: pulumi.ResourceHookArgs) -> None:
     old, new = change.old_inputs or {}, change.new_inputs or {}
     running = (change.old_outputs or {}).get("currentKubernetesVersion")
-    if problems := list(refused_cluster_changes(old, new, running)):
+    if problems := [*refused_cluster_changes(old, new, running), *never_updated("ManagedCluster", old, new)]:
         raise InvalidStackError(problems)
     if behind := system_pool_left_behind(old, new):
         _log.warn(behind)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.clouds.aks_properties import known_of
+from gpu_pools.clouds.aks_properties import known_of, properties
 from gpu_pools.text.errors import Problem
 from gpu_pools.text.nested import at
 
@@ -94,7 +94,8 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[P
         known = known_of("AgentPool", key)
         old, new = before.get(key) or None, after.get(key) or None
         # What Azure has filled in is in the inputs after a refresh.
-        if known is None or known.change != "replaces" or old == new or (key not in keys and key not in after):
+        left_alone = key not in {*keys, *_SUBNETS, *after}
+        if known is None or known.change != "replaces" or old == new or left_alone:
             continue
         place = "network." + _SUBNETS[key] if key in _SUBNETS else f"systemPool.{keys.get(key, f'properties.{key}')}"
         yield Problem(
@@ -129,6 +130,28 @@ def _one_way(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Problem
             "is not as it is deployed; AKS changes it by a call of its own",
             "as it is deployed",
             "Write it back; then: az aks update-credentials --reset-service-principal",
+        )
+
+
+def never_updated(type_: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is fixed at creation, and comes with a mapping that was not there.
+
+    The engine then sees the mapping alone, and no reason to replace anything; Azure would refuse the update.
+
+    Args:
+        type_: ``AgentPool`` or ``ManagedCluster``.
+        old: inputs that are deployed.
+        new: those that shall be, by an update.
+    """
+    for path, known in properties(type_).items():
+        before, after = (at(inputs, *path.split(".")) for inputs in (old, new))
+        if known.change != "replaces" or after is None or after == before or (after is False and before is None):
+            continue
+        yield Problem(
+            path,
+            f"{_short(after)} is asked for, and {_short(before)} is deployed; AKS changes it on nothing that lives",
+            f"{_short(before)}, as it is deployed",
+            "Make another pool beside this one, or for a cluster a second stack; then take the old one out.",
         )
 
 
@@ -184,4 +207,7 @@ def _parsed(version: object) -> tuple[int, ...] | None:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        # The engine knows no whole numbers.
+        return str(int(value))
     return "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -87,7 +87,7 @@ class AzureCloud:
                     f"Invalid resource group location '{body['location']}'. The Resource group already exists in "
                     f"location '{existing['body']['location']}'.",
                 )
-            data["groups"][key] = {"name": name, "body": body}
+            data["groups"][key] = {**(existing or {}), "name": name, "body": body}
         return self.get(group_id(name)) or {}
 
     def delete_group(self, name: str) -> None:
@@ -111,7 +111,8 @@ class AzureCloud:
             existing = data["networks"].get(id_.lower())
             if existing:
                 networks.check_network_change(id_, existing["body"], body, data["pools"].values())
-            data["networks"][id_.lower()] = {"id": id_, "name": name, "group": group_id(group).lower(), "body": body}
+            found = {"id": id_, "name": name, "group": group_id(group).lower(), "body": body}
+            data["networks"][id_.lower()] = {**(existing or {}), **found}
         return self.get(id_) or {}
 
     def delete_network(self, group: str, name: str) -> None:
@@ -403,16 +404,16 @@ class AzureCloud:
             self._set_state(cluster["id"], "Succeeded")
 
     def made(self) -> set[str]:
-        """The ids of what was asked for, in lower case; pools that are a part of their cluster's request left out."""
+        """The ids of what was asked for, in lower case; pools in their cluster's request, and what is others', left out."""
         data = self._records.read()
-        return {
-            *data["groups"],
-            *data["networks"],
-            *data["clusters"],
-            *data["windows"],
-            *data["assignments"],
-            *(key for key, pool in data["pools"].items() if not pool["inline"]),
-        }
+        return {key for table in data.values() for key, one in table.items() if not one.get("inline") and not one.get("others")}
+
+    def belongs_to_others(self, id_: str) -> None:
+        """Say that somebody else has made it: no stack need know of it, and none takes it away."""
+        with self._records.change() as data:
+            for table in data.values():
+                if id_.lower() in table:
+                    table[id_.lower()]["others"] = True
 
     def remove_unknown(self, known: Collection[str]) -> None:
         """Delete what no stack knows, made for an engine that never heard of it.
@@ -420,7 +421,10 @@ class AzureCloud:
         Args:
             known: the ids in the engine's state.
         """
-        kept, data = {id_.lower() for id_ in known}, self._records.read()
+        data = self._records.read()
+        kept = {id_.lower() for id_ in known} | {
+            key for table in data.values() for key, one in table.items() if one.get("others")
+        }
         for key in data["clusters"].keys() - kept:
             self._drop_cluster(data["clusters"][key]["id"])
         for key, pool in self._records.read()["pools"].items():

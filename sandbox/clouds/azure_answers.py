@@ -86,7 +86,9 @@ def show_cluster(data: Data, cluster: dict[str, Any]) -> Body:
         shown["identity"] = {
             **body["identity"],
             # Asked for as a list, answered as a mapping.
-            "userAssignedIdentities": {one: {"clientId": _guid(one, "client"), "principalId": _guid(one, "principal")} for one in own},
+            "userAssignedIdentities": {
+                one: {"clientId": _guid(one, "client"), "principalId": _guid(one, "principal")} for one in own
+            },
             "principalId": str(uuid.uuid5(_NAMESPACE, f"{id_} principal")),
             "tenantId": TENANT,
         }

@@ -242,7 +242,7 @@ class AzureNativeStandIn(StandIn):
         """Create a resource that does not exist yet."""
         kind = _kind(type_)
         if preview:
-            return "", known(kind.body_of(inputs))
+            return "", _promised(kind, inputs)
         id_ = kind.id_of(inputs)
         if self._cloud.get(id_) is not None:
             message = f"cannot create already existing resource '{id_}'"
@@ -263,7 +263,7 @@ class AzureNativeStandIn(StandIn):
         if preview:
             # Only these two are sure to stay; whatever else the service answers is unknown until it has.
             stable: dict[str, Value] = {key: old_outputs[key] for key in ("name", "location") if key in old_outputs}
-            return {**dict.fromkeys(old_outputs, UNKNOWN), **known(kind.body_of(news)), **stable}
+            return {**dict.fromkeys(old_outputs, UNKNOWN), **_promised(kind, news), **stable}
         return self._put(type_, kind, news)
 
     def _put(self, type_: str, kind: _Kind, inputs: dict[str, Value]) -> Body:
@@ -364,6 +364,16 @@ def _kind(type_: str) -> _Kind:
         message = f"Resource type {type_} not found. The sandbox stands in for: {', '.join(_KINDS)}"
         raise ServiceError(message)
     return kind
+
+
+def _promised(kind: _Kind, inputs: Mapping[str, Value]) -> dict[str, Value]:
+    """What a preview says that there will be, in the shape of what the service answers."""
+    promised = known(kind.body_of(inputs))
+    identity = promised.get("identity")
+    if isinstance(identity, dict) and isinstance(own := identity.get("userAssignedIdentities"), list):
+        # Asked for as a list, answered as a mapping.
+        promised["identity"] = {**identity, "userAssignedIdentities": {str(one): {} for one in own}}
+    return promised
 
 
 def _outputs(found: Body) -> dict[str, Value]:

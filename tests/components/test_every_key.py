@@ -128,7 +128,7 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     **{
         ("cluster", key): [(AKS, f"cluster.{key}", value) for value in values]
         for key, values in (
-            ("existingResourceGroup", []),
+            ("existingResourceGroup", ["shared"]),
             ("nodeResourceGroup", ["machines"]),
             (
                 "network",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.aks_changes import refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_changes import left_out, refused_cluster_changes, system_pool_left_behind
 
 SYSTEM: dict[str, Any] = {"name": "system", "vmSize": "Standard_D4s_v5", "count": 2, "availabilityZones": ["1"]}
 
@@ -87,3 +87,89 @@ class TestVersion:
     @pytest.mark.parametrize("new", ["1.34", None])
     def test_else_nothing_is_said(self, new: str | None) -> None:
         assert system_pool_left_behind(inputs("1.34"), inputs(new)) is None
+
+
+class TestOneWay:
+    """What Azure never switches off again, or changes in one direction alone."""
+
+    ZONE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/privateDnsZones/z"
+
+    @pytest.mark.parametrize("after", [{}, {"oidcIssuerProfile": {"enabled": False}}])
+    def test_the_issuer_of_tokens_stays_on(self, after: dict[str, Any]) -> None:
+        assert refused({**inputs(), "oidcIssuerProfile": {"enabled": True}}, {**inputs(), **after}) == ["oidcIssuer"]
+
+    @pytest.mark.parametrize("before", [{}, {"oidcIssuerProfile": {"enabled": False}}])
+    def test_it_is_switched_on(self, before: dict[str, Any]) -> None:
+        assert refused({**inputs(), **before}, {**inputs(), "oidcIssuerProfile": {"enabled": True}}) == []
+
+    @pytest.mark.parametrize(
+        ("before", "after", "places"),
+        [
+            ("system", ZONE, ["apiServer.privateDnsZone"]),
+            (ZONE, "system", ["apiServer.privateDnsZone"]),
+            (ZONE, None, ["apiServer.privateDnsZone"]),
+            (ZONE, "none", []),
+            ("system", "none", []),
+            (None, "none", []),
+        ],
+    )
+    def test_a_zone_becomes_none_at_most(self, before: str | None, after: str | None, places: list[str]) -> None:
+        old, new = ({**inputs(), "apiServerAccessProfile": {"privateDNSZone": zone}} for zone in (before, after))
+        assert refused(old, new) == places
+
+    def test_an_application_of_ones_own_has_a_call_of_its_own(self) -> None:
+        old, new = ({**inputs(), "servicePrincipalProfile": {"clientId": one}} for one in ("a", "b"))
+        assert refused(old, new) == ["properties.servicePrincipalProfile"]
+
+    @pytest.mark.parametrize(
+        ("key", "place"),
+        [
+            ("vnetSubnetID", "network.nodeSubnet"),
+            ("podSubnetID", "network.podSubnet"),
+            ("maxPods", "systemPool.properties.maxPods"),
+        ],
+    )
+    def test_the_system_pool_keeps_what_a_gpu_pool_is_replaced_for(self, key: str, place: str) -> None:
+        assert refused(inputs(**{key: "a"}), inputs(**{key: "b"})) == [place]
+        assert refused(inputs(), inputs(tags={"a": "b"})) == []
+
+    def test_what_azure_has_filled_in_is_not_judged(self) -> None:
+        assert refused(inputs(maxPods=250, osDiskType="Ephemeral"), inputs()) == []
+
+
+class TestLeftOut:
+    """What is written no more stays in Azure, and somebody must be told."""
+
+    @pytest.mark.parametrize(
+        ("old", "told"),
+        [
+            ({"upgradeSettings": {"maxSurge": "1", "drainTimeoutInMinutes": 60}}, "upgradeSettings.drainTimeoutInMinutes"),
+            ({"scaleDownMode": "Deallocate"}, "scaleDownMode"),
+            ({"enableFIPS": True}, "enableFIPS"),
+        ],
+    )
+    def test_of_a_pool(self, old: dict[str, Any], told: str) -> None:
+        (warning,) = left_out("AgentPool", old, {"upgradeSettings": {"maxSurge": "1"}})
+        assert warning.startswith(f"{told} is written no more")
+
+    @pytest.mark.parametrize(
+        "old",
+        [
+            {"maxPods": 60, "nodeLabels": {"a": "b"}, "nodeTaints": ["a"], "tags": {"a": "b"}, "minCount": 1},
+            {"networkProfile": {"allowedHostPorts": []}, "orchestratorVersion": "1.34", "spotMaxPrice": -1},
+        ],
+    )
+    def test_not_what_is_replaced_or_sent_whole(self, old: dict[str, Any]) -> None:
+        assert [*left_out("AgentPool", old, {})] == []
+
+    def test_of_a_cluster(self) -> None:
+        old = {
+            "addonProfiles": {"omsagent": {"enabled": True}},
+            "autoScalerProfile": {"expander": "random"},
+            "sku": {"tier": "Free"},
+        }
+        new = {"addonProfiles": {"azureKeyvaultSecretsProvider": {"enabled": True}}}
+        assert [one.partition(" ")[0] for one in left_out("ManagedCluster", old, new)] == [
+            "addonProfiles.omsagent",
+            "autoScalerProfile",
+        ]

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from gpu_pools.clouds.aks_properties import known_of, properties, replacing, sources
-from gpu_pools.stack.azure_types import kind_of, types
+from gpu_pools.stack.azure_types import enums, kind_of, types
 from gpu_pools.stack.fields import on, rows
-from sandbox.clouds import azure_rules
+from sandbox.clouds import azure_pool_options, azure_rules
+from sandbox.clouds.azure_cluster_options import IMMUTABLE
+from sandbox.clouds.azure_errors import AzureError
 from sandbox.providers import azure_native
 from tests.generated import RESOURCES
 from tests.unit.stacks import aks, pool_of
@@ -91,3 +93,32 @@ class TestAcknowledgements:
 
     def test_properties_that_force_none_do_not(self) -> None:
         assert self._id() == self._id(properties={"networkProfile": {"allowedHostPorts": []}})
+
+
+def test_what_azure_keeps_of_a_living_cluster_replaces_it() -> None:
+    """As for pools: the stand-in's own list."""
+    unplayed = {"linuxProfile", "windowsProfile"}
+    own = {f"{key}.{name}" for key, below in IMMUTABLE.items() for name in below} | {
+        key for key, below in IMMUTABLE.items() if not below
+    }
+    assert {*replacing("ManagedCluster")} - unplayed == own
+
+
+class TestStandIn:
+    """Its enumerations are the SDK's, and what newer API versions add says where it was read."""
+
+    def test_it_refuses_no_value_of_the_sdk_and_takes_no_other(self) -> None:
+        for key, kind in types()["AgentPool"].items():
+            for value in enums().get(kind, []):
+                azure_pool_options._check_enums({key: value})
+            if kind in enums():
+                with pytest.raises(AzureError):
+                    azure_pool_options._check_enums({key: "Nothing"})
+
+    def test_what_is_newer_is_not_in_the_sdk(self) -> None:
+        for kind, newer in azure_pool_options._NEWER.items():
+            assert not set(newer) & set(enums()[kind]), "the SDK has caught up: take it out"
+
+    def test_its_immutables_are_properties_of_the_sdk(self) -> None:
+        assert set(azure_rules._IMMUTABLE) <= types()["AgentPool"].keys()
+        assert set(IMMUTABLE) <= types()["ManagedCluster"].keys()
