@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.operands import brought
+from gpu_pools.plan.change_ids import rolling_options
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.sharing import Mps
@@ -62,6 +63,7 @@ _NO_PART_OF_THE_DIGEST: Final = {"resources", "startupProbe", "livenessProbe", "
 _IN_PLACE: Final = "cordoned, its driver restarted in place, uncordoned; pods that run there stay"
 
 
+_NODE_BY_NODE: Final = "AKS drains its nodes one after the other, as upgradeSettings say, and gives each a new image."
 _BY_HAND: Final = "Nothing by itself (autoUpgrade is off): a node keeps its driver until the driver's pod there is deleted."
 
 
@@ -103,6 +105,7 @@ def upkeep(before: Plan | None, after: Plan, replaced: Collection[str] = ()) -> 
         return ()
     return (
         *_kubernetes(before, after, stay),
+        *_pool_options(before, stay),
         *_operator(before, after, stay),
         *_driver(before, after, stay),
         *_tolerations(before, after, stay),
@@ -120,10 +123,27 @@ def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterat
     ):
         # Left out it stays what it is: Azure's own default is for new clusters.
         was = old.kubernetes_version or "Azure's own"
-        yield Upkeep("Kubernetes", was, str(new.kubernetes_version), (), names, "upgraded", _surge(stay))
+        follow = tuple(pool for pool in stay if "orchestratorVersion" not in rolling_options(pool))
+        happens = _surge(follow) if follow else "The control plane alone: every pool has a version of its own."
+        names = tuple(pool.name for pool in follow)
+        yield Upkeep("Kubernetes", was, str(new.kubernetes_version), (), names, "upgraded" if follow else "", happens)
     if isinstance(old, MagnumSettings) and isinstance(new, MagnumSettings) and _template(old) != _template(new):
         happens = "Magnum upgrades the cluster in place; in which order, and whether nodes are drained, is its driver's."
         yield Upkeep("the cluster template", "", "", (), names, "upgraded", happens)
+
+
+def _pool_options(before: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
+    """Versions, node images and the like of single pools of AKS, for which Azure exchanges the nodes."""
+    old = {pool.name: rolling_options(pool) for pool in before.pools}
+    for pool in stay:
+        was, becomes = old[pool.name], rolling_options(pool)
+        # What is written no more stays as it is, but for a version: the pool then follows the cluster.
+        changed = [key for key, value in becomes.items() if was.get(key) != value]
+        changed += [key for key in was if key == "orchestratorVersion" and key not in becomes]
+        for key in changed:
+            old_value, new_value = (str(one.get(key, "as Azure has it")) for one in (was, becomes))
+            what = f"{key} of the pool {pool.name}"
+            yield Upkeep(what, old_value, new_value, (), (pool.name,), "upgraded", _NODE_BY_NODE)
 
 
 def _template(cluster: MagnumSettings) -> tuple[object, object]:

@@ -84,14 +84,14 @@ def known_of(type_: str, path: str) -> Property | None:
     return properties(type_)[path]
 
 
-def fixed_inputs(type_: str, inputs: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Those of some inputs that are fixed at creation; of what nobody knows it is taken to be."""
+def inputs_that(change: str, type_: str, inputs: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Those of some inputs of which a change does this; what nobody knows is taken to replace."""
     found: dict[str, Any] = {}
     for key, value in inputs.items():
         path = f"{above}{key}"
         if isinstance(value, dict) and any(one.startswith(f"{path}.") for one in properties(type_)):
-            if inner := fixed_inputs(type_, value, f"{path}."):
+            if inner := inputs_that(change, type_, value, f"{path}."):
                 found[key] = inner
-        elif (known := known_of(type_, path)) is None or known.change == "replaces":
+        elif value is not None and (known.change if (known := known_of(type_, path)) else "replaces") == change:
             found[key] = value
     return found

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds.aks_inputs import merged, sent
-from gpu_pools.clouds.aks_properties import fixed_inputs
+from gpu_pools.clouds.aks_properties import inputs_that
 from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.stack.acknowledged import BECOMES, CLUSTER, GOES, USED
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
@@ -48,7 +48,19 @@ def cluster_use(plan: Plan) -> str:
     """The id of a cluster's running what is planned: Kubernetes, operator, driver."""
     cluster, operator = plan.settings.cluster, plan.settings.operator
     versions = {key: value for key, value in dataclasses.asdict(cluster).items() if key in _VERSIONS}
-    return _id(USED, CLUSTER, [versions, operator.chart.version, plan.operator_values["driver"]])
+    used = [versions, operator.chart.version, plan.operator_values["driver"]]
+    # As ids were before pools had options by which their nodes are exchanged.
+    rolling = {pool.name: found for pool in plan.pools if (found := rolling_options(pool))}
+    return _id(USED, CLUSTER, [*used, rolling] if rolling else used)
+
+
+def rolling_options(planned: PoolPlan) -> Mapping[str, Any]:
+    """What of a pool of AKS is changed by exchanging its nodes, as far as it is written."""
+    placed = planned.pool.placement
+    if not isinstance(placed, AksPlacement):
+        return {}
+    asked = merged({"osSKU": placed.os_sku, **sent(placed.options)}, placed.options.properties)
+    return inputs_that("rolling", "AgentPool", asked)
 
 
 def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
@@ -83,7 +95,7 @@ def _without_options(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fixed_options(type_: str, options: Any) -> dict[str, Any]:  # noqa: ANN401 - options of pools or of clusters
     """Those that are fixed at creation, where any is written: a stack without options keeps its ids."""
-    fixed = fixed_inputs(type_, merged(sent(options), options.properties))
+    fixed = inputs_that("replaces", type_, merged(sent(options), options.properties))
     return {"options": fixed} if fixed else {}
 
 

@@ -94,7 +94,8 @@ def row(
 
 def reads(kind: Kind, default: object = None) -> Any:  # noqa: ANN401 - as a row
     """A field that is not a key: what is read in its turn, from several keys."""
-    return dataclasses.field(default_factory=lambda: default, metadata={_ROW: (Row("", "", kind),)})
+    metadata = {_ROW: (Row("", "", kind),)}
+    return dataclasses.field(default_factory=lambda: default, metadata=metadata)
 
 
 def rows(settings: type) -> Iterator[Row]:

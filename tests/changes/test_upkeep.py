@@ -14,6 +14,7 @@ from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.upkeep import Upkeep, upkeep
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.placements import AksPlacement
 
 from .stacks import BEFORE
 
@@ -131,6 +132,38 @@ def test_kubernetes_goes_node_by_node_with_one_node_more() -> None:
     assert "Spot pools" not in found.happens
     spot = only(stack(spot={}), stack(kubernetesVersion="1.36", spot={}))
     assert "Spot pools (train) get none, and their nodes are not drained." in spot.happens
+
+
+@pytest.mark.parametrize(
+    ("after", "what"),
+    [
+        ({"osSku": "Ubuntu2204"}, "osSKU of the pool train"),
+        ({"fips": True}, "enableFIPS of the pool train"),
+        ({"pinned": True}, "orchestratorVersion of the pool train"),
+        ({"properties": {"securityProfile": {"enableVTPM": True}}}, "securityProfile of the pool train"),
+    ],
+)
+def test_options_for_which_azure_exchanges_nodes_renew_one_pool(after: dict[str, Any], what: str) -> None:
+    found = only(stack(), _pinned(stack()) if "pinned" in after else stack(**after))
+    assert (found.what, found.effect, found.pools) == (what, "upgraded", ("train",))
+
+
+def test_a_pool_with_a_version_of_its_own_does_not_follow() -> None:
+    old, new = (_pinned(stack(kubernetesVersion=version)) for version in ("1.34", "1.35"))
+    assert only(old, new).pools == ("notebooks", "slices")
+
+
+def test_options_that_exchange_nothing_renew_nothing() -> None:
+    assert upkeep(stack(), stack(tags={"a": "b"}, upgradeSettings={"maxSurge": "2"}, scaleDownMode="Deallocate")) == ()
+
+
+def _pinned(plan: Plan) -> Plan:
+    """The last pool with a version of its own."""
+    *others, last = plan.pools
+    placement = last.pool.placement
+    assert isinstance(placement, AksPlacement)
+    placement = replace(placement, options=replace(placement.options, kubernetes_version="1.34"))
+    return replace(plan, pools=(*others, replace(last, pool=replace(last.pool, placed=(last.pool.placed[0], placement)))))
 
 
 def test_a_new_operator_tells_which_operands_differ() -> None:
