@@ -13,6 +13,7 @@ import pytest
 
 from sandbox.system.files import read_json
 from tests.tiers import one_of_each, these
+from tests.unit.bad_aks_options import MANY_MISTAKES, MANY_TOLD
 from tests.unit.bad_stacks import CASES, TEN_MISTAKES, TEN_PATHS
 from tests.unit.stacks import aks
 
@@ -51,6 +52,9 @@ SAMPLE: Final = {
     "pool-min-above-max",
     "taint-without-effect",
     "operator-value-typo",
+    "aks-cluster-network-ranges-overlap",
+    "aks-pool-subnet-without-the-clusters",
+    "aks-pool-property-unknown-below",
 }
 CHOSEN: Final = tuple(case for case in CASES if case.id in SAMPLE and case.read_by_engine)
 
@@ -92,7 +96,21 @@ def test_all_problems_come_at_once(trial: Trial) -> None:
         assert path in refused.text
 
 
-@pytest.mark.parametrize("stack", these([TEN_MISTAKES, CHOSEN[0].stack], [TEN_MISTAKES]), ids=["ten mistakes", CHOSEN[0].id])
+def test_so_do_those_of_fifty_pools(trial: Trial) -> None:
+    trial.write(MANY_MISTAKES)
+    refused = trial.engine("preview")
+    assert refused.code != 0
+    assert len(MANY_TOLD) >= 50
+    for path, message in MANY_TOLD:
+        assert f"{path}: " in refused.text
+        assert message in refused.text
+
+
+@pytest.mark.parametrize(
+    "stack",
+    these([TEN_MISTAKES, MANY_MISTAKES, CHOSEN[0].stack], [MANY_MISTAKES]),
+    ids=["ten mistakes", "fifty pools", CHOSEN[0].id],
+)
 def test_up_creates_nothing(stack: str, trial: Trial) -> None:
     trial.write(stack)
     assert trial.engine("up", "--yes", "--skip-preview").code != 0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import yaml
+
 from tests.unit.bad_case import Case
 from tests.unit.stacks import A100, aks
 
@@ -582,3 +584,23 @@ _CLUSTERS: Final = (
     ),
 )
 OPTION_CASES: Final = (*_POOLS, *_CLUSTERS)
+
+
+def _all_at_once() -> tuple[str, tuple[tuple[str, str], ...]]:
+    """A stack with every pool that is wrong by itself, and the place and message of each mistake."""
+    config: dict[str, Any] = {}
+    pools: list[dict[str, Any]] = []
+    told: list[tuple[str, str]] = []
+    for case in _POOLS:
+        written = yaml.safe_load(case.stack)["config"]
+        if written["gpu-pools:cluster"] != GOOD_CLUSTER:
+            continue
+        config = config or written
+        (pool,) = written["gpu-pools:pools"]
+        told.append((case.path.replace("pools[0]", f"pools[{len(pools)}]"), case.message))
+        pools.append({**pool, "name": f"p{len(pools)}"})
+    return yaml.safe_dump({"config": {**config, "gpu-pools:pools": pools}}, sort_keys=False), tuple(told)
+
+
+GOOD_CLUSTER: Final = yaml.safe_load(aks())["config"]["gpu-pools:cluster"]
+MANY_MISTAKES, MANY_TOLD = _all_at_once()
