@@ -145,7 +145,6 @@ class AksCluster(pulumi.ComponentResource):
             self._pull(f"{name}-registry-{index}", put_back(registry), settings, opts)
 
     def _pull(self, name: str, registry: pulumi.Input[str], settings: AksSettings, opts: pulumi.ResourceOptions | None) -> None:
-        kubelet = self.resource.identity_profile.apply(lambda profile: profile["kubeletidentity"].object_id if profile else None)
         scope = pulumi.Output.from_input(registry)
         cluster = f"{settings.resource_group}/{settings.name}"
         authorization.RoleAssignment(
@@ -153,11 +152,24 @@ class AksCluster(pulumi.ComponentResource):
             # A GUID of the user's choice; the same each time, so that it is found again.
             role_assignment_name=scope.apply(lambda id_: str(uuid.uuid5(uuid.NAMESPACE_URL, f"{id_}/{cluster}/AcrPull".lower()))),
             scope=scope,
-            principal_id=kubelet.apply(lambda found: found or ""),
+            principal_id=self._kubelet(settings),
             principal_type=authorization.PrincipalType.SERVICE_PRINCIPAL,
             role_definition_id=scope.apply(lambda id_: f"/subscriptions/{id_.split('/')[2]}{_ACR_PULL}"),
             opts=child_options(self, opts),
         )
+
+    def _kubelet(self, settings: AksSettings) -> pulumi.Output[str]:
+        """Object id of the identity as which nodes pull images.
+
+        Asked for, and not taken from the cluster's outputs: these are unknown in the preview of each of its updates, and another
+        principal replaces an assignment.
+        """
+        answer = containerservice.get_managed_cluster_output(
+            resource_group_name=settings.resource_group,
+            resource_name=self.cluster_name,
+            opts=pulumi.InvokeOutputOptions(parent=self, depends_on=[self.resource]),
+        )
+        return answer.apply(lambda found: str((found.identity_profile or {})["kubeletidentity"].object_id))
 
     def _kubeconfig(self, group: str, entra: EntraSettings | None) -> pulumi.Output[str]:
         # An engine that is held to the plan of a preview takes no dependency that the preview had not, and of a call that waits

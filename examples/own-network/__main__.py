@@ -67,26 +67,19 @@ def inside(*before: pulumi.Resource) -> pulumi.ResourceOptions:
 
 features = NodeFeatureDiscovery("ml-nfd", {"config": sections}, inside())
 operator = GpuOperator("ml-operator", {"config": sections}, inside(features))
-
-
-def into_the_subnet(asked: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-    """Puts an agent pool beside the system pool: a property that the component has no argument for."""
-    if asked.type_ != "azure-native:containerservice:AgentPool":
-        return None
-    return pulumi.ResourceTransformResult({**asked.props, "vnetSubnetID": subnet}, asked.opts)
-
-
 made: list[AksGpuNodePool] = []
 for pool in pools:
     arguments = {
         "cluster_name": cluster.name,
         "resource_group_name": group.name,
+        # Beside the system pool; an Output, which no preview knows before the network is there.
+        "node_subnet": subnet,
         "pool": {**pool, "sharing": sharing[pool["sharing"]]},
         # A pool whose config the operator lacks is refused.
         "config_keys": operator.config_keys,
     }
     # One after the other: Azure may refuse two pools that are made in one network at the same time (Azure/AKS#4522).
-    after = pulumi.ResourceOptions(depends_on=[operator, *made], deleted_with=cluster, transforms=[into_the_subnet])
+    after = pulumi.ResourceOptions(depends_on=[operator, *made], deleted_with=cluster)
     made.append(AksGpuNodePool(f"ml-{pool['name']}", arguments, after))
 
 pulumi.export("kubeconfig", kubeconfig)

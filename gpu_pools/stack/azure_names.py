@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 _NAME: Final = r"[^/\s]+"
 
 
-def resource_id(type_: str, *, elsewhere: str = "") -> Kind:
+def resource_id(type_: str) -> Kind:
     """The id of a resource.
 
     Args:
         type_: e.g. ``Microsoft.Network/virtualNetworks/subnets``.
-        elsewhere: a text that may stand for it.
     """
 
     def read(section: Section, one: Row) -> str | None:
@@ -32,7 +31,7 @@ def resource_id(type_: str, *, elsewhere: str = "") -> Kind:
             if one.needed:
                 section.text(one.key, required=True, allowed=_example(type_))
             return None
-        return read_id(section.raw(one.key), type_, section.at(one.key), section.problems, elsewhere)
+        return read_id(section.raw(one.key), type_, section.at(one.key), section.problems)
 
     return Kind(read, "pulumi.Input[str]")
 
@@ -45,15 +44,22 @@ def resource_ids(type_: str) -> Kind:
     )
 
 
-def read_id(value: object, type_: str, path: str, problems: Problems, elsewhere: str = "") -> str | None:
-    """The id of a resource of that type; Azure does not mind how its fixed words are written."""
+def read_id(value: object, type_: str, path: str, problems: Problems, or_else: str = "") -> str | None:
+    """The id of a resource of that type; Azure does not mind how its fixed words are written.
+
+    Args:
+        value: as it was written.
+        type_: of the resource.
+        path: where it stands.
+        problems: told if it is none.
+        or_else: what else would do there, for the message.
+    """
     provider, *kinds = type_.split("/")
     inner = "".join(f"/{re.escape(kind)}/{_NAME}" for kind in kinds)
     pattern = rf"(?i)/subscriptions/{_NAME}/resourceGroups/{_NAME}/providers/{re.escape(provider)}{inner}"
-    fits = isinstance(value, str) and value and (value == elsewhere or re.fullmatch(pattern, value))
-    if isinstance(value, Later) or (isinstance(value, str) and fits):
+    if isinstance(value, Later) or (isinstance(value, str) and re.fullmatch(pattern, value)):
         return value
-    allowed = _example(type_) + (f", or {elsewhere}" if elsewhere else "")
+    allowed = _example(type_) + (f", or {or_else}" if or_else else "")
     problems.add(
         path,
         f"{show(value)} is not the id of such a resource",

@@ -329,7 +329,9 @@ class AzureNativeStandIn(StandIn):
                 "tenantId": TENANT,
             }, []
         if name == "azure-native:resources:getResourceGroup":
-            return self._found_group(str(args.get("resourceGroupName"))), []
+            return self._found(azure_ids.group_id(str(args.get("resourceGroupName")))), []
+        if name == "azure-native:containerservice:getManagedCluster":
+            return self._found(azure_ids.cluster_id(str(args.get("resourceGroupName")), str(args.get("resourceName")))), []
         match = re.fullmatch(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials", name)
         if match is None:
             return super().invoke(token, args)
@@ -342,12 +344,15 @@ class AzureNativeStandIn(StandIn):
         value = self._cloud.credentials(*(args[key] for key in _CREDENTIAL_ARGS), admin=admin)
         return {"kubeconfigs": [{"name": f"cluster{match[1]}", "value": Secret(value)}]}, []
 
-    def _found_group(self, name: str) -> dict[str, Value]:
-        found = self._cloud.get(azure_ids.group_id(name))
-        if found is None:
-            message = f'Code="ResourceGroupNotFound" Message="Resource group \'{name}\' could not be found."'
-            raise ServiceError(message)
-        return found
+    def _found(self, id_: str) -> dict[str, Value]:
+        found = self._cloud.get(id_)
+        if found is not None:
+            return found
+        group, *rest = azure_ids.parts(id_)
+        if rest:
+            raise azure_answers.not_found(f"managedClusters/{rest[0]}", group)
+        message = f'Code="ResourceGroupNotFound" Message="Resource group \'{group}\' could not be found."'
+        raise ServiceError(message)
 
 
 _CREDENTIAL_ARGS: Final = ("resourceGroupName", "resourceName")

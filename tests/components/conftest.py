@@ -83,6 +83,8 @@ class Recorder(pulumi.runtime.Mocks):
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
         if args.token.startswith("openstack:"):
             return {"id": GIVEN_TEMPLATE, "name": args.args["name"]}
+        if args.token.endswith(":getManagedCluster"):
+            return {"identityProfile": {"kubeletidentity": {"objectId": "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"}}}
         text = ENTRA_KUBECONFIG if args.args.get("format") == "exec" else KUBECONFIG
         return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(text.encode()).decode()}]}
 

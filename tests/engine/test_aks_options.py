@@ -273,6 +273,11 @@ class TestCluster:
         assert told["addonProfiles"]["azureKeyvaultSecretsProvider"]["enabled"] is True
         assert told["apiServerAccessProfile"] == {"authorizedIPRanges": ["203.0.113.0/24"], "disableRunCommand": True}
 
+    def test_an_update_of_it_alone_replaces_nothing_beside_it(self, trial: Trial) -> None:
+        """What it answers is unknown until it has: who may pull from a registry must not hang on that."""
+        trial.write(_stack(after=True, cluster={**UPDATED, "tier": "Free"}))
+        assert _done(trial) == {"gpu-cluster": "update"}
+
     @pytest.mark.parametrize(
         ("cluster", "told"),
         [

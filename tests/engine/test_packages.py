@@ -231,6 +231,7 @@ def own_network(around: dict[str, str], tmp_path: Path) -> Callable[..., str]:
 
 
 def test_an_example_comes_up_stays_and_goes(own_network: Callable[..., str]) -> None:
+    assert "create" in json.loads(own_network("preview", "--json"))["changeSummary"]
     own_network("up", "--yes", "--skip-preview")
     state = json.loads(own_network("stack", "export"))["deployment"]["resources"]
     pools = {one["inputs"]["agentPoolName"]: one["inputs"] for one in state if one["type"].endswith(":AgentPool")}
