@@ -430,6 +430,10 @@ class AksPoolArgs(TypedDict):
     """The oldest driver and CUDA version that will do."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the pool."""
+    gpu_model: NotRequired[str]
+    """The GPU model, where no table has the size."""
+    gpus_per_node: NotRequired[int]
+    """GPUs of one machine, where no table has the size."""
     os_sku: NotRequired[str]
     """Ubuntu, Ubuntu2204, Ubuntu2404, AzureLinux or AzureLinux3."""
     zones: NotRequired[list[str]]

@@ -51,14 +51,14 @@ class AzureSize:
 
 
 def size(name: str) -> AzureSize | None:
-    """The size of that name, None if it is not a known GPU size."""
-    return _sizes().get(name)
+    """The size of that name, in whatever case, as Azure takes it; None if it is not a known GPU size."""
+    return _lower_case().get(name.lower())
 
 
 def retired(name: str) -> str | None:
     """The date on which Azure retired the size, None if it did not."""
-    date: str | None = _data()["retired"].get(name)
-    return date
+    dates = {known.lower(): date for known, date in _data()["retired"].items()}
+    return dates.get(name.lower())
 
 
 def sizes() -> tuple[AzureSize, ...]:
@@ -95,6 +95,11 @@ def _data() -> dict[str, dict[str, Any]]:
 @lru_cache(maxsize=1)
 def _sizes() -> Mapping[str, AzureSize]:
     return {name: _size(name, entry) for name, entry in _data()["sizes"].items()}
+
+
+@lru_cache(maxsize=1)
+def _lower_case() -> Mapping[str, AzureSize]:
+    return {name.lower(): known for name, known in _sizes().items()}
 
 
 def _size(name: str, entry: Mapping[str, Any]) -> AzureSize:

@@ -86,6 +86,15 @@ def mig_owner(pool: Pool) -> str:
     return pool.placement.mig_owner if isinstance(pool.placement, AksPlacement) else "operator"
 
 
+def declared_size_warnings(hardware: Hardware) -> Iterator[str]:
+    """What nobody but the author of the stack file says of a VM size."""
+    if hardware.known_size:
+        return
+    what = f"{hardware.gpus} x {hardware.model.key}"
+    mig = ", nor whether Azure offers MIG on it" if hardware.model.mig_capable else ""
+    yield f"no table has {hardware.source}: that it has {what} is as declared and cannot be checked before the deploy{mig}"
+
+
 def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settings: Settings) -> Iterator[str]:
     """What autoscaling makes of this pool."""
     if not pool.autoscaled or isinstance(pool.placement, ExistingPlacement):

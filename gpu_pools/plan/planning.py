@@ -21,7 +21,15 @@ from gpu_pools.plan import expectation
 from gpu_pools.plan.adoption import adoption_warnings, check_adoption, cluster_warnings
 from gpu_pools.plan.change_ids import cluster_change, pool_change
 from gpu_pools.plan.chart_values import nfd_values, operand_tolerations, operator_values, reboots, tolerations
-from gpu_pools.plan.checks import autoscaling_warnings, check_pool, check_together, driver_of, gpu_instance_profile, mig_owner
+from gpu_pools.plan.checks import (
+    autoscaling_warnings,
+    check_pool,
+    check_together,
+    declared_size_warnings,
+    driver_of,
+    gpu_instance_profile,
+    mig_owner,
+)
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
 from gpu_pools.plan.planned import Plan, PoolPlan
@@ -204,6 +212,7 @@ def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | Non
 def _pool_warnings(
     pool: Pool, sharing: Sharing, hardware: Hardware, settings: Settings, strategies: _Strategies
 ) -> Iterable[str]:
+    yield from declared_size_warnings(hardware)
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
     yield from startup_taint_warnings(settings)
     yield from adoption_warnings(pool, settings)

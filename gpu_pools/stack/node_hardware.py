@@ -5,8 +5,9 @@ Only what one node has is told here. Whether a pool can be shared or partitioned
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.hardware.models import GpuModel, find_model, model, model_keys, nearest_model
@@ -15,6 +16,9 @@ from gpu_pools.stack.section import Section
 
 if TYPE_CHECKING:
     from gpu_pools.text.errors import Problems
+
+#: How Azure names sizes.
+_ANY_SIZE: Final = r"[Ss]tandard_[A-Za-z]\w{1,78}"
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Hardware:
         gpus: GPUs per node.
         source: where the declaration comes from, for messages, e.g. ``vmSize Standard_NC24ads_A100_v4``.
         mig_offered: False where the cloud does not offer MIG on it although the GPU may have it.
+        known_size: False where no table has the VM size, so that only its author can tell what it has.
     """
 
     model: GpuModel
@@ -34,6 +39,7 @@ class Hardware:
     gpus: int
     source: str
     mig_offered: bool = True
+    known_size: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,19 +77,27 @@ def parse_flavor(value: object, path: str, problems: Problems) -> Flavor | None:
     return Flavor(hardware, vcpus, memory)
 
 
-def azure_hardware(section: Section) -> Hardware | None:
-    """What a pool's `vmSize` has; None where that is wrong, which is then a problem."""
+def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None) -> Hardware | None:
+    """What a pool's `vmSize` has; None where that is wrong, which is then a problem.
+
+    Args:
+        section: of the pool.
+        gpu_model: what the pool declares beside it, for a size that the table lacks.
+        gpus: per node, in the same way.
+    """
     name = section.text("vmSize", required=True, remedy="Name the VM size, e.g. Standard_NC24ads_A100_v4.")
     if name is None:
         return None
-    size = azure_sizes.size(name)
+    size, date = azure_sizes.size(name), azure_sizes.retired(name)
+    if size is None and date is None and re.fullmatch(_ANY_SIZE, name) and gpu_model is not None and gpus is not None:
+        return _of_model(section, gpu_model, gpus, f"vmSize {name}", known_size=False)
     if size is None:
-        date = azure_sizes.retired(name)
         meant = None if date else azure_sizes.meant_size(name)
         section.problems.add(
             section.at("vmSize"),
             f'"{name}" was retired by Azure on {date}' if date else f'"{name}" is not a known Azure GPU size',
-            allowed="a GPU size that `python -m gpu_pools sizes` lists",
+            allowed="a GPU size that `python -m gpu_pools sizes` lists"
+            + ("" if date else ", or another Standard_… with gpuModel and gpusPerNode beside it"),
             remedy=f"Did you mean {meant}?" if meant else f"Use another size, e.g. {azure_sizes.smallest_size(name)}.",
         )
         return None
@@ -95,7 +109,24 @@ def azure_hardware(section: Section) -> Hardware | None:
             remedy="Choose Standard_NV36ads_A10_v5 or larger; a vGPU fraction can be neither partitioned nor shared further.",
         )
         return None
-    return Hardware(model(size.gpu_model), size.product, int(size.gpus), f"vmSize {name}", mig_offered=size.mig is not False)
+    _check_declared(section, size, gpu_model, gpus)
+    return Hardware(model(size.gpu_model), size.product, int(size.gpus), f"vmSize {size.name}", mig_offered=size.mig is not False)
+
+
+def _check_declared(section: Section, size: azure_sizes.AzureSize, gpu_model: str | None, gpus: int | None) -> None:
+    """Hold what is declared beside a known size against the table."""
+    found = find_model(gpu_model) if gpu_model is not None else None
+    for key, given, known in (
+        ("gpuModel", found[0].key if found else gpu_model, size.gpu_model),
+        ("gpusPerNode", gpus, int(size.gpus)),
+    ):
+        if given is not None and given != known:
+            section.problems.add(
+                section.at(key),
+                f"{size.name} has {known}, not {given}",
+                allowed=str(known),
+                remedy="Leave it out; it is for sizes that `python -m gpu_pools sizes` lacks.",
+            )
 
 
 def declared_hardware(section: Section, source: str) -> Hardware | None:
@@ -103,12 +134,20 @@ def declared_hardware(section: Section, source: str) -> Hardware | None:
     declared = read(DeclaredHardware, section)
     if declared.gpu_model is None:
         return None
-    found = find_model(declared.gpu_model)
+    if declared.gpus_per_node is None:
+        # Only the model can still be told wrong.
+        _of_model(section, declared.gpu_model, 0, source)
+        return None
+    return _of_model(section, declared.gpu_model, declared.gpus_per_node, source)
+
+
+def _of_model(section: Section, name: str, gpus: int, source: str, *, known_size: bool = True) -> Hardware | None:
+    found = find_model(name)
     if found is None:
-        near = nearest_model(declared.gpu_model)
+        near = nearest_model(name)
         section.problems.add(
             section.at("gpuModel"),
-            f'"{declared.gpu_model}" is not a known GPU model',
+            f'"{name}" is not a known GPU model',
             allowed=", ".join(model_keys()),
             remedy=f"Did you mean {near}? A product name as NVML answers it works too." if near else "Choose one of those.",
         )
@@ -116,5 +155,4 @@ def declared_hardware(section: Section, source: str) -> Hardware | None:
     known, product = found
     if product is None and len(known.products) == 1:
         product = known.products[0]
-    gpus = declared.gpus_per_node
-    return None if gpus is None else Hardware(known, product, gpus, source)
+    return Hardware(known, product, gpus, source, known_size=known_size)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from gpu_pools.hardware import azure_sizes
+from gpu_pools.hardware.models import model_keys
 from gpu_pools.stack.aks_pools import AksPoolOptions, pool_options
 from gpu_pools.stack.clusters import OPENSTACK_NAME, OPENSTACK_NAMES, ZONES
 from gpu_pools.stack.fields import Kind, Row, number, one_of, read, read_inner, reads, row, text, texts, whole_number
@@ -41,8 +43,10 @@ def _spot(section: PoolSection, one: Row) -> Spot | None:
 
 
 def _vm_size(section: PoolSection, one: Row) -> str:
-    # Looked up beside (azure_hardware), which tells what is wrong with it.
-    return str(section.raw(one.key) or "")
+    # Looked up beside (azure_hardware), which tells what is wrong with it. As Azure writes it: another case would be a change.
+    written = str(section.raw(one.key) or "")
+    size = azure_sizes.size(written)
+    return size.name if size else written
 
 
 def _flavor(section: PoolSection, one: Row) -> str | None:
@@ -100,8 +104,15 @@ class AksPlacement:
         needed=True,
         sets="vmSize",
         change="replaces",
-        doc="A GPU size (`python -m gpu_pools sizes` lists them); fractional GPUs are refused.",
+        doc="A GPU size, in any case (`python -m gpu_pools sizes` lists them); fractional GPUs are refused. Another size needs "
+        "`gpuModel` and `gpusPerNode`.",
     )
+    gpu_model: str | None = row(
+        "The GPU model, where no table has the size.",
+        text(allowed=", ".join(model_keys())),
+        doc="The GPU model of a size that no table has, with `gpusPerNode`. What is declared is taken as it is.",
+    )
+    gpus_per_node: int | None = row("GPUs of one machine, where no table has the size.", whole_number(1, 16))
     os_sku: str | None = row(
         "Ubuntu, Ubuntu2204, Ubuntu2404, AzureLinux or AzureLinux3.",
         one_of(("Ubuntu", "Ubuntu2204", "Ubuntu2404", "AzureLinux", "AzureLinux3")),
@@ -192,7 +203,8 @@ def placed(section: PoolSection) -> tuple[Hardware | None, Placement]:
 
 
 def _placed_on_aks(section: PoolSection) -> tuple[Hardware | None, AksPlacement]:
-    return azure_hardware(section), read(AksPlacement, section)
+    placement = read(AksPlacement, section)
+    return azure_hardware(section, placement.gpu_model, placement.gpus_per_node), placement
 
 
 def _placed_on_magnum(section: PoolSection) -> tuple[Hardware | None, MagnumPlacement]:

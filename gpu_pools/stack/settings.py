@@ -143,7 +143,7 @@ def _likely_platform(config: Mapping[str, object]) -> Platform:
     keys = {key for pool in pools if isinstance(pool, dict) for key in pool} if isinstance(pools, list) else set()
     if "flavor" in keys:
         return "magnum"
-    return "existing" if "nodeSelector" in keys or "gpuModel" in keys else "aks"
+    return "existing" if "nodeSelector" in keys or ("gpuModel" in keys and "vmSize" not in keys) else "aks"
 
 
 def _parse_named(

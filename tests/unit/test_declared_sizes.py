@@ -1,0 +1,62 @@
+"""VM sizes that no table has, and sizes in another case."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_pools.hardware import azure_sizes
+from gpu_pools.stack.placements import AksPlacement
+from tests.unit.stacks import A100, aks, plan_of, pool_of
+
+_V100S = {"vmSize": "Standard_ND40rs_v2", "gpuModel": "v100-32gb", "gpusPerNode": 8}
+
+
+class TestASizeThatNoTableHas:
+    """Declared by gpuModel and gpusPerNode."""
+
+    def test_its_nodes_advertise_what_is_declared(self) -> None:
+        assert azure_sizes.size("Standard_ND40rs_v2") is None
+        assert pool_of(aks(_V100S)).advertises == {"nvidia.com/gpu": 8}
+
+    def test_it_is_shared_as_declared(self) -> None:
+        shared = pool_of(aks(_V100S, sharing={"whole": {"timeSlicing": {"replicas": 3}}}))
+        assert shared.advertises == {"nvidia.com/gpu": 24}
+
+    def test_that_nothing_could_be_checked_is_said(self) -> None:
+        (said,) = [warning for warning in pool_of(aks(_V100S)).warnings if "no table has" in warning]
+        assert "vmSize Standard_ND40rs_v2" in said
+        assert "8 x v100-32gb is as declared and cannot be checked" in said
+        assert "MIG" not in said
+
+    def test_whether_azure_offers_mig_on_it_is_not_known_either(self) -> None:
+        pool = pool_of(aks({"vmSize": "Standard_NC9_A30_v9", "gpuModel": "a30-24gb", "gpusPerNode": 1}))
+        assert any("nor whether Azure offers MIG" in warning for warning in pool.warnings)
+
+    def test_a_known_size_is_not_spoken_of(self) -> None:
+        assert not any("no table has" in warning for warning in pool_of(aks()).warnings)
+
+    def test_a_product_name_says_the_form_factor(self) -> None:
+        hardware = pool_of(aks(_V100S | {"gpuModel": "Tesla V100-SXM2-32GB"})).pool.hardware
+        assert hardware is not None
+        assert (hardware.model.key, hardware.product) == ("v100-32gb", "Tesla V100-SXM2-32GB")
+
+
+class TestTheCaseOfASize:
+    """Azure ignores it."""
+
+    @pytest.mark.parametrize("written", [A100.lower(), A100.upper(), "standard_NC24ads_a100_V4"])
+    def test_any_case_is_the_same_plan(self, written: str) -> None:
+        assert plan_of(aks({"vmSize": written})) == plan_of(aks())
+
+    def test_azure_is_asked_for_it_as_azure_writes_it(self) -> None:
+        placement = pool_of(aks({"vmSize": A100.lower()})).pool.placement
+        assert isinstance(placement, AksPlacement)
+        assert placement.vm_size == A100
+
+    def test_what_is_declared_beside_a_known_size_may_repeat_the_table(self) -> None:
+        repeated = pool_of(aks({"gpuModel": "NVIDIA A100 80GB PCIe", "gpusPerNode": 1}))
+        assert repeated.advertises == pool_of(aks()).advertises
+
+    def test_bounds_that_are_the_same_stay_the_autoscalers(self) -> None:
+        pool = pool_of(aks({"count": ..., "nodes": {"min": 3, "max": 3}})).pool
+        assert (pool.min_nodes, pool.max_nodes, pool.autoscaled) == (3, 3, True)
