@@ -277,6 +277,19 @@ class AksClusterArgs(TypedDict):
     """Properties of azure-native's ManagedCluster, merged last into what is sent."""
 
 
+class ExistingAksClusterArgs(TypedDict):
+    """An AKS cluster that is there."""
+
+    resource_group: str
+    """The resource group that it is in."""
+    name: str
+    """Its name."""
+    subscription: NotRequired[str]
+    """Its subscription, which the provider must be configured for."""
+    login: NotRequired[str]
+    """kubelogin's way to log in, where the cluster has Entra ID; azurecli by default."""
+
+
 class MagnumTemplateArgs(TypedDict):
     """A cluster template to make."""
 

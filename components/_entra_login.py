@@ -25,18 +25,19 @@ _LOG_IN: Final = {
 }
 
 
-def try_login(where: str, entra: EntraSettings, parent: pulumi.Resource) -> None:
+def try_login(where: str, entra: EntraSettings, parent: pulumi.Resource, key: str = "entra") -> None:
     """Have kubelogin log in as the providers will.
 
     Args:
         where: the component, for messages.
         entra: what the stack says.
         parent: the component; a preview's warning is shown there.
+        key: where the stack says it.
 
     Raises:
         InvalidStackError: if it cannot; in a preview that is a warning.
     """
-    problem = _trouble(where, entra)
+    problem = _trouble(f"{where}.{key}", entra)
     if problem is None:
         return
     if not pulumi.runtime.is_dry_run():
@@ -44,8 +45,8 @@ def try_login(where: str, entra: EntraSettings, parent: pulumi.Resource) -> None
     _log.warn(f"a deploy would stop here: {problem.message}. {problem.remedy}", parent)
 
 
-def _trouble(where: str, entra: EntraSettings) -> Problem | None:
-    path, method = f"{where}.entra", os.environ.get("AAD_LOGIN_METHOD") or entra.login
+def _trouble(path: str, entra: EntraSettings) -> Problem | None:
+    method = os.environ.get("AAD_LOGIN_METHOD") or entra.login
     if shutil.which(KUBELOGIN) is None:
         return Problem(path, f"there is no {KUBELOGIN} on PATH, without which nobody gets into the cluster", KUBELOGIN, _INSTALL)
     try:

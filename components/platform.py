@@ -40,6 +40,7 @@ from .sharing import declare
 if TYPE_CHECKING:
     from .aks import AksCluster, AksGpuNodePoolArgs
     from .existing import ExistingCluster
+    from .existing_aks import ExistingAksCluster
     from .magnum import MagnumCluster
     from .verification import VerifierArgs
 
@@ -138,10 +139,14 @@ class GpuPlatform(pulumi.ComponentResource):
 
     def _cluster(
         self, name: str, planned: Plan, section: Mapping[str, Any], opts: pulumi.ResourceOptions
-    ) -> "AksCluster | MagnumCluster | ExistingCluster":
+    ) -> "AksCluster | ExistingAksCluster | MagnumCluster | ExistingCluster":
         # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
         args, settings = cast("Any", section), planned.settings.cluster
         # Protected as declared, unless an acknowledgement lifts it.
+        if isinstance(settings, AksSettings) and settings.existing:
+            from .existing_aks import ExistingAksCluster, existing_aks_args  # noqa: PLC0415
+
+            return ExistingAksCluster(name, existing_aks_args(settings.existing), opts, stack=planned.settings)
         if isinstance(settings, AksSettings):
             from .aks import AksCluster  # noqa: PLC0415
 
@@ -177,7 +182,7 @@ class GpuPlatform(pulumi.ComponentResource):
         self,
         name: str,
         planned: Plan,
-        cluster: "AksCluster | MagnumCluster | ExistingCluster",
+        cluster: "AksCluster | ExistingAksCluster | MagnumCluster | ExistingCluster",
         operator: GpuOperator,
         inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
@@ -185,7 +190,7 @@ class GpuPlatform(pulumi.ComponentResource):
         after_operator = _after(inside, [operator, *self._startup_taint(name, planned, inside)])
         made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
-            self._aks_pools(name, planned, cast("AksCluster", cluster), after_operator, made)
+            self._aks_pools(name, planned, cast("AksCluster | ExistingAksCluster", cluster), after_operator, made)
             return made
         if isinstance(planned.settings.cluster, MagnumSettings):
             self._node_groups(name, planned, cast("MagnumCluster", cluster), after_operator, made)
@@ -234,11 +239,12 @@ class GpuPlatform(pulumi.ComponentResource):
         self,
         name: str,
         planned: Plan,
-        cluster: "AksCluster",
+        cluster: "AksCluster | ExistingAksCluster",
         opts: pulumi.ResourceOptions,
         made: Mapping[str, list[pulumi.Resource]],
     ) -> None:
         from .aks import AksGpuNodePool  # noqa: PLC0415
+        from .existing_aks import ExistingAksCluster  # noqa: PLC0415
 
         settings = cast("AksSettings", planned.settings.cluster)
         args: AksGpuNodePoolArgs = {
@@ -253,7 +259,8 @@ class GpuPlatform(pulumi.ComponentResource):
         if settings.kubernetes_version is not None:
             args["kubernetes_version"] = settings.kubernetes_version
         for pool in planned.pools:
-            group = AksGpuNodePool(f"{name}-{pool.name}", {**args, "planned": pool}, opts)
+            of_pool = cluster.pool_args(pool.name, args) if isinstance(cluster, ExistingAksCluster) else args
+            group = AksGpuNodePool(f"{name}-{pool.name}", {**of_pool, "planned": pool}, opts)
             made[pool.name].append(group)
 
     def _node_groups(

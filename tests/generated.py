@@ -28,6 +28,7 @@ from gpu_pools.stack.clusters import (
     SystemPool,
 )
 from gpu_pools.stack.entra import EntraSettings
+from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.fields import on, rows, snake
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
@@ -104,7 +105,8 @@ TYPES: Final = (
     Args("MaintenanceArgs", "When Azure may upgrade by itself.", (Maintenance,), "aks"),
     Args("AutoscalerArgs", "The cluster autoscaler, the same for all pools.", (Autoscaler,), "aks"),
     Args("MonitoringArgs", "Logs and metrics in Azure Monitor.", (Monitoring,), "aks"),
-    Args("AksClusterArgs", "An AKS cluster.", (AksSettings, AksClusterOptions), "aks"),
+    Args("AksClusterArgs", "An AKS cluster.", (AksSettings, AksClusterOptions), "aks", lacks=("existing",)),
+    Args("ExistingAksClusterArgs", "An AKS cluster that is there.", (ExistingAks,), "aks"),
     Args("MagnumTemplateArgs", "A cluster template to make.", (MagnumTemplate,), "magnum"),
     Args("MagnumClusterArgs", "A Magnum cluster; `template` or `template_id`.", (MagnumSettings,), "magnum"),
     Args("ExistingClusterArgs", "How to reach the cluster.", (ExistingSettings,), "existing"),

@@ -36,8 +36,10 @@ def check_aks(settings: Settings, problems: Problems) -> None:
     for pool in settings.pools:
         if isinstance(pool.placement, AksPlacement):
             _check_version(pool, pool.placement, cluster, problems)
-            _check_subnets(pool, pool.placement, cluster, problems)
-            _check_identity(pool, pool.placement, cluster, problems)
+            # Network and identity of a cluster that is there are known once it is read (gpu_pools/plan/aks_found.py).
+            if cluster.existing is None:
+                _check_subnets(pool, pool.placement, cluster, problems)
+                _check_identity(pool, pool.placement, cluster, problems)
 
 
 def aks_warnings(pool: Pool, driver: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ def check_adoption(settings: Settings, problems: Problems) -> None:
     """What an operator that is there already cannot be made to do."""
     if not settings.operator.adopted:
         return
-    if isinstance(settings.cluster, AksSettings):
+    if isinstance(settings.cluster, AksSettings) and settings.cluster.existing is None:
         problems.add(
             OPERATOR,
             "false, and an AKS cluster that the stack makes comes without GPU operator",

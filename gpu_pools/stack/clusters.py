@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from gpu_pools.stack.aks_options import GROUP_NAME, GROUP_NAMES, AksClusterOptions, cluster_options
 from gpu_pools.stack.azure_types import properties
 from gpu_pools.stack.entra import EntraSettings
-from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, reads, row, text, texts, whole_number
+from gpu_pools.stack.existing_aks import NAME, ExistingAks, refuse_beside
+from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, reads, row, rows, text, texts, whole_number
 from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
 
@@ -180,14 +181,14 @@ def _system_pool(section: Section, one: Row) -> SystemPool | None:
 
 @dataclass(frozen=True)
 class AksSettings:
-    """An AKS cluster of our own making. Texts are empty where an incomplete section left them out."""
+    """An AKS cluster of our own making, or one that is there, of which only name, resource group and the pools' tags are known.
+
+    Texts are empty where an incomplete section left them out.
+    """
 
     name: str = row(
         "The cluster's name in Azure.",
-        text(
-            r"[A-Za-z0-9]([-_A-Za-z0-9]{0,61}[A-Za-z0-9])?",
-            "1 to 63 letters, digits, - and _, starting and ending with a letter or digit",
-        ),
+        NAME,
         "",
         needed=True,
         sets="resourceName",
@@ -245,6 +246,12 @@ class AksSettings:
         change="updates",
         doc="Users log in with Entra ID, and no certificate of an administrator can be had: the default for production, see "
         "[below](#entra-id). Taking it out again is refused.",
+    )
+    existing: ExistingAks | None = row(
+        "A cluster that is there: the stack adds its pools to it.",
+        inner(ExistingAks, "a mapping with resourceGroup and name"),
+        doc="A cluster that is there already: [the stack adds its pools to it](../real-clouds.md#an-aks-cluster-that-is-there) "
+        "and manages nothing else of it. Beside it only `tags` may stand, which are those of the pools.",
     )
     options: AksClusterOptions = reads(Kind(cluster_options, ""), AksClusterOptions())
 
@@ -415,6 +422,8 @@ def parse_cluster(value: object, path: str, problems: Problems, *, complete: boo
     platform = section.text("platform", required=section.readable, choices=PLATFORMS)
     if platform is None:
         return None
+    if platform == "aks" and section.given("existing"):
+        return _existing_aks(section)
     settings = read(CLUSTERS[platform], section, complete=complete)
     section.finish()
     if isinstance(settings, AksSettings):
@@ -422,6 +431,15 @@ def parse_cluster(value: object, path: str, problems: Problems, *, complete: boo
             settings, resource_group=settings.options.existing_resource_group or settings.resource_group or settings.name
         )
     return settings
+
+
+def _existing_aks(section: Section) -> AksSettings:
+    refuse_beside(section, [one.key for settings in (AksSettings, AksClusterOptions) for one in rows(settings)])
+    found = read_inner(ExistingAks, section, Row("existing", "", flag()), "a mapping with resourceGroup and name")
+    tags = section.texts("tags")
+    section.finish()
+    existing = found or ExistingAks()
+    return AksSettings(name=existing.name, resource_group=existing.resource_group, tags=tags, existing=existing)
 
 
 #: What the cluster section of each platform holds.

@@ -24,7 +24,7 @@ from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
 from sandbox.stack import checkpoint, offline_charts, real_nodes, recovery, stand_ins
 from sandbox.stack.engine import Engine
-from sandbox.stack.prerequisites import boot_existing_cluster, seed_openstack
+from sandbox.stack.prerequisites import boot_existing_cluster, give_aks_cluster, seed_openstack
 from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
@@ -331,6 +331,7 @@ def _engine(
     login = _start_openstack(sandbox, plan, progress)
     if needs_cluster:
         with progress.step("Starting the clusters of the sandbox"):
+            give_aks_cluster(sandbox, plan)
             boot_existing_cluster(sandbox, plan, tools, real_nodes.choose(sandbox, plan, None) if real is None else real)
             for folder in sandbox.cluster_folders():
                 # By the record alone: whoever was killed while making a cluster may have left no more than that.
@@ -350,7 +351,8 @@ def _engine(
 def _for_looking(sandbox: Sandbox, plan: Plan, progress: Progress, command: str) -> Iterator[Engine]:
     """Hold the sandbox with an engine that can be asked for a preview."""
     # A stack for an existing cluster looks at that cluster in a preview; the others only at what the engine recorded.
-    needs_cluster = plan.platform == "existing" or bool(sandbox.cluster_folders())
+    there = plan.platform == "existing" or bool(getattr(plan.settings.cluster, "existing", None))
+    needs_cluster = there or bool(sandbox.cluster_folders())
     tools = find_platform_tools(progress) if needs_cluster else find_tools(progress, only=_ENGINE_ONLY)
     with _held(sandbox, command):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)

@@ -245,6 +245,30 @@ class AzureCloud:
             for key in [key for key, pool in data["pools"].items() if pool["cluster"] == id_.lower()]:
                 del data["pools"][key]
 
+    def give(self, group: str, network: tuple[str, Body], cluster: tuple[str, Body]) -> Path:
+        """Have a cluster that no stack makes: it was there before, and is the sandbox's own afterwards.
+
+        Args:
+            group: the resource group of all.
+            network: name and properties of the virtual network that it lies in.
+            cluster: name and properties.
+
+        Returns:
+            Its folder.
+        """
+        id_ = cluster_id(group, cluster[0])
+        if self.get(id_) is None:
+            self._give(group, network, cluster)
+        return self._folder(self._records.read()["clusters"][id_.lower()]["folder"])
+
+    def _give(self, group: str, network: tuple[str, Body], cluster: tuple[str, Body]) -> None:
+        self.put_group(group, {"location": cluster[1]["location"]})
+        self.put_network(group, *network)
+        self.put_cluster(group, *cluster)
+        theirs = [pool_id(group, cluster[0], pool["name"]) for pool in cluster[1]["agentPoolProfiles"]]
+        for id_ in (group_id(group), network_id(group, network[0]), cluster_id(group, cluster[0]), *theirs):
+            self.belongs_to_others(id_)
+
     def credentials(self, group: str, name: str, *, admin: bool) -> str:
         """The kubeconfig of a cluster, base64, as listCluster...Credentials returns it.
 

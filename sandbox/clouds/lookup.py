@@ -23,9 +23,10 @@ _AZURE, _OPENSTACK = "azure-native:", "openstack:"
 
 
 def everything(state: Path, magnum: MagnumApi | None) -> list[str]:
-    """The ids of all that exists in both clouds."""
+    """The ids of all that exists in both clouds but what belongs to others."""
     tables = Records(state / "cloud" / "azure.json", _TABLES).read()
-    return sorted({id_ for table in tables.values() for id_ in table} | (magnum.everything() if magnum else set()))
+    made = {id_ for table in tables.values() for id_, record in table.items() if not record.get("others")}
+    return sorted(made | (magnum.everything() if magnum else set()))
 
 
 def known_ids(resources: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -328,6 +328,8 @@ class AzureNativeStandIn(StandIn):
                 "subscriptionId": azure_ids.SUBSCRIPTION,
                 "tenantId": TENANT,
             }, []
+        # Who has not logged in is told nothing.
+        self._locations.of(self.current.connection)
         if name == "azure-native:resources:getResourceGroup":
             return self._found(azure_ids.group_id(str(args.get("resourceGroupName")))), []
         if name == "azure-native:containerservice:getManagedCluster":
@@ -338,8 +340,6 @@ class AzureNativeStandIn(StandIn):
         failures = [(key, _missing(key)) for key in _CREDENTIAL_ARGS if args.get(key) is None]
         if failures:
             return {}, failures
-        # Who has not logged in gets no kubeconfig.
-        self._locations.of(self.current.connection)
         admin = match[1] == "Admin"
         value = self._cloud.credentials(*(args[key] for key in _CREDENTIAL_ARGS), admin=admin)
         return {"kubeconfigs": [{"name": f"cluster{match[1]}", "value": Secret(value)}]}, []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError
+from sandbox.machines import pool_guard
 from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
@@ -28,15 +29,20 @@ KEPT_BY_HELM: Final = ("customresourcedefinitions/", "apiservices/")
 
 def remember(cluster_folder: Path) -> None:
     """Keep the inventory of a cluster before anything is deployed to it; a second call changes nothing."""
-    path = cluster_folder / _BEFORE
-    if not path.exists():
-        write_json(path, {"objects": sorted(inventory(cluster_folder / "kubeconfig"))})
+    if not is_remembered(cluster_folder):
+        write_json(cluster_folder / _BEFORE, {"objects": sorted(inventory(cluster_folder / "kubeconfig"))})
+
+
+def is_remembered(cluster_folder: Path) -> bool:
+    """Whether a cluster was there before the deploy."""
+    return (cluster_folder / _BEFORE).exists()
 
 
 def left_behind(cluster_folder: Path) -> list[str]:
-    """The objects that were not there before, without what Helm keeps by design."""
+    """The objects that were not there before, without what Helm keeps by design and what is Azure's own."""
     before = set(read_json(cluster_folder / _BEFORE).get("objects", ()))
-    return sorted(name for name in inventory(cluster_folder / "kubeconfig") - before if not name.startswith(KEPT_BY_HELM))
+    found = inventory(cluster_folder / "kubeconfig") - before
+    return sorted(name for name in found if not name.startswith(KEPT_BY_HELM) and not name.endswith(f"/{pool_guard.NAME}"))
 
 
 def inventory(kubeconfig: Path) -> set[str]:

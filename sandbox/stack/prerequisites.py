@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.stack.clusters import ExistingSettings, MagnumSettings
+from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
 from gpu_pools.stack.placements import ExistingPlacement, MagnumPlacement
+from sandbox.clouds.azure import AzureCloud
+from sandbox.clouds.azure_ids import network_id
+from sandbox.clouds.refusal import Refusal
 from sandbox.cluster import add_ons, machine_groups
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.add_ons import AddOns
@@ -40,6 +43,9 @@ _GIVEN_TEMPLATE: Final[dict[str, Any]] = {
     "networkDriver": "calico",
     "labels": {"kube_tag": "v1.36.3"},
 }
+#: Of an AKS cluster that was there, and who administers it.
+_REGION: Final = "westeurope"
+_ADMINS: Final = "7b1f2c5e-3d84-4f7a-9a53-1c6d0e2b8f94"
 _WORKER: Final = Hardware(cpus=4, memory_gib=16)
 _GPU_NODE: Final = Hardware(cpus=32, memory_gib=256)
 
@@ -68,6 +74,44 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
             "addOns": AddOns(plan.settings.nfd.install is not True, plan.settings.operator.install is not True).as_json(),
         },
     )
+
+
+def give_aks_cluster(sandbox: Sandbox, plan: Plan) -> None:
+    """Have the AKS cluster that a stack adds its pools to, as platform teams run one: Entra ID only, in a network of theirs.
+
+    Raises:
+        SandboxError: if the stack names what no cluster can be called.
+    """
+    cluster = plan.settings.cluster
+    if not isinstance(cluster, AksSettings) or cluster.existing is None:
+        return
+    group, network = cluster.resource_group, f"{cluster.name}-network"
+    subnet = f"{network_id(group, network)}/subnets/nodes"
+    of_all = {"osType": "Linux", "type": "VirtualMachineScaleSets", "vmSize": "Standard_D4s_v5", "vnetSubnetID": subnet}
+    body = {
+        "location": _REGION,
+        "dnsPrefix": cluster.name[:54],
+        "sku": {"name": "Base", "tier": "Standard"},
+        "identity": {"type": "SystemAssigned"},
+        "enableRBAC": True,
+        "networkProfile": {"networkPlugin": "azure", "networkPluginMode": "overlay"},
+        "aadProfile": {"managed": True, "adminGroupObjectIDs": [_ADMINS], "enableAzureRBAC": False},
+        "disableLocalAccounts": True,
+        "agentPoolProfiles": [
+            {"name": "system", "mode": "System", "count": 1, **of_all},
+            {"name": "apps", "mode": "User", "count": 1, **of_all},
+        ],
+    }
+    space = {
+        "addressSpace": {"addressPrefixes": ["10.40.0.0/16"]},
+        "subnets": [{"name": "nodes", "addressPrefix": "10.40.0.0/20"}],
+    }
+    try:
+        folder = AzureCloud(sandbox.folder).give(group, (network, {"location": _REGION, **space}), (cluster.name, body))
+    except Refusal as error:
+        message = f"the cluster that gpu-pools:cluster.existing names cannot be in the sandbox's Azure: {error}"
+        raise SandboxError(message, "Correct resourceGroup or name.") from error
+    inventory.remember(folder)
 
 
 def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools, real: Mapping[str, RealNodes]) -> None:

@@ -142,8 +142,9 @@ def check_nothing_left(engine: Engine) -> None:
     left = [entry["urn"] for entry in engine.exported().get("resources") or []]
     with _magnums_refusals():
         left += lookup.everything(sandbox.folder, stand_ins.magnum(sandbox))
-    if (sandbox.existing_cluster / "cluster.json").exists():
-        left += inventory.left_behind(sandbox.existing_cluster)
+    for folder in sandbox.cluster_folders():
+        if inventory.is_remembered(folder):
+            left += inventory.left_behind(folder)
     if left:
         message = "After the destroy these are left:\n  " + "\n  ".join(left)
         raise SandboxError(message, "Run `make down` again; `make clean` throws the sandbox away.")

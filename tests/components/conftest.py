@@ -48,6 +48,18 @@ users:
       command: kubelogin
       args: [get-token, --environment, AzurePublicCloud, --server-id, 6dae42f8-4368-4678-94ff-3960e28e3630, --login, devicecode]
 """
+#: An AKS cluster that is there, as Azure shows it.
+NETWORK = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/hub"
+FOUND_CLUSTER: dict[str, Any] = {
+    "id": "/subscriptions/s/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/prod",
+    "name": "prod",
+    "currentKubernetesVersion": "1.34.2",
+    "provisioningState": "Succeeded",
+    "powerState": {"code": "Running"},
+    "aadProfile": {"managed": True},
+    "identityProfile": {"kubeletidentity": {"objectId": "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"}},
+    "agentPoolProfiles": [{"name": "system", "mode": "System", "vnetSubnetID": f"{NETWORK}/subnets/nodes"}],
+}
 #: UUID of a cluster template that exists.
 GIVEN_TEMPLATE = "ff441446-0e6b-52a4-bff6-b0529221ae0f"
 #: The signature of a secret value on the wire.
@@ -83,8 +95,10 @@ class Recorder(pulumi.runtime.Mocks):
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
         if args.token.startswith("openstack:"):
             return {"id": GIVEN_TEMPLATE, "name": args.args["name"]}
+        if args.token.endswith(":getClientConfig"):
+            return {"clientId": "c", "objectId": "o", "subscriptionId": "s", "tenantId": "t"}
         if args.token.endswith(":getManagedCluster"):
-            return {"identityProfile": {"kubeletidentity": {"objectId": "0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"}}}
+            return dict(FOUND_CLUSTER)
         text = ENTRA_KUBECONFIG if args.args.get("format") == "exec" else KUBECONFIG
         return {"kubeconfigs": [{"name": "clusterUser", "value": base64.b64encode(text.encode()).decode()}]}
 

@@ -51,9 +51,10 @@ def classes() -> list[type[pulumi.ComponentResource]]:
 
 @pytest.fixture
 def registered(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubelogin: Path
 ) -> dict[str, list[tuple[pulumi.ComponentResource, Any]]]:
     """What every component registers that the stacks of the project make, and the declarations: class -> (component, outputs)."""
+    del kubelogin
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
@@ -65,7 +66,7 @@ def registered(
         plain(component, outputs)
 
     monkeypatch.setattr(pulumi.ComponentResource, "register_outputs", register)
-    for stack in ("aks-dev", "magnum-dev", "byo"):
+    for stack in ("aks-dev", "aks-existing", "magnum-dev", "byo"):
         config = read_stack_file(COMPONENTS.parent / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix("gpu-pools:"): value for key, value in config.items() if key.startswith("gpu-pools:")}
         sections["verification"] = {"smokeTest": True, "startupTaint": stack == "byo"}

@@ -1,0 +1,181 @@
+"""An AKS cluster as it was found, and what of a stack does not go together with it. Pure: what was read comes in.
+
+Azure would refuse all of this, some of it minutes into a deploy. Not here: reading it (components/existing_aks.py); quotas, sizes
+and zones of the region, which the provider has no function for.
+Sources: azure-aks-docs at fb060abe (create-node-pools, start-stop-cluster, upgrade-aks-control-plane); Azure's answers to others,
+as sandbox/clouds/azure_networks.py names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.clouds.aks_together import check_aks
+from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal
+from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.stack.later import Later
+from gpu_pools.stack.placements import AksPlacement
+from gpu_pools.text.errors import Problem, Problems, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpu_pools.stack.pools import Pool
+    from gpu_pools.stack.settings import Settings
+
+#: By which a stack knows its pools in a cluster that it did not make: Azure keeps it, and shows it with the cluster.
+OWNER_TAG: Final = "gpu-pools"
+_CLUSTER: Final = "gpu-pools:cluster.existing"
+_SYSTEM: Final = "System"
+
+
+@dataclass(frozen=True)
+class FoundPool:
+    """A pool of the cluster.
+
+    Attributes:
+        name: its name.
+        mode: System, User or Gateway.
+        subnet: id of its nodes' subnet; empty where Azure made the network.
+        pod_subnet: id of its pods' subnet; empty where they have none.
+        tags: of the pool.
+    """
+
+    name: str
+    mode: str
+    subnet: str
+    pod_subnet: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster as Azure shows it.
+
+    Attributes:
+        id: its ARM id.
+        version: of its control plane, e.g. 1.34.2.
+        running: whether it is started.
+        state: of its last operation: Succeeded, Failed, Updating, …
+        entra: whether users log in with Entra ID.
+        private: whether its API server has a private address only.
+        own_identity: whether it acts as an identity of its owner's, and not of Azure's making.
+        pools: all, in Azure's order.
+    """
+
+    id: str
+    version: str
+    running: bool
+    state: str
+    entra: bool
+    private: bool
+    own_identity: bool
+    pools: tuple[FoundPool, ...]
+
+    def subnets_for(self, pool: str) -> tuple[str, str]:
+        """Where a pool that names no subnet lies: where it is, else where the first system pool is; (nodes', pods')."""
+        own = [one for one in self.pools if one.name == pool]
+        system = [one for one in self.pools if one.mode == _SYSTEM]
+        found = next(iter([*own, *system, *self.pools]), None)
+        return (found.subnet, found.pod_subnet) if found else ("", "")
+
+
+def with_found(settings: Settings, found: FoundCluster) -> Settings:
+    """The settings with what is known of the cluster."""
+    assert isinstance(settings.cluster, AksSettings)  # noqa: S101 - who asks has found one
+    return replace(settings, cluster=replace(settings.cluster, kubernetes_version=found.version))
+
+
+def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Problem]:
+    """What of the stack Azure would refuse in this cluster.
+
+    Args:
+        settings: of the stack.
+        found: the cluster.
+        owner: what the tag of this stack's own pools says.
+    """
+    problems = Problems()
+    if not found.running:
+        problems.add(
+            _CLUSTER,
+            "the cluster is stopped: Azure makes no pools in it",
+            allowed="a cluster that runs",
+            remedy="Start it: az aks start --resource-group GROUP --name NAME.",
+        )
+    check_aks(with_found(settings, found), problems)
+    against = refusal(with_found(settings, found).cluster) if settings.verification.startup_taint else ""
+    if against:
+        problems.add(
+            "gpu-pools:verification.startupTaint",
+            f"needs Kubernetes {LEAST_KUBERNETES}, and the cluster has {found.version}",
+            allowed=f"true in a cluster of Kubernetes {LEAST_KUBERNETES} or newer",
+            remedy="Leave it out; the deploy still waits until the nodes have passed.",
+        )
+    for pool in settings.pools:
+        for problem in (*_taken(pool, found, owner), *_elsewhere(pool, found), *_reserved(pool, found)):
+            problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
+    return list(problems.found)
+
+
+def notes(found: FoundCluster) -> Iterator[str]:
+    """What whoever deploys should know of the cluster."""
+    if found.private:
+        yield (
+            "its API server has a private address only: `pulumi up` must run where that is reached (in its network, in one that "
+            "is peered with it, or over a VPN), and so must a preview once the pools are there"
+        )
+    if found.running and found.state != "Succeeded":
+        yield f"its last operation is {found.state}: Azure may refuse new pools until one has ended well (az aks show)"
+
+
+def _taken(pool: Pool, found: FoundCluster, owner: str) -> Iterator[Problem]:
+    for there in found.pools:
+        # Names of pools are lower case; whoever has made one by hand has kept to that.
+        if there.name == pool.name and there.tags.get(OWNER_TAG) != owner:
+            whose = there.tags.get(OWNER_TAG)
+            yield Problem(
+                f"{pool.path}.name",
+                f"{show(pool.name)} is a pool that the cluster has already, "
+                + (f"of the stack {whose}" if whose else "made by another"),
+                "a name that no pool of the cluster has",
+                f"Choose another one. If it is this stack's, its tag was taken away: put it back, as {OWNER_TAG}={owner}.",
+            )
+
+
+def _elsewhere(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
+    if not isinstance(pool.placement, AksPlacement):
+        return
+    options = pool.placement.options
+    network = _network(found.subnets_for("")[0])
+    for key, subnet in (("subnet", options.subnet), ("podSubnet", options.pod_subnet)):
+        if subnet is None or isinstance(subnet, Later) or _network(subnet) == network:
+            continue
+        yield Problem(
+            f"{pool.path}.{key}",
+            f"{_short(subnet)} is not in the network of the cluster's other pools"
+            if network
+            else f"{_short(subnet)}: the cluster's network is of Azure's own making, and its pools are in it",
+            f"a subnet of {network}" if network else "nothing",
+            "All pools of a cluster lie in one virtual network. Choose a subnet of that one, or leave the key out: the pool then "
+            "lies beside the system pool.",
+        )
+
+
+def _reserved(pool: Pool, found: FoundCluster) -> Iterator[Problem]:
+    if isinstance(pool.placement, AksPlacement) and pool.placement.options.capacity_reservation_group and not found.own_identity:
+        yield Problem(
+            f"{pool.path}.capacityReservationGroup",
+            "the cluster acts as an identity of Azure's making, which cannot use it",
+            "nothing in this cluster",
+            "Have its owner give it an identity that is a Contributor of the group's resource group, or leave this out.",
+        )
+
+
+def _short(subnet: str) -> str:
+    """Network and subnet: the beginning of such an id is all alike, and would be all that a message has room for."""
+    return show("/".join(subnet.split("/")[-3:]))
+
+
+def _network(subnet: str) -> str:
+    return subnet.lower().partition("/subnets/")[0]

@@ -1,0 +1,151 @@
+"""GPU pools in an AKS cluster that is there: added, changed, removed, and the cluster itself as it was.
+
+One stack for the file; the tests run in their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sandbox.clouds.azure import AzureCloud
+from sandbox.clouds.azure_ids import cluster_id, network_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.engine.trial import Trial
+
+pytestmark = [pytest.mark.engine, pytest.mark.programs]
+
+STACK = """
+config:
+  gpu-pools:cluster:
+    platform: aks
+    existing: {resourceGroup: platform-rg, name: platform}
+    tags: {team: ml}
+  gpu-pools:sharing:
+    shared: {timeSlicing: {replicas: 4}}
+    whole: {exclusive: {}}
+  gpu-pools:verification: {}
+  gpu-pools:pools:
+    - {name: gpu, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: shared, taints: ["sku=gpu:NoSchedule"]}
+"""
+CLUSTER = cluster_id("platform-rg", "platform")
+NETWORK = network_id("platform-rg", "platform-network")
+#: Of a cluster, what Azure itself writes when a pool of it changes.
+ITS_OWN = ("eTag", "agentPoolProfiles")
+
+
+def shown(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the cluster without its pools, its pools by name), as Azure shows them."""
+    found = AzureCloud(trial.folder).get(CLUSTER)
+    assert found
+    pools = {pool["name"]: pool for pool in found["agentPoolProfiles"]}
+    return {key: value for key, value in found.items() if key not in ITS_OWN}, pools
+
+
+@pytest.fixture(scope="module")
+def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
+    made = shared_sandbox(STACK)
+    made.up().ok()
+    return made
+
+
+@pytest.fixture(scope="module")
+def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the platform team has: theirs are the cluster, and the pools `system` and `apps`."""
+    cluster, pools = shown(trial)
+    return cluster, {name: pools[name] for name in ("system", "apps")}
+
+
+def own_pools(trial: Trial) -> dict[str, Any]:
+    return {name: pool for name, pool in shown(trial)[1].items() if name not in ("system", "apps")}
+
+
+def is_as_before(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    cluster, pools = shown(trial)
+    assert cluster == before[0]
+    assert {name: pools[name] for name in before[1]} == before[1]
+
+
+def test_its_pool_lies_beside_the_others_and_is_proven(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    (pool,) = own_pools(trial).values()
+    assert pool["vnetSubnetID"] == f"{NETWORK}/subnets/nodes"
+    assert pool["tags"] == {"team": "ml", "gpu-pools": "gpu-pools/small"}
+    assert pool["currentOrchestratorVersion"] == before[0]["currentKubernetesVersion"]
+    (node,) = trial.nodes("gpu")
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
+    assert trial.holds()
+    state = trial.exported()["resources"]
+    kinds = {one["type"] for one in state if one["type"].startswith("azure-native:")}
+    assert kinds == {"azure-native:containerservice:AgentPool"}
+
+
+def test_a_second_up_changes_nothing(trial: Trial) -> None:
+    assert trial.planned_steps() == []
+
+
+@pytest.mark.sweep
+def test_pools_are_added_changed_and_removed_and_nothing_else(
+    trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    def more(config: dict[str, Any]) -> None:
+        config["gpu-pools:sharing"]["shared"] = {"timeSlicing": {"replicas": 8}}
+        one = {"name": "more", "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole"}
+        config["gpu-pools:pools"].append(one)
+
+    trial.edit(more)
+    trial.up().ok()
+    assert set(own_pools(trial)) == {"gpu", "more"}
+    assert trial.nodes("gpu")[0]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+    is_as_before(trial, before)
+
+    trial.write(STACK)
+    trial.up().ok()
+    assert set(own_pools(trial)) == {"gpu"}
+    is_as_before(trial, before)
+
+
+@pytest.mark.sweep
+def test_what_does_not_go_together_is_said_at_once_and_nothing_is_made(trial: Trial) -> None:
+    elsewhere = NETWORK.replace("platform-network", "other") + "/subnets/nodes"
+
+    def wrong(config: dict[str, Any]) -> None:
+        pool = {"vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole"}
+        config["gpu-pools:pools"] += [
+            {**pool, "name": "apps"},
+            {**pool, "name": "far", "subnet": elsewhere},
+            {**pool, "name": "new", "kubernetesVersion": "1.99"},
+        ]
+        config["gpu-pools:cluster"]["existing"]["name"] = "platform"
+
+    pools = own_pools(trial)
+    trial.edit(wrong)
+    for run in (trial.preview(), trial.up()):
+        assert run.code != 0
+        assert 'gpu-pools:pools[1].name: "apps" is a pool that the cluster has already, made by another' in run.text
+        assert 'gpu-pools:pools[2].subnet: "other/subnets/nodes" is not in the network of the cluster' in run.text
+        assert "gpu-pools:pools[3].kubernetesVersion: 1.99 is newer than" in run.text
+        assert "nothing was created or changed" in run.text
+    assert own_pools(trial) == pools
+    trial.write(STACK)
+
+
+@pytest.mark.sweep
+def test_another_subscription_is_refused(trial: Trial) -> None:
+    trial.edit(lambda config: config["gpu-pools:cluster"]["existing"].update(subscription="0f3e7a52-8c1d-4c58-9d0b-3f6a2b7c9e11"))
+    run = trial.preview()
+    assert run.code != 0
+    assert "is not the one that the provider is configured for, 00000000-0000-0000-0000-000000000001" in run.text
+    trial.write(STACK)
+
+
+@pytest.mark.sweep
+def test_a_destroy_leaves_the_cluster_as_it_was(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    trial.engine("destroy", "--yes", "--skip-preview").ok()
+    assert own_pools(trial) == {}
+    is_as_before(trial, before)
+    # What is inside is compared by it.
+    trial.down().ok()
