@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Settings of a cluster by which its nodes run another Kubernetes.
 _VERSIONS: Final = ("kubernetes_version", "template", "template_id")
+#: What is declared of a VM size that no table has.
+_TOLD: Final = ("gpu_model", "gpus_per_node")
 
 
 def pool_change(planned: PoolPlan, cluster: ClusterSettings) -> str:
@@ -82,6 +84,8 @@ def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:
     if isinstance(cluster, MagnumSettings):
         return {"name": planned.name, **placed, "labels": node_group_labels(planned, cluster.driver)}
     if isinstance(planned.pool.placement, AksPlacement):
+        # What a size has is told, not asked for: it replaces nothing.
+        placed = {key: value for key, value in placed.items() if key not in _TOLD}
         placed = _without_options(placed) | _fixed_options("AgentPool", planned.pool.placement.options)
         if placed["spot"] and placed["spot"]["eviction_policy"] == "Delete":
             # As ids were before there was a choice.

@@ -41,6 +41,17 @@ class TestASizeThatNoTableHas:
         assert (hardware.model.key, hardware.product) == ("v100-32gb", "Tesla V100-SXM2-32GB")
 
 
+class TestTheIdsOfAcknowledgements:
+    """They stand in stack files."""
+
+    def test_they_are_as_before_pools_could_declare_what_a_size_has(self) -> None:
+        plan = plan_of(aks())
+        assert (plan.change, plan.pools[0].change) == ("ce589ab67", "c415c7297")
+
+    def test_what_is_told_of_a_size_replaces_nothing(self) -> None:
+        assert pool_of(aks(_V100S)).change == pool_of(aks(_V100S | {"gpuModel": "v100-16gb"})).change
+
+
 class TestTheCaseOfASize:
     """Azure ignores it."""
 
