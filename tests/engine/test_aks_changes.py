@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sandbox.clouds.azure import AzureCloud
 from sandbox.cluster.api_errors import ApiError
 
 if TYPE_CHECKING:
@@ -153,4 +154,16 @@ def test_after_a_refresh_a_pool_can_still_be_taken_out(trial: Trial) -> None:
     trial.up().ok()
     trial.write(STACK.replace('"1.34"', '"1.35"'))
     trial.up().ok()
+    assert steps(trial) == {}
+
+
+def test_a_group_that_the_stack_has_made_is_let_go_and_not_deleted(trial: Trial) -> None:
+    """The last one: what is let go is not taken back. With the group Azure would delete the cluster in it."""
+    trial.write(STACK.replace('"1.34"', '"1.35"').replace("resourceGroup: small-rg", "existingResourceGroup: small-rg"))
+    assert steps(trial) == {}
+    trial.up().ok()
+    (group,) = [one for one in trial.exported()["resources"] if one["type"] == "azure-native:resources:ResourceGroup"]
+    assert group["external"]
+    assert AzureCloud(trial.folder).get(group["id"]) is not None
+    assert node_of(trial)
     assert steps(trial) == {}
