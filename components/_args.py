@@ -309,6 +309,21 @@ class MagnumTemplateArgs(TypedDict):
     """Resolver of the nodes."""
     labels: NotRequired[dict[str, str]]
     """Settings of Magnum's driver."""
+    http_proxy: NotRequired[str]
+    """Proxy of the nodes for http."""
+    https_proxy: NotRequired[str]
+    """The same for https."""
+    no_proxy: NotRequired[str]
+    """What they reach without a proxy, with commas between; at most 255 characters."""
+
+
+class BootVolumeArgs(TypedDict):
+    """A volume as the machines' disk."""
+
+    size: int
+    """GiB."""
+    type: NotRequired[str]
+    """Cinder's volume type; the cloud's own by default."""
 
 
 class MagnumClusterArgs(TypedDict):
@@ -336,6 +351,20 @@ class MagnumClusterArgs(TypedDict):
     """Refuse to delete or replace the cluster. The node groups stay free to be rotated."""
     check_cloud: NotRequired[bool]
     """Whether the cloud is asked first for what the cluster needs of it; true by default."""
+    fixed_network: NotRequired[str]
+    """A private network for the nodes, by name or id."""
+    fixed_subnet: NotRequired[str]
+    """A subnet of it, by name or id."""
+    floating_ip: NotRequired[bool]
+    """Whether nodes have floating IPs; as the template has it by default."""
+    master_load_balancer: NotRequired[bool]
+    """Whether a load balancer stands before the masters; several masters have one."""
+    availability_zone: NotRequired[str]
+    """Nova's availability zone."""
+    boot_volume: NotRequired[BootVolumeArgs]
+    """A volume as the machines' disk."""
+    auto_healing: NotRequired[bool]
+    """Whether the driver replaces nodes that are not healthy."""
 
 
 class ExistingClusterArgs(TypedDict):

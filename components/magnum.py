@@ -66,6 +66,8 @@ class MagnumCluster(pulumi.ComponentResource):
         super().__init__("gpu-pools:index:MagnumCluster", name, None, opts)
         with located_in(what, ALONE):
             check_cloud(settings, (), self)
+        options = settings.options
+        labels = {**settings.labels, **options.labels}
         #: What everything inside the cluster goes away with.
         self.resource = containerinfra.Cluster(
             f"{name}-cluster",
@@ -75,9 +77,13 @@ class MagnumCluster(pulumi.ComponentResource):
             master_count=settings.masters,
             node_count=settings.workers,
             flavor=settings.worker_flavor,
-            labels=dict(settings.labels) or None,
+            labels=labels or None,
             # Magnum replaces the template's labels by these unless it is told to merge them.
-            merge_labels=True if settings.labels else None,
+            merge_labels=True if labels else None,
+            fixed_network=options.fixed_network,
+            fixed_subnet=options.fixed_subnet,
+            floating_ip_enabled=options.floating_ip,
+            master_lb_enabled=options.master_load_balancer,
             opts=child_options(self, opts, protect=unless_false(settings.protect), custom_timeouts=_SLOW),
         )
         self.cluster_id = self.resource.id
@@ -197,6 +203,9 @@ def _template_inputs(settings: MagnumSettings, template: MagnumTemplate) -> dict
         # Magnum refuses several masters without a load balancer before them.
         "master_lb_enabled": settings.masters > 1,
         "labels": dict(template.labels) or None,
+        "http_proxy": template.http_proxy,
+        "https_proxy": template.https_proxy,
+        "no_proxy": template.no_proxy,
     }
 
 

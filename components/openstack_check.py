@@ -46,6 +46,9 @@ _TEMPLATE_KEYS = {
     "networkDriver": "network_driver",
     "dockerVolumeSize": "docker_volume_size",
     "dnsNameserver": "dns_nameserver",
+    "httpProxy": "http_proxy",
+    "httpsProxy": "https_proxy",
+    "noProxy": "no_proxy",
     "labels": "labels",
 }
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")

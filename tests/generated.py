@@ -22,7 +22,9 @@ from gpu_pools.stack.clusters import (
     CLUSTERS,
     PLATFORMS,
     AksSettings,
+    BootVolume,
     ExistingSettings,
+    MagnumOptions,
     MagnumSettings,
     MagnumTemplate,
     SystemPool,
@@ -108,7 +110,8 @@ TYPES: Final = (
     Args("AksClusterArgs", "An AKS cluster.", (AksSettings, AksClusterOptions), "aks", lacks=("existing",)),
     Args("ExistingAksClusterArgs", "An AKS cluster that is there.", (ExistingAks,), "aks"),
     Args("MagnumTemplateArgs", "A cluster template to make.", (MagnumTemplate,), "magnum"),
-    Args("MagnumClusterArgs", "A Magnum cluster; `template` or `template_id`.", (MagnumSettings,), "magnum"),
+    Args("BootVolumeArgs", "A volume as the machines' disk.", (BootVolume,), "magnum"),
+    Args("MagnumClusterArgs", "A Magnum cluster; `template` or `template_id`.", (MagnumSettings, MagnumOptions), "magnum"),
     Args("ExistingClusterArgs", "How to reach the cluster.", (ExistingSettings,), "existing"),
     Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),
@@ -182,6 +185,8 @@ def _cluster() -> Iterator[str]:
         yield from _lines(settings, (platform,))
         if settings is AksSettings:
             yield from _lines(AksClusterOptions, (platform,))
+        if settings is MagnumSettings:
+            yield from _lines(MagnumOptions, (platform,))
 
 
 def _pools() -> Iterator[str]:

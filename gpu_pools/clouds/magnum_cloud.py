@@ -208,12 +208,12 @@ def _judge_given_template(cluster: MagnumSettings, magnum: Magnum, problems: Pro
     template = magnum.template(cluster.template_id)
     if template is None:
         return
-    if cluster.masters > 1 and not template.load_balancer:
+    if cluster.masters > 1 and not (template.load_balancer or cluster.options.master_load_balancer):
         problems.add(
             f"{_CLUSTER}.masters",
             f"{cluster.masters} masters need a load balancer, which the template {show(cluster.template_id)} has not",
             allowed="1, or a template with master_lb_enabled",
-            remedy="Choose another template, or one master.",
+            remedy="Write `masterLoadBalancer: true`, or choose another template, or one master.",
         )
     network = template.network_driver
     if cluster.driver == "magnum-cluster-api" and network and network not in CLUSTER_API_NETWORK_DRIVERS:

@@ -44,6 +44,9 @@ def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
         yield "no networkDriver is written: the driver fails on flannel, Magnum's own choice where its operators made none (W81)"
     if cluster.driver != "capi-helm":
         return
+    unread = {"availabilityZone": cluster.options.availability_zone, "bootVolume": cluster.options.boot_volume}
+    if pool is settings.pools[0] and (passed := [f"`{key}`" for key, value in unread.items() if value]):
+        yield f"the driver capi-helm reads no such label of the cluster, and passes over {', '.join(passed)}"
     written = {"image": placement.image, "dockerVolumeSize": placement.docker_volume_size, "nodeGroupLabels": placement.labels}
     if passed_over := [f"`{key}`" for key, value in written.items() if value]:
         yield f"the driver capi-helm makes a group of its flavor and number alone, and passes over {', '.join(passed_over)} (W80)"

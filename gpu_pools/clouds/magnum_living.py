@@ -133,6 +133,9 @@ def _changed(cluster: MagnumSettings, made_of: MadeOf | None) -> list[str]:
         "networkDriver": template.network_driver,
         "dockerVolumeSize": template.docker_volume_size,
         "dnsNameserver": template.dns_nameserver,
+        "httpProxy": template.http_proxy,
+        "httpsProxy": template.https_proxy,
+        "noProxy": template.no_proxy,
     }
     changed = [key for key, value in written.items() if value is not None and made_of.says.get(key) != value]
     return changed + (["labels"] if dict(template.labels) != made_of.says.get("labels") else [])

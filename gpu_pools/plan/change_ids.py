@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Settings of a cluster by which its nodes run another Kubernetes.
 _VERSIONS: Final = ("kubernetes_version", "template", "template_id")
+_PROXIES: Final = ("http_proxy", "https_proxy", "no_proxy")
 #: What is declared of a VM size that no table has.
 _TOLD: Final = ("gpu_model", "gpus_per_node")
 
@@ -49,7 +50,7 @@ def pool_use(planned: PoolPlan) -> str:
 def cluster_use(plan: Plan) -> str:
     """The id of a cluster's running what is planned: Kubernetes, operator, driver."""
     cluster, operator = plan.settings.cluster, plan.settings.operator
-    versions = {key: value for key, value in dataclasses.asdict(cluster).items() if key in _VERSIONS}
+    versions = {key: value for key, value in _declared(cluster).items() if key in _VERSIONS}
     used = [versions, operator.chart.version, plan.operator_values["driver"]]
     # As ids were before pools had options by which their nodes are exchanged.
     rolling = {pool.name: found for pool in plan.pools if (found := rolling_options(pool))}
@@ -67,7 +68,7 @@ def rolling_options(planned: PoolPlan) -> Mapping[str, Any]:
 
 def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
     """The id of a cluster and the pools in it as they are planned."""
-    own = {key: value for key, value in dataclasses.asdict(cluster).items() if key != "protect"}
+    own = {key: value for key, value in _declared(cluster).items() if key != "protect"}
     if isinstance(cluster, AksSettings):
         own = _without_options(own) | _fixed_options("ManagedCluster", cluster.options)
         own["system_pool"] = {key: value for key, value in own["system_pool"].items() if key != "properties"}
@@ -76,6 +77,21 @@ def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
         nodes = own["system_pool"].pop("nodes")
         own["system_pool"] |= {"min_nodes": nodes["fewest"], "max_nodes": nodes["most"]}
     return _id(BECOMES, CLUSTER, [own, [_pool(planned, cluster) for planned in pools]])
+
+
+def _declared(cluster: ClusterSettings) -> dict[str, Any]:
+    """The settings of a cluster; of the newer ones those that are written, so that a stack without any keeps its ids."""
+    declared = dataclasses.asdict(cluster)
+    if declared.get("existing", ...) is None:
+        del declared["existing"]
+    if not isinstance(cluster, MagnumSettings):
+        return declared
+    options = {key: value for key, value in declared.pop("options").items() if value is not None}
+    if declared["template"]:
+        declared["template"] = {
+            key: value for key, value in declared["template"].items() if value is not None or key not in _PROXIES
+        }
+    return declared | ({"options": options} if options else {})
 
 
 def _pool(planned: PoolPlan, cluster: ClusterSettings) -> Mapping[str, Any]:

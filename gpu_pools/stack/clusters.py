@@ -261,6 +261,21 @@ class AksSettings:
         return "aks"
 
 
+#: Of capi-helm no such label was found in magnum-capi-helm 1.4.0 (driver.py).
+_UNREAD: Final = "capi-helm passes over it"
+#: Labels of Magnum's drivers that have a key -> the key (heat up to 2026.1; magnum-cluster-api 0.38.1; magnum-capi-helm 1.4.0).
+_LABEL_KEYS: Final = {
+    "availability_zone": "availabilityZone",
+    "boot_volume_size": "bootVolume.size",
+    "boot_volume_type": "bootVolume.type",
+    "auto_healing_enabled": "autoHealing",
+}
+#: Anybody who may read the template reads its proxies, so that no password may be in them.
+_PROXY: Final = text(r"(?=.{1,255}$)https?://[^\s/@]+/?", "e.g. http://proxy.example.com:3128, without a user or password")
+_OPEN: Final = "without a password, which every user of the template could read"
+_NO_PROXIES: Final = "names, addresses and networks with commas between, no blanks, at most 255 characters"
+
+
 @dataclass(frozen=True)
 class MagnumTemplate:
     """A cluster template that the stack makes. Any change makes a new one, to which the cluster moves over."""
@@ -290,6 +305,16 @@ class MagnumTemplate:
         change="replaces",
     )
     labels: Mapping[str, str] = row("Settings of Magnum's driver.", texts(), {}, sets="labels", change="replaces")
+    http_proxy: str | None = row(
+        "Proxy of the nodes for http.", _PROXY, sets="httpProxy", change="replaces", doc=f"Proxy of the nodes for http; {_OPEN}."
+    )
+    https_proxy: str | None = row("The same for https.", _PROXY, sets="httpsProxy", change="replaces")
+    no_proxy: str | None = row(
+        "What they reach without a proxy, with commas between; at most 255 characters.",
+        text(r"(?=.{1,255}$)[^\s,]+(?:,[^\s,]+)*", _NO_PROXIES),
+        sets="noProxy",
+        change="replaces",
+    )
 
 
 def _template(section: Section, one: Row) -> MagnumTemplate | None:
@@ -314,6 +339,90 @@ def _masters(section: Section, one: Row) -> int | None:
             remedy="Use 1 or 3; Magnum refuses an even number because etcd could not form a majority.",
         )
     return masters
+
+
+@dataclass(frozen=True)
+class BootVolume:
+    """The disk that Magnum's drivers make for each machine, in place of the flavor's own."""
+
+    size: int | None = row("GiB.", whole_number(1), needed=True, sets="labels", change="replaces")
+    type: str | None = row("Cinder's volume type; the cloud's own by default.", _OPENSTACK, sets="labels", change="replaces")
+
+
+@dataclass(frozen=True)
+class MagnumOptions:
+    """What a cluster has of its own beside its template. Whatever is not written is as the template has it."""
+
+    fixed_network: str | None = row(
+        "A private network for the nodes, by name or id.",
+        _OPENSTACK,
+        sets="fixedNetwork",
+        change="replaces",
+        doc="A private network for the nodes, by name or id; Magnum's driver makes one otherwise.",
+    )
+    fixed_subnet: str | None = row("A subnet of it, by name or id.", _OPENSTACK, sets="fixedSubnet", change="replaces")
+    floating_ip: bool | None = row(
+        "Whether nodes have floating IPs; as the template has it by default.",
+        flag(),
+        sets="floatingIpEnabled",
+        change="replaces",
+        doc="`false`: the nodes have no floating IPs. Whoever deploys must then reach the API server by another way.",
+    )
+    master_load_balancer: bool | None = row(
+        "Whether a load balancer stands before the masters; several masters have one.",
+        flag(),
+        sets="masterLbEnabled",
+        change="replaces",
+        doc="Whether a load balancer stands before the masters. Several masters need one.",
+    )
+    availability_zone: str | None = row(
+        "Nova's availability zone.", _OPENSTACK, sets="labels", change="replaces", doc=f"Nova's availability zone; {_UNREAD}."
+    )
+    boot_volume: BootVolume | None = row(
+        "A volume as the machines' disk.",
+        inner(BootVolume, "a mapping with size"),
+        sets="labels",
+        change="replaces",
+        doc=f"A volume as the machines' disk: `{{size: 50, type: ssd}}`, in GiB; {_UNREAD}.",
+    )
+    auto_healing: bool | None = row(
+        "Whether the driver replaces nodes that are not healthy.", flag(), sets="labels", change="replaces"
+    )
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What of it Magnum's drivers read of the cluster's labels."""
+        healing = None if self.auto_healing is None else str(self.auto_healing).lower()
+        volume = self.boot_volume or BootVolume()
+        written = {
+            "availability_zone": self.availability_zone,
+            "boot_volume_size": None if volume.size is None else str(volume.size),
+            "boot_volume_type": volume.type,
+            "auto_healing_enabled": healing,
+        }
+        return {label: value for label, value in written.items() if value is not None}
+
+
+def _magnum_options(section: Section, _one: Row) -> MagnumOptions:
+    options, labels = read(MagnumOptions, section), section.raw("labels")
+    for label in options.labels:
+        if isinstance(labels, dict) and label in labels:
+            key = _LABEL_KEYS[label]
+            section.problems.add(
+                f"{section.at('labels')}.{label}",
+                f"is written as `{key}`, too",
+                allowed="one of the two",
+                remedy=f"Remove the label; `{key}` sets it.",
+            )
+    masters = section.raw("masters")
+    if options.master_load_balancer is False and isinstance(masters, int) and masters > 1:
+        section.problems.add(
+            section.at("masterLoadBalancer"),
+            f"{masters} masters need a load balancer",
+            allowed="true, or one master",
+            remedy="Remove it; Magnum refuses several masters without one.",
+        )
+    return options
 
 
 @dataclass(frozen=True)
@@ -386,6 +495,7 @@ class MagnumSettings:
         default=True,
         doc="`false` leaves out the [check of the cloud](#the-check-of-the-cloud) before a deploy.",
     )
+    options: MagnumOptions = reads(Kind(_magnum_options, ""), MagnumOptions())
 
     @property
     def platform(self) -> Platform:

@@ -60,6 +60,7 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
     of_template = (template.flavor, template.master_flavor) if template else (_GIVEN_TEMPLATE["flavor"],)
     flavors = {str(name): _CPU_FLAVOR for name in (*of_template, cluster.worker_flavor) if name}
     flavors |= {name: _flavor(flavor) for name, flavor in plan.settings.flavors.items()}
+    networks = (cluster.options.fixed_network, cluster.options.fixed_subnet)
     image = template.image if template else _GIVEN_TEMPLATE["image"]
     images = [p.pool.placement.image for p in plan.pools if isinstance(p.pool.placement, MagnumPlacement)]
     write_json(
@@ -68,7 +69,7 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
             "flavors": flavors,
             "images": sorted({str(name) for name in [*images, image] if name}),
             "keypairs": [cluster.keypair] if cluster.keypair else [],
-            "networks": [template.external_network] if template else [],
+            "networks": [name for name in (template and template.external_network, *networks) if name],
             "templates": given,
             # What the stack does not say to be switched off is there.
             "addOns": AddOns(plan.settings.nfd.install is not True, plan.settings.operator.install is not True).as_json(),

@@ -161,15 +161,17 @@ class TestNodeGroup:
 class TestNeverAsked:
     """What Magnum would refuse and no stack file can ask for: these properties are all that is ever sent.
 
-    So no fixed network or subnet that is missing, no volume_driver rexray, no public template (403), no driver that it lacks, no
+    So no volume_driver rexray, no public template (403), no driver that it lacks, no
     role master, no bad taint (409, API 1.14), no group without a name (500), no cluster of three masters without a load balancer
     but by a template that was given.
     """
 
     def test_of_a_template(self, run: Run) -> None:
         more: Any = {"master_flavor": "m", "network_driver": "calico", "docker_volume_size": 1, "dns_nameserver": "8.8.8.8"}
+        more |= {"http_proxy": "http://p:1", "https_proxy": "http://p:1", "no_proxy": "10.0.0.1"}
         inputs = run(lambda: MagnumCluster("c", {**MADE, "template": {**TEMPLATE, **more}})).one("ClusterTemplate").inputs
         assert inputs.keys() == {
+            *("httpProxy", "httpsProxy", "noProxy"),
             *("name", "coe", "image", "externalNetworkId", "flavor", "masterFlavor"),
             *("networkDriver", "dockerVolumeSize", "dnsNameserver", "masterLbEnabled", "labels"),
         }
@@ -178,6 +180,32 @@ class TestNeverAsked:
         inputs = run(lambda: MagnumCluster("c", {**MADE, "keypair": "k", "worker_flavor": "w"})).one(":Cluster").inputs
         assert inputs.keys() == {
             *("name", "clusterTemplateId", "keypair", "masterCount", "nodeCount", "flavor", "labels", "mergeLabels")
+        }
+
+    def test_of_a_cluster_with_all_options(self, run: Run) -> None:
+        options: Any = {
+            "fixed_network": "private",
+            "fixed_subnet": "private-1",
+            "floating_ip": False,
+            "master_load_balancer": True,
+            "availability_zone": "nova-2",
+            "boot_volume": {"size": 50, "type": "ssd"},
+            "auto_healing": False,
+        }
+        inputs = run(lambda: MagnumCluster("c", {**MADE, **options})).one(":Cluster").inputs
+        assert {key: inputs[key] for key in ("fixedNetwork", "fixedSubnet", "floatingIpEnabled", "masterLbEnabled")} == {
+            "fixedNetwork": "private",
+            "fixedSubnet": "private-1",
+            "floatingIpEnabled": False,
+            "masterLbEnabled": True,
+        }
+        assert inputs["mergeLabels"] is True
+        assert inputs["labels"] == {
+            "nvidia_gpu_enabled": "true",
+            "availability_zone": "nova-2",
+            "boot_volume_size": "50",
+            "boot_volume_type": "ssd",
+            "auto_healing_enabled": "false",
         }
 
     def test_of_a_node_group(self, run: Run) -> None:
