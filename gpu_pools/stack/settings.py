@@ -111,7 +111,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         magnum_driver=getattr(cluster, "driver", None),
         sharing_names=_written(config, "sharing"),
         flavor_names=_written(config, "flavors"),
-        node_subnet=isinstance(cluster, AksSettings) and bool(cluster.options.network and cluster.options.network.node_subnet),
+        node_subnet=isinstance(cluster, AksSettings) and _has_subnet(cluster),
     )
     pools = _parse_pools(config, context)
     names = [pool.name for pool in pools]
@@ -122,6 +122,12 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     if complete:
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
     return settings
+
+
+def _has_subnet(cluster: AksSettings) -> bool:
+    """Whether pools that name none lie in one of the cluster's; of a cluster that is there only Azure knows."""
+    network = cluster.options.network
+    return cluster.existing is not None or bool(network and network.node_subnet)
 
 
 def _parse_cluster(config: Mapping[str, object], problems: Problems, *, complete: bool) -> ClusterSettings | None:
