@@ -314,15 +314,6 @@ class TestCluster:
         trial.write(_stack(after=True, cluster={**UPDATED, "protect": False}))
         trial.up().ok()
 
-    def test_a_replacement_that_only_the_stack_knows_of_is_deployed_old_one_first(self, trial: Trial) -> None:
-        """To the plugin it is an update; the name is given, so the new cluster cannot stand beside the old one."""
-        trial.write(_stack(after=True, cluster={**UPDATED, "apiServer": {"private": True}}))
-        trial.up().ok()
-        told = AzureCloud(trial.folder).get(_cluster_id()) or {}
-        assert told["apiServerAccessProfile"] == {"enablePrivateCluster": True}
-        # The old one had authorized ranges, which an update would have kept.
-        assert _done(trial) == {}
-
     def test_the_group_outlives_the_stack(self, trial: Trial) -> None:
         trial.engine("destroy", "--yes", "--skip-preview").ok()
         cloud = AzureCloud(trial.folder)
