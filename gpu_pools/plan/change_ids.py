@@ -70,9 +70,6 @@ def cluster_change(cluster: ClusterSettings, pools: Iterable[PoolPlan]) -> str:
     """The id of a cluster and the pools in it as they are planned."""
     own = {key: value for key, value in _declared(cluster).items() if key != "protect"}
     if isinstance(cluster, AksSettings):
-        if cluster.existing is None:
-            # As ids were before a cluster could be there already.
-            del own["existing"]
         own = _without_options(own) | _fixed_options("ManagedCluster", cluster.options)
         own["system_pool"] = {key: value for key, value in own["system_pool"].items() if key != "properties"}
     if "system_pool" in own:
