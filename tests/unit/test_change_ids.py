@@ -1,6 +1,6 @@
 """Ids of acknowledgements and of uses stand in people's stack files: a stack that says the same keeps them, whatever is added.
 
-So the ids of the project's own stacks are written down. One that is another now means that an acknowledgement no longer counts, or
+So the ids of the project's own stacks are written down. Another one means that an acknowledgement no longer counts, or
 that `up` wants a new one for what nobody has changed: right only where the stack file itself has changed.
 """
 
@@ -27,4 +27,4 @@ def ids(stack: str) -> dict[str, list[str]]:
 
 def test_the_stacks_of_the_project_keep_their_ids() -> None:
     names = ("aks-dev", "aks-prod", "magnum-dev", "magnum-prod", "byo")
-    golden_object("change-ids", {name: ids(name) for name in names})
+    golden_object("change-ids.yaml", {name: ids(name) for name in names})
