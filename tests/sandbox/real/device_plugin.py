@@ -99,8 +99,16 @@ class Plugin:
             yield (devices_of(response) for response in call(b"", timeout=_SECONDS))
 
     def devices(self, resource: str) -> dict[str, str]:
-        with self.listing(resource) as listed:
-            return next(listed)
+        """What it lists now; one that is just starting its servers anew, told late of the kubelet's socket, is asked again."""
+        end = time.monotonic() + _SECONDS
+        while True:
+            try:
+                with self.listing(resource) as listed:
+                    return next(listed)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
 
 def devices_of(response: bytes) -> dict[str, str]:
