@@ -45,6 +45,9 @@ _ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES = (
     "kube-scheduler",
     "machines",
 )
+#: In a cluster's folder, which is the API server's working folder: through it go its connections to kubelets (real_node/egress.py).
+EGRESS_SOCKET = "kubelets.sock"
+_EGRESS = "egress.json"
 _PARTS = (_ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES)
 _PORT_NAMES = ("api", "etcd", "etcd_peer")
 _SERVICE_RANGE = "10.96.0.0/16"
@@ -102,6 +105,7 @@ def boot(folder: Path, name: str, tools: Tools, *, machines: bool = True) -> Clu
         ports = record["ports"]
         alive = processes.running(folder)
         _start(folder, alive, _ETCD, _etcd(folder, pki, tools, ports))
+        write_json(folder / _EGRESS, _egress())
         _start(folder, alive, _API, _api_server(pki, tools, ports))
         _write_kubeconfig(folder, name, pki, ports["api"])
         cluster = load(folder)
@@ -344,7 +348,20 @@ def _api_server(pki: Pki, tools: Tools, ports: Mapping[str, int]) -> list[str]:
         f"--service-cluster-ip-range={_SERVICE_RANGE}",
         "--allow-privileged=true",
         "--profiling=false",
+        f"--egress-selector-config-file={pki.folder.parent / _EGRESS}",
+        f"--kubelet-client-certificate={pki['admin.crt']}",
+        f"--kubelet-client-key={pki['admin.key']}",
     ]
+
+
+def _egress() -> dict[str, Any]:
+    """How the API server reaches nodes; everything else it reaches by itself."""
+    way = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": EGRESS_SOCKET}}}
+    return {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{"name": "cluster", "connection": way}],
+    }
 
 
 def _client_authorities(pki: Pki) -> Path:
@@ -394,7 +411,7 @@ def _start(
     env: Mapping[str, str] | None = None,
 ) -> None:
     if name not in alive:
-        processes.spawn(folder, name, argv, env={**os.environ, **_SELDOM_COLLECTED} if env is None else env)
+        processes.spawn(folder, name, argv, env={**os.environ, **_SELDOM_COLLECTED} if env is None else env, cwd=folder)
 
 
 def _stop_all(folder: Path, grace: float) -> None:

@@ -16,7 +16,7 @@ from sandbox.cluster import control_plane
 from sandbox.cluster.api import Api
 from sandbox.cluster.gpu_host import put_pci
 from sandbox.nvml.library import find_library
-from sandbox.real_node import allowed, images, operand_images, registry, settings
+from sandbox.real_node import allowed, egress, images, operand_images, registry, settings
 from sandbox.real_node.place import IMAGES, Place, Record, places, write
 from sandbox.real_node.settings import PAUSE_IMAGE
 from sandbox.real_node.warden import clear
@@ -88,6 +88,7 @@ def up(place: Place, progress: Progress, role: Role | None = None) -> None:
         command = [sys.executable, "-m", "sandbox.real_node.warden", str(place.cluster), place.node]
         search = os.pathsep.join(filter(None, [str(_PROJECT), os.environ.get("PYTHONPATH", "")]))
         processes.spawn(place.cluster, place.process, command, env={**os.environ, "PYTHONPATH": search})
+        egress.start(place.cluster)
         api = Api.at(cluster.kubeconfig)
         try:
             processes.wait_until(
@@ -112,6 +113,7 @@ def down(place: Place) -> None:
         for path in (f"{_NODES}/{place.node}", f"{_LEASES}/{place.node}"):
             api.delete(path)
     shutil.rmtree(place.folder)
+    egress.stop(place.cluster)
 
 
 def stop(place: Place) -> None:

@@ -134,6 +134,37 @@ def test_a_pod_runs_as_its_own_account_and_sees_itself_alone(place: Place, api: 
     assert "work" not in answer["root"], "the machine's root shows"
 
 
+def kubectl(cluster: Path, *arguments: str, sent: str = "") -> subprocess.CompletedProcess[str]:
+    """As an administrator asks; through the API server, which has to find the way back to the kubelet."""
+    command = ["kubectl", f"--kubeconfig={cluster / 'kubeconfig'}", *arguments]
+    return subprocess.run(command, input=sent, capture_output=True, text=True, check=False, timeout=SECONDS)
+
+
+def test_its_pods_can_be_read_and_entered_through_the_api_server(place: Place, api: Api, cluster: Path) -> None:
+    api.create(PODS, pod("talks", ["sh", "-c", "echo hello; sleep 1000 & wait"]))
+    await_phase(api, "talks", "Running")
+    assert kubectl(cluster, "logs", "talks").stdout == "hello\n"
+    entered = kubectl(cluster, "exec", "-i", "talks", "--", "sh", "-c", "cat; echo done >&2; exit 3", sent="sent\n")
+    assert (entered.stdout, entered.returncode) == ("sent\n", 3)
+    assert "done" in entered.stderr
+    api.delete(f"{PODS}/talks", grace_seconds=0)
+
+
+def test_who_asks_for_the_pod_of_a_simulated_node_is_told_that_there_is_no_container(
+    place: Place, api: Api, cluster: Path
+) -> None:
+    api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "simulated-0"}})
+    address = {"addresses": [{"type": "Hostname", "address": "simulated-0"}]}
+    api.patch("/api/v1/nodes/simulated-0/status", {"status": address})
+    api.create(PODS, pod("none", ["sleep", "1"], nodeName="simulated-0"))
+    refused = kubectl(cluster, "logs", "none")
+    assert refused.returncode == 1
+    assert "simulated-0 is no real node that runs; simulated ones have no containers to speak to" in refused.stderr
+    assert place.process in processes.running(cluster)
+    api.delete(f"{PODS}/none", grace_seconds=0)
+    api.delete("/api/v1/nodes/simulated-0")
+
+
 def test_a_node_is_described_by_its_own_kubelet(place: Place, api: Api) -> None:
     status = (api.get(f"/api/v1/nodes/{place.node}") or {})["status"]
     version = next(one for one in REAL_NODE if one.name == "containerd")
