@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STATE: Final = "/run/nvidia/simulated/state"
 _CONTROL, _MEMORY = 195, 511
 _CONTROL_MINOR: Final = 255
-#: Newer than what the driver container then says: nothing here runs CUDA.
+#: Newer than what the driver container then says; what runs CUDA here is a library that computes on the processor.
 _CUDA: Final = "13.2"
 
 

@@ -183,7 +183,7 @@ def _write_images(place: Place, programs: Mapping[str, Path], found: Tools, libr
     images.write(archive, pinned, packed)
     operands = operand_images.Programs(
         library,
-        operand_images.build_cuda(place.folder),
+        *operand_images.build_driver(place.folder),
         found.gpu_feature_discovery,
         found.nvidia_device_plugin,
         found.config_manager,

@@ -25,8 +25,8 @@ _ADDS: Final = Path(__file__).parents[1] / "gpu_node" / "work.py"
 _HEALTHY: Final = _STAND_INS / "healthy"
 _SLEEPS: Final = ("sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait")
 _NOBODY: Final = "65534:65534"
-#: What the toolkit takes for a driver: it looks for this library, and nothing here calls it.
-_CUDA: Final = "int cuInit(unsigned flags) { (void)flags; return 100; }\n"
+_DRIVER: Final = Path(__file__).parent / "driver"
+_COMPILE: Final = ("gcc", "-O2", "-Wall", "-Wextra", "-Werror")
 #: Set in NVIDIA's own images: gpu-feature-discovery's pod says nothing of it.
 _SEES_GPUS: Final = (("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"))
 _FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
@@ -38,7 +38,8 @@ class Programs:
 
     Attributes:
         nvml: the simulated library.
-        cuda: a library of that name.
+        cuda: a libcuda that computes on the processor.
+        smi: what names the GPUs in a pod.
         gfd: gpu-feature-discovery.
         plugin: nvidia-device-plugin.
         config_manager: config-manager.
@@ -48,6 +49,7 @@ class Programs:
 
     nvml: Path
     cuda: Path
+    smi: Path
     gfd: Path
     plugin: Path
     config_manager: Path
@@ -55,15 +57,25 @@ class Programs:
     nfd_master: Path
 
 
-def build_cuda(folder: Path) -> Path:
-    """Compile a libcuda that has no GPU."""
-    target = folder / "libcuda.so"
-    command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-x", "c", "-o", str(target), "-"]
-    done = subprocess.run(command, input=_CUDA, capture_output=True, text=True, check=False)
+def build_driver(folder: Path) -> tuple[Path, Path]:
+    """Compile what a pod with a GPU has of its driver beside NVML: a libcuda that computes on the processor, and nvidia-smi.
+
+    Raises:
+        SandboxError: gcc refuses.
+    """
+    cuda, smi = folder / "libcuda.so", folder / "nvidia-smi"
+    _compile(cuda, "cuda.c", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+    # Its functions are NVML's, found by name: their arguments are not declared.
+    _compile(smi, "nvidia-smi.c", "-std=gnu11", "-ldl")
+    return cuda, smi
+
+
+def _compile(target: Path, source: str, *flags: str) -> None:
+    command = [*_COMPILE, "-o", str(target), str(_DRIVER / source), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         message = f"{target}: gcc does not compile it:\n{done.stderr.strip()}"
         raise SandboxError(message, "Install gcc with the C library's headers.")
-    return target
 
 
 def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image]:
@@ -89,6 +101,7 @@ def families(found: Programs, tools: Layer, python: Layer) -> Mapping[str, Image
         {
             "/opt/nvidia-driver/libnvidia-ml.so": found.nvml,
             "/opt/nvidia-driver/libcuda.so": found.cuda,
+            "/opt/nvidia-driver/nvidia-smi": found.smi,
             **_stand_ins("nvidia-driver"),
         }
     )

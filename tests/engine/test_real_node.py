@@ -7,11 +7,13 @@ with its reason; any other one fails. The tests share a stack and run in the ord
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
 from sandbox.cluster import node_tools
 from sandbox.real_node import allowed
 from sandbox.system import cgroups
@@ -159,11 +161,26 @@ def test_another_strategy_reaches_both(trial: Trial) -> None:
     assert advertised(trial, REAL) == advertised(trial, BESIDE) == "1"
 
 
-def test_a_revert_reaches_both(trial: Trial) -> None:
-    trial.edit(lambda config: config["gpu-pools:sharing"].update(sliced={"timeSlicing": {"replicas": 4}}))
+def test_a_revert_reaches_both_and_the_smoke_test_s_pods_use_the_real_node(trial: Trial) -> None:
+    trial.edit(
+        lambda config: (
+            config["gpu-pools:sharing"].update(sliced={"timeSlicing": {"replicas": 4}}),
+            config["gpu-pools:verification"].update(smokeTest=True),
+        )
+    )
     trial.up().ok()
     assert advertised(trial, REAL) == advertised(trial, BESIDE) == "4"
     assert verdict(trial, REAL) == "holds"
+    tested = [pod for pod in pods(trial, REAL) if pod["metadata"]["namespace"] == SMOKE_TEST_NAMESPACE]
+    assert [pod["status"]["phase"] for pod in tested] == ["Succeeded"] * 5, "four shares, and one that waits for one of them"
+    (folder,) = trial.clusters
+    for pod in tested:
+        asked = ["kubectl", f"--kubeconfig={folder / 'kubeconfig'}", "logs", "-n", SMOKE_TEST_NAMESPACE, pod["metadata"]["name"]]
+        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert said[0].startswith("GPU 0: NVIDIA A10 (UUID: GPU-")
+        assert said[-1] == "round 1 is right"
+    trial.edit(lambda config: config["gpu-pools:verification"].pop("smokeTest"))
+    trial.up().ok()
 
 
 def test_every_pod_of_the_node_can_be_restarted(trial: Trial) -> None:

@@ -1,6 +1,8 @@
 #include "call.h"
 
 #include <fnmatch.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -125,10 +127,50 @@ nvmlReturn_t call_meets(const char *function, const struct gpu *gpu)
 
 /* --- calls ------------------------------------------------------------------------------------------------------- */
 
-static const char *state_path(void)
+/* A pod that asked for a GPU is given the driver's libraries, its GPUs' device files and their firmware, and no more: there the
+   state comes with the firmware, which nothing changes. A real driver has it in the kernel. */
+static const char *firmware_path(void)
+{
+    static _Thread_local char path[PATH_MAX];
+    glob_t found;
+    path[0] = '\0';
+    if (glob("/lib/firmware/nvidia/*/gsp_simulated.bin", 0, NULL, &found) == 0 && strlen(found.gl_pathv[0]) < sizeof path)
+        strcpy(path, found.gl_pathv[0]);
+    globfree(&found);
+    return *path == '\0' ? NULL : path;
+}
+
+/* NULL where none is given. */
+static const char *given_path(void)
 {
     const char *path = getenv("GPU_POOLS_NVML_STATE");
     return path == NULL || *path == '\0' ? NULL : path;
+}
+
+static const char *state_path(void)
+{
+    const char *path = given_path();
+    return path == NULL ? firmware_path() : path;
+}
+
+bool call_is_contained(void)
+{
+    return getenv("GPU_POOLS_NVML_CONTAINED") != NULL || given_path() == NULL;
+}
+
+/* GPUs whose device file is not there are nobody's to see. */
+static void leave_out_others(struct machine *machine)
+{
+    int count = 0;
+    for (int index = 0; index < machine->gpu_count; index++) {
+        char device[64];
+        snprintf(device, sizeof device, "/dev/nvidia%lld", machine->gpus[index]->minor);
+        if (access(device, F_OK) == 0)
+            machine->gpus[count++] = machine->gpus[index];
+        else
+            free(machine->gpus[index]);
+    }
+    machine->gpu_count = count;
 }
 
 static nvmlReturn_t load(struct call *call, enum target target, const void *handle)
@@ -138,6 +180,8 @@ static nvmlReturn_t load(struct call *call, enum target target, const void *hand
     machine_free(call->machine);
     *call = (struct call){.lock = call->lock};
     call->machine = path == NULL ? NULL : machine_read(path, &broken);
+    if (call->machine != NULL && given_path() == NULL)
+        leave_out_others(call->machine);
     if (call->machine == NULL)
         return broken ? NVML_ERROR_UNKNOWN : NVML_ERROR_DRIVER_NOT_LOADED;
     return target == STARTING || target == SYSTEM ? NVML_SUCCESS : resolve(call, target, handle);

@@ -24,6 +24,9 @@ struct call {
 nvmlReturn_t call_begin(struct call *call, const char *function, enum target target, const void *handle, bool change);
 void call_end(struct call *call);
 
+/* Whether the process is in a container, which is told nothing of others' processes. */
+bool call_is_contained(void);
+
 /* Keeps what a call changed. */
 nvmlReturn_t call_save(const struct call *call);
 

@@ -165,7 +165,7 @@ static unsigned int or_none(long long number)
 /* NVML tells a process nothing of those in another PID namespace, as a container has one: empty lists, no error. Seen on an H200. */
 static int seen_processes(const struct gpu *gpu)
 {
-    return getenv("GPU_POOLS_NVML_CONTAINED") == NULL ? gpu->process_count : 0;
+    return call_is_contained() ? 0 : gpu->process_count;
 }
 
 static nvmlReturn_t give_processes(const struct call *call, const char *kind, unsigned int *count, nvmlProcessInfo_t *infos)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sandbox.nvml import from_tables, state
 from sandbox.nvml.library import find_library
+from sandbox.real_node import operand_images
 from sandbox.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def make(folder: Path, *flags: str) -> Path:
     libraries = folder / "driver"
     libraries.mkdir(parents=True)
     shutil.copyfile(find_library(Progress()), libraries / f"libnvidia-ml.so.{VERSION}")
-    cuda = ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1", *flags]
-    source = Path(__file__).parent / "cuda.c"
+    cuda = ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libcuda.so.1", "-DANYWHERE", *flags]
+    source = Path(operand_images.__file__).parent / "driver" / "cuda.c"
     subprocess.run([*cuda, "-o", str(libraries / f"libcuda.so.{VERSION}"), str(source)], check=True)
     for name in ("libnvidia-ml", "libcuda"):
         (libraries / f"{name}.so.1").symlink_to(f"{name}.so.{VERSION}")

@@ -110,7 +110,7 @@ def test_a_look_before_a_pull_has_no_content(ask: Ask) -> None:
 def test_every_command_of_the_operands_is_in_their_images(tmp_path: Path) -> None:
     """Else a pod would wait for ever, and nobody would see why before a real node is up."""
     program = write(tmp_path / "program", "")
-    programs = operand_images.Programs(*[program] * 7)
+    programs = operand_images.Programs(*[program] * 8)
     families = operand_images.families(programs, Layer(), Layer())
     there = {name: {path for layer in image.layers for path in layer.programs} for name, image in families.items()}
     assert {"/usr/bin/nvidia-device-plugin", "/usr/bin/gpu-feature-discovery", "/usr/bin/config-manager"} <= there[

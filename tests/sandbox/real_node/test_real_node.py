@@ -140,7 +140,8 @@ def kubectl(cluster: Path, *arguments: str, sent: str = "") -> subprocess.Comple
     return subprocess.run(command, input=sent, capture_output=True, text=True, check=False, timeout=SECONDS)
 
 
-def test_its_pods_can_be_read_and_entered_through_the_api_server(place: Place, api: Api, cluster: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_its_pods_can_be_read_and_entered_through_the_api_server(api: Api, cluster: Path) -> None:
     api.create(PODS, pod("talks", ["sh", "-c", "echo hello; sleep 1000 & wait"]))
     await_phase(api, "talks", "Running")
     assert kubectl(cluster, "logs", "talks").stdout == "hello\n"

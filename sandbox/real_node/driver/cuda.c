@@ -1,7 +1,9 @@
-/* A libcuda that computes on the processor: what sandbox/gpu_node calls, and no more. -DWRONG makes it add wrongly.
+/* A libcuda that computes on the processor: what sandbox/gpu_node/work.py calls, and no more. As the real one it needs a GPU's
+   device file, and says "no device" where there is none; -DANYWHERE does without. -DWRONG makes it add wrongly.
    A client of MPS has the limits that lie beside the daemon's pipe, as an H200's driver (580.159.04) shows them: fewer
    multiprocessors, in pairs; all of the memory is named, and what is over the limit refused.
    What it has not to give away it does not take: only small allocations are real. */
+#include <glob.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,8 +12,18 @@
 #define WRONG 0
 #endif
 #define API __attribute__((visibility("default"))) int
-API cuInit(unsigned flags) { (void)flags; return 0; }
-API cuDeviceGetCount(int *count) { *count = 1; return 0; }
+#ifdef ANYWHERE
+static int devices(void) { return 1; }
+#else
+static int devices(void) {
+    glob_t found;
+    int count = glob("/dev/nvidia[0-9]*", 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    globfree(&found);
+    return count;
+}
+#endif
+API cuInit(unsigned flags) { (void)flags; return devices() ? 0 : 100; }
+API cuDeviceGetCount(int *count) { *count = devices(); return 0; }
 API cuDeviceGet(int *device, int index) { *device = index; return 0; }
 API cuDeviceGetName(char *name, int size, int device) { (void)device; strncpy(name, "a processor", (size_t)size); return 0; }
 API cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = (void *)1; return 0; }
