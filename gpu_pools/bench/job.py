@@ -1,7 +1,8 @@
 """A Job whose pods wait to be clients of `gpu-pools bench`: as a pool's users have them, each with one share, all on one node.
 
 They do nothing by themselves and end after an hour, so that one that is forgotten gives its shares back. The client comes in a
-ConfigMap; PyTorch, or another Python with it, is the image's to bring.
+ConfigMap. What runs it is the image's to bring: a Python with PyTorch, or nvcc, which compiles it in each pod, or the compiled
+client, where it lies in the image already.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
 STRATEGY: Final = "gpu-pools/bench-strategy"
 REPLICAS: Final = "gpu-pools/bench-replicas"
 BACKEND_VARIABLE: Final = "GPU_POOLS_BENCH_BACKEND"
-CLIENT: Final = "/bench/client.py"
+#: What a container's shell runs as a client, of a kind ($0), by backend.
+CLIENTS: Final = {
+    "torch": 'exec python3 -P -u /bench/client.py torch "$0"',
+    "cuda": (
+        "client=/usr/local/bin/gpu-pools-bench-client; [ -x $client ] || client=/tmp/gpu-pools-bench-client; "
+        "[ -x $client ] || nvcc -O2 -std=c++17 -arch=native -o $client /bench/client.cu >&2 || exit; "
+        'exec $client "$0"'
+    ),
+}
+_SOURCES: Final = {"torch": "client.py", "cuda": "client.cu"}
 _APP: Final = "gpu-pools-bench"
 _SECONDS: Final = 3600
 
@@ -43,26 +53,30 @@ def resource_of(planned: PoolPlan, asked: str | None) -> str:
     raise ValueError(message)
 
 
-def rendered(plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int) -> list[dict[str, Any]]:
+def rendered(
+    plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int, backend: str = "torch"
+) -> list[dict[str, Any]]:
     """The ConfigMap and the Job, for `kubectl apply`.
 
     Args:
         plan: of the stack.
         planned: the pool.
         resource: of `resource_of`.
-        image: with Python 3.11 or newer and PyTorch.
+        image: with Python 3.11 or newer and PyTorch; for `cuda` with nvcc, or with the client that it made.
         pods: how many; no more than a node has shares, or some wait.
+        backend: of CLIENTS.
     """
+    source = _SOURCES[backend]
     name = f"bench-{planned.name}"
     labels = {"app.kubernetes.io/name": _APP, POOL_LABEL: planned.name}
-    spec = users_pod(plan, planned, labels, _container(image, resource))
+    spec = users_pod(plan, planned, labels, _container(image, resource, backend))
     spec["volumes"] = [{"name": "bench", "configMap": {"name": name}}]
     return [
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": name},
-            "data": {"client.py": Path(__file__).with_name("client.py").read_text(encoding="utf-8")},
+            "data": {source: Path(__file__).with_name(source).read_text(encoding="utf-8")},
         },
         {
             "apiVersion": "batch/v1",
@@ -80,12 +94,12 @@ def rendered(plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int
     ]
 
 
-def _container(image: str, resource: str) -> dict[str, Any]:
+def _container(image: str, resource: str, backend: str) -> dict[str, Any]:
     return {
         "name": "bench",
         "image": image,
         "command": ["sh", "-c", f"trap 'exit 0' TERM; sleep {_SECONDS} & wait"],
-        "env": [{"name": BACKEND_VARIABLE, "value": "torch"}],
+        "env": [{"name": BACKEND_VARIABLE, "value": backend}],
         "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "8Gi", resource: "1"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "bench", "mountPath": "/bench", "readOnly": True}],

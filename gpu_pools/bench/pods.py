@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.bench.document import STRATEGIES
-from gpu_pools.bench.job import BACKEND_VARIABLE, CLIENT, REPLICAS, STRATEGY
+from gpu_pools.bench.job import BACKEND_VARIABLE, CLIENTS, REPLICAS, STRATEGY
 from gpu_pools.bench.machine import NoGpu, Smi
 
 if TYPE_CHECKING:
@@ -29,16 +29,17 @@ class Pods:
         prefixes: what starts a program in each.
         strategy: as the Job says.
         replicas: the same; None where clients have no limits.
+        backend: of job.CLIENTS.
     """
 
     prefixes: tuple[tuple[str, ...], ...]
     strategy: str
     replicas: int | None
+    backend: str
 
     def commands(self) -> list[tuple[str, ...]]:
-        """A client's command in each, but for its kind; the image's Python has to have PyTorch."""
-        run = f'exec python3 -P -u {CLIENT} ${{{BACKEND_VARIABLE}}} "$0"'
-        return [(*prefix, "sh", "-c", run) for prefix in self.prefixes]
+        """A client's command in each, but for its kind."""
+        return [(*prefix, "sh", "-c", CLIENTS[self.backend]) for prefix in self.prefixes]
 
     def smi(self) -> Smi:
         """nvidia-smi in the first."""
@@ -83,9 +84,18 @@ def found(job: str, namespace: str, kubectl: Sequence[str] = ("kubectl",)) -> Po
         message = f"Job {job} does not say how its pool shares ({STRATEGY} on its pods): apply what `gpu-pools bench-job` prints"
         raise NoGpu(message)
     replicas = str(said.get(REPLICAS, ""))
-    made = Pods(prefixes, str(said[STRATEGY]), int(replicas) if replicas.isdecimal() else None)
+    backend = _backend(pods[0])
+    if backend not in CLIENTS:
+        message = f"Job {job} runs clients of {backend!r}, which this version does not know: apply what `gpu-pools bench-job` prints"
+        raise NoGpu(message)
+    made = Pods(prefixes, str(said[STRATEGY]), int(replicas) if replicas.isdecimal() else None, backend)
     _hold_to_one_gpu(made)
     return made
+
+
+def _backend(pod: dict[str, Any]) -> str:
+    variables = [one for container in pod["spec"]["containers"] for one in container.get("env", [])]
+    return next((str(one.get("value")) for one in variables if one["name"] == BACKEND_VARIABLE), "")
 
 
 def _hold_to_one_gpu(pods: Pods) -> None:

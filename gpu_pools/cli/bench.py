@@ -67,6 +67,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     printed.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     printed.add_argument("pool", help="of it")
     printed.add_argument("--image", required=True, help="with Python and PyTorch, e.g. docker.io/pytorch/pytorch@sha256:…")
+    printed.add_argument("--backend", choices=clients.BACKENDS, default="torch", help="cuda: the image has nvcc instead (torch)")
     printed.add_argument("--pods", type=_replicas, help="how many (as many as a node of the pool has shares, at most 8)")
     printed.add_argument("--resource", help="which, where the pool advertises several")
     printed.set_defaults(run=_job)
@@ -85,7 +86,7 @@ def _job(options: argparse.Namespace) -> int:
         print(error if isinstance(error, InvalidStackError) else f"error: {error}.", file=sys.stderr)
         return _INVALID
     pods = options.pods or min(planned.advertises[resource], max(CLIENTS))
-    print(yaml.safe_dump_all(job.rendered(plan, planned, resource, options.image, pods), sort_keys=False), end="")
+    print(yaml.safe_dump_all(job.rendered(plan, planned, resource, options.image, pods, options.backend), sort_keys=False), end="")
     return 0
 
 
@@ -232,7 +233,7 @@ def _place(options: argparse.Namespace, folder: Path) -> Iterator[_Place]:
     if options.job:
         found = pods.found(options.job, options.namespace)
         starts = tuple(Start(command, os.environ) for command in found.commands())
-        yield _Place("torch of the image", found.strategy, found.replicas, found.smi().machine(), found.smi(), starts)
+        yield _Place(f"{found.backend} of the image", found.strategy, found.replicas, found.smi().machine(), found.smi(), starts)
         return
     backend, command = clients.command(options.backend, folder)
     smi = None if options.backend == "sleeper" and not options.mps else Smi(options.gpu)

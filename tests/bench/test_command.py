@@ -221,17 +221,20 @@ shift 2
 case "$1" in
   get) [ "$*" = "get pods --selector batch.kubernetes.io/job-name=bench-sliced --output json" ] && cat "$PODS" ;;
   exec) [ "$2 $4" = "-i --" ] || exit 3
-        echo "$3" >> "$HEARD"; export GPU_POOLS_BENCH_BACKEND=sleeper; shift 4
-        case "$*" in *GPU_POOLS_BENCH_BACKEND*) exec sh -c "$(echo "$3" | sed "s,/bench/client.py,CLIENT,")" "$4" ;; esac
+        echo "$3" >> "$HEARD"; shift 4
+        case "$*" in */bench/client.*)
+          exec sh -c "$(echo "$3" | sed "s,/bench/client.py torch,CLIENT sleeper,; s,/tmp/,$(dirname "$PODS")/,")" "$4" ;;
+        esac
         exec "$@" ;;
   *) exit 3 ;;
 esac
 """
 
 
-def pod(name: str, phase: str = "Running") -> dict[str, object]:
+def pod(name: str, phase: str = "Running", backend: str = "torch") -> dict[str, object]:
     said = {"gpu-pools/bench-strategy": "mps", "gpu-pools/bench-replicas": "4"}
-    return {"metadata": {"name": name, "annotations": said}, "status": {"phase": phase}}
+    container = {"env": [{"name": "GPU_POOLS_BENCH_BACKEND", "value": backend}]}
+    return {"metadata": {"name": name, "annotations": said}, "spec": {"containers": [container]}, "status": {"phase": phase}}
 
 
 @pytest.fixture
@@ -250,8 +253,15 @@ def cluster(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return programs / "pods"
 
 
-def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path) -> None:
-    cluster.write_text(json.dumps({"items": [pod("b"), pod("a")]}))
+@pytest.mark.parametrize("backend", ["torch", "cuda"])
+def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path, backend: str) -> None:
+    cluster.write_text(json.dumps({"items": [pod("b", backend=backend), pod("a", backend=backend)]}))
+    (programs / "nvcc").write_text(
+        "#!/bin/sh\necho compiling\nwhile [ $1 != -o ]; do shift; done\n[ $3 = /bench/client.cu ] || exit 9\n"
+        f"printf '#!/bin/sh\nexec {sys.executable} {ROOT}/gpu_pools/bench/client.py sleeper \"$@\"\n' > $2.$$\n"
+        "chmod +x $2.$$; mv $2.$$ $2\n"
+    )
+    (programs / "nvcc").chmod(0o755)
     file = tmp_path / "mine.json"
     options = ("--kinds", "inference", "--clients", "4", "--quick", "--json", str(file))
     done = bench("--job", "bench-sliced", "--namespace", "team", *options)
@@ -259,6 +269,7 @@ def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path
     found = json.loads(file.read_text())
     assert [row["clients"] for row in found["rows"]] == [2]
     assert (found["strategy"], found["limits"], found["faults"]) == ("mps", 4, [])
+    assert found["backend"] == f"{backend} of the image"
     assert "the Job has 2 pods: what clients do to each other needs 4" in done.stderr
     assert set((programs / "heard").read_text().split()) == {"a", "b"}
 
@@ -269,6 +280,7 @@ def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path
         ([], "Job bench-sliced in namespace team: it has no pods; apply what `gpu-pools bench-job` prints"),
         ([pod("a"), pod("b", "Pending")], "these pods do not run: b"),
         ([{**pod("a"), "metadata": {"name": "a"}}], "Job bench-sliced does not say how its pool shares"),
+        ([pod("a", backend="opencl")], "Job bench-sliced runs clients of 'opencl', which this version does not know"),
     ],
 )
 def test_pods_that_are_not_there_are_told(cluster: Path, pods: list[object], told: str) -> None:
@@ -301,6 +313,11 @@ def test_a_job_is_printed_for_a_pool() -> None:
     assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert spec["containers"][0]["image"] == "torch@sha256:0"
     assert job["spec"]["template"]["metadata"]["annotations"] == {"gpu-pools/bench-strategy": "timeSlicing"}
+    compiled = [*command, "timesliced", "--image", "nvcc@sha256:0", "--backend", "cuda"]
+    config, job = yaml.safe_load_all(subprocess.run(compiled, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
+    assert config["data"] == {"client.cu": (ROOT / "gpu_pools" / "bench" / "client.cu").read_text()}
+    (variable,) = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert variable["value"] == "cuda"
     refused = subprocess.run([*command, "nobody", "--image", "x"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert refused.returncode == 2
     assert "pool 'nobody' is not in the stack file; there are timesliced, " in refused.stderr
