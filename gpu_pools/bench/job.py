@@ -53,9 +53,7 @@ def resource_of(planned: PoolPlan, asked: str | None) -> str:
     raise ValueError(message)
 
 
-def rendered(
-    plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int, backend: str = "torch"
-) -> list[dict[str, Any]]:
+def rendered(plan: Plan, planned: PoolPlan, resource: str, image: str, pods: int, backend: str = "torch") -> list[dict[str, Any]]:
     """The ConfigMap and the Job, for `kubectl apply`.
 
     Args:

@@ -86,7 +86,9 @@ def found(job: str, namespace: str, kubectl: Sequence[str] = ("kubectl",)) -> Po
     replicas = str(said.get(REPLICAS, ""))
     backend = _backend(pods[0])
     if backend not in CLIENTS:
-        message = f"Job {job} runs clients of {backend!r}, which this version does not know: apply what `gpu-pools bench-job` prints"
+        message = (
+            f"Job {job} runs clients of {backend!r}, which this version does not know: apply what `gpu-pools bench-job` prints"
+        )
         raise NoGpu(message)
     made = Pods(prefixes, str(said[STRATEGY]), int(replicas) if replicas.isdecimal() else None, backend)
     _hold_to_one_gpu(made)

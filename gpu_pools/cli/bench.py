@@ -86,7 +86,9 @@ def _job(options: argparse.Namespace) -> int:
         print(error if isinstance(error, InvalidStackError) else f"error: {error}.", file=sys.stderr)
         return _INVALID
     pods = options.pods or min(planned.advertises[resource], max(CLIENTS))
-    print(yaml.safe_dump_all(job.rendered(plan, planned, resource, options.image, pods, options.backend), sort_keys=False), end="")
+    print(
+        yaml.safe_dump_all(job.rendered(plan, planned, resource, options.image, pods, options.backend), sort_keys=False), end=""
+    )
     return 0
 
 

@@ -134,6 +134,7 @@ def test_a_program_may_have_packages_of_the_same_names(installed: Path, tmp_path
     assert (code, text) == (0, "components\n")
 
 
+@pytest.mark.sweep
 def test_a_type_checker_sees_the_wheel_s_types(wheel: Path, tmp_path: Path) -> None:
     # Without Pulumi's own packages, which take a minute to check.
     python = _environment(tmp_path / "venv", wheel) / "bin" / "python"

@@ -12,6 +12,7 @@ from gpu_pools.changes.steps import read_preview
 from gpu_pools.text.errors import InvalidStackError
 from tests.engine.pack_preview import Preview
 from tests.policies.programs import BAD, GOOD, POOL, pool, program
+from tests.tiers import these
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,9 @@ def test_a_good_program_passes(preview: Previewing) -> None:
     assert "[mandatory]" not in done.text
 
 
-@pytest.mark.parametrize("rule", ["spot-taint-written", "pool-taints-tolerated", "device-plugin-config"])
+@pytest.mark.parametrize(
+    "rule", these(["spot-taint-written", "pool-taints-tolerated", "device-plugin-config"], ["device-plugin-config"])
+)
 def test_a_bad_program_is_stopped_with_the_message_of_its_rule(preview: Previewing, rule: str) -> None:
     done = preview(BAD[rule][0])
     assert done.code != 0, done.text
@@ -71,6 +74,7 @@ def test_what_is_not_known_is_said_and_stops_nothing(preview: Previewing) -> Non
     assert "not known before the deploy: scaleSetPriority" in done.text
 
 
+@pytest.mark.sweep
 def test_a_stream_of_a_stopped_preview_is_whole_and_that_of_a_broken_program_is_refused(engine: Preview) -> None:
     code, text = engine.stream(BAD["spot-taint-written"][0])
     read = read_preview("events", text)

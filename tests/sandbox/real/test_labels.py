@@ -23,6 +23,8 @@ from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.feature_discovery import discover
 from tests.sandbox.real.partitioned import partitioned
+from tests.sandbox.real.test_mig_parted import geometry
+from tests.tiers import one_of_each, these
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -141,6 +143,11 @@ def combinations() -> Iterator[Case]:
 CASES: Final = list(combinations())
 
 
+def _kind(case: Case) -> tuple[object, ...]:
+    """Its GPU's geometry, and the way of sharing without its numbers."""
+    return geometry(model(case.key)), re.sub(r"[-\d].*", "", case.name), case.strategy
+
+
 # --- the program ------------------------------------------------------------------------------------------
 
 
@@ -157,8 +164,8 @@ def check(host: GpuHost, program: Path, case: Case) -> None:
     assert all(key.endswith(".product") for key in refused)
 
 
-@pytest.mark.parametrize("version", ["0.19", "0.17"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.product or case.key}-{case.name}")
+@pytest.mark.parametrize("version", these(["0.19", "0.17"], ["0.19"]))
+@pytest.mark.parametrize("case", one_of_each(CASES, _kind), ids=lambda case: f"{case.product or case.key}-{case.name}")
 def test_labels_are_predicted(case: Case, version: str, shared_host: GpuHost, plugins: Mapping[str, Path]) -> None:
     check(shared_host, plugins[version] / "gpu-feature-discovery", case)
 

@@ -27,6 +27,7 @@ from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
 from sandbox.toolchain.tools import PLATFORM_TOOLS
 from tests.sandbox.real_node.machine import as_it_is, processes_of
+from tests.tiers import these
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +122,7 @@ def running(place: Place, name: str, pattern: str) -> int:
     raise AssertionError(f"{name} does not run on {place.node}")
 
 
-@pytest.mark.parametrize(("asked", "mode"), [("Unconfined", "0"), ("RuntimeDefault", "2")])
+@pytest.mark.parametrize(("asked", "mode"), these([("Unconfined", "0"), ("RuntimeDefault", "2")], [("RuntimeDefault", "2")]))
 def test_a_pod_runs_as_its_own_account_and_sees_itself_alone(place: Place, api: Api, asked: str, mode: str) -> None:
     name = f"asks-{mode}"
     api.create(PODS, pod(name, ["python3", "-c", ASKS], PYTHON, securityContext={"seccompProfile": {"type": asked}}))
@@ -212,7 +213,7 @@ VICTIMS: Final = {
 }
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", these(VICTIMS, ["the warden"]))
 def test_a_kill_leaves_nothing_either(cluster: Path, api: Api, victim: str) -> None:
     before = as_it_is(cluster)
     place = Place(cluster, NODE)
@@ -246,6 +247,7 @@ def test_a_kill_at_any_moment_of_the_start_leaves_nothing(cluster: Path, seed: i
         assert after[what] == value, what
 
 
+@pytest.mark.sweep
 def test_a_cluster_that_is_erased_takes_its_real_nodes_with_it(cluster: Path, tmp_path: Path) -> None:
     assert cluster.exists()
     folder = tmp_path / "other"
