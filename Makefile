@@ -87,8 +87,8 @@ openstack: venv ## the real openstack client, STACK on Magnum: ARGS="coe nodegro
 shell: venv ## a shell with kubectl, pulumi and the stand-ins of STACK; or one command: ARGS="kubectl get nodes"
 	@$(RUN) shell $(STACK) $(ARGS)
 
-gpu-node: first venv ## a stack on a real node with this machine's own GPUs, as root: declared, changed, broken (OUT=folder)
-	@$(RUN) gpu-node $(if $(OUT),--out $(OUT))
+gpu-node: first venv ## a stack on a real node with this machine's own GPUs, as root: declared, changed, broken (OUT=folder); or measured (COSTS=1)
+	@$(RUN) gpu-node $(if $(OUT),--out $(OUT)) $(if $(COSTS),--costs)
 
 down: venv ## destroy STACK and stop everything it started
 	@$(RUN) down $(STACK)

@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     look_around.add_argument("arguments", nargs=argparse.REMAINDER, help="as in: kubectl get nodes; left out: a shell")
     own = subparsers.add_parser("gpu-node", help="a stack on a real node with this machine's own GPUs: declared, changed, broken")
     own.add_argument("--out", type=Path, default=Path("gpu-node"), metavar="FOLDER", help="for what was seen (%(default)s)")
+    own.add_argument("--costs", action="store_true", help="instead: what sharing costs, measured by pods and by processes")
     own.add_argument("--no-recording", action="store_true", help="without a recording of the terminal")
     subparsers.add_parser("clean", help="stop every sandbox and remove its state")
     return parser
@@ -167,7 +169,8 @@ def _gpu_node(options: argparse.Namespace, progress: Progress) -> int:
     from sandbox.gpu_node import command  # noqa: PLC0415 as above
 
     folder = options.out.resolve()
-    return command.play(folder, progress) if options.no_recording else command.recorded(folder)
+    run = partial(command.play, folder, progress) if options.no_recording else partial(command.recorded, folder)
+    return run(costs=options.costs)
 
 
 def _tell_incidents(pools: Iterable[PoolPlan]) -> None:

@@ -98,7 +98,7 @@ def _container(image: str, resource: str, backend: str) -> dict[str, Any]:
         "image": image,
         "command": ["sh", "-c", f"trap 'exit 0' TERM; sleep {_SECONDS} & wait"],
         "env": [{"name": BACKEND_VARIABLE, "value": backend}],
-        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "8Gi", resource: "1"}},
+        "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "8Gi", resource: "1"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "bench", "mountPath": "/bench", "readOnly": True}],
     }

@@ -32,20 +32,34 @@ _DIFFERS: Final = 3
 _STACKS: Final = "stacks"
 
 
-def recorded(folder: Path) -> int:
+def recorded(folder: Path, *, costs: bool = False) -> int:
     """Run the command as a process of its own, and record what it prints; returns its exit code.
 
     Raises:
         SandboxError: the folder cannot be written to.
     """
     make_folder(folder)
-    command = [sys.executable, "-m", "sandbox", "gpu-node", "--out", str(folder), "--no-recording"]
+    command = [
+        sys.executable,
+        "-m",
+        "sandbox",
+        "gpu-node",
+        "--out",
+        str(folder),
+        "--no-recording",
+        *(["--costs"] if costs else []),
+    ]
     with explained(folder, "write"):
         return record(command, folder / "terminal.cast")
 
 
-def play(folder: Path, progress: Progress) -> int:
+def play(folder: Path, progress: Progress, *, costs: bool = False) -> int:
     """Play, whatever comes of it take all down, and write the folder; returns 0 where all was as it should be, else 3.
+
+    Args:
+        folder: where to.
+        progress: told what is done.
+        costs: measure what sharing costs, instead of the play.
 
     Raises:
         SandboxError: the machine does not allow it, the stack cannot be brought up, or a file cannot be written.
@@ -62,7 +76,7 @@ def play(folder: Path, progress: Progress) -> int:
     it = Play(machine, find_sandbox(STACK), stack_file, progress)
     ended = ""
     try:
-        it.run()
+        it.measure(folder) if costs else it.run()
     except (ApiError, UnreachableError) as error:
         ended = str(error)
         raise SandboxError(ended, f"What was seen until then is in {folder}.") from error

@@ -18,11 +18,12 @@ from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from sandbox.cli import commands
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
-from sandbox.gpu_node import breaking, mps_limits, pods
+from sandbox.gpu_node import breaking, mps_limits, pods, sharing_costs
 from sandbox.gpu_node.document import Step
 from sandbox.gpu_node.machine import POOL, stack_text
 from sandbox.real_node.place import Place
 from sandbox.stack import real_nodes
+from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,11 +86,37 @@ class Play:
         # It wants every share of a node, so nobody else may hold one.
         self._declare("time-slicing 4 with its smoke test", "{timeSlicing: {replicas: 4}}", 4, smoke_test=True)
 
+    def measure(self, folder: Path) -> None:
+        """What sharing costs, by pods and by processes: two documents of the bench in a folder.
+
+        Raises:
+            SandboxError: the stack cannot be brought up, or the client not be compiled.
+        """
+        self._declare(f"time-slicing {REPLICAS[-1]}", f"{{timeSlicing: {{replicas: {REPLICAS[-1]}}}}}", REPLICAS[-1])
+        sharing_costs.put_image(self._place)
+        begun = time.monotonic()
+        sharing_costs.make_job(self._api(), self._file)
+        good = _until(lambda: sharing_costs.running(self._api()) == REPLICAS[-1], _POD_SECONDS)
+        self._told(f"{REPLICAS[-1]} pods of a bench", begun, "all run", f"{sharing_costs.running(self._api())} run", good=good)
+        for name, kubeconfig in (("pods", self._folder / "kubeconfig"), ("processes", None)):
+            begun = time.monotonic()
+            try:
+                observed = sharing_costs.together(sharing_costs.measured(folder / f"costs-{name}.json", kubeconfig))
+            except SandboxError as error:
+                observed = ""
+                self._progress.note(error.message)
+            told = f"{REPLICAS[-1]} {name} together, of what one does alone"
+            self._told(told, begun, "figures", observed or "nothing", good=bool(observed))
+            self.clear()
+
     def clear(self) -> None:
         """Take the pods away: a stack with pods that it does not know of is not taken down."""
+        if not (self._folder / "kubeconfig").exists():
+            return
+        sharing_costs.remove_job(self._api())
         for name in self._pods():
             pods.remove(self._api(), name)
-        _until(lambda: not self._pods(), _POD_SECONDS)
+        _until(lambda: not self._pods() and not sharing_costs.pods(self._api()), _POD_SECONDS)
 
     def versions(self) -> dict[str, str]:
         """What the node object says of its kubelet and runtime; empty where there is none."""

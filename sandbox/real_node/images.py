@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: What scripts in pods call; those that this machine has.
 _TOOLS: Final = (
     "sh", "bash", "cat", "cp", "date", "echo", "env", "false", "grep", "head", "hostname", "id", "ln", "ls", "mkdir", "mv",
-    "nsenter", "ps", "printf", "readlink", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "test", "touch", "tr", "true",
-    "uname", "wc",
+    "nproc", "nsenter", "ps", "printf", "readlink", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "test", "touch", "tr",
+    "true", "uname", "wc",
 )  # fmt: skip
 _FOLDERS: Final = ("dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib", "var")
 #: Parts of Python's library that need more than an image has, or that nothing runs.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.real_node.images import Blob, described
+from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
     import socket
@@ -33,6 +34,10 @@ def write(folder: Path, families: Mapping[str, Image], packed: Packed) -> None:
         families: last part of an image's name -> the image.
         packed: its layers.
     """
+    write_json(folder / _TABLE, _table(folder, families, packed))
+
+
+def _table(folder: Path, families: Mapping[str, Image], packed: Packed) -> dict[str, Any]:
     table = {}
     for name, image in families.items():
         layers = [packed.layer(layer) for layer in image.layers]
@@ -40,12 +45,18 @@ def write(folder: Path, families: Mapping[str, Image], packed: Packed) -> None:
             (folder / layer.digest).write_bytes(layer.content)
         references = [layer.reference() for layer in layers]
         table[name] = {"layers": references, "command": list(image.command), "user": image.user, "env": dict(image.environment)}
-    (folder / _TABLE).write_text(json.dumps(table), encoding="utf-8")
+    return table
+
+
+def add(folder: Path, families: Mapping[str, Image], packed: Packed) -> None:
+    """Give a registry that answers already more images; arguments as of `write`."""
+    known = json.loads((folder / _TABLE).read_text("utf-8"))
+    write_json(folder / _TABLE, {**known, **_table(folder, families, packed)})
 
 
 def server(listener: socket.socket, folder: Path) -> ThreadingHTTPServer:
     """What answers at a socket that listens, once its `serve_forever` is called."""
-    handler = type("Handler", (_Handler,), {"folder": folder, "table": json.loads((folder / _TABLE).read_text("utf-8"))})
+    handler = type("Handler", (_Handler,), {"folder": folder})
     made = ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=False)
     made.socket.close()
     made.socket = listener
@@ -54,7 +65,6 @@ def server(listener: socket.socket, folder: Path) -> ThreadingHTTPServer:
 
 class _Handler(BaseHTTPRequestHandler):
     folder: Path
-    table: Mapping[str, Any]
     #: Digest -> what was made of an image's description when its tag was asked for.
     made: Final[dict[str, Blob]] = {}
     protocol_version = "HTTP/1.1"
@@ -91,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def _manifest(self, name: str, reference: str) -> Blob | None:
-        image = self.table.get(name)
+        image = read_json(self.folder / _TABLE).get(name)
         if image is None or reference.startswith("sha256:"):
             return None
         version = reference.removeprefix("v").partition("-")[0]

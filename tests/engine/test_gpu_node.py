@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,24 +37,31 @@ LONGEST_SECONDS = 1200
 WRITTEN = {"evidence.html", "evidence.json", "nvml.json", "result.json", "stacks", "terminal.cast"}
 
 
-def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path) -> None:
+def run(folder: Path, gpus: int, *options: str) -> dict[str, Any]:
+    """Run the command on a machine with so many GPUs, which must end well and change none; returns its result."""
     if refused := allowed.obstacle():
         pytest.skip(f"no real node was tried: {refused}")
     try:
         obtain(REAL_NODE, Progress())
     except SandboxError as error:
         pytest.skip(f"no real node was tried: {error.message}")
-    own = driver.environment(tmp_path, driver.h200(2))
-    state = (tmp_path / "state").read_text()
-    own["PATH"] = f"{driver.programs(tmp_path)}:{os.environ['PATH']}"
-    command = [sys.executable, "-m", "sandbox", "gpu-node", "--out", str(tmp_path / "out")]
-    environment = {**os.environ, **own, "GPU_POOLS_SANDBOX_DIR": str(tmp_path / "sandbox")}
+    own = driver.environment(folder, driver.h200(gpus))
+    state = (folder / "state").read_text()
+    own["PATH"] = f"{driver.programs(folder)}:{os.environ['PATH']}"
+    command = [sys.executable, "-m", "sandbox", "gpu-node", "--out", str(folder / "out"), *options]
+    environment = {**os.environ, **own, "GPU_POOLS_SANDBOX_DIR": str(folder / "sandbox")}
     done = subprocess.run(
         command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "state").read_text() == state, "a GPU was changed"
+    assert not (folder / "sandbox" / "gpu-node").exists()
+    result: dict[str, Any] = json.loads(read_text(folder / "out" / "result.json"))
+    return result
 
-    result = json.loads(read_text(tmp_path / "out" / "result.json"))
+
+def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path) -> None:
+    result = run(tmp_path, 2)
     steps = {step["name"]: step["observed"] for step in result["steps"]}
     assert result["holds"]
     for replicas in REPLICAS:
@@ -76,5 +83,19 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
 
     assert {path.name for path in (tmp_path / "out").iterdir()} == WRITTEN
     assert json.loads(read_text(tmp_path / "out" / "evidence.json"))["verdict"] == "proven"
-    assert (tmp_path / "state").read_text() == state, "a GPU was changed"
-    assert not (tmp_path / "sandbox" / "gpu-node").exists()
+
+
+def test_what_sharing_costs_is_measured_by_pods_and_by_processes(tmp_path: Path) -> None:
+    result = run(tmp_path, 1, "--costs")
+    steps = {step["name"]: step["observed"] for step in result["steps"]}
+    assert result["holds"]
+    assert steps["8 pods of a bench"] == "8 run"
+    # Clients that sleep disturb nobody: eight do eight times the work of one.
+    for who in ("pods", "processes"):
+        kinds = [part.split()[0] for part in steps[f"8 {who} together, of what one does alone"].split(", ")]
+        assert kinds == ["compute", "memory", "inference"]
+        document = json.loads(read_text(tmp_path / "out" / f"costs-{who}.json"))
+        assert (document["strategy"], document["limits"], len(document["neighbours"])) == ("timeSlicing", None, 3)
+        assert [row["clients"] for row in document["rows"]] == [1, 2, 4, 8] * 3
+        assert not any(row["errors"] for row in document["rows"])
+    assert {path.name for path in (tmp_path / "out").iterdir()} == WRITTEN | {"costs-pods.json", "costs-processes.json"}

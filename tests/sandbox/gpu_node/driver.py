@@ -35,6 +35,13 @@ case $command in
   quit) rm "$pipe/control" ;;
 esac
 """
+#: Compiles a client of the bench that sleeps, as a program of Python.
+NVCC = """#!/bin/sh
+[ "$1" = --version ] && { echo "Cuda compilation tools, release 13.0, V13.0.88"; exit; }
+while [ "$1" != -o ]; do shift; done
+sed -e '1i#!/usr/bin/env python3' -e 's/^if __name__ == .*/sys.argv.insert(1, "sleeper")\\n&/' "${3%.cu}.py" > "$2"
+chmod +x "$2"
+"""
 
 
 def make(folder: Path, *flags: str) -> Path:
@@ -54,7 +61,7 @@ def programs(folder: Path) -> Path:
     """NVIDIA's programs beside it; returns their folder."""
     place = folder / "bin"
     place.mkdir()
-    for name, text in (("nvidia-smi", SMI), ("nvidia-cuda-mps-control", CONTROL)):
+    for name, text in (("nvidia-smi", SMI), ("nvidia-cuda-mps-control", CONTROL), ("nvcc", NVCC)):
         (place / name).write_text(text)
         (place / name).chmod(0o755)
     return place
