@@ -12,7 +12,7 @@ import pytest
 from gpu_pools.bench import tables
 from gpu_pools.bench.document import Document, NoDocument, as_text, read
 from gpu_pools.bench.plot import drawn
-from tests.bench.measured import FILES, PAGE, PICTURE, ROOT, written
+from tests.bench.measured import FILES, MORE, NAMED, PAGE, PICTURE, ROOT, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,14 +23,21 @@ def documents() -> list[Document]:
     return [read((ROOT / "docs" / "measured" / f"{name}.json").read_text("utf-8"), name) for name in FILES]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *MORE, *NAMED])
 def test_a_measurement_is_read_as_it_was_written(name: str) -> None:
     text = (ROOT / "docs" / "measured" / f"{name}.json").read_text("utf-8")
     assert as_text(read(text, name)) == text
 
 
-def test_what_was_measured_changed_no_setting(documents: list[Document]) -> None:
-    for document in documents:
+def test_every_measurement_that_is_kept_is_named_on_the_page() -> None:
+    kept = {path.stem for path in (ROOT / "docs" / "measured").glob("h200-*.json")}
+    assert kept == {*FILES, *MORE, *NAMED}
+    assert all(f"measured/{name}.json" in PAGE.read_text("utf-8") for name in (*MORE, *NAMED))
+
+
+@pytest.mark.parametrize("name", [*FILES, *MORE, *NAMED])
+def test_what_was_measured_changed_no_setting(name: str) -> None:
+    for document in [read((ROOT / "docs" / "measured" / f"{name}.json").read_text("utf-8"), name)]:
         assert document.changed == {}
         assert document.settings["compute_mode"] == "Default"
         assert document.settings["mig.mode.current"] == "Disabled"

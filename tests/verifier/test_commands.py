@@ -427,7 +427,11 @@ def test_a_program_that_is_told_to_end_does_so_at_once_and_gives_no_verdict(expe
         assert waiting.stderr
         assert "waiting: pool gpu: " in waiting.stderr.readline()
         waiting.send_signal(number)
-        assert waiting.communicate(timeout=60) == ("", "")
+        try:
+            assert waiting.communicate(timeout=60) == ("", "")
+        finally:
+            # Nobody waits for one that does not hear.
+            waiting.kill()
     assert waiting.returncode == code
 
 

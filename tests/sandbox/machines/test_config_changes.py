@@ -162,7 +162,8 @@ def test_the_old_key_stays_and_the_label_moves_at_once(node: Node) -> None:
     node.until(lambda: node.offered() == {"gpu": "16"})
     time.sleep(LONGEST)
     assert node.offered() == {"gpu": "16"}
-    assert node.restarts()["config-manager"] == 1
+    # It waits one second after its first end, and the volume takes two to three: another start may come too early, too.
+    assert node.restarts()["config-manager"] in {1, 2}
 
 
 @pytest.mark.sweep
