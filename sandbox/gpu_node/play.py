@@ -105,8 +105,8 @@ class Play:
             except SandboxError as error:
                 observed = ""
                 self._progress.note(error.message)
-            told = f"{REPLICAS[-1]} {name} together, of what one does alone"
-            self._told(told, begun, "figures", observed or "nothing", good=bool(observed))
+            step = f"{REPLICAS[-1]} {name} together, of what one does alone"
+            self._told(step, begun, "figures", observed or "nothing", good=bool(observed))
             self.clear()
 
     def clear(self) -> None:

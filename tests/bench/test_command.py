@@ -280,7 +280,7 @@ def test_pods_of_a_job_are_clients(cluster: Path, programs: Path, tmp_path: Path
         ([], "Job bench-sliced in namespace team: it has no pods; apply what `gpu-pools bench-job` prints"),
         ([pod("a"), pod("b", "Pending")], "these pods do not run: b"),
         ([{**pod("a"), "metadata": {"name": "a"}}], "Job bench-sliced does not say how its pool shares"),
-        ([pod("a", backend="opencl")], "Job bench-sliced runs clients of 'opencl', which is not known here"),
+        ([pod("a", backend="opencl")], "Job bench-sliced runs clients of 'opencl', which this version does not know"),
     ],
 )
 def test_pods_that_are_not_there_are_told(cluster: Path, pods: list[object], told: str) -> None:
