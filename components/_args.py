@@ -367,6 +367,19 @@ class MagnumClusterArgs(TypedDict):
     """Whether the driver replaces nodes that are not healthy."""
 
 
+class ExistingMagnumClusterArgs(TypedDict):
+    """A Magnum cluster that is there, by `name` or `uuid`."""
+
+    driver: str
+    """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
+    name: NotRequired[str]
+    """Its name, where no other cluster of the project has it."""
+    uuid: NotRequired[str]
+    """Its UUID."""
+    check_cloud: NotRequired[bool]
+    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
+
+
 class ExistingClusterArgs(TypedDict):
     """How to reach the cluster."""
 

@@ -22,6 +22,7 @@ from . import _log
 from ._args import ExistingAksClusterArgs
 from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
+from ._stack_owner import stack_owner
 from ._to_stack import stack_keys
 from .aks import AksGpuNodePoolArgs
 from .kubernetes_provider import kubernetes_provider
@@ -74,7 +75,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
         if self.found:
             for note in notes(self.found):
                 _log.warn(note, self)
-            if stack and (problems := check_found(stack, self.found, owner())):
+            if stack and (problems := check_found(stack, self.found, stack_owner())):
                 raise InvalidStackError(problems)
             if self.found.entra:
                 try_login(what, EntraSettings(login=asked.login), self, "login")
@@ -101,7 +102,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             pool: its name.
             args: those that all pools have.
         """
-        tagged: AksGpuNodePoolArgs = {**args, "tags": {**args.get("tags", {}), OWNER_TAG: owner()}}
+        tagged: AksGpuNodePoolArgs = {**args, "tags": {**args.get("tags", {}), OWNER_TAG: stack_owner()}}
         nodes, pods = self.found.subnets_for(pool) if self.found else ("", "")
         if nodes:
             tagged["node_subnet"] = nodes
@@ -133,11 +134,6 @@ def existing_aks_args(settings: ExistingAks) -> ExistingAksClusterArgs:
     if settings.subscription:
         args["subscription"] = settings.subscription
     return args
-
-
-def owner() -> str:
-    """What the tag of this stack's pools says."""
-    return f"{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
 def _unknown() -> pulumi.Output[str]:

@@ -129,6 +129,8 @@ class MagnumGpuNodePoolArgs(TypedDict):
     """A gpu_pools.plan.planning.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    labels: NotRequired[dict[str, str]]
+    """More labels of the group, for whoever looks at it in Magnum; no driver must read them."""
 
 
 class MagnumGpuNodePool(pulumi.ComponentResource):
@@ -163,7 +165,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         group = containerinfra.NodeGroup(
             f"{name}-group",
             cluster_id=args["cluster_id"],
-            **_group_inputs(planned, args["magnum_driver"], autoscaling=args.get("autoscaling", False)),
+            **_group_inputs(planned, args),
             opts=child_options(
                 self,
                 opts,
@@ -219,9 +221,10 @@ def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
     return plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"))
 
 
-def _group_inputs(planned: PoolPlan, driver: str, *, autoscaling: bool) -> dict[str, Any]:
+def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:
+    driver, autoscaling = args["magnum_driver"], args.get("autoscaling", False)
     pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
-    labels = node_group_labels(planned, driver)
+    labels = {**node_group_labels(planned, driver), **args.get("labels", {})}
     # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of before
     # does not fit, so that no such group could ever be resized. The lower one is Magnum's default, and written out: left out, the
     # plugin keeps that of a pool that was autoscaled before. But capi-helm, where the autoscaler is on, refuses a group whose

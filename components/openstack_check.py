@@ -32,6 +32,7 @@ from gpu_pools.text.errors import InvalidStackError
 
 from . import _log
 from ._openstack_session import NotThereError, Session, UnreadError, log_in
+from ._stack_owner import stack_owner
 
 _T = TypeVar("_T")
 
@@ -72,7 +73,7 @@ def check_cloud(cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.R
     except UnreadError as error:
         why = Unread(str(error))
         cloud = Cloud(why, why, why, why, why, why)
-    judgement = judge(cluster, pools, cloud)
+    judgement = judge(cluster, pools, cloud, stack_owner())
     if judgement.unchecked:
         _log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
     for note in judgement.notes:
@@ -87,7 +88,7 @@ def read_cloud(session: Session, wanted: Sequence[Need], cluster: str) -> Cloud:
     Args:
         session: a login.
         wanted: what the stack names.
-        cluster: the name of its cluster.
+        cluster: the name of its cluster, or its UUID.
     """
     with ThreadPoolExecutor(max_workers=_SERVICES, thread_name_prefix="openstack") as pool:
         magnum = pool.submit(_said, lambda: _magnum(session, wanted, cluster))
@@ -175,10 +176,11 @@ def _magnum(session: Session, wanted: Sequence[Need], cluster: str) -> Magnum:
     _, headers = session.get("Magnum", "clusters?limit=1")
     newest = _newest(headers.get("OpenStack-API-Maximum-Version", ""))
     clusters = list(session.pages("Magnum", "clusters", "clusters"))
-    mine = next((one["uuid"] for one in clusters if one["name"] == cluster), None)
+    mine = [one["uuid"] for one in clusters if cluster in (one["name"], one["uuid"])]
     templates = _templates(session, wanted)
     names, limit = tuple(one["name"] for one in clusters), _said(lambda: _limit(session))
-    return Magnum(newest, templates, names, limit, **(_mine(session, mine, newest) if mine else {}))
+    found = _mine(session, mine[0], newest) if mine else {}
+    return Magnum(newest, templates, names, limit, namesakes=mine, **found)
 
 
 def _newest(text: str) -> tuple[int, int]:
@@ -238,6 +240,7 @@ def _group(one: dict[str, Any]) -> Group:
         reason=one.get("status_reason") or "",
         image=one.get("image_id") or "",
         volume=one.get("docker_volume_size"),
+        labels=one.get("labels") or {},
     )
 
 

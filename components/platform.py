@@ -41,8 +41,11 @@ if TYPE_CHECKING:
     from .aks import AksCluster, AksGpuNodePoolArgs
     from .existing import ExistingCluster
     from .existing_aks import ExistingAksCluster
-    from .magnum import MagnumCluster
+    from .existing_magnum import ExistingMagnumCluster
+    from .magnum import MagnumCluster, MagnumGpuNodePoolArgs
     from .verification import VerifierArgs
+
+    _Cluster = AksCluster | ExistingAksCluster | MagnumCluster | ExistingMagnumCluster | ExistingCluster
 
 
 class GpuPlatformArgs(TypedDict):
@@ -137,9 +140,7 @@ class GpuPlatform(pulumi.ComponentResource):
             }
         )
 
-    def _cluster(
-        self, name: str, planned: Plan, section: Mapping[str, Any], opts: pulumi.ResourceOptions
-    ) -> "AksCluster | ExistingAksCluster | MagnumCluster | ExistingCluster":
+    def _cluster(self, name: str, planned: Plan, section: Mapping[str, Any], opts: pulumi.ResourceOptions) -> "_Cluster":
         # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
         args, settings = cast("Any", section), planned.settings.cluster
         # Protected as declared, unless an acknowledgement lifts it.
@@ -151,6 +152,10 @@ class GpuPlatform(pulumi.ComponentResource):
             from .aks import AksCluster  # noqa: PLC0415
 
             return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect))
+        if isinstance(settings, MagnumSettings) and settings.existing:
+            from .existing_magnum import ExistingMagnumCluster  # noqa: PLC0415
+
+            return ExistingMagnumCluster(name, args, opts, planned=replace(settings, check_cloud=False))
         if isinstance(settings, MagnumSettings):
             from .magnum import MagnumCluster  # noqa: PLC0415
 
@@ -182,7 +187,7 @@ class GpuPlatform(pulumi.ComponentResource):
         self,
         name: str,
         planned: Plan,
-        cluster: "AksCluster | ExistingAksCluster | MagnumCluster | ExistingCluster",
+        cluster: "_Cluster",
         operator: GpuOperator,
         inside: pulumi.ResourceOptions,
     ) -> Mapping[str, list[pulumi.Resource]]:
@@ -193,7 +198,7 @@ class GpuPlatform(pulumi.ComponentResource):
             self._aks_pools(name, planned, cast("AksCluster | ExistingAksCluster", cluster), after_operator, made)
             return made
         if isinstance(planned.settings.cluster, MagnumSettings):
-            self._node_groups(name, planned, cast("MagnumCluster", cluster), after_operator, made)
+            self._node_groups(name, planned, cast("MagnumCluster | ExistingMagnumCluster", cluster), after_operator, made)
         for pool in planned.pools:
             made[pool.name].append(self._pool_labels(name, planned, pool, after_operator))
         return made
@@ -267,25 +272,24 @@ class GpuPlatform(pulumi.ComponentResource):
         self,
         name: str,
         planned: Plan,
-        cluster: "MagnumCluster",
+        cluster: "MagnumCluster | ExistingMagnumCluster",
         opts: pulumi.ResourceOptions,
         made: Mapping[str, list[pulumi.Resource]],
     ) -> None:
+        from .existing_magnum import ExistingMagnumCluster  # noqa: PLC0415
         from .magnum import MagnumGpuNodePool  # noqa: PLC0415
 
         settings = cast("MagnumSettings", planned.settings.cluster)
+        args: MagnumGpuNodePoolArgs = {
+            "cluster_id": cluster.cluster_id,
+            "magnum_driver": str(settings.driver),
+            "autoscaling": settings.autoscales,
+        }
+        if isinstance(cluster, ExistingMagnumCluster):
+            args = cluster.pool_args(args)
         groups: list[pulumi.Resource] = []
         for pool in planned.pools:
-            group = MagnumGpuNodePool(
-                f"{name}-{pool.name}",
-                {
-                    "cluster_id": cluster.cluster_id,
-                    "magnum_driver": str(settings.driver),
-                    "autoscaling": settings.autoscales,
-                    "planned": pool,
-                },
-                _after(opts, groups),
-            )
+            group = MagnumGpuNodePool(f"{name}-{pool.name}", {**args, "planned": pool}, _after(opts, groups))
             groups.append(group)
             made[pool.name].append(group)
 

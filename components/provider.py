@@ -24,6 +24,7 @@ from gpu_pools.text.errors import InvalidStackError
 from .aks import AksCluster, AksGpuNodePool
 from .existing import ExistingCluster
 from .existing_aks import ExistingAksCluster
+from .existing_magnum import ExistingMagnumCluster
 from .gpu_operator import GpuOperator
 from .magnum import MagnumCluster, MagnumGpuNodePool
 from .node_features import NodeFeatureDiscovery, PoolLabels
@@ -35,7 +36,7 @@ from .verification import Verification, Verifier
 
 COMPONENTS: Final[tuple[type[ComponentResource], ...]] = (
     *(Exclusive, TimeSlicing, Mps, Mig),
-    *(AksCluster, ExistingAksCluster, AksGpuNodePool, MagnumCluster, MagnumGpuNodePool, ExistingCluster),
+    *(AksCluster, ExistingAksCluster, AksGpuNodePool, MagnumCluster, ExistingMagnumCluster, MagnumGpuNodePool, ExistingCluster),
     *(NodeFeatureDiscovery, PoolLabels, StartupTaint, GpuOperator),
     *(Verifier, Verification, SharingSmokeTest),
     GpuPlatform,

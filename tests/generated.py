@@ -31,6 +31,7 @@ from gpu_pools.stack.clusters import (
 )
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import ExistingAks
+from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
 from gpu_pools.stack.fields import on, rows, snake
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
@@ -62,15 +63,18 @@ import pulumi
 
 @dataclass(frozen=True)
 class Args:
-    """A type of arguments: its description, the classes whose rows it has, for which platform, and which of them it lacks."""
+    """A type of arguments: its description, the classes whose rows it has, for which platform, what it lacks, and more."""
 
     name: str
     says: str
     of: tuple[type, ...]
     platform: str
     lacks: tuple[str, ...] = ()
+    more: tuple[Row, ...] = ()
 
 
+#: What stands beside `existing` of Magnum.
+_BESIDE_MAGNUM: Final = tuple(one for one in rows(MagnumSettings) if one.key in BESIDE and one.key != "existing")
 #: What a pool of AKS has beside `AksPlacement`.
 POOL_CLASSES: Final = (AksPoolOptions,)
 #: Type of the plugin -> what it is, and the classes whose rows set its properties.
@@ -111,7 +115,20 @@ TYPES: Final = (
     Args("ExistingAksClusterArgs", "An AKS cluster that is there.", (ExistingAks,), "aks"),
     Args("MagnumTemplateArgs", "A cluster template to make.", (MagnumTemplate,), "magnum"),
     Args("BootVolumeArgs", "A volume as the machines' disk.", (BootVolume,), "magnum"),
-    Args("MagnumClusterArgs", "A Magnum cluster; `template` or `template_id`.", (MagnumSettings, MagnumOptions), "magnum"),
+    Args(
+        "MagnumClusterArgs",
+        "A Magnum cluster; `template` or `template_id`.",
+        (MagnumSettings, MagnumOptions),
+        "magnum",
+        lacks=("existing",),
+    ),
+    Args(
+        "ExistingMagnumClusterArgs",
+        "A Magnum cluster that is there, by `name` or `uuid`.",
+        (ExistingMagnum,),
+        "magnum",
+        more=_BESIDE_MAGNUM,
+    ),
     Args("ExistingClusterArgs", "How to reach the cluster.", (ExistingSettings,), "existing"),
     Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),
@@ -149,6 +166,7 @@ def args_text() -> str:
 
 def _type(args: Args) -> str:
     found = [row for settings in args.of for row in rows(settings) if on(row.says, args.platform) and row.key not in args.lacks]
+    found += args.more
     required = [row for row in found if row.needed and not row.either]
     lines = [_key(row, args.platform) for row in (*required, *(row for row in found if row not in required))]
     return f'\n\nclass {args.name}(TypedDict):\n    """{args.says}"""\n\n{"".join(lines)}'

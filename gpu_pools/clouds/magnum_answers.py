@@ -6,12 +6,19 @@ Only data: it is judged in gpu_pools/clouds/magnum_cloud.py, and of a cluster th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+#: Label of a cluster, of all drivers.
+AUTOSCALER: Final = "auto_scaling_enabled"
 Kind = Literal["flavor", "image", "keypair", "external network", "cluster template"]
+
+
+def is_on(label: object) -> bool:
+    """As oslo_utils.strutils.bool_from_string reads it, which Magnum and its drivers use."""
+    return str(label).strip().lower() in {"true", "t", "yes", "y", "on", "1"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Group:
         reason: why, where it failed.
         image: name or id; empty where Magnum does not say.
         volume: GiB of its docker volume.
+        labels: those that Magnum's driver gets.
     """
 
     nodes: int
@@ -73,6 +81,7 @@ class Group:
     reason: str = ""
     image: str = ""
     volume: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,7 @@ class Magnum:
         status: of the stack's cluster; empty where there is none.
         reason: why, where it failed.
         labels: of the stack's cluster.
+        namesakes: UUIDs of all clusters that are called as the stack's.
     """
 
     newest: tuple[int, int]
@@ -119,6 +129,12 @@ class Magnum:
     status: str = ""
     reason: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    namesakes: Sequence[str] = ()
+
+    @property
+    def autoscales(self) -> bool:
+        """Whether the labels of the stack's cluster turn its autoscaler on."""
+        return is_on(self.labels.get(AUTOSCALER, ""))
 
     def template(self, name: str | None) -> Template | None:
         """The template of that name or id."""

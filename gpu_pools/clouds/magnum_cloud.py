@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named, Unread
 from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
+from gpu_pools.clouds.magnum_found import judge_found, notes_on_found
 from gpu_pools.clouds.magnum_living import judge_living
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.errors import Problem, Problems, show
@@ -58,6 +59,8 @@ def needs(cluster: MagnumSettings, pools: Sequence[Pool]) -> tuple[Need, ...]:
 
 
 def _of_cluster(cluster: MagnumSettings) -> Iterator[tuple[Kind, str | None, str]]:
+    if cluster.existing:
+        return
     template = cluster.template
     if template is None:
         yield "cluster template", cluster.template_id, f"{_CLUSTER}.templateId"
@@ -79,8 +82,15 @@ def _of_pools(pools: Sequence[Pool]) -> Iterator[tuple[Kind, str | None, str]]:
             yield "image", pool.placement.image, f"{pool.path}.image"
 
 
-def judge(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud) -> Judgement:
-    """Hold what a stack needs against what the cloud has; nothing is judged where Magnum itself could not be read."""
+def judge(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: str = "") -> Judgement:
+    """Hold what a stack needs against what the cloud has; nothing is judged where Magnum itself could not be read.
+
+    Args:
+        cluster: of the stack.
+        pools: all that are known.
+        cloud: what it said.
+        owner: in a cluster that is there, what the label of this stack's node groups says.
+    """
     magnum = cloud.magnum
     if isinstance(magnum, Unread):
         return Judgement((), (f"anything ({magnum.why})",))
@@ -89,11 +99,15 @@ def judge(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud) -> Judge
         _judge_need(need, _things(cloud, magnum, need.kind), problems)
     _judge_template_image(cluster, cloud, magnum, problems)
     _judge_version(pools, magnum, problems)
-    if cluster.name not in magnum.clusters:
+    if cluster.existing:
+        judge_found(cluster.existing, cluster.driver, pools, magnum, owner, problems)
+    elif cluster.name not in magnum.clusters:
         _judge_quota(magnum, problems)
         _judge_given_template(cluster, magnum, problems)
     _judge_room(cluster, pools, cloud, magnum, problems)
     notes = judge_living(cluster, pools, magnum, problems)
+    if cluster.existing:
+        notes += tuple(notes_on_found(pools, magnum))
     return Judgement(problems.found, tuple(_unchecked(cloud, magnum, wanted)), notes)
 
 
@@ -249,7 +263,7 @@ def _judge_room(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, ma
 
 def _new_machines(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum) -> Iterator[tuple[int, str]]:
     """How many machines are to be made, and of which flavor: the fewest that pools may have."""
-    if cluster.name not in magnum.clusters:
+    if cluster.existing is None and cluster.name not in magnum.clusters:
         given, made = magnum.template(cluster.template_id), cluster.template
         workers = cluster.worker_flavor or (made.flavor if made else given.flavor if given else "")
         yield cluster.masters, made.master_flavor if made else given.master_flavor if given else ""

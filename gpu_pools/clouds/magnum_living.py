@@ -35,16 +35,19 @@ _KUBE_TAG: Final = "kube_tag"
 def judge_living(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, problems: Problems) -> tuple[str, ...]:
     """Add what must be put right before a deploy can end as declared; returns what is worth knowing before."""
     _judge_half_made(cluster, pools, magnum, problems)
-    _judge_workers(cluster, magnum, problems)
+    upgrades: tuple[str, ...] = ()
+    if cluster.existing is None:
+        _judge_workers(cluster, magnum, problems)
+        upgrades = _judge_upgrade(cluster, pools, magnum, problems)
     return (
-        *_judge_upgrade(cluster, pools, magnum, problems),
+        *upgrades,
         *_failed_updates(cluster, pools, magnum),
         *_kept(cluster, pools, magnum),
     )
 
 
 def _judge_half_made(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum, problems: Problems) -> None:
-    if _is_no_base(magnum.status):
+    if cluster.existing is None and _is_no_base(magnum.status):
         command = f"cluster delete {cluster.name}"
         _add_half_made(f"{_CLUSTER}.name", f"cluster {cluster.name}", (magnum.status, magnum.reason), command, problems)
     for pool in pools:
@@ -72,7 +75,7 @@ def _add_half_made(path: str, what: str, ended: tuple[str, str], command: str, p
 def _judge_workers(cluster: MagnumSettings, magnum: Magnum, problems: Problems) -> None:
     """The plugin asks for another number of workers by a request that magnum-cluster-api does not implement."""
     workers = magnum.groups.get(_WORKERS)
-    scaled = cluster.autoscales or str(magnum.labels.get("auto_scaling_enabled", "")).lower() == "true"
+    scaled = cluster.autoscales or magnum.autoscales
     if cluster.driver != "magnum-cluster-api" or workers is None or scaled or workers.nodes == cluster.workers:
         return
     problems.add(

@@ -9,16 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from gpu_pools.stack import existing_aks, existing_magnum
 from gpu_pools.stack.aks_options import GROUP_NAME, GROUP_NAMES, AksClusterOptions, cluster_options
 from gpu_pools.stack.azure_types import properties
+from gpu_pools.stack.beside_existing import refuse_beside
 from gpu_pools.stack.entra import EntraSettings
-from gpu_pools.stack.existing_aks import NAME, ExistingAks, refuse_beside
+from gpu_pools.stack.existing_aks import NAME, ExistingAks
+from gpu_pools.stack.existing_magnum import ExistingMagnum, need_one
 from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, reads, row, rows, text, texts, whole_number
 from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gpu_pools.hardware.platforms import Platform
     from gpu_pools.text.errors import Problems
@@ -425,13 +428,17 @@ def _magnum_options(section: Section, _one: Row) -> MagnumOptions:
     return options
 
 
+#: What `existing` of Magnum is.
+_WHICH: Final = "a mapping with name or uuid"
+
+
 @dataclass(frozen=True)
 class MagnumSettings:
     """A Magnum cluster. Exactly one of `template` (made here) and `template_id` (given) is set in a complete section."""
 
     name: str = row(
         "The cluster's name.",
-        text(r"[a-zA-Z][a-zA-Z0-9_.-]{0,241}", "1 to 242 letters, digits, _ . and -, starting with a letter"),
+        existing_magnum.NAME,
         "",
         needed=True,
         sets="name",
@@ -495,6 +502,13 @@ class MagnumSettings:
         default=True,
         doc="`false` leaves out the [check of the cloud](#the-check-of-the-cloud) before a deploy.",
     )
+    existing: ExistingMagnum | None = row(
+        "A cluster that is there: the stack adds its node groups to it.",
+        inner(ExistingMagnum, _WHICH),
+        doc="A cluster that is there already: [the stack adds its node groups to it]"
+        "(../real-clouds.md#a-magnum-cluster-that-is-there) and manages nothing else of it. Beside it only `driver` and "
+        "`checkCloud` may stand.",
+    )
     options: MagnumOptions = reads(Kind(_magnum_options, ""), MagnumOptions())
 
     @property
@@ -532,8 +546,8 @@ def parse_cluster(value: object, path: str, problems: Problems, *, complete: boo
     platform = section.text("platform", required=section.readable, choices=PLATFORMS)
     if platform is None:
         return None
-    if platform == "aks" and section.given("existing"):
-        return _existing_aks(section)
+    if platform in _FOUND and section.given("existing"):
+        return _FOUND[platform](section)
     settings = read(CLUSTERS[platform], section, complete=complete)
     section.finish()
     if isinstance(settings, AksSettings):
@@ -544,7 +558,8 @@ def parse_cluster(value: object, path: str, problems: Problems, *, complete: boo
 
 
 def _existing_aks(section: Section) -> AksSettings:
-    refuse_beside(section, [one.key for settings in (AksSettings, AksClusterOptions) for one in rows(settings)])
+    own = [one.key for settings in (AksSettings, AksClusterOptions) for one in rows(settings)]
+    refuse_beside(section, own, existing_aks.BESIDE, existing_aks.INSTEAD)
     found = read_inner(ExistingAks, section, Row("existing", "", flag()), "a mapping with resourceGroup and name")
     tags = section.texts("tags")
     section.finish()
@@ -552,6 +567,23 @@ def _existing_aks(section: Section) -> AksSettings:
     return AksSettings(name=existing.name, resource_group=existing.resource_group, tags=tags, existing=existing)
 
 
+def _existing_magnum(section: Section) -> MagnumSettings:
+    own = [one.key for settings in (MagnumSettings, MagnumOptions) for one in rows(settings)]
+    refuse_beside(section, own, existing_magnum.BESIDE, existing_magnum.INSTEAD)
+    within = section.section("existing", what=_WHICH)
+    existing = read(ExistingMagnum, within) if within else ExistingMagnum()
+    if within and within.readable:
+        need_one(within)
+        within.finish()
+    known = {one.key: one for one in rows(MagnumSettings)}
+    driver: Any = known["driver"].kind.read(section, known["driver"])
+    asked = known["checkCloud"].kind.read(section, known["checkCloud"])
+    section.finish()
+    return MagnumSettings(name=existing.named, driver=driver, check_cloud=asked is not False, existing=existing)
+
+
+#: Platform -> how a cluster of it is read that is there already.
+_FOUND: Final[Mapping[str, Callable[[Section], ClusterSettings]]] = {"aks": _existing_aks, "magnum": _existing_magnum}
 #: What the cluster section of each platform holds.
 CLUSTERS: Final[Mapping[str, type[ClusterSettings]]] = {
     "aks": AksSettings,

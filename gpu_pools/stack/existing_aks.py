@@ -13,9 +13,7 @@ from gpu_pools.stack.entra import LOGINS
 from gpu_pools.stack.fields import one_of, row, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gpu_pools.stack.section import Section
+    from collections.abc import Mapping
 
 _GUID: Final = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 #: As Azure has them; an AksSettings has the same.
@@ -25,14 +23,13 @@ NAME: Final = text(
 )
 GROUP: Final = text(GROUP_NAME, GROUP_NAMES)
 #: Keys of a cluster that a stack makes -> where the same is said for one that is there.
-_INSTEAD: Final[Mapping[str, str]] = {
+INSTEAD: Final[Mapping[str, str]] = {
     "name": "Write it as `existing.name`.",
     "resourceGroup": "Write it as `existing.resourceGroup`.",
     "entra": "Who may log in is the cluster's own; how kubelogin does is `existing.login`.",
     "kubernetesVersion": "Pools follow the cluster; a pool that is to stay behind has a `kubernetesVersion` of its own.",
 }
-_BESIDE: Final = ("existing", "tags")
-_LEAVE_OUT: Final = "Leave it out: it is the cluster's own, and this stack changes nothing of it."
+BESIDE: Final = ("existing", "tags")
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,3 @@ class ExistingAks:
         LOGINS[0],
         doc="How kubelogin logs in, where the cluster has Entra ID: as [`entra.login`](#entra-id).",
     )
-
-
-def refuse_beside(section: Section, own: Iterable[str]) -> None:
-    """Refuse what stands beside `existing` and says something of the cluster.
-
-    Args:
-        section: of the cluster.
-        own: the keys of a cluster of the stack's own making.
-    """
-    for key in own:
-        if key in section.written() and key not in _BESIDE:
-            section.raw(key)
-            section.problems.add(
-                section.at(key),
-                "stands beside `existing`, whose cluster this stack does not make",
-                allowed=", ".join(_BESIDE),
-                remedy=_INSTEAD.get(key, _LEAVE_OUT),
-            )
