@@ -98,8 +98,10 @@ class ExistingMagnumCluster(pulumi.ComponentResource):
         Args:
             args: those of a group in any cluster.
         """
-        labels = {OWNER_LABEL: stack_owner()}
-        return {**args, "autoscaling": self.autoscales, "labels": labels}
+        labelled = args.copy()
+        labelled["labels"] = {OWNER_LABEL: stack_owner()}
+        labelled["autoscaling"] = self.autoscales
+        return labelled
 
     def _kept(self, name: str, found: _Found, opts: pulumi.ResourceOptions | None) -> pulumi.Output[str]:
         """The kubeconfig of the first deploy: another cluster of that name, which has another UUID, begins anew."""
@@ -130,7 +132,7 @@ def _found(what: str, named: str, parent: pulumi.Resource) -> _Found | None:
             raise InvalidStackError([problem]) from None
         _log.warn(f"a deploy would stop here: {problem.message}. {problem.remedy}", parent)
         return None
-    return _Found(answer.id, answer.kubeconfig["raw_config"], answer.labels or {})
+    return _Found(answer.id, answer.kubeconfig["raw_config"], dict(answer.labels or ()))
 
 
 def _unread(what: str, named: str, said: str) -> Problem:

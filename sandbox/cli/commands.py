@@ -24,7 +24,7 @@ from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
 from sandbox.stack import checkpoint, offline_charts, real_nodes, recovery, stand_ins
 from sandbox.stack.engine import Engine
-from sandbox.stack.prerequisites import boot_existing_cluster, give_aks_cluster, seed_openstack
+from sandbox.stack.prerequisites import boot_existing_cluster, give_aks_cluster, give_magnum_cluster, seed_openstack
 from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
@@ -332,6 +332,7 @@ def _engine(
     if needs_cluster:
         with progress.step("Starting the clusters of the sandbox"):
             give_aks_cluster(sandbox, plan)
+            give_magnum_cluster(sandbox, plan, stand_ins.magnum(sandbox))
             boot_existing_cluster(sandbox, plan, tools, real_nodes.choose(sandbox, plan, None) if real is None else real)
             for folder in sandbox.cluster_folders():
                 # By the record alone: whoever was killed while making a cluster may have left no more than that.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.records import Records
+from sandbox.system.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -26,7 +27,7 @@ def everything(state: Path, magnum: MagnumApi | None) -> list[str]:
     """The ids of all that exists in both clouds but what belongs to others."""
     tables = Records(state / "cloud" / "azure.json", _TABLES).read()
     made = {id_ for table in tables.values() for id_, record in table.items() if not record.get("others")}
-    return sorted(made | (magnum.everything() if magnum else set()))
+    return sorted(made | (magnum.everything() - _others(state) if magnum else set()))
 
 
 def known_ids(resources: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -38,7 +39,7 @@ def known_ids(resources: Iterable[Mapping[str, Any]]) -> set[str]:
 
 def agree(state: Path, magnum: MagnumApi | None, known: Collection[str]) -> bool:
     """Whether the clouds have what a stack knows, whole, and nothing besides."""
-    return AzureCloud(state).made() | (magnum.made() if magnum else set()) == set(known)
+    return AzureCloud(state).made() | (magnum.made() - _others(state) if magnum else set()) == set(known)
 
 
 def remove_unknown(state: Path, magnum: MagnumApi | None, known: Collection[str]) -> None:
@@ -46,4 +47,9 @@ def remove_unknown(state: Path, magnum: MagnumApi | None, known: Collection[str]
     AzureCloud(state).remove_unknown(known)
     if magnum:
         magnum.settle()
-        magnum.remove_unknown(known)
+        magnum.remove_unknown({*known, *_others(state)})
+
+
+def _others(state: Path) -> set[str]:
+    """What of Magnum is not the stack's: a cluster that was there before it."""
+    return set(read_json(state / "cloud" / "openstack-others.json").get("ids", ()))

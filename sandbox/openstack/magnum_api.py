@@ -172,6 +172,20 @@ class MagnumApi:
         shown = _shown(found, {"flavor_id": "flavor", "master_flavor_id": "masterFlavor"})
         return {**shown, "nodeCount": self._default_workers(id_), "region": REGION}
 
+    def find_cluster(self, name: str) -> tuple[str, Values]:
+        """The one cluster of that name or id, as the plugin's data source shows it: with the workers of all groups."""
+        found = self._call("GET", f"clusters/{name}")
+        return found["uuid"], {**_shown(found, {"flavor_id": "flavor", "master_flavor_id": "masterFlavor"}), "region": REGION}
+
+    def has_cluster(self, name: str) -> bool:
+        """Whether there is a cluster of that name or id."""
+        return self._find(f"clusters/{name}") is not None
+
+    def find_group(self, cluster_id: str, name: str) -> str | None:
+        """The id of a node group, `<cluster>/<group>`; None where there is none of that name."""
+        found = self._find(f"clusters/{cluster_id}/nodegroups/{name}")
+        return f"{cluster_id}/{found['uuid']}" if found else None
+
     def _default_workers(self, id_: str) -> int:
         # The cluster's own number counts the workers of all groups.
         return int(self._call("GET", f"clusters/{id_}/nodegroups/default-worker")["node_count"])

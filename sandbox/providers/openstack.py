@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 _TEMPLATE: Final = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
 _CLUSTER: Final = "openstack:containerinfra/cluster:Cluster"
 _GROUP: Final = "openstack:containerinfra/nodeGroup:NodeGroup"
+_GET_CLUSTER: Final = "openstack:containerinfra/getCluster:getCluster"
 _GET_TEMPLATE: Final = "openstack:containerinfra/getClusterTemplate:getClusterTemplate"
 _GET_SCOPE: Final = "openstack:identity/getAuthScope:getAuthScope"
+#: Functions that find something by name or id -> what.
+_LOOK_UP: Final[Mapping[str, str]] = {_GET_CLUSTER: _CLUSTER, _GET_TEMPLATE: _TEMPLATE}
 _MISSING_AUTH: Final = "One of 'auth_url' or 'cloud' must be specified"
 
 
@@ -263,21 +266,23 @@ class OpenStackStandIn(StandIn):
     # ---------------------------------------------------------------- functions
 
     def invoke(self, token: str, args: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:
-        """Look up a cluster template by name, or what the login is for."""
+        """Look up a cluster or a template by name or id, or what the login is for."""
         if token == _GET_SCOPE:
             return self._scope(args), []
-        if token != _GET_TEMPLATE:
+        if token not in _LOOK_UP:
             return super().invoke(token, args)
         name = args.get("name")
         if name is None:
             return {}, [("name", 'Missing required argument. The argument "name" is required.')]
-        kind = _kind(_TEMPLATE)
+        kind = _kind(_LOOK_UP[token])
         try:
-            id_, values = self._cloud.find_template(name)
+            id_, values = (self._cloud.find_template if token == _GET_TEMPLATE else self._cloud.find_cluster)(name)
         except MagnumError as error:
             message = f"Error getting {kind.resource} {name}: {_answer('GET', f'{_url(kind, {})}/{name}', error)}"
             raise ServiceError(message) from error
-        return {"id": id_, **values}, []
+        # A key and a certificate of its own for whoever asks, each time anew: nothing is kept.
+        shown = {} if token == _GET_TEMPLATE else {"name": name, "kubeconfig": Secret(self._access(id_))}
+        return {"id": id_, **values, **shown}, []
 
     def _scope(self, args: dict[str, Value]) -> dict[str, Value]:
         """The login as the plugin's data source shows it; the token only to whoever asks for it."""

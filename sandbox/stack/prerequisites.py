@@ -19,6 +19,7 @@ from sandbox.cluster import add_ons, machine_groups
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.add_ons import AddOns
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, RealNodes
+from sandbox.openstack.magnum_api import MagnumError
 from sandbox.stack import inventory
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import write_json
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.node_hardware import Flavor
+    from sandbox.openstack.magnum_api import MagnumApi
     from sandbox.stack.state import Sandbox
     from sandbox.toolchain.tools import Tools
 
@@ -43,6 +45,9 @@ _GIVEN_TEMPLATE: Final[dict[str, Any]] = {
     "networkDriver": "calico",
     "labels": {"kube_tag": "v1.36.3"},
 }
+#: Of a Magnum cluster that was there.
+_PLATFORM_TEMPLATE: Final = "platform"
+_APPS: Final = "apps"
 #: Of an AKS cluster that was there, and who administers it.
 _REGION: Final = "westeurope"
 _ADMINS: Final = "7b1f2c5e-3d84-4f7a-9a53-1c6d0e2b8f94"
@@ -56,7 +61,8 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
     if not isinstance(cluster, MagnumSettings):
         return
     template = cluster.template
-    given = {cluster.template_id: _GIVEN_TEMPLATE} if cluster.template_id else {}
+    named = _PLATFORM_TEMPLATE if cluster.existing else cluster.template_id
+    given = {named: _GIVEN_TEMPLATE} if named else {}
     of_template = (template.flavor, template.master_flavor) if template else (_GIVEN_TEMPLATE["flavor"],)
     flavors = {str(name): _CPU_FLAVOR for name in (*of_template, cluster.worker_flavor) if name}
     flavors |= {name: _flavor(flavor) for name, flavor in plan.settings.flavors.items()}
@@ -113,6 +119,32 @@ def give_aks_cluster(sandbox: Sandbox, plan: Plan) -> None:
         message = f"the cluster that gpu-pools:cluster.existing names cannot be in the sandbox's Azure: {error}"
         raise SandboxError(message, "Correct resourceGroup or name.") from error
     inventory.remember(folder)
+
+
+def give_magnum_cluster(sandbox: Sandbox, plan: Plan, magnum: MagnumApi | None) -> None:
+    """Have the Magnum cluster that a stack adds its node groups to, with a group of somebody else's.
+
+    Raises:
+        SandboxError: if there cannot be one.
+    """
+    cluster = plan.settings.cluster
+    if not isinstance(cluster, MagnumSettings) or cluster.existing is None or magnum is None:
+        return
+    try:
+        if not magnum.has_cluster(cluster.name):
+            if cluster.existing.uuid:
+                message = f"the sandbox's Magnum has no cluster {cluster.name}, and gives those that it makes UUIDs of its own"
+                raise SandboxError(message, "Write gpu-pools:cluster.existing.name.")
+            magnum.create_cluster({"name": cluster.name, "clusterTemplateId": _PLATFORM_TEMPLATE})
+        id_, _ = magnum.find_cluster(cluster.name)
+        if magnum.find_group(id_, _APPS) is None:
+            magnum.create_group(id_, {"name": _APPS, "nodeCount": 1})
+        write_json(sandbox.openstack_others, {"ids": [id_, magnum.find_group(id_, _APPS)]})
+    except MagnumError as error:
+        message = f"the cluster that gpu-pools:cluster.existing names cannot be in the sandbox's Magnum: {error}"
+        raise SandboxError(message, "Correct its name; `make clean` starts over.") from error
+    for folder in sandbox.clusters.glob(f"*-{id_[:6]}"):
+        inventory.remember(folder)
 
 
 def boot_existing_cluster(sandbox: Sandbox, plan: Plan, tools: Tools, real: Mapping[str, RealNodes]) -> None:

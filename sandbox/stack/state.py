@@ -96,6 +96,11 @@ class Sandbox:
         """The cluster that is there before the deploy, where the stack wants one."""
         return self.clusters / "existing"
 
+    @property
+    def openstack_others(self) -> Path:
+        """What of its Magnum belongs to others than the stack."""
+        return self.folder / "cloud" / "openstack-others.json"
+
     def cluster_folders(self) -> list[Path]:
         """The folders of the clusters that somebody has begun to make."""
         return sorted(path.parent for path in self.clusters.glob("*/cluster.json"))
