@@ -14,7 +14,7 @@ from pulumi_openstack import containerinfra
 from gpu_pools.clouds.magnum_answers import AUTOSCALER, is_on
 from gpu_pools.clouds.magnum_found import OWNER_LABEL
 from gpu_pools.stack.clusters import MagnumSettings, parse_cluster
-from gpu_pools.stack.existing_magnum import ExistingMagnum
+from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
@@ -98,10 +98,7 @@ class ExistingMagnumCluster(pulumi.ComponentResource):
         Args:
             args: those of a group in any cluster.
         """
-        labelled = args.copy()
-        labelled["labels"] = {OWNER_LABEL: stack_owner()}
-        labelled["autoscaling"] = self.autoscales
-        return labelled
+        return {**args, "autoscaling": self.autoscales, "labels": {OWNER_LABEL: stack_owner()}}
 
     def _kept(self, name: str, found: _Found, opts: pulumi.ResourceOptions | None) -> pulumi.Output[str]:
         """The kubeconfig of the first deploy: another cluster of that name, which has another UUID, begins anew."""
@@ -114,10 +111,11 @@ class ExistingMagnumCluster(pulumi.ComponentResource):
 
 
 def _settings(what: str, args: ExistingMagnumClusterArgs) -> MagnumSettings:
-    keys = stack_keys(args)
-    beside = {key: keys.pop(key) for key in ("driver", "checkCloud") if key in keys}
+    keys: dict[str, object] = {**stack_keys(args)}
+    beside: dict[str, object] = {key: keys.pop(key) for key in BESIDE if key in keys}
     problems = Problems()
-    settings = parse_cluster({"platform": "magnum", **beside, "existing": keys}, what, problems, complete=True)
+    section: dict[str, object] = {"platform": "magnum", **beside, "existing": keys}
+    settings = parse_cluster(section, what, problems, complete=True)
     problems.raise_if_any()
     assert isinstance(settings, MagnumSettings)  # noqa: S101 - the platform says so
     return settings
@@ -132,7 +130,7 @@ def _found(what: str, named: str, parent: pulumi.Resource) -> _Found | None:
             raise InvalidStackError([problem]) from None
         _log.warn(f"a deploy would stop here: {problem.message}. {problem.remedy}", parent)
         return None
-    return _Found(answer.id, answer.kubeconfig["raw_config"], dict(answer.labels or ()))
+    return _Found(answer.id, answer.kubeconfig["raw_config"], {**(answer.labels or {})})
 
 
 def _unread(what: str, named: str, said: str) -> Problem:

@@ -62,6 +62,8 @@ FOUND_CLUSTER: dict[str, Any] = {
 }
 #: UUID of a cluster template that exists.
 GIVEN_TEMPLATE = "ff441446-0e6b-52a4-bff6-b0529221ae0f"
+#: UUID of a Magnum cluster that is there.
+MAGNUM_CLUSTER = "5d12f6fd-a196-4bf0-ae4c-1f639a523a52"
 #: The signature of a secret value on the wire.
 _SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105
 
@@ -93,6 +95,8 @@ class Recorder(pulumi.runtime.Mocks):
         return f"{args.name}-id", outputs
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
+        if args.token.endswith(":getCluster"):
+            return {"id": MAGNUM_CLUSTER, "kubeconfig": {"raw_config": KUBECONFIG}, "labels": {"auto_scaling_enabled": "true"}}
         if args.token.startswith("openstack:"):
             return {"id": GIVEN_TEMPLATE, "name": args.args["name"]}
         if args.token.endswith(":getClientConfig"):

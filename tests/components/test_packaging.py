@@ -66,7 +66,7 @@ def registered(
         plain(component, outputs)
 
     monkeypatch.setattr(pulumi.ComponentResource, "register_outputs", register)
-    for stack in ("aks-dev", "aks-existing", "magnum-dev", "byo"):
+    for stack in ("aks-dev", "aks-existing", "magnum-dev", "magnum-existing", "byo"):
         config = read_stack_file(COMPONENTS.parent / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix("gpu-pools:"): value for key, value in config.items() if key.startswith("gpu-pools:")}
         sections["verification"] = {"smokeTest": True, "startupTaint": stack == "byo"}

@@ -1,0 +1,140 @@
+"""GPU node groups in a Magnum cluster that is there: added, changed, removed, and the cluster itself as it was.
+
+One stack for the file; the tests run in their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sandbox.openstack import service
+from sandbox.openstack.magnum_api import MagnumApi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.engine.trial import Trial
+
+pytestmark = [pytest.mark.engine, pytest.mark.programs]
+
+STACK = """
+config:
+  gpu-pools:cluster:
+    platform: magnum
+    driver: heat
+    existing: {name: platform}
+  gpu-pools:flavors:
+    g2: {gpuModel: a100-40gb, gpusPerNode: 1, vcpus: 8, memoryGiB: 64}
+  gpu-pools:sharing:
+    shared: {timeSlicing: {replicas: 4}}
+    whole: {exclusive: {}}
+  gpu-pools:verification: {}
+  gpu-pools:pools:
+    - {name: gpu, flavor: g2, count: 1, sharing: shared, taints: ["sku=gpu:NoSchedule"]}
+"""
+#: Of a cluster, what Magnum itself writes when a group of it changes: the last operation, and the nodes of all groups.
+ITS_OWN = ("status", "status_reason", "health_status", "health_status_reason", "updated_at", "node_count", "node_addresses")
+THEIRS = {"default-master", "default-worker", "apps"}
+
+
+def shown(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the cluster, its node groups by name), as Magnum shows them."""
+    magnum = MagnumApi(service.load(trial.folder / "openstack").login())
+    cluster = magnum.request("clusters/platform")
+    listed = magnum.request(f"clusters/{cluster['uuid']}/nodegroups")["nodegroups"]
+    groups = {one["name"]: magnum.request(f"clusters/{cluster['uuid']}/nodegroups/{one['uuid']}") for one in listed}
+    return {key: value for key, value in cluster.items() if key not in ITS_OWN}, groups
+
+
+@pytest.fixture(scope="module")
+def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
+    made = shared_sandbox(STACK)
+    made.up().ok()
+    return made
+
+
+@pytest.fixture(scope="module")
+def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What its owner has: the cluster, and the groups of it that were there."""
+    cluster, groups = shown(trial)
+    return cluster, {name: groups[name] for name in THEIRS}
+
+
+def own_groups(trial: Trial) -> dict[str, Any]:
+    return {name: group for name, group in shown(trial)[1].items() if name not in THEIRS}
+
+
+def is_as_before(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    cluster, groups = shown(trial)
+    assert cluster == before[0]
+    assert {name: groups[name] for name in THEIRS} == before[1]
+
+
+def test_its_group_is_proven_and_is_all_that_the_stack_has_of_the_cloud(trial: Trial) -> None:
+    (group,) = own_groups(trial).values()
+    assert group["labels"]["gpu_pools_stack"] == "gpu-pools/small"
+    (node,) = trial.nodes("gpu")
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
+    assert trial.holds()
+    state = trial.exported()["resources"]
+    assert {one["type"] for one in state if one["type"].startswith("openstack:")} == {"openstack:containerinfra/nodeGroup:NodeGroup"}
+
+
+def test_a_second_up_changes_nothing_although_magnum_has_signed_another_certificate(trial: Trial) -> None:
+    assert trial.planned_steps() == []
+
+
+@pytest.mark.sweep
+def test_groups_are_added_changed_and_removed_and_nothing_else(
+    trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    def more(config: dict[str, Any]) -> None:
+        config["gpu-pools:sharing"]["shared"] = {"timeSlicing": {"replicas": 8}}
+        config["gpu-pools:pools"].append({"name": "more", "flavor": "g2", "count": 1, "sharing": "whole"})
+
+    trial.edit(more)
+    trial.up().ok()
+    assert set(own_groups(trial)) == {"gpu", "more"}
+    assert trial.nodes("gpu")[0]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+    is_as_before(trial, before)
+
+    trial.write(STACK)
+    trial.up().ok()
+    assert set(own_groups(trial)) == {"gpu"}
+    is_as_before(trial, before)
+
+
+@pytest.mark.sweep
+def test_what_does_not_go_together_is_said_at_once_and_nothing_is_made(trial: Trial) -> None:
+    def wrong(config: dict[str, Any]) -> None:
+        pool = {"flavor": "g2", "count": 1, "sharing": "whole"}
+        config["gpu-pools:pools"] += [{**pool, "name": "apps"}, {**pool, "name": "more", "image": "none"}]
+
+    groups = own_groups(trial)
+    trial.edit(wrong)
+    for run in (trial.preview(), trial.up()):
+        assert run.code != 0
+        assert 'gpu-pools:pools[1].name: "apps" is a node group that the cluster has already, made by another' in run.text
+        assert 'gpu-pools:pools[2].image: this cloud has no image "none"' in run.text or "pools[2]" in run.text
+        assert "nothing was created or changed" in run.text
+    assert own_groups(trial) == groups
+    trial.write(STACK)
+
+
+@pytest.mark.sweep
+def test_by_its_uuid_it_is_the_same_cluster(trial: Trial) -> None:
+    uuid = shown(trial)[0]["uuid"]
+    trial.edit(lambda config: config["gpu-pools:cluster"].update(existing={"uuid": uuid}))
+    assert trial.planned_steps() == []
+    trial.write(STACK)
+
+
+@pytest.mark.sweep
+def test_a_destroy_leaves_the_cluster_as_it_was(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    trial.engine("destroy", "--yes", "--skip-preview").ok()
+    assert own_groups(trial) == {}
+    is_as_before(trial, before)
+    # What is inside is compared by it.
+    trial.down().ok()
