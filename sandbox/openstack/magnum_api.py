@@ -270,6 +270,14 @@ class MagnumApi:
         group_id = self._call("GET", f"clusters/{cluster_id}/nodegroups/{group}")["uuid"]
         self.update_group(f"{cluster_id}/{group_id}", limits={}, node_count=count)
 
+    def get(self, path: str) -> dict[str, Any]:
+        """An object as the API itself shows it.
+
+        Args:
+            path: below the service's address.
+        """
+        return self._call("GET", path)
+
     # ---------------------------------------------------------------- after a kill
 
     def everything(self) -> set[str]:

@@ -37,7 +37,16 @@ LEFT_OUT: Final = {
     "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
 }
 INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_finishes_what_was_interrupted"
-ENGINE: Final = ("aks_existing", "bad_input", "interruption", "magnum_existing", "packages", "platforms", "policy_pack", "real_node")
+ENGINE: Final = (
+    "aks_existing",
+    "bad_input",
+    "interruption",
+    "magnum_existing",
+    "packages",
+    "platforms",
+    "policy_pack",
+    "real_node",
+)
 #: Each kind, as a pattern of the name of a test in `make test`.
 KINDS: Final = {
     "AKS brought up and changed": r"engine/test_platforms\.py::.*\[aks\]",
