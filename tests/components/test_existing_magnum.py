@@ -86,7 +86,7 @@ def test_the_kubeconfig_of_the_first_deploy_is_kept_as_a_secret(run: Run) -> Non
     assert recorded.one("Stash").name == name
     assert recorded.one("Stash").inputs["input"]["value"] == KUBECONFIG
     assert recorded.is_secret(name, "input")
-    assert list(recorded.requests[name].ignoreChanges) == ["input"]
+    assert list(recorded.options(name).ignoreChanges) == ["input"]
     assert recorded.one("providers:kubernetes").inputs["clusterIdentifier"] == MAGNUM_CLUSTER
 
 
