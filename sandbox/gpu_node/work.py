@@ -1,4 +1,4 @@
-"""What the GPU pods of `make gpu-node` run: adds two arrays on each of its GPUs, time and again, and looks whether the sum is right.
+"""What the GPU pods of `make gpu-node` run: adds two arrays on each of its GPUs, again and again, and looks at each sum.
 
 A program of its own, on Python's library and the driver's libcuda alone: the kernel is PTX, which the driver compiles. Each round
 is a line, so that whoever reads the pod's log sees that it still computes. It ends with 1 at the first wrong sum or error, and
