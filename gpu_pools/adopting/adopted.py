@@ -22,7 +22,7 @@ class NotAdoptableError(Exception):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__(listed(self.problems, "what was read", "written"))
+        super().__init__(listed(self.problems, "what was given", "written"))
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,26 @@ _ALWAYS: Final[Mapping[str, Any]] = {"mode": "User", "osType": "Linux", "type": 
 #: Read by hand: they follow from other keys, or several keys from one.
 _BY_HAND: Final = frozenset(
     {
-        *("vmSize", "count", "minCount", "maxCount", "enableAutoScaling", "nodeLabels", "nodeTaints", "tags", "availabilityZones"),
-        *("orchestratorVersion", "osSKU", "gpuProfile", "gpuInstanceProfile", "scaleSetPriority", "spotMaxPrice", "scaleSetEvictionPolicy"),
+        *(
+            "vmSize",
+            "count",
+            "minCount",
+            "maxCount",
+            "enableAutoScaling",
+            "nodeLabels",
+            "nodeTaints",
+            "tags",
+            "availabilityZones",
+        ),
+        *(
+            "orchestratorVersion",
+            "osSKU",
+            "gpuProfile",
+            "gpuInstanceProfile",
+            "scaleSetPriority",
+            "spotMaxPrice",
+            "scaleSetEvictionPolicy",
+        ),
     }
 )
 
@@ -89,7 +107,9 @@ class _Cluster:
     name: str
 
 
-def adopt_aks(cluster: Mapping[str, Any], pools: Sequence[Mapping[str, Any]] | None, inside: Inside, owner: str, platform: str) -> Adopted:
+def adopt_aks(
+    cluster: Mapping[str, Any], pools: Sequence[Mapping[str, Any]] | None, inside: Inside, owner: str, platform: str
+) -> Adopted:
     """A stack for the cluster's GPU pools.
 
     Args:
@@ -106,11 +126,14 @@ def adopt_aks(cluster: Mapping[str, Any], pools: Sequence[Mapping[str, Any]] | N
     which = _which(cluster)
     listed = [flat(one) for one in pools] if pools is not None else _inline(cluster)
     adopted = Adopted({"cluster": {"platform": "aks", "existing": _existing(which)}})
-    found = [(text_of(one, "name", f"pool {index}", LIST), as_inputs(one, "AgentPool")) for index, one in enumerate(listed)]
+    # Azure's answers always have what a pool is; lists that people have shortened may not.
+    found = [
+        (text_of(one, "name", f"pool {index}", LIST), {**_ALWAYS, **as_inputs(one, "AgentPool")}) for index, one in enumerate(listed)
+    ]
     gpu = [(name, inputs) for name, inputs in found if _is_gpu(name, inputs, inside, adopted)]
     told = [_driver(inputs) for _, inputs in gpu]
     driver = majority([one for one in told if one]) or ("preinstalled" if gpu else "operator")
-    attach(adopted, inside, driver)
+    attach(adopted, inside, driver, str(cluster.get("currentKubernetesVersion") or cluster.get("kubernetesVersion") or ""))
     for name, inputs in gpu:
         taken = _taken(_Place(which, name, owner, platform), inputs, inside, adopted)
         why = taken if isinstance(taken, str) else put_in(adopted, taken)
@@ -190,7 +213,7 @@ def _nodes(name: str, inside: Inside) -> tuple[Node, ...]:
 def _driver(inputs: Mapping[str, Any]) -> str:
     """Who installs the driver, as Azure was told; empty: it was not."""
     told = at(inputs, "gpuProfile", "driver")
-    return {"None": "operator", "Install": "preinstalled"}.get(str(told), "")
+    return {"None": "operator", "Install": "preinstalled"}.get(told, "") if isinstance(told, str) else ""
 
 
 def _taken(place: _Place, inputs: Mapping[str, Any], inside: Inside, adopted: Adopted) -> Taken | str:
@@ -208,20 +231,29 @@ def _taken(place: _Place, inputs: Mapping[str, Any], inside: Inside, adopted: Ad
         size = azure_sizes.size(str(inputs["vmSize"]))
         shared = by_azure(profile, model(size.gpu_model if size else str(entry["gpuModel"])))
     else:
-        labels = {**{key: value for node in _nodes(name, inside)[:1] for key, value in node.labels.items()}, **(inputs.get("nodeLabels") or {})}
+        labels = {
+            **{key: value for node in _nodes(name, inside)[:1] for key, value in node.labels.items()},
+            **(inputs.get("nodeLabels") or {}),
+        }
         shared = shared_as(name, labels, inside)
     found = planned_alone(adopted.sections, entry, shared.candidates, lambda one: (one.gpu_instance_profile or "") == profile)
     if isinstance(found, str):
         return found
     (sharing, declaration), planned = found
     if sharing == WHOLE[0] and len(shared.candidates) > 1:
-        adopted.unsaid.append(Unsaid(f"pool {name}", "how it shares its GPUs now fits none of its GPUs, by the planner; it is taken to use whole ones"))
+        adopted.unsaid.append(
+            Unsaid(
+                f"pool {name}", "how it shares its GPUs now fits none of its GPUs, by the planner; it is taken to use whole ones"
+            )
+        )
     adopted.unsaid += shared.unsaid
     changes = dict(_changes(place, inputs, planned))
     if replaced := [path for path, change in changes.items() if change == "replaces"]:
         return f"the first `up` would make it anew, for {', '.join(replaced)}"
     adopted.unsaid += _left(name, inputs, planned, place.owner)
-    return Taken({**entry, "sharing": sharing}, declaration, _imports(place), tuple(f"{path}: {how}" for path, how in changes.items()))
+    return Taken(
+        {**entry, "sharing": sharing}, declaration, _imports(place), tuple(f"{path}: {how}" for path, how in changes.items())
+    )
 
 
 def _imports(place: _Place) -> tuple[Imported, ...]:
@@ -264,14 +296,19 @@ def _others(name: str, inputs: Mapping[str, Any], adopted: Adopted) -> dict[str,
         entry["zones"] = [str(zone) for zone in zones]
     spot = inputs.get("scaleSetPriority") == "Spot"
     if spot:
-        entry["spot"] = {"maxPrice": inputs.get("spotMaxPrice", -1), "evictionPolicy": inputs.get("scaleSetEvictionPolicy", "Delete")}
+        entry["spot"] = {
+            "maxPrice": inputs.get("spotMaxPrice", -1),
+            "evictionPolicy": inputs.get("scaleSetEvictionPolicy", "Delete"),
+        }
     taints = [taint for taint in inputs.get("nodeTaints") or [] if not (spot and taint == str(AKS_SPOT_TAINT))]
     if taints:
         entry["taints"] = taints
     labels = {key: value for key, value in (inputs.get("nodeLabels") or {}).items() if key not in _PLANNED_LABELS}
     refused_labels = [key for key in labels if label_refused_by_aks(key) or key.startswith("nvidia.com/")]
     for key in refused_labels:
-        why = "the plan, Azure or the operator sets labels like it: the first `up` takes it off the pool, whose labels are one set"
+        why = (
+            "the plan, Azure or the operator sets labels like it: the first `up` takes it off the pool, whose labels are one set"
+        )
         adopted.unsaid.append(Unsaid(f"pool {name}: label {key}={labels.pop(key)}", why))
     if labels:
         entry["labels"] = labels
@@ -319,7 +356,9 @@ def _left(name: str, inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -
         usual = _BY_ITSELF.get(path, _BY_ITSELF.get(top))
         if value == usual or (isinstance(usual, dict) and usual.get(path.rpartition(".")[2]) == value):
             continue
-        yield Unsaid(f"pool {name}: {path} = {value}", "no key says it, or Azure takes it by itself; it stays as it is, and is not managed")
+        yield Unsaid(
+            f"pool {name}: {path} = {value}", "no key says it, or Azure takes it by itself; it stays as it is, and is not managed"
+        )
 
 
 def _leaves(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -72,10 +72,15 @@ def text_of(value: Mapping[str, Any], key: str, path: str, how: str) -> str:
 
 
 def flat(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A resource of ARM without its `properties` around what is in it."""
+    """A resource of ARM without its `properties` around what is in it, and without what kind of resource it is.
+
+    A pool has a `type` of its own beside that of the resource; az, which has room for one, calls it `typePropertiesType`.
+    """
     inner = value.get("properties")
-    rest = {key: one for key, one in value.items() if key != "properties"}
-    return {**rest, **inner} if isinstance(inner, dict) else rest
+    own = {"type": value["typePropertiesType"]} if value.get("typePropertiesType") else {}
+    kind = str(value.get("type", "")).startswith("Microsoft.")
+    rest = {key: one for key, one in value.items() if key != "properties" and not (key == "type" and kind)}
+    return {**rest, **(inner if isinstance(inner, dict) else {}), **own}
 
 
 def as_inputs(value: Mapping[str, Any], type_: str) -> dict[str, Any]:

@@ -112,7 +112,10 @@ def _selector(nodes: Sequence[Node], all_nodes: Sequence[Node]) -> dict[str, str
     """One label that these nodes have with one value, and no other node: a group's by preference; of a single node its name."""
     common = dict(set.intersection(*(set(node.labels.items()) for node in nodes)))
     mine = {node.name for node in nodes}
-    keys = [*(key for key in _GROUPS if key in common), *sorted(key for key in common if not _NO_SELECTORS.fullmatch(key) and key not in _GROUPS)]
+    keys = [
+        *(key for key in _GROUPS if key in common),
+        *sorted(key for key in common if not _NO_SELECTORS.fullmatch(key) and key not in _GROUPS),
+    ]
     for key in [*keys, *([_HOST] if len(nodes) == 1 and _HOST in common else [])]:
         if {node.name for node in all_nodes if node.labels.get(key) == common[key]} == mine:
             return {key: common[key]}
@@ -121,7 +124,11 @@ def _selector(nodes: Sequence[Node], all_nodes: Sequence[Node]) -> dict[str, str
 
 def _pool_name(selector: Mapping[str, str], model: str, taken: Sequence[str]) -> str:
     (key, value) = next(iter(selector.items()))
-    plain = re.sub(r"[^a-z0-9-]+", "-", (value if value not in {"", "true"} else key.rpartition("/")[2]).lower()).strip("-")[:36].strip("-")
+    plain = (
+        re.sub(r"[^a-z0-9-]+", "-", (value if value not in {"", "true"} else key.rpartition("/")[2]).lower())
+        .strip("-")[:36]
+        .strip("-")
+    )
     name = plain if re.match(r"[a-z]", plain) else f"{model}-{plain}".strip("-")[:36].strip("-")
     unique, number = name, 2
     while unique in taken:

@@ -163,5 +163,7 @@ def _texts(value: object) -> dict[str, str]:
 def other_policy(inside: Inside) -> str:
     """Why an operator that is there cannot be used as it is; empty: it can."""
     if inside.operator and inside.policy_name != CLUSTER_POLICY:
-        return f"its ClusterPolicy is called {inside.policy_name}, and a stack changes {CLUSTER_POLICY}, as NVIDIA's chart names it"
+        return (
+            f"its ClusterPolicy is called {inside.policy_name}, and a stack changes {CLUSTER_POLICY}, as NVIDIA's chart names it"
+        )
     return ""

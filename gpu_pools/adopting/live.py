@@ -50,7 +50,10 @@ def magnum(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     listed = ["openstack", "coe", "nodegroup", "list", name, "--format", "json"]
     cluster = mapping(_json(shown), "openstack", " ".join(shown))
     groups = mappings(_json(listed), "openstack", " ".join(listed))
-    each = [["openstack", "coe", "nodegroup", "show", name, text_of(one, "uuid", "openstack", " ".join(listed)), "--format", "json"] for one in groups]
+    each = [
+        ["openstack", "coe", "nodegroup", "show", name, text_of(one, "uuid", "openstack", " ".join(listed)), "--format", "json"]
+        for one in groups
+    ]
     return cluster, [mapping(_json(command), "openstack", " ".join(command)) for command in each]
 
 
@@ -85,7 +88,9 @@ def _json(command: Sequence[str], *, may_be_missing: bool = False) -> Any:  # no
     if done.returncode and may_be_missing and any(words in errors for words in _NO_SUCH_KIND):
         return None
     if done.returncode:
-        raise _unasked(said, f"{program} ended with {done.returncode}: {errors}", f"Log in and try it by hand; or give files: {instead}.")
+        raise _unasked(
+            said, f"{program} ended with {done.returncode}: {errors}", f"Log in and try it by hand; or give files: {instead}."
+        )
     try:
         return json.loads(done.stdout)
     except (ValueError, RecursionError):

@@ -108,7 +108,7 @@ def _by_nodes(name: str, driver: str, inside: Inside) -> Gpus | None:
     return None
 
 
-def _taken(  # noqa: PLR0913, PLR0917 - one group, with all around it
+def _taken(
     there: MagnumCluster, name: str, group: Mapping[str, Any], gpus: Gpus, inside: Inside, adopted: Adopted, platform: str
 ) -> Taken | str:
     if name in _DEFAULTS or group.get("is_default"):
@@ -134,7 +134,9 @@ def _taken(  # noqa: PLR0913, PLR0917 - one group, with all around it
         why = "a living group's labels never change: they stay as they are, and are not in the stack file"
         adopted.unsaid.append(Unsaid(f"node group {name}: {len(labels)} labels of Magnum's driver", why))
     if (role := group.get("role")) not in {None, "gpu"}:
-        adopted.unsaid.append(Unsaid(f"node group {name}: role = {role}", "stays as it is; groups that a stack makes have the role gpu"))
+        adopted.unsaid.append(
+            Unsaid(f"node group {name}: role = {role}", "stays as it is; groups that a stack makes have the role gpu")
+        )
     component = f"{platform}-{name}"
     id_ = f"{adopted.sections['cluster']['existing']['uuid']}/{text_of(group, 'uuid', f'node group {name}', SHOW_GROUPS)}"
     imports = (Imported(_COMPONENT, component, platform), Imported(_GROUP, f"{component}-group", component, id_))

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def planned_alone(
-    sections: Mapping[str, Any], entry: Mapping[str, Any], candidates: Iterable[Named], fits: Callable[[PoolPlan], bool] = lambda _: True
+    sections: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    candidates: Iterable[Named],
+    fits: Callable[[PoolPlan], bool] = lambda _: True,
 ) -> tuple[Named, PoolPlan] | str:
     """The first declaration with which the planner takes the pool, and the pool as it plans it; else why it takes none.
 
@@ -43,7 +46,10 @@ def planned_alone(
 
 def put_in(adopted: Adopted, taken: Taken) -> str:
     """Add a pool to what is adopted; returns why it cannot stand beside the others, else nothing."""
-    name, entry = _named(adopted.sections.setdefault("sharing", {}), str(taken.entry["sharing"]), taken.sharing), dict(taken.entry)
+    name, entry = (
+        _named(adopted.sections.setdefault("sharing", {}), str(taken.entry["sharing"]), taken.sharing),
+        dict(taken.entry),
+    )
     entry["sharing"] = name
     sharing = {**adopted.sections["sharing"], name: dict(taken.sharing)}
     pools = [*adopted.sections.get("pools", []), entry]

@@ -75,8 +75,16 @@ def shared_as(pool: str, labels: Mapping[str, str], inside: Inside) -> Shared:
         with_mig = [one for one in declared if "mig" in one[1]]
         # A layout with time-slicing comes out beside the layout alone, after it.
         joined = [one for one in with_mig if "timeSlicing" in one[1]["mig"]]
-        found = [*joined, *(one for one in with_mig if one not in joined)] if mig else [one for one in declared if one not in with_mig]
-        unsaid += [Unsaid(f"pool {pool}: {one.file}", f"{one.path}: {one.why}") for one in imported.lost if _counts(one.path, with_mig=bool(mig))]
+        found = (
+            [*joined, *(one for one in with_mig if one not in joined)]
+            if mig
+            else [one for one in declared if one not in with_mig]
+        )
+        unsaid += [
+            Unsaid(f"pool {pool}: {one.file}", f"{one.path}: {one.why}")
+            for one in imported.lost
+            if _counts(one.path, with_mig=bool(mig))
+        ]
     return Shared((*found, WHOLE), tuple(dict.fromkeys(unsaid)))
 
 
@@ -131,9 +139,10 @@ def _entry(
         return key, data[key]
     where = f"the ConfigMap {name} does not have" if data else "no ConfigMap was read that has"
     remedy = "" if inside.looked else "; give what is in the cluster, with --kubernetes or --context"
-    unsaid.append(Unsaid(f"pool {pool}", f"it is to have the {what} config {key}, which {where}; it is taken to use whole GPUs{remedy}"))
+    unsaid.append(
+        Unsaid(f"pool {pool}", f"it is to have the {what} config {key}, which {where}; it is taken to use whole GPUs{remedy}")
+    )
     return None
-
 
 
 def _counts(path: str, *, with_mig: bool) -> bool:

@@ -6,24 +6,29 @@ stays its owner's, and the stack sets only what decides how GPUs are shared (`in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError, Unsaid
 from gpu_pools.adopting.inside import OPERATOR_NAMESPACE, other_policy
+from gpu_pools.hardware.operands import parse_version
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:
     from gpu_pools.adopting.adopted import Adopted
     from gpu_pools.adopting.inside import Inside
 
+#: Bound tokens that name their node (gpu_pools/proof/verifier_rights.py).
+_VERIFIES: Final = (1, 30)
 
-def attach(adopted: Adopted, inside: Inside, driver: str) -> None:
+
+def attach(adopted: Adopted, inside: Inside, driver: str, kubernetes: str = "") -> None:
     """Write the sections of operator and NFD.
 
     Args:
         adopted: is added to.
         inside: what is in the cluster.
         driver: who installs it on these pools, as their cloud says; empty: the cloud does not say.
+        kubernetes: version of the cluster; empty where it is not known.
 
     Raises:
         NotAdoptableError: if the operator that is there cannot be used.
@@ -45,17 +50,27 @@ def attach(adopted: Adopted, inside: Inside, driver: str) -> None:
             "whether it installs driver and toolkit; its chart, version and images stay its owner's"
         )
         if installs != (owner == "operator"):
-            adopted.managed.append(f"driver.enabled and toolkit.enabled of that ClusterPolicy become {str(owner == 'operator').lower()}: read the preview")
+            adopted.managed.append(
+                f"driver.enabled and toolkit.enabled of that ClusterPolicy become {str(owner == 'operator').lower()}: read the preview"
+            )
     else:
         adopted.managed.append(f"the GPU operator, which the first `up` installs in {OPERATOR_NAMESPACE}")
     adopted.sections["operator"] = operator
     if inside.nfd:
         adopted.sections["nodeFeatureDiscovery"] = {"install": False}
-        adopted.managed.append("nothing of the Node Feature Discovery that is there but what it needs for the pools' labels: rules and labellers")
+        adopted.managed.append(
+            "nothing of the Node Feature Discovery that is there but what it needs for the pools' labels: rules and labellers"
+        )
     else:
         adopted.managed.append("Node Feature Discovery, which the first `up` installs")
-    adopted.sections["verification"] = {}
-    adopted.managed.append("the verifiers on the pools' nodes, in gpu-pools-verifier: the first `up` is green once they have found what is declared")
+    if (version := parse_version(kubernetes)) and version < _VERIFIES:
+        why = f"need Kubernetes 1.30, and the cluster has {kubernetes}: nothing proves what its nodes do. Write `verification` once it is newer"
+        adopted.unsaid.append(Unsaid("the verifiers", why))
+    else:
+        adopted.sections["verification"] = {}
+        adopted.managed.append(
+            "the verifiers on the pools' nodes, in gpu-pools-verifier: the first `up` is green once they have found what is declared"
+        )
     adopted.unsaid += _around(inside)
 
 
@@ -64,7 +79,10 @@ def _around(inside: Inside) -> list[Unsaid]:
         why = "was not looked at: whether an operator, NFD or a device plugin is there, and how nodes share. Give --kubernetes or --context"
         return [Unsaid("the inside of the cluster", why)]
     found = [
-        Unsaid(f"DaemonSet {one}", "is a device plugin beside the operator's: both advertise the same GPUs. Delete it right before the first `up`")
+        Unsaid(
+            f"DaemonSet {one}",
+            "is a device plugin beside the operator's: both advertise the same GPUs. Delete it right before the first `up`",
+        )
         for one in inside.plugins
     ]
     for operand in ("devicePlugin", "migManager"):

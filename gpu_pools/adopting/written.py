@@ -40,7 +40,9 @@ def stack_text(adopted: Adopted, source: str) -> str:
     for key in (one for one in _ORDER if adopted.sections.get(one) or one in adopted.sections.keys() & _MEAN_SOMETHING):
         body = yaml.safe_dump({f"gpu-pools:{key}": adopted.sections[key]}, sort_keys=False, width=_WIDTH, allow_unicode=False)
         lines += [f"  {text}" for text in body.splitlines()]
-    lines += ["# Not said here:", *(f"# - {line(one.place)}: {line(one.why)}" for one in adopted.unsaid)] if adopted.unsaid else []
+    lines += (
+        ["# Not said here:", *(f"# - {line(one.place)}: {line(one.why)}" for one in adopted.unsaid)] if adopted.unsaid else []
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -53,7 +55,11 @@ def import_text(adopted: Adopted) -> str:
 def _specs(imports: list[Imported]) -> Iterator[dict[str, Any]]:
     components = {one.name: f"component {one.name}" for one in imports if not one.id}
     for one in imports:
-        spec: dict[str, Any] = {"type": one.type, "name": f"resource {one.name}" if one.id else components[one.name], "logicalName": one.name}
+        spec: dict[str, Any] = {
+            "type": one.type,
+            "name": f"resource {one.name}" if one.id else components[one.name],
+            "logicalName": one.name,
+        }
         spec |= {"id": one.id} if one.id else {"component": True}
         spec |= {"parent": components[one.parent]} if one.parent else {}
         yield spec | ({"version": one.version} if one.version else {})

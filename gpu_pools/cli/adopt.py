@@ -37,13 +37,19 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     aks.add_argument("--name", metavar="NAME", help="of the cluster, asked of az")
     aks.add_argument("--subscription", metavar="ID", help="where az has several")
     aks.add_argument("--cluster", metavar="FILE", help="instead: what `az aks show --output json` prints; - for stdin")
-    aks.add_argument("--pools", metavar="FILE", help="what `az aks nodepool list --output json` prints; default: as the cluster has them")
+    aks.add_argument(
+        "--pools", metavar="FILE", help="what `az aks nodepool list --output json` prints; default: as the cluster has them"
+    )
     _common(aks, _aks)
     magnum = kinds.add_parser("magnum", help="node groups of an OpenStack Magnum cluster")
     magnum.add_argument("--name", metavar="NAME", help="of the cluster, or its UUID, asked of openstack")
-    magnum.add_argument("--driver", required=True, choices=("heat", "magnum-cluster-api", "capi-helm"), help="Magnum's driver in this cloud")
+    magnum.add_argument(
+        "--driver", required=True, choices=("heat", "magnum-cluster-api", "capi-helm"), help="Magnum's driver in this cloud"
+    )
     magnum.add_argument("--cluster", metavar="FILE", help="instead: what `openstack coe cluster show --format json` prints")
-    magnum.add_argument("--groups", metavar="FILE", nargs="+", help="what `openstack coe nodegroup show --format json` prints, one or a list")
+    magnum.add_argument(
+        "--groups", metavar="FILE", nargs="+", help="what `openstack coe nodegroup show --format json` prints, one or a list"
+    )
     magnum.add_argument(
         "--gpus",
         metavar="FLAVOR=MODEL:COUNT",
@@ -85,7 +91,9 @@ def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: arg
             _write(adopted, source, stack_file, import_file)
     except NotAdoptableError as error:
         if options.json:
-            entries = [{"path": one.path, "message": one.message, "allowed": one.allowed, "remedy": one.remedy} for one in error.problems]
+            entries = [
+                {"path": one.path, "message": one.message, "allowed": one.allowed, "remedy": one.remedy} for one in error.problems
+            ]
             print(json.dumps({"config": {}, "errors": entries}, indent=2))
         else:
             print(error, file=sys.stderr)
@@ -101,11 +109,18 @@ def _check_free(files: list[Path], *, forced: bool) -> None:
     from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
 
     problems = [
-        Problem(str(file), "is there already", "a name that is free", "Name another one (--stack-file, --import-file), or say --force.")
+        Problem(
+            str(file),
+            "is there already",
+            "a name that is free",
+            "Name another one (--stack-file, --import-file), or say --force.",
+        )
         for file in files
         if not forced and (file.exists() or file.is_symlink())
     ] + [
-        Problem(str(file), f"there is no folder {file.parent}", "a file in a folder that is there", "Make it, or name another one.")
+        Problem(
+            str(file), f"there is no folder {file.parent}", "a file in a folder that is there", "Make it, or name another one."
+        )
         for file in files
         if not file.parent.is_dir()
     ]
@@ -129,17 +144,28 @@ def _write(adopted: Adopted, source: str, stack_file: Path, import_file: Path) -
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)
-        problem = Problem(str(error.filename or texts[0][0]), f"cannot be written: {error.strerror}", "a file that can be written", "Name another one.")
+        problem = Problem(
+            str(error.filename or texts[0][0]),
+            f"cannot be written: {error.strerror}",
+            "a file that can be written",
+            "Name another one.",
+        )
         raise NotAdoptableError([problem]) from None
 
 
 def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, import_file: Path) -> str:
     pools = adopted.sections.get("pools", [])
     if not pools:
-        return "\n".join(["No pool can be adopted; nothing was written.", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)])
-    lines = [f"{len(pools)} pool{'' if len(pools) == 1 else 's'} in {stack_file}: {', '.join(str(pool['name']) for pool in pools)}"]
+        return "\n".join(
+            ["No pool can be adopted; nothing was written.", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)]
+        )
+    lines = [
+        f"{len(pools)} pool{'' if len(pools) == 1 else 's'} in {stack_file}: {', '.join(str(pool['name']) for pool in pools)}"
+    ]
     lines += ["", "Managed from the first `up` on:"]
-    lines += [f"- pool {pool}: what the stack file says of it" for pool in adopted.changes] + [f"- {one}" for one in adopted.managed]
+    lines += [f"- pool {pool}: what the stack file says of it" for pool in adopted.changes] + [
+        f"- {one}" for one in adopted.managed
+    ]
     if changed := {pool: changes for pool, changes in adopted.changes.items() if changes}:
         lines += ["", "What the first preview shows of them, all in place (no node is exchanged):"]
         lines += [f"- pool {pool}: {', '.join(changes)}" for pool, changes in changed.items()]
@@ -178,7 +204,11 @@ def _magnum(options: argparse.Namespace) -> tuple[Adopted, str]:
     if options.cluster and options.groups:
         cluster = mapping(read_json(options.cluster, magnum.SHOW), options.cluster, magnum.SHOW)
         read = [(file, read_json(file, magnum.SHOW_GROUPS)) for file in options.groups]
-        groups = [one for file, found in read for one in mappings(found if isinstance(found, list) else [found], file, magnum.SHOW_GROUPS)]
+        groups = [
+            one
+            for file, found in read
+            for one in mappings(found if isinstance(found, list) else [found], file, magnum.SHOW_GROUPS)
+        ]
         source = f"{options.cluster} and {', '.join(options.groups)}"
     elif options.name:
         cluster, groups = live.magnum(options.name)
@@ -215,7 +245,7 @@ def _gpus(text: str) -> tuple[str, Gpus]:
 
     flavor, _, rest = text.partition("=")
     model, _, count = rest.rpartition(":")
-    if not (flavor and model and count.isdigit() and 0 < int(count)):
+    if not (flavor and model and count.isdigit() and int(count) > 0):
         message = f"{text!r} is not FLAVOR=MODEL:COUNT, e.g. g2.5xlarge=a100-40gb:1"
         raise argparse.ArgumentTypeError(message)
     return flavor, Gpus(model, int(count))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gpu_pools.stack.charts import NfdSettings, OperatorSettings
-    from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.clusters import ClusterSettings
+    from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems
 
 #: The ClusterPolicy that the chart gpu-operator makes (templates/clusterpolicy.yaml).
