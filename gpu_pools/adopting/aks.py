@@ -128,7 +128,8 @@ def adopt_aks(
     adopted = Adopted({"cluster": {"platform": "aks", "existing": _existing(which)}})
     # Azure's answers always have what a pool is; lists that people have shortened may not.
     found = [
-        (text_of(one, "name", f"pool {index}", LIST), {**_ALWAYS, **as_inputs(one, "AgentPool")}) for index, one in enumerate(listed)
+        (text_of(one, "name", f"pool {index}", LIST), {**_ALWAYS, **as_inputs(one, "AgentPool")})
+        for index, one in enumerate(listed)
     ]
     gpu = [(name, inputs) for name, inputs in found if _is_gpu(name, inputs, inside, adopted)]
     told = [_driver(inputs) for _, inputs in gpu]

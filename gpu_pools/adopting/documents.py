@@ -86,8 +86,8 @@ def flat(value: Mapping[str, Any]) -> dict[str, Any]:
 def as_inputs(value: Mapping[str, Any], type_: str) -> dict[str, Any]:
     """What of a resource could be an input of azure-native's, by the plugin's names: what an import has as inputs.
 
-    As the plugin does it (provider.go, Read: ResponseToSdkInputs): every writable property that the answer has, Azure's own defaults
-    included; what is read-only or null is left out.
+    As the plugin does it (provider.go, Read: ResponseToSdkInputs): every writable property that the answer has, Azure's own
+    defaults included; what is read-only or null is left out.
 
     Args:
         value: the resource, flat; names in any case.

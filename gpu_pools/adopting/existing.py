@@ -1,8 +1,8 @@
 """A cluster of any make, by its Kubernetes objects alone: GPU nodes become pools of a stack for a cluster that exists.
 
-Nodes belong together that have the same GPUs, share them in the same way and have the same taints. What tells them from all others
-must be a label that stays when they share in another way: not one of gpu-feature-discovery's, whose product gets another name under
-time-slicing and MIG. Nothing of the cloud comes into the state, so there is nothing to import.
+Nodes belong together that have the same GPUs, share them in the same way and have the same taints. What tells them from all
+others must be a label that stays when they share in another way: not one of gpu-feature-discovery's, whose product gets another
+name under time-slicing and MIG. Nothing of the cloud comes into the state, so there is nothing to import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpu_pools.adopting.pools import planned_alone, put_in
 from gpu_pools.adopting.sharing import shared_as
 from gpu_pools.adopting.surroundings import attach
 from gpu_pools.hardware.models import find_model
-from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:
@@ -80,12 +80,15 @@ def _put(nodes: Sequence[Node], inside: Inside, adopted: Adopted) -> None:
     product, count = nodes[0].labels.get(PRODUCT, ""), nodes[0].labels.get(COUNT, "")
     found = find_model(product)
     if found is None or not count.isdigit():
-        why = f"their product is {product or 'told by no label'}, {count or '?'} of it: write the pool by hand, with gpuModel and gpusPerNode"
+        seen = f"their product is {product or 'told by no label'}, {count or '?'} of it"
+        why = f"{seen}: write the pool by hand, with gpuModel and gpusPerNode"
         adopted.unsaid.append(Unsaid(where, why))
         return
     selector = _selector(nodes, inside.nodes)
     if not selector:
-        why = "no label that lasts tells them from all other nodes: label them, e.g. `kubectl label node NAME example.com/gpu-pool=gpu`"
+        why = (
+            "no label that lasts tells them from all others: label them, e.g. `kubectl label node NAME example.com/gpu-pool=gpu`"
+        )
         adopted.unsaid.append(Unsaid(where, why))
         return
     entry: dict[str, Any] = {
@@ -134,7 +137,3 @@ def _pool_name(selector: Mapping[str, str], model: str, taken: Sequence[str]) ->
     while unique in taken:
         unique, number = f"{name}-{number}", number + 1
     return unique
-
-
-#: The label that a stack's own pools have: nodes with it are some stack's already.
-OWNED: Final = POOL_LABEL

@@ -2,8 +2,8 @@
 
 Magnum tells of a group all that the plugin imports, but not which GPUs its flavor has: that is said by whoever adopts, or by the
 nodes' labels. Labels of a living group never change, so an adopted one gets none of the stack's: it is known by `adopted: true`.
-Sources: openstack/magnum 23.0.0 (api/controllers/v1/nodegroup.py), python-magnumclient's osc commands, terraform-provider-openstack
-3.4.0 (nodegroup resource: its id, and what it reads).
+Sources: openstack/magnum 23.0.0 (api/controllers/v1/nodegroup.py), python-magnumclient's osc commands,
+terraform-provider-openstack 3.4.0 (nodegroup resource: its id, and what it reads).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a stack leaves when it lets go of everything: all of it runs on, and nobody renews it.
 
-Judges the engine's state alone, as `pulumi stack export` prints it. Letting go is the engine's own `pulumi state delete --all`: it
-forgets, and asks no cloud (pulumi/pulumi 3.259, pkg/cmd/pulumi/state/state_delete.go). `retainOnDelete` would need a deploy first, in
-which anything may change.
+Judges the engine's state alone, as `pulumi stack export` prints it. Letting go is the engine's own `pulumi state delete --all`:
+it forgets, and asks no cloud (pulumi/pulumi 3.259, pkg/cmd/pulumi/state/state_delete.go). `retainOnDelete` would need a deploy
+first, in which anything may change.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _NO_LONGER: Final[Sequence[tuple[str, str, str]]] = (
     (
         "azure-native:containerservice:AgentPool",
         "",
-        "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody. Their tag gpu-pools still "
-        "names the stack: take it off before another stack adopts them",
+        (
+            "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody. Their tag "
+            "gpu-pools still names the stack: take it off before another stack adopts them"
+        ),
     ),
     (
         "azure-native:containerservice:ManagedCluster",
@@ -48,7 +50,7 @@ _NO_LONGER: Final[Sequence[tuple[str, str, str]]] = (
         "NFD and the GPU operator stay installed, as Helm releases: upgrade and uninstall them with helm",
     ),
     (
-        "kubernetes:apiextensions.k8s.io:CustomResourcePatch",
+        "kubernetes:nvidia.com/v1:ClusterPolicyPatch",
         "",
         "the ClusterPolicy keeps what the stack has set; its owner's next upgrade may take it back",
     ),
@@ -60,7 +62,10 @@ _NO_LONGER: Final[Sequence[tuple[str, str, str]]] = (
     (
         "kubernetes:apps/v1:DaemonSet",
         "verifier",
-        "the verifiers go on comparing each node with what was declared last; `gpu-pools evidence STACK` has no outputs to read any more",
+        (
+            "the verifiers go on comparing each node with what was declared last; `gpu-pools evidence STACK` has no outputs to "
+            "read any more"
+        ),
     ),
     (
         "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",

@@ -1,4 +1,4 @@
-"""How a pool shares its GPUs now, as declarations of a stack file: from its labels, the operator's ConfigMaps, or Azure's profile.
+"""How a pool shares its GPUs now, as declarations: from its labels, the operator's ConfigMaps, or Azure's profile.
 
 What a config means is read by gpu_pools/existing; which of several declarations of one MIG config fits a GPU, the planner says
 (`candidates` are tried in their order by gpu_pools/adopting/pools.py). Nothing is guessed: what cannot be read is said.

@@ -1,7 +1,7 @@
 """The operator and NFD around adopted pools: used where they are there, installed where they are not, and said either way.
 
-A release that Helm has installed cannot come into the engine's state (pulumi/pulumi-kubernetes#2116), so an operator that is there
-stays its owner's, and the stack sets only what decides how GPUs are shared (`install: false`, decision 50).
+A release that Helm has installed cannot come into the engine's state (pulumi/pulumi-kubernetes#2116), so an operator that is
+there stays its owner's, and the stack sets only what decides how GPUs are shared (`install: false`, decision 50).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def attach(adopted: Adopted, inside: Inside, driver: str, kubernetes: str = "") 
         if strategy in {"single", "mixed"}:
             operator["migStrategy"] = strategy
         adopted.managed.append(
-            f"of the GPU operator that is there: in its ClusterPolicy {inside.policy_name} the configs, tolerations, MIG strategy, and "
-            "whether it installs driver and toolkit; its chart, version and images stay its owner's"
+            f"of the GPU operator that is there: in its ClusterPolicy {inside.policy_name} the configs, tolerations, MIG "
+            "strategy, and whether it installs driver and toolkit; its chart, version and images stay its owner's"
         )
         if installs != (owner == "operator"):
             adopted.managed.append(
-                f"driver.enabled and toolkit.enabled of that ClusterPolicy become {str(owner == 'operator').lower()}: read the preview"
+                f"driver.enabled and toolkit.enabled of that ClusterPolicy become {str(owner == 'operator').lower()}"
             )
     else:
         adopted.managed.append(f"the GPU operator, which the first `up` installs in {OPERATOR_NAMESPACE}")
@@ -64,19 +64,20 @@ def attach(adopted: Adopted, inside: Inside, driver: str, kubernetes: str = "") 
     else:
         adopted.managed.append("Node Feature Discovery, which the first `up` installs")
     if (version := parse_version(kubernetes)) and version < _VERIFIES:
-        why = f"need Kubernetes 1.30, and the cluster has {kubernetes}: nothing proves what its nodes do. Write `verification` once it is newer"
+        need = f"need Kubernetes 1.30, and the cluster has {kubernetes}"
+        why = f"{need}: nothing proves what its nodes do. Write `verification` once it is newer"
         adopted.unsaid.append(Unsaid("the verifiers", why))
     else:
         adopted.sections["verification"] = {}
         adopted.managed.append(
-            "the verifiers on the pools' nodes, in gpu-pools-verifier: the first `up` is green once they have found what is declared"
+            "the verifiers on the pools' nodes, in gpu-pools-verifier: the first `up` waits until they find what is declared"
         )
     adopted.unsaid += _around(inside)
 
 
 def _around(inside: Inside) -> list[Unsaid]:
     if not inside.looked:
-        why = "was not looked at: whether an operator, NFD or a device plugin is there, and how nodes share. Give --kubernetes or --context"
+        why = "was not looked at: operator, NFD, other device plugins, and how nodes share. Give --kubernetes or --context"
         return [Unsaid("the inside of the cluster", why)]
     found = [
         Unsaid(

@@ -16,8 +16,6 @@ from gpu_pools.adopting.adopted import Imported
 from gpu_pools.text.harmless import line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpu_pools.adopting.adopted import Adopted
 
 #: The component around everything; __main__.py gives it its name.
@@ -46,20 +44,26 @@ def stack_text(adopted: Adopted, source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def import_text(adopted: Adopted) -> str:
-    """The import file."""
-    whole = [Imported(_PLATFORM, PLATFORM), *adopted.imports]
-    return json.dumps({"resources": list(_specs(whole))}, indent=2) + "\n"
+def import_text(adopted: Adopted, added_to: str = "") -> str:
+    """The import file.
+
+    Args:
+        adopted: what it names.
+        added_to: `project/stack` of a stack that is deployed already, whose platform is there; empty: of one that is new.
+    """
+    project, _, stack = added_to.partition("/")
+    table = {"nameTable": {_label(PLATFORM): f"urn:pulumi:{stack}::{project}::{_PLATFORM}::{PLATFORM}"}} if added_to else {}
+    whole = [*([] if added_to else [Imported(_PLATFORM, PLATFORM)]), *adopted.imports]
+    return json.dumps({**table, "resources": [_spec(one) for one in whole]}, indent=2) + "\n"
 
 
-def _specs(imports: list[Imported]) -> Iterator[dict[str, Any]]:
-    components = {one.name: f"component {one.name}" for one in imports if not one.id}
-    for one in imports:
-        spec: dict[str, Any] = {
-            "type": one.type,
-            "name": f"resource {one.name}" if one.id else components[one.name],
-            "logicalName": one.name,
-        }
-        spec |= {"id": one.id} if one.id else {"component": True}
-        spec |= {"parent": components[one.parent]} if one.parent else {}
-        yield spec | ({"version": one.version} if one.version else {})
+def _label(component: str) -> str:
+    return f"component {component}"
+
+
+def _spec(one: Imported) -> dict[str, Any]:
+    name = f"resource {one.name}" if one.id else _label(one.name)
+    spec: dict[str, Any] = {"type": one.type, "name": name, "logicalName": one.name}
+    spec |= {"id": one.id} if one.id else {"component": True}
+    spec |= {"parent": _label(one.parent)} if one.parent else {}
+    return spec | ({"version": one.version} if one.version else {})

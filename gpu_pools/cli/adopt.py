@@ -71,6 +71,11 @@ def _common(parser: argparse.ArgumentParser, read: Callable[[argparse.Namespace]
     parser.add_argument("--kubeconfig", metavar="FILE", help="ask kubectl instead, with this kubeconfig")
     parser.add_argument("--stack-file", type=Path, metavar="FILE", help="default: stacks/Pulumi.NAME.yaml")
     parser.add_argument("--import-file", type=Path, metavar="FILE", help="default: import-NAME.json")
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="the stack is deployed already: the import file adds to it, and you merge the stack file",
+    )
     parser.add_argument("--force", action="store_true", help="write files that are there already")
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     parser.set_defaults(run=partial(_run, read))
@@ -88,7 +93,8 @@ def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: arg
         _check_free([stack_file, import_file], forced=options.force)
         adopted, source = read(options)
         if adopted.sections.get("pools"):
-            _write(adopted, source, stack_file, import_file)
+            added_to = f"{options.project}/{options.stack.rpartition('/')[2]}" if options.add else ""
+            _write(adopted, source, stack_file, (import_file, added_to))
     except NotAdoptableError as error:
         if options.json:
             entries = [
@@ -128,13 +134,23 @@ def _check_free(files: list[Path], *, forced: bool) -> None:
         raise NotAdoptableError(problems)
 
 
-def _write(adopted: Adopted, source: str, stack_file: Path, import_file: Path) -> None:
-    """Both or neither: what cannot be written takes the other away again."""
+def _write(adopted: Adopted, source: str, stack_file: Path, imports: tuple[Path, str]) -> None:
+    """Both or neither: what cannot be written takes the other away again.
+
+    Args:
+        adopted: what they say.
+        source: what it was made of.
+        stack_file: the one.
+        imports: the other, and the stack that it adds to.
+    """
     from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
     from gpu_pools.adopting.written import import_text, stack_text  # noqa: PLC0415 - see above
     from gpu_pools.text.files import write_whole  # noqa: PLC0415 - see above
 
-    texts = [(stack_file, stack_text(adopted, source)), *([(import_file, import_text(adopted))] if adopted.imports else [])]
+    texts = [
+        (stack_file, stack_text(adopted, source)),
+        *([(imports[0], import_text(adopted, imports[1]))] if adopted.imports else []),
+    ]
     written: list[Path] = []
     try:
         for path, text in texts:
@@ -172,7 +188,7 @@ def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, impor
     if adopted.unsaid:
         lines += ["", "Not in the stack file:", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)]
     stack = options.stack
-    steps = [f"pulumi stack init {stack}"]
+    steps = [f"merge {stack_file} into the stack file of {stack}"] if options.add else [f"pulumi stack init {stack}"]
     steps += [f"pulumi import --stack {stack} --file {import_file} --generate-code=false"] if adopted.imports else []
     steps += [f"pulumi preview --stack {stack} --diff", f"pulumi up --stack {stack}"]
     return "\n".join([*lines, "", "Next:", *(f"  {one}" for one in steps)])

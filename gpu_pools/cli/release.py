@@ -1,8 +1,8 @@
 """``gpu-pools release STACK``: the stack lets go of everything, and all of it runs on.
 
-Without ``--yes`` it only tells what would be let go, and what nobody renews from then on. With it the state is saved first, so that
-`pulumi stack import` takes everything back; then the engine forgets it all. Exit codes: 0 told, or let go; 2 the engine cannot be
-asked, or there is nothing to release, or the file is there already: nothing was let go.
+Without ``--yes`` it only tells what would be let go, and what nobody renews from then on. With it the state is saved first, so
+that `pulumi stack import` takes everything back; then the engine forgets it all. Exit codes: 0 told, or let go; 2 the engine
+cannot be asked, or there is nothing to release, or the file is there already: nothing was let go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What azure-native is asked for a pool: its inputs, from the plan. Pure, so that `gpu-pools adopt` can hold them against a pool that is there.
+"""What azure-native is asked for a pool: its inputs, from the plan, which `gpu-pools adopt` holds against a pool that is there.
 
 Labels are among them as the plan has them; components/aks.py hands them over once the operator has its config.
 """
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Where a pool lies: no properties of it.
 PLACE: Final = frozenset({"resourceGroupName", "resourceName", "agentPoolName"})
-#: Changed on living pools by Azure and by people, so that what an import has seen must not be sent once more: Azure would refuse to go
-#: back to a version, and start a pool that somebody has stopped. Left out of a request they stay as they are.
+#: Changed on living pools by Azure and by people, so that what an import has seen must not be sent once more: Azure would refuse
+#: to go back to a version, and start a pool that somebody has stopped. Left out of a request they stay as they are.
 OF_OTHERS: Final = frozenset({"orchestratorVersion", "powerState", "virtualMachineNodesStatus"})
 
 
@@ -87,8 +87,8 @@ def counts(nodes: NodeCount) -> dict[str, Any]:
 def kept_as_found(pool: Pool, inputs: Mapping[str, Any]) -> list[str]:
     """The properties of an adopted pool that stay as they were imported: those that the stack does not say.
 
-    An import takes over all that Azure answers with, its defaults included (pulumi-azure-native, provider.go, Read). Left out of the
-    program they would be a change, and for many Azure knows none but a new pool.
+    An import takes over all that Azure answers with, its defaults included (pulumi-azure-native, provider.go, Read). Left out of
+    the program they would be a change, and for many Azure knows none but a new pool.
 
     Args:
         pool: any pool.

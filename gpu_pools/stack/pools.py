@@ -224,8 +224,8 @@ class Pool:
         },
         Kind(_adopted, "bool"),
         default=False,
-        doc="The pool was made by hand, and imported ([`gpu-pools adopt`](commands.md#adopt) writes it): what the stack does not say "
-        "of it stays as it is, and is no reason to replace it. For pools in a cluster that is `existing`.",
+        doc="The pool was made by hand, and imported ([`gpu-pools adopt`](commands.md#adopt) writes it): what the stack does not "
+        "say of it stays as it is, and is no reason to replace it. For pools in a cluster that is `existing`.",
     )
 
     @property

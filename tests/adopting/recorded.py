@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gpu_pools.adopting.adopted import Adopted
 
 CLUSTERS: Final = Path(__file__).parent / "clusters"
-CASES: Final[dict[str, Any]] = {path.stem: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(CLUSTERS.glob("*.yaml"))}
+CASES: Final[dict[str, Any]] = {
+    path.stem: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(CLUSTERS.glob("*.yaml"))
+}
 WITH_POOLS: Final = [name for name, case in CASES.items() if case["pools_expected"]]
 #: As the tests of components are called.
 OWNER: Final = "gpu-pools/test"

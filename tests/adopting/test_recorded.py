@@ -14,6 +14,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.yaml_text import load_yaml
 from tests.adopting.recorded import CASES, WITH_POOLS, adopted
 
+
 @pytest.mark.parametrize("name", CASES)
 def test_pools_and_their_sharing_are_those_that_are_there_and_the_rest_is_said(name: str) -> None:
     found, case = adopted(name), CASES[name]
@@ -45,10 +46,21 @@ def test_the_import_file_names_each_resource_once_below_its_component(name: str)
     specs = json.loads(import_text(found))["resources"]
     names = [one["name"] for one in specs]
     assert len(set(names)) == len(names)
-    assert specs[0] == {"type": "gpu-pools:index:GpuPlatform", "name": "component gpu", "logicalName": PLATFORM, "component": True}
+    assert specs[0] == {
+        "type": "gpu-pools:index:GpuPlatform",
+        "name": "component gpu",
+        "logicalName": PLATFORM,
+        "component": True,
+    }
     for number, one in enumerate(specs[1:], 1):
         assert one["parent"] in names[:number]
         assert ("id" in one) != one.get("component", False)
     pools = [one["name"] for one in CASES[name]["pools_expected"]] if CASES[name]["platform"] != "existing" else []
     suffix = "pool" if CASES[name]["platform"] == "aks" else "group"
     assert [one["logicalName"] for one in specs if "id" in one] == [f"gpu-{pool}-{suffix}" for pool in pools]
+
+
+def test_pools_are_added_to_a_stack_that_is_deployed_below_the_platform_that_it_has() -> None:
+    document = json.loads(import_text(adopted("magnum-heat"), "gpu-pools/prod"))
+    assert document["nameTable"] == {"component gpu": "urn:pulumi:prod::gpu-pools::gpu-pools:index:GpuPlatform::gpu"}
+    assert [one["parent"] for one in document["resources"]] == ["component gpu", "component gpu-gpu-a100"]

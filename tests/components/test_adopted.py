@@ -108,7 +108,9 @@ def test_no_node_group_is_changed_at_all(name: str, platform: Callable[[str], Re
     assert len(recorded.of("NodeGroup")) == len(CASES[name]["pools_expected"])
     for group in recorded.of("NodeGroup"):
         (there,) = [one for one in CASES[name]["groups"] if one["name"] == group.inputs["name"]]
-        shown = {_camel(key): value for key, value in there.items() if value is not None} | {"clusterId": group.inputs["clusterId"]}
+        shown = {_camel(key): value for key, value in there.items() if value is not None} | {
+            "clusterId": group.inputs["clusterId"]
+        }
         imported = {key: shown[key] for key in _INPUTS if key in shown}
         asked = _restored(group.inputs, imported, list(recorded.options(group.name).ignoreChanges))
         found = OpenStackStandIn(None, {}).diff(GROUP, "", imported, shown, asked)  # type: ignore[arg-type]
@@ -117,7 +119,18 @@ def test_no_node_group_is_changed_at_all(name: str, platform: Callable[[str], Re
 
 #: What of a group may be given, and the plugin reads (terraform-provider-openstack 3.4.0, nodegroup resource).
 _INPUTS = (
-    *("name", "clusterId", "flavorId", "imageId", "dockerVolumeSize", "labels", "role", "nodeCount", "minNodeCount", "maxNodeCount"),
+    *(
+        "name",
+        "clusterId",
+        "flavorId",
+        "imageId",
+        "dockerVolumeSize",
+        "labels",
+        "role",
+        "nodeCount",
+        "minNodeCount",
+        "maxNodeCount",
+    ),
 )
 
 

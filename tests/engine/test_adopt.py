@@ -144,3 +144,24 @@ def test_the_first_up_proves_the_pool_and_leaves_its_machines_and_the_cluster_as
     assert pool["tags"] == {"costs": "4711", "gpu-pools": "gpu-pools/small"}
     assert trial.holds()
     assert trial.planned_steps() == []
+
+
+@pytest.mark.sweep
+def test_what_is_released_runs_on_and_is_taken_back_whole(trial: Trial, tmp_path: Path) -> None:
+    pool, cluster = shown(trial)
+    nodes, saved = machines(trial), tmp_path / "saved.json"
+    objects = {one["metadata"]["name"] for one in trial.api().list("/apis/apps/v1/daemonsets")["items"]}
+    told = trial.gpu_pools("release", "small")
+    assert "would run on, managed by nobody" in told.ok().out
+    assert "azure-native:containerservice:AgentPool: gpu-byhand-pool" in told.out
+    assert trial.exported()["resources"]
+
+    trial.gpu_pools("release", "small", "--yes", "--saved", str(saved)).ok()
+    assert not trial.exported().get("resources")
+    assert saved.stat().st_mode & 0o077 == 0
+    assert (shown(trial), machines(trial)) == ((pool, cluster), nodes)
+    assert {one["metadata"]["name"] for one in trial.api().list("/apis/apps/v1/daemonsets")["items"]} == objects
+    assert trial.gpu_pools("release", "small").code == 2
+
+    trial.engine("stack", "import", "--file", str(saved)).ok()
+    assert trial.planned_steps() == []
