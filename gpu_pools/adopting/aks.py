@@ -132,8 +132,8 @@ def adopt_aks(
         for index, one in enumerate(listed)
     ]
     gpu = [(name, inputs) for name, inputs in found if _is_gpu(name, inputs, inside, adopted)]
-    told = [_driver(inputs) for _, inputs in gpu]
-    driver = majority([one for one in told if one]) or ("preinstalled" if gpu else "operator")
+    owners = [_driver(inputs) for _, inputs in gpu]
+    driver = majority([one for one in owners if one]) or ("preinstalled" if gpu else "operator")
     attach(adopted, inside, driver, str(cluster.get("currentKubernetesVersion") or cluster.get("kubernetesVersion") or ""))
     for name, inputs in gpu:
         taken = _taken(_Place(which, name, owner, platform), inputs, inside, adopted)
@@ -213,8 +213,8 @@ def _nodes(name: str, inside: Inside) -> tuple[Node, ...]:
 
 def _driver(inputs: Mapping[str, Any]) -> str:
     """Who installs the driver, as Azure was told; empty: it was not."""
-    told = at(inputs, "gpuProfile", "driver")
-    return {"None": "operator", "Install": "preinstalled"}.get(told, "") if isinstance(told, str) else ""
+    asked = at(inputs, "gpuProfile", "driver")
+    return {"None": "operator", "Install": "preinstalled"}.get(asked, "") if isinstance(asked, str) else ""
 
 
 def _taken(place: _Place, inputs: Mapping[str, Any], inside: Inside, adopted: Adopted) -> Taken | str:
