@@ -125,7 +125,8 @@ def _is_other_plugin(workload: Mapping[str, Any]) -> bool:
 
 
 def _images(workload: Mapping[str, Any]) -> Iterator[str]:
-    for container in at(workload, "spec", "template", "spec", "containers") or []:
+    containers = at(workload, "spec", "template", "spec", "containers")
+    for container in containers if isinstance(containers, list) else []:
         if isinstance(container, dict) and isinstance(container.get("image"), str):
             yield container["image"]
 
