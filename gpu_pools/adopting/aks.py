@@ -34,6 +34,7 @@ from gpu_pools.stack.kubernetes_names import (
     POOL_LABEL,
     label_refused_by_aks,
 )
+from gpu_pools.text.errors import show
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
@@ -358,7 +359,8 @@ def _left(name: str, inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -
         if value == usual or (isinstance(usual, dict) and usual.get(path.rpartition(".")[2]) == value):
             continue
         yield Unsaid(
-            f"pool {name}: {path} = {value}", "no key says it, or Azure takes it by itself; it stays as it is, and is not managed"
+            f"pool {name}: {path} = {show(value)}",
+            "no key says it, or Azure takes it by itself; it stays as it is, and is not managed",
         )
 
 

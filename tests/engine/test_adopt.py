@@ -119,7 +119,7 @@ def test_the_first_preview_after_the_import_replaces_and_creates_nothing_of_the_
     ]
     run = gpu_pools(*adopt)
     assert run.code == 1, run.text  # the message of the day is in no key, and nobody looked into the cluster
-    assert "messageOfTheDay = aGVsbG8=: no key says it" in run.out
+    assert 'messageOfTheDay = "aGVsbG8=": no key says it' in run.out
     config = ["--config-file", str(trial.sandbox.config_file)]
     trial.engine("import", "--file", str(imports), "--yes", "--skip-preview", "--generate-code=false", *config).ok()
     steps = trial.planned_steps()
