@@ -127,9 +127,10 @@ def adopt_aks(
     which = _which(cluster)
     listed = [flat(one) for one in pools] if pools is not None else _inline(cluster)
     adopted = Adopted({"cluster": {"platform": "aks", "existing": _existing(which)}})
-    # Azure's answers always have what a pool is; lists that people have shortened may not.
+    # Azure's answers always have these; lists that people have shortened may not.
+    always = {**_ALWAYS, "enableAutoScaling": False}
     found = [
-        (text_of(one, "name", f"pool {index}", LIST), {**_ALWAYS, **as_inputs(one, "AgentPool")})
+        (text_of(one, "name", f"pool {index}", LIST), {**always, **as_inputs(one, "AgentPool")})
         for index, one in enumerate(listed)
     ]
     gpu = [(name, inputs) for name, inputs in found if _is_gpu(name, inputs, inside, adopted)]

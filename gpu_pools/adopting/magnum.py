@@ -81,7 +81,7 @@ def adopt_magnum(there: MagnumCluster, flavors: Mapping[str, Gpus], inside: Insi
     section = {"platform": "magnum", "driver": there.driver, "existing": {"uuid": uuid}}
     adopted = Adopted({"cluster": section, "flavors": {}})
     adopted.managed.append(f"of the cluster {name}: nothing but the groups below")
-    attach(adopted, inside, "")
+    attach(adopted, inside, "", add_ons=there.driver == "capi-helm")
     for index, group in enumerate(there.groups):
         named = text_of(group, "name", f"node group {index}", SHOW_GROUPS)
         gpus = flavors.get(str(group.get("flavor_id"))) or _by_nodes(named, there.driver, inside)
