@@ -87,13 +87,13 @@ def _common(parser: argparse.ArgumentParser, read: Callable[[argparse.Namespace]
 def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: argparse.Namespace) -> int:
     from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
 
-    stack_file = options.stack_file or Path("stacks") / f"Pulumi.{options.stack}.yaml"
-    import_file = options.import_file or Path(f"import-{options.stack}.json")
+    stack_file = options.stack_file or Path("stacks") / f"Pulumi.{_short(options)}.yaml"
+    import_file = options.import_file or Path(f"import-{_short(options)}.json")
     try:
         _check_free([stack_file, import_file], forced=options.force)
         adopted, source = read(options)
         if adopted.sections.get("pools"):
-            added_to = f"{options.project}/{options.stack.rpartition('/')[2]}" if options.add else ""
+            added_to = _owner(options) if options.add else ""
             _write(adopted, source, stack_file, (import_file, added_to))
     except NotAdoptableError as error:
         if options.json:
@@ -209,7 +209,7 @@ def _aks(options: argparse.Namespace) -> tuple[Adopted, str]:
         source = f"the AKS cluster {options.name} in {options.resource_group}"
     else:
         raise _neither("--resource-group GROUP and --name NAME, or --cluster FILE")
-    return aks.adopt_aks(cluster, pools, _inside(options), f"{options.project}/{options.stack}", PLATFORM), source
+    return aks.adopt_aks(cluster, pools, _inside(options), _owner(options), PLATFORM), source
 
 
 def _magnum(options: argparse.Namespace) -> tuple[Adopted, str]:
@@ -254,6 +254,16 @@ def _inside(options: argparse.Namespace) -> Inside:
     if options.context or options.kubeconfig:
         objects += live.kubernetes(options.context, options.kubeconfig)
     return look(objects)
+
+
+def _short(options: argparse.Namespace) -> str:
+    """The stack's own name: with a backend of Pulumi's it may be written behind organisation and project."""
+    return str(options.stack).rpartition("/")[2]
+
+
+def _owner(options: argparse.Namespace) -> str:
+    """As the program says it (components/_stack_owner.py)."""
+    return f"{options.project}/{_short(options)}"
 
 
 def _gpus(text: str) -> tuple[str, Gpus]:

@@ -150,6 +150,25 @@ def test_a_cluster_that_nobody_names_is_asked_for(folder: Path, capsys: pytest.C
     assert main(["adopt", "existing", "--stack", "prod"]) == 2
 
 
+def test_a_stack_behind_its_organisation_has_files_and_a_tag_by_its_own_name(folder: Path) -> None:
+    case = json.loads(json.dumps(CASES["aks-time-slicing"]))
+    case["pools"][1]["tags"]["gpu-pools"] = "gpu-pools/prod"
+    arguments = [*aks(folder)[:3], "acme/gpu-pools/prod", *aks(folder)[4:]]
+    document(folder, "pools.json", case["pools"])
+    assert main(arguments) == 1
+    config = load_yaml((folder / "stacks" / "Pulumi.prod.yaml").read_text())["config"]
+    assert [pool["name"] for pool in config["gpu-pools:pools"]] == ["a100", "spot"]
+
+
+def test_a_pool_of_another_stack_is_left_to_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = json.loads(json.dumps(CASES["aks-time-slicing"]))
+    case["pools"][1]["tags"]["gpu-pools"] = "gpu-pools/dev"
+    arguments = aks(folder)
+    document(folder, "pools.json", case["pools"])
+    assert main(arguments) == 1
+    assert "it is the stack gpu-pools/dev's; let that one release it first" in capsys.readouterr().out
+
+
 def test_nothing_to_adopt_is_said_and_nothing_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = document(folder, "cluster.json", CASES["aks-without-gpus"]["cluster"])
     assert main(["adopt", "aks", "--stack", "prod", "--cluster", cluster]) == 1

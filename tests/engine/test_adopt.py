@@ -165,3 +165,50 @@ def test_what_is_released_runs_on_and_is_taken_back_whole(trial: Trial, tmp_path
 
     trial.engine("stack", "import", "--file", str(saved)).ok()
     assert trial.planned_steps() == []
+
+
+#: A cluster of another make with an operator and NFD of its owner's, who shares its GPUs by hand.
+OWNERS = """
+config:
+  gpu-pools:cluster: {platform: existing}
+  gpu-pools:sharing: {whole: {exclusive: {}}}
+  gpu-pools:operator: {install: false}
+  gpu-pools:nodeFeatureDiscovery: {install: false}
+  gpu-pools:pools:
+    - {name: a, nodeSelector: {example.com/rack: a}, gpuModel: NVIDIA A100-SXM4-80GB, gpusPerNode: 2, count: 2, sharing: whole}
+"""
+FOUR = "version: v1\nsharing:\n  timeSlicing:\n    resources:\n    - {name: nvidia.com/gpu, replicas: 4}\n"
+READ = {
+    "NodeList": "/api/v1/nodes",
+    "ClusterPolicyList": "/apis/nvidia.com/v1/clusterpolicies",
+    "ConfigMapList": "/api/v1/namespaces/gpu-operator/configmaps",
+    "DaemonSetList": "/apis/apps/v1/daemonsets",
+}
+
+
+@pytest.mark.sweep
+def test_nodes_of_another_cluster_go_on_sharing_as_their_owner_had_it(sandbox: Callable[..., Trial], tmp_path: Path) -> None:
+    trial = sandbox(OWNERS)
+    trial.preview().ok()
+    api = trial.api()
+
+    def shares() -> dict[str, str]:
+        nodes = [node for node in api.list("/api/v1/nodes")["items"] if node["metadata"]["labels"].get("example.com/rack") == "a"]
+        return {node["metadata"]["uid"]: node["status"]["allocatable"].get("nvidia.com/gpu") for node in nodes}
+
+    by_hand = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "time-slicing"}, "data": {"four": FOUR}}
+    api.create("/api/v1/namespaces/gpu-operator/configmaps", by_hand)
+    policy = {"spec": {"devicePlugin": {"config": {"name": "time-slicing", "default": "four"}}}}
+    api.patch("/apis/nvidia.com/v1/clusterpolicies/cluster-policy", policy)
+    trial.wait_until(lambda: list(shares().values()) == ["8", "8"], "its owner's time-slicing", 120)
+    before = shares()
+    for kind, path in READ.items():
+        (tmp_path / kind).write_text(json.dumps({**api.list(path), "kind": kind}))
+    files = ["--stack-file", trial.file, "--import-file", tmp_path / "import.json", "--force"]
+    run = gpu_pools("adopt", "existing", "--stack", "small", *files, "--kubernetes", *(tmp_path / kind for kind in READ))
+    assert run.code == 1, run.text  # its owner's ConfigMap stays, and is said
+    assert {step["op"] for step in trial.planned_steps()} == {"create"}
+    trial.up().ok()
+    assert shares() == before
+    assert trial.holds()
+    assert trial.get("/api/v1/namespaces/gpu-operator/configmaps/time-slicing")["data"] == {"four": FOUR}
