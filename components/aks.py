@@ -208,6 +208,8 @@ class AksGpuNodePoolArgs(TypedDict):
     """A gpu_pools.plan.planning.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    gpu_models: NotRequired[dict[str, Any]]
+    """With `pool`: GPU models that no table has, in the words of a stack file."""
     config_keys: NotRequired[pulumi.Input[list[str]]]
     """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
     kubernetes_version: NotRequired[str]
@@ -367,7 +369,7 @@ def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
         return planned
     if planned is not None or pool is None:
         raise InvalidStackError([one_of(what, "pool", "planned")])
-    return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"))
+    return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"), models=args.get("gpu_models"))
 
 
 def _pool_inputs(planned: PoolPlan, args: AksGpuNodePoolArgs) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from gpu_pools.plan.checks import (
     autoscaling_warnings,
     check_pool,
     check_together,
+    declared_model_warnings,
     declared_size_warnings,
     driver_of,
     gpu_instance_profile,
@@ -213,6 +214,7 @@ def _pool_warnings(
     pool: Pool, sharing: Sharing, hardware: Hardware, settings: Settings, strategies: _Strategies
 ) -> Iterable[str]:
     yield from declared_size_warnings(hardware)
+    yield from declared_model_warnings(hardware.model)
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
     yield from startup_taint_warnings(settings)
     yield from adoption_warnings(pool, settings)

@@ -495,8 +495,8 @@ class MagnumSettings:
         {},
         sets="labels",
         change="replaces",
-        doc="Settings of Magnum's driver, merged over the template's. A change makes a new cluster. What the driver is not known to "
-        "read, here, in `template` and in `nodeGroupLabels`, is a warning with the nearest that it reads.",
+        doc="Settings of Magnum's driver, merged over the template's. A change makes a new cluster. What the driver is not known "
+        "to read, here, in `template` and in `nodeGroupLabels`, is a warning with the nearest that it reads.",
     )
     protect: bool = row(
         "Refuse to delete or replace the cluster. The node groups stay free to be rotated.", flag(), default=False, doc=_PROTECTED

@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_who_installs
 from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
+from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
@@ -33,7 +35,10 @@ _T = TypeVar("_T")
 
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
-KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "acknowledged")
+KEYS: Final = (
+    *("cluster", "sharing", "gpuModels", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification"),
+    "acknowledged",
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,10 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     check_text({key: value for key, value in config.items() if key.startswith(f"{NAMESPACE}:")}, problems)
     cluster = _parse_cluster(config, problems, complete=complete)
     sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
-    flavors = _parse_named(config, "flavors", parse_flavor, problems)
+    models = _parse_named(config, "gpuModels", parse_gpu_model, problems)
+    check_distinct_models(models, f"{NAMESPACE}:gpuModels", problems)
+    own = {name: models.get(name) for name in _written(config, "gpuModels")}
+    flavors = _parse_named(config, "flavors", partial(parse_flavor, own=own), problems)
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
     verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
@@ -108,6 +116,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         platform=cluster.platform if cluster else _likely_platform(config),
         flavors=flavors,
         problems=problems,
+        models=own,
         magnum_driver=getattr(cluster, "driver", None),
         sharing_names=_written(config, "sharing"),
         flavor_names=_written(config, "flavors"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.unit.bad_aks_options import OPTION_CASES
 from tests.unit.bad_case import FILE, Case
+from tests.unit.bad_gpu_models import GPU_MODEL_CASES
 from tests.unit.bad_magnum_options import MAGNUM_OPTION_CASES
 from tests.unit.stacks import A100, GONE, SYSTEM_POOL, T4, TWO_A100, aks, existing, magnum
 
@@ -1793,6 +1794,7 @@ CASES: tuple[Case, ...] = (
     *_ADOPTION_CASES,
     *OPTION_CASES,
     *MAGNUM_OPTION_CASES,
+    *GPU_MODEL_CASES,
 )
 
 #: A stack that is wrong in ten ways at once, and where.
