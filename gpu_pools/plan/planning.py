@@ -223,7 +223,7 @@ def _pool_warnings(
         yield from cluster_warnings(settings)
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
-    yield from aks_warnings(pool, driver_of(pool, settings))
+    yield from aks_warnings(pool, sharing, driver_of(pool, settings))
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and reboots(hardware, settings):
         yield (

@@ -114,7 +114,8 @@ def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None, ow
             section.at("vmSize"),
             f'"{name}" has {size.gpus} of a GPU',
             allowed="a size with whole GPUs",
-            remedy="Choose Standard_NV36ads_A10_v5 or larger; a vGPU fraction can be neither partitioned nor shared further.",
+            remedy=f"Choose {azure_sizes.smallest_whole(size.gpu_model)} or larger; a vGPU fraction can be neither partitioned "
+            "nor shared further.",
         )
         return None
     _check_declared(section, size, gpu_model, gpus)
