@@ -11,18 +11,17 @@ networking.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.text.yaml_text import load_yaml
 from sandbox.clouds.azure_errors import AzureError, invalid, missing
 from sandbox.clouds.azure_pool_options import check_options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from sandbox.cluster.machine_groups import Hardware
 
 Body = dict[str, Any]
 """Properties of a resource as ARM takes them: plain, camelCase."""
@@ -103,6 +102,7 @@ class VmSize:
     gpu_product: str | None = None
     gpus: int = 0
     mig: bool = False
+    declared: dict[str, Any] | None = None
 
 
 @lru_cache(maxsize=1)
@@ -112,11 +112,23 @@ def _cpu_sizes() -> dict[str, Any]:
     return sizes
 
 
-def vm_size(name: str) -> VmSize | None:
+#: Sizes besides those of the tables, by name.
+Offered = Mapping[str, Hardware]
+
+
+def vm_size(name: str, offered: Offered) -> VmSize | None:
     """The size of that name (Azure ignores case); None where it is not known.
 
     A size that shares one GPU with others has one GPU: its machines show one, with less memory in reality.
+
+    Args:
+        name: as a request has it.
+        offered: besides those of the tables: what a stack declares of sizes that no table has.
     """
+    for known, hardware in offered.items():
+        if known.lower() == name.lower():
+            has = (hardware.gpu_model, hardware.gpu_product, hardware.gpus)
+            return VmSize(known, hardware.cpus, hardware.memory_gib, "amd64", *has, declared=hardware.declared)
     gpu = azure_sizes.size(name)
     if gpu is not None:
         count = max(1, int(gpu.gpus))
@@ -136,20 +148,21 @@ def unknown_size(pool: str, location: str) -> AzureError:
     return AzureError(400, "BadRequest", message)
 
 
-def check_pool(name: str, body: Body, location: str) -> None:
+def check_pool(name: str, body: Body, location: str, offered: Offered) -> None:
     """Refuse what cannot be an agent pool.
 
     Args:
         name: the pool's name.
         body: its properties, with `count` already settled.
         location: region of the cluster, for the text.
+        offered: sizes besides those of the tables.
 
     Raises:
         AzureError: the first rule that the pool breaks.
     """
     _check_name(name, body)
     _check_zones(body)
-    size = vm_size(body["vmSize"])
+    size = vm_size(body["vmSize"], offered)
     if size is None:
         raise unknown_size(name, location)
     _check_counts(body)

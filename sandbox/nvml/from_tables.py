@@ -10,8 +10,8 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_pools.hardware.models import model
 from sandbox.nvml.facts import architecture_number, board, pci_device, profiles, total_memory_mib
+from sandbox.nvml.known_models import model
 from sandbox.nvml.simulated import Gpu, Machine, Mig
 
 if TYPE_CHECKING:

@@ -84,7 +84,11 @@ POOLS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "spotMaxPrice": ({"spot": {"maxPrice": 1}}, {"spot": {"maxPrice": 2}}),
     "tags": ({}, {"tags": {"team": "ml"}}),
     "upgradeSettings": ({}, {"upgradeSettings": {"maxUnavailable": "1", "drainTimeoutInMinutes": 60}}),
-    "vmSize": ({}, {"vmSize": "Standard_NC48ads_A100_v4"}),
+    # From a size that no table has to one that they have.
+    "vmSize": (
+        {"vmSize": "Standard_ND40rs_v2", "gpuModel": "v100-32gb", "gpusPerNode": 8},
+        {"vmSize": "Standard_NC48ads_A100_v4"},
+    ),
     "vnetSubnetID": ({"subnet": GPUS}, {"subnet": MORE}),
     "workloadRuntime": ({}, {"properties": {"workloadRuntime": "KataVmIsolation"}}),
 }
