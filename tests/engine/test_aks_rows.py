@@ -156,6 +156,8 @@ POOLS: Final[dict[str, tuple[Any, Any]]] = {
     "windowsProfile": ({"disableOutboundNat": False}, {"disableOutboundNat": True}),
 }
 ROWS: Final = {"ManagedCluster": CLUSTERS, "AgentPool": POOLS}
+#: A row that is none: nothing of it changes.
+UNCHANGED: Final = {"unchanged": (None, None)}
 PROGRAM: Final = """\
 import json, pathlib
 import pulumi
@@ -209,7 +211,7 @@ class Project:
 def entries(like: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A resource of the state for each row, made of one that is there."""
     for type_, rows in ROWS.items():
-        for path, (before, _) in rows.items():
+        for path, (before, _) in {**rows, **UNCHANGED}.items():
             inputs = inputs_of(type_, path, before)
             prefix = like["urn"].split("::")
             urn = "::".join([*prefix[:2], RESOURCE[type_], name_of(type_, path)])
@@ -233,10 +235,10 @@ def done(shared_sandbox: Callable[..., Trial], tmp_path_factory: pytest.TempPath
     rows = {
         name_of(type_, path): {"type": RESOURCE[type_], "inputs": inputs_of(type_, path, after), "replaces": replacing(type_)}
         for type_, those in ROWS.items()
-        for path, (_, after) in those.items()
+        for path, (_, after) in {**those, **UNCHANGED}.items()
     }
     project.write(first | rows)
-    steps = json.loads(project.run("preview", "--json", "--stack", "rows"))["steps"]
+    steps = json.loads(project.run("preview", "--json", "--show-sames", "--stack", "rows"))["steps"]
     found: dict[str, str] = {}
     for step in steps:
         name = step["urn"].rpartition("::")[2]
@@ -252,7 +254,11 @@ def test_every_row_of_a_cluster_is_here_or_refused() -> None:
 
 def test_what_is_not_changed_is_the_same(done: dict[str, str]) -> None:
     """The control: the state that was put back is what the program says."""
-    assert done["group"] == "same"
+    assert {name: done[name] for name in ("group", *(name_of(type_, "unchanged") for type_ in ROWS))} == {
+        "group": "same",
+        "ManagedCluster-unchanged": "same",
+        "AgentPool-unchanged": "same",
+    }
 
 
 @pytest.mark.parametrize("type_", ROWS)
