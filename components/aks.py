@@ -305,9 +305,9 @@ def _judge_pool(change: pulumi.ResourceHookArgs) -> None:
 
 
 def _judge_change(change: pulumi.ResourceHookArgs) -> None:
-    old, new = change.old_inputs or {}, change.new_inputs or {}
-    running = (change.old_outputs or {}).get("currentKubernetesVersion")
-    if problems := [*refused_cluster_changes(old, new, running), *never_updated("ManagedCluster", old, new)]:
+    old, new, told = change.old_inputs or {}, change.new_inputs or {}, change.old_outputs or {}
+    refused = refused_cluster_changes(old, new, told.get("currentKubernetesVersion"), told.get("agentPoolProfiles"))
+    if problems := [*refused, *never_updated("ManagedCluster", old, new)]:
         raise InvalidStackError(problems)
     if behind := system_pool_left_behind(old, new):
         _log.warn(behind)

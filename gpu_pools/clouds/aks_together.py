@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.aks_changes import WIDEST_SKEW
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.stack.aks_network import Network
 from gpu_pools.stack.aks_options import MOVING_CHANNELS
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
-#: Minor versions that a pool may be behind.
-WIDEST_SKEW: Final = 3
 _CLUSTER: Final = "gpu-pools:cluster"
 
 

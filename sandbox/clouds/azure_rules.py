@@ -175,7 +175,7 @@ def check_pool(name: str, body: Body, location: str, offered: Offered) -> None:
             check_label(key, value)
     check_taints(body.get("nodeTaints") or [], spot=spot)
     if body.get("mode") == "System":
-        _check_system(body, size)
+        _check_system(name, body, size)
 
 
 def _check_name(name: str, body: Body) -> None:
@@ -196,7 +196,11 @@ def _check_counts(body: Body) -> None:
     count, low, high = body["count"], body.get("minCount"), body.get("maxCount")
     floor = 1 if body.get("mode") == "System" else 0
     if not floor <= count <= _MOST_NODES:
-        raise invalid("agentPoolProfile.count")  # seen
+        raise invalid(
+            "agentPoolProfile.count",
+            f"agentPoolProfile.count was {count}. It must be greater or equal to minCount:{floor} and less than or equal to "
+            f"maxCount:{_MOST_NODES}",
+        )
     if not body.get("enableAutoScaling"):
         for key, value in (("minCount", low), ("maxCount", high)):
             if value is not None:
@@ -240,7 +244,7 @@ def _check_spot(body: Body) -> None:
         raise invalid("agentPoolProfile.spotMaxPrice", f"{price} is neither -1 nor greater than zero")
 
 
-def _check_system(body: Body, size: VmSize) -> None:
+def _check_system(name: str, body: Body, size: VmSize) -> None:
     if body.get("scaleSetPriority") == "Spot":
         raise invalid("agentPoolProfile.mode", "System agent pools cannot be Spot")
     cpus, memory = _SYSTEM_MINIMUM
@@ -248,8 +252,7 @@ def _check_system(body: Body, size: VmSize) -> None:
         raise AzureError(
             400,
             "SystemPoolSkuTooLow",
-            f"The VM SKU chosen for this cluster {size.name} does not have enough CPU/memory to run as a system "
-            f"node pool. Please use a SKU with at least {cpus} vCPU and {memory:g} GB of memory.",
+            f"System node pool must use VM sku with more than 2 cores and 4GB memory. Nodepool name: {name}.",
             "agentPoolProfile.vmSize",
         )
     for taint in body.get("nodeTaints") or []:
@@ -423,7 +426,7 @@ def check_cluster(name: str, body: Body) -> None:
     if len(names) != len(set(names)):
         raise invalid("agentPoolProfile.name", "names of agent pools must be unique")
     if not any(pool.get("mode") == "System" for pool in pools):
-        raise AzureError(400, "InvalidParameter", "Must define at least one system pool.", "agentPoolProfiles")  # seen
+        raise AzureError(400, "MustDefineAtLeastOneSystemPool", "Must define at least one system pool.", "agentPoolProfiles")
 
 
 def _check_entra(body: Body) -> None:
