@@ -211,18 +211,19 @@ def _left_behind(pools: object, new: Mapping[str, Any]) -> Iterator[Problem]:
     """Pools that would be too old for the control plane; AKS refuses that (MicrosoftDocs/azure-dev-docs#1034)."""
     wanted = _parsed(new.get("kubernetesVersion"))
     for pool in pools if isinstance(pools, list) else []:
+        name = pool.get("name")
         version = pool.get("currentOrchestratorVersion") or pool.get("orchestratorVersion")
         old = _parsed(version)
         if wanted is None or old is None or wanted[1] - old[1] <= WIDEST_SKEW:
             continue
         yield Problem(
             "kubernetesVersion",
-            f"{new['kubernetesVersion']} is more than {WIDEST_SKEW} minor versions ahead of the pool {pool.get('name')}, which was at "
+            f"{new['kubernetesVersion']} is more than {WIDEST_SKEW} minor versions ahead of the pool {name}, which was at "
             f"{version} when AKS last told",
             f"at most {old[0]}.{old[1] + WIDEST_SKEW}",
             f"First: az aks nodepool upgrade --resource-group {new.get('resourceGroupName')} --cluster-name "
-            f"{new.get('resourceName')} --name {pool.get('name')} --kubernetes-version {wanted[0]}.{wanted[1] - 1}; then pulumi refresh, "
-            "by which the state knows it.",
+            f"{new.get('resourceName')} --name {name} --kubernetes-version {wanted[0]}.{wanted[1] - 1}; then pulumi refresh, by "
+            "which the state knows it.",
         )
 
 

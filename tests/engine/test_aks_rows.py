@@ -156,8 +156,19 @@ POOLS: Final[dict[str, tuple[Any, Any]]] = {
     "windowsProfile": ({"disableOutboundNat": False}, {"disableOutboundNat": True}),
 }
 ROWS: Final = {"ManagedCluster": CLUSTERS, "AgentPool": POOLS}
+#: What an import copies of Azure's defaults into a state, and a program does not say: leaving it out is a replacement, which the
+#: preview shows before anybody deploys it.
+DROPPED: Final[dict[str, dict[str, Any]]] = {
+    "ManagedCluster": {
+        "networkProfile.podCidr": "10.244.0.0/16",
+        "networkProfile.loadBalancerSku": "standard",
+        "enableRBAC": True,
+    },
+    "AgentPool": {"maxPods": 250, "osDiskType": "Managed", "osDiskSizeGB": 128, "kubeletDiskType": "OS"},
+}
 #: A row that is none: nothing of it changes.
 UNCHANGED: Final = {"unchanged": (None, None)}
+_DROPPED: Final = "dropped-"
 PROGRAM: Final = """\
 import json, pathlib
 import pulumi
@@ -211,8 +222,9 @@ class Project:
 def entries(like: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A resource of the state for each row, made of one that is there."""
     for type_, rows in ROWS.items():
-        for path, (before, _) in {**rows, **UNCHANGED}.items():
-            inputs = inputs_of(type_, path, before)
+        dropped = {f"{_DROPPED}{path}": (before, None) for path, before in DROPPED[type_].items()}
+        for path, (before, _) in {**rows, **UNCHANGED, **dropped}.items():
+            inputs = inputs_of(type_, path.removeprefix(_DROPPED), before)
             prefix = like["urn"].split("::")
             urn = "::".join([*prefix[:2], RESOURCE[type_], name_of(type_, path)])
             yield {**like, "urn": urn, "type": RESOURCE[type_], "id": f"/{path}", "inputs": inputs, "outputs": inputs}
@@ -233,9 +245,13 @@ def done(shared_sandbox: Callable[..., Trial], tmp_path_factory: pytest.TempPath
     made += entries(next(one for one in made if one["type"].endswith(":ResourceGroup")))
     project.run("stack", "import", "--stack", "rows", given=json.dumps(state))
     rows = {
-        name_of(type_, path): {"type": RESOURCE[type_], "inputs": inputs_of(type_, path, after), "replaces": replacing(type_)}
+        name_of(type_, path): {
+            "type": RESOURCE[type_],
+            "inputs": inputs_of(type_, path.removeprefix(_DROPPED), after),
+            "replaces": replacing(type_),
+        }
         for type_, those in ROWS.items()
-        for path, (_, after) in {**those, **UNCHANGED}.items()
+        for path, (_, after) in {**those, **UNCHANGED, **{f"{_DROPPED}{path}": (1, None) for path in DROPPED[type_]}}.items()
     }
     project.write(first | rows)
     steps = json.loads(project.run("preview", "--json", "--show-sames", "--stack", "rows"))["steps"]
@@ -270,3 +286,9 @@ def test_the_engine_does_what_the_table_says(done: dict[str, str], type_: str) -
         assert known is not None
         wanted[path] = "replace" if known.change == "replaces" else "update"
     assert told == wanted
+
+
+@pytest.mark.parametrize("type_", DROPPED)
+def test_a_default_that_an_import_has_copied_replaces_when_it_is_left_out(done: dict[str, str], type_: str) -> None:
+    told = {path: done.get(name_of(type_, f"{_DROPPED}{path}")) for path in DROPPED[type_]}
+    assert set(told.values()) == {"replace"}, told
