@@ -29,6 +29,7 @@ from gpu_pools.text.plain_text import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gpu_pools.hardware.models import GpuModel
     from gpu_pools.hardware.platforms import Platform
 
 _T = TypeVar("_T")
@@ -105,9 +106,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     check_text({key: value for key, value in config.items() if key.startswith(f"{NAMESPACE}:")}, problems)
     cluster = _parse_cluster(config, problems, complete=complete)
     sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
-    models = _parse_named(config, "gpuModels", parse_gpu_model, problems)
-    check_distinct_models(models, f"{NAMESPACE}:gpuModels", problems)
-    own = {name: models.get(name) for name in _written(config, "gpuModels")}
+    own = parse_gpu_models(config, problems)
     flavors = _parse_named(config, "flavors", partial(parse_flavor, own=own), problems)
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
@@ -131,6 +130,13 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     if complete:
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
     return settings
+
+
+def parse_gpu_models(config: Mapping[str, object], problems: Problems) -> dict[str, GpuModel | None]:
+    """The GPU models that a stack declares itself, by name; None: what is written of it is wrong, and a problem."""
+    models = _parse_named(config, "gpuModels", parse_gpu_model, problems)
+    check_distinct_models(models, f"{NAMESPACE}:gpuModels", problems)
+    return {name: models.get(name) for name in _written(config, "gpuModels")}
 
 
 def _has_subnet(cluster: AksSettings) -> bool:
