@@ -3,6 +3,7 @@
 What a change does is a table with sources (gpu_pools/clouds/aks_properties.yaml). Here the real engine is asked, and a stand-in
 of Azure that has rules of its own and refuses what cannot be changed. A pool for each property, without nodes, and all of them
 changed at once; the cluster is changed in steps. The network and the resource group were there before, made by somebody else.
+The rows that nothing here can have up are changed in test_aks_rows.py, where only a preview is asked.
 """
 
 from __future__ import annotations
