@@ -135,7 +135,7 @@ class SystemPool:
 
     vm_size: str = row(
         "An Azure VM size without GPU.",
-        text(r"Standard_\w+", "an Azure VM size, e.g. Standard_D4s_v5"),
+        text(r"(?i:standard)_\w+", "an Azure VM size, e.g. Standard_D4s_v5"),
         "",
         needed=True,
         sets="agentPoolProfiles.vmSize",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Own = Mapping[str, GpuModel | None]
 
 #: How Azure names sizes.
-_ANY_SIZE: Final = r"[Ss]tandard_[A-Za-z]\w{1,78}"
+_ANY_SIZE: Final = r"(?i:standard)_[A-Za-z]\w{1,78}"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, par
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
 from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
+from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
 from gpu_pools.stack.section import Section
@@ -198,6 +199,7 @@ def _parse_pools(config: Mapping[str, object], context: PoolContext) -> tuple[Po
         return ()
     pools = [pool for index, entry in enumerate(value) if (pool := parse_pool(entry, f"{path}[{index}]", context))]
     _check_unique(pools, context.problems)
+    _check_sizes(pools, context.problems)
     return tuple(pools)
 
 
@@ -212,6 +214,24 @@ def _check_unique(pools: list[Pool], problems: Problems) -> None:
                 remedy="Rename one of the two pools.",
             )
         seen.setdefault(pool.name, pool.path)
+
+
+def _check_sizes(pools: list[Pool], problems: Problems) -> None:
+    """Refuse what cannot both be true of one VM size that no table has; Azure's sizes are the same in any case."""
+    seen: dict[str, tuple[tuple[str, int], str]] = {}
+    for pool in pools:
+        hardware, placement = pool.hardware, pool.placement
+        if hardware is None or hardware.known_size or not isinstance(placement, AksPlacement):
+            continue
+        has = (hardware.model.key, hardware.gpus)
+        first, path = seen.setdefault(placement.vm_size.lower(), (has, pool.path))
+        if first != has:
+            problems.add(
+                f"{pool.path}.gpuModel",
+                f"{placement.vm_size} has {has[1]} x {has[0]} here and {first[1]} x {first[0]} in {path}",
+                allowed="the same of all pools of a size",
+                remedy="Look up what the size has, and write it in both pools.",
+            )
 
 
 def _check_keys(config: Mapping[str, object], problems: Problems) -> None:

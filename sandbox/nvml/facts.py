@@ -32,7 +32,8 @@ _SOME_MIB = 16384
 _NUMBERS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4, 8: 5, 6: 6}
 _FURTHER = 9
 # NVML_DEVICE_ARCH_*
-_ARCHITECTURES = {"volta": 5, "turing": 6, "ampere": 7, "ada-lovelace": 8, "hopper": 9, "blackwell": 10}
+_GENERATIONS = ("maxwell", "pascal", "volta", "turing", "ampere", "ada-lovelace", "hopper", "blackwell")
+_ARCHITECTURES = {name: number for number, name in enumerate(_GENERATIONS, 3)}
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def gpu_uuid(node: str, slot: int) -> str:
 
 def _gpu(known: GpuModel, product: str, node: str, slot: int, driver_version: str) -> Gpu:
     # NVIDIA's GPUs can replace broken memory rows from Ampere on.
-    remaps = known.architecture not in {"volta", "turing"}
+    remaps = known.architecture not in {"maxwell", "pascal", "volta", "turing"}
     facts = board(product)
     return Gpu(
         slot=slot,

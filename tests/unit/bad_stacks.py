@@ -888,6 +888,32 @@ _POOL_CASES = (
         problems=2,
     ),
     Case(
+        "pool-size-declared-twice",
+        aks(
+            pools=[
+                {
+                    "name": "a",
+                    "vmSize": "Standard_ND40rs_v2",
+                    "gpuModel": "v100-32gb",
+                    "gpusPerNode": 8,
+                    "count": 1,
+                    "sharing": "whole",
+                },
+                {
+                    "name": "b",
+                    "vmSize": "STANDARD_ND40RS_V2",
+                    "gpuModel": "v100-16gb",
+                    "gpusPerNode": 8,
+                    "count": 1,
+                    "sharing": "whole",
+                },
+            ]
+        ),
+        "gpu-pools:pools[1].gpuModel",
+        "STANDARD_ND40RS_V2 has 8 x v100-16gb here and 8 x v100-32gb in gpu-pools:pools[0]",
+        "the same of all pools of a size",
+    ),
+    Case(
         "pool-size-declared-not-azure",
         aks({"vmSize": "g2.5xlarge", "gpuModel": "v100-32gb", "gpusPerNode": 1}),
         f"{_POOL}.vmSize",

@@ -28,6 +28,10 @@ class TestASizeThatNoTableHas:
         shared = pool_of(aks(_V100S, sharing={"whole": {"timeSlicing": {"replicas": 3}}}))
         assert shared.advertises == {"nvidia.com/gpu": 24}
 
+    @pytest.mark.parametrize("written", ["STANDARD_ND40RS_V2", "standard_nd40rs_v2"])
+    def test_it_is_one_in_any_case(self, written: str) -> None:
+        assert pool_of(aks(_V100S | {"vmSize": written})).advertises == {"nvidia.com/gpu": 8}
+
     def test_that_nothing_could_be_checked_is_said(self) -> None:
         (said,) = [warning for warning in pool_of(aks(_V100S)).warnings if "no table has" in warning]
         assert "vmSize Standard_ND40rs_v2" in said

@@ -47,6 +47,8 @@ def test_a_machine_has_what_is_declared(key: str) -> None:
     (gpu,) = gpu_state.state_of("n", new_gpus("n", Hardware(8, 64, key, known.products[0], 1), None), None).gpus
     assert (gpu.name, gpu.memory_mib, gpu.capability) == (known.products[0], known.memory_mib, known.compute_capability)
     assert gpu.mig is None
+    assert gpu.architecture == {"p100-16gb": 4, "rtx-a6000": 7, "rtx-4090": 8}[key]
+    assert (gpu.remapped_rows is None) == (gpu.architecture < 7)
 
 
 def test_what_nobody_tells_a_machine_has_all_the_same() -> None:
