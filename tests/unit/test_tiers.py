@@ -20,10 +20,12 @@ FOLDERS: Final = ("tests/engine", "tests/sandbox")
 LEFT_OUT: Final = {
     "tests/engine/test_aks_changes.py": "tests/engine/test_platforms.py",
     "tests/engine/test_aks_options.py": "tests/components/test_aks_options.py",
+    "tests/engine/test_aks_rows.py": "tests/components/test_aks_options.py",
     "tests/engine/test_changes.py": "tests/engine/test_platforms.py",
     "tests/engine/test_entra.py": "tests/sandbox/test_attacks_entra.py",
     "tests/engine/test_faults.py": "tests/engine/test_platforms.py",
     "tests/engine/test_gpu_node.py": "tests/engine/test_real_node.py",
+    "tests/engine/test_gpu_models.py": "tests/sandbox/nvml/test_declared.py",
     "tests/engine/test_keys.py": "tests/engine/test_platforms.py",
     "tests/engine/test_lifecycle.py": "tests/engine/test_platforms.py",
     "tests/engine/test_magnum.py": "tests/engine/test_platforms.py",
