@@ -26,6 +26,7 @@ ALONE = {
     f"{NAMESPACE}:operator.migStrategy": ".mig_strategy",
     f"{NAMESPACE}:cluster": "",
     f"{NAMESPACE}:flavors": ".flavor",
+    f"{NAMESPACE}:gpuModels": ".gpu_models",
 }
 _SHAPE = "a sharing component (Exclusive, TimeSlicing, Mps, Mig), or a mapping like {'timeSlicing': {'replicas': 4}}"
 
@@ -62,6 +63,8 @@ def plan_alone(
     pool: Mapping[str, Any],
     mig_strategy: str | None,
     flavor: Mapping[str, Any] | None = None,
+    *,
+    models: Mapping[str, Any] | None = None,
 ) -> PoolPlan:
     """The plan of one pool that is not part of a platform.
 
@@ -71,6 +74,7 @@ def plan_alone(
         pool: the pool in Python's words; its `sharing` is a component or a mapping.
         mig_strategy: how the cluster's MIG nodes name their resources, None to derive it from this pool.
         flavor: what the pool's Magnum flavor has.
+        models: GPU models that no table has, in the words of a stack file.
 
     Raises:
         InvalidStackError: with every problem, located in the component's arguments.
@@ -85,6 +89,8 @@ def plan_alone(
     }
     if mig_strategy is not None:
         sections["operator"] = {"migStrategy": mig_strategy}
+    if models is not None:
+        sections["gpuModels"] = models
     if flavor is not None:
         sections["flavors"] = {str(written.get("flavor")): stack_keys(flavor)}
     with located_in(what, ALONE):

@@ -208,6 +208,8 @@ class AksGpuNodePoolArgs(TypedDict):
     """A gpu_pools.plan.planning.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    gpu_models: NotRequired[dict[str, Any]]
+    """With `pool`: GPU models that no table has, in the words of a stack file."""
     config_keys: NotRequired[pulumi.Input[list[str]]]
     """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
     kubernetes_version: NotRequired[str]
@@ -304,9 +306,9 @@ def _judge_pool(change: pulumi.ResourceHookArgs) -> None:
 
 
 def _judge_change(change: pulumi.ResourceHookArgs) -> None:
-    old, new = change.old_inputs or {}, change.new_inputs or {}
-    running = (change.old_outputs or {}).get("currentKubernetesVersion")
-    if problems := [*refused_cluster_changes(old, new, running), *never_updated("ManagedCluster", old, new)]:
+    old, new, told = change.old_inputs or {}, change.new_inputs or {}, change.old_outputs or {}
+    refused = refused_cluster_changes(old, new, told.get("currentKubernetesVersion"), told.get("agentPoolProfiles"))
+    if problems := [*refused, *never_updated("ManagedCluster", old, new)]:
         raise InvalidStackError(problems)
     if behind := system_pool_left_behind(old, new):
         _log.warn(behind)
@@ -370,4 +372,4 @@ def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
         return planned
     if planned is not None or pool is None:
         raise InvalidStackError([one_of(what, "pool", "planned")])
-    return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"))
+    return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"), models=args.get("gpu_models"))

@@ -129,6 +129,8 @@ class MagnumGpuNodePoolArgs(TypedDict):
     """A gpu_pools.plan.planning.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    gpu_models: NotRequired[dict[str, Any]]
+    """With `pool`: GPU models that no table has, in the words of a stack file."""
     labels: NotRequired[dict[str, str]]
     """More labels of the group, for whoever looks at it in Magnum; no driver must read them."""
 
@@ -218,7 +220,8 @@ def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
     if planned is not None or pool is None:
         raise InvalidStackError([one_of(what, "pool", "planned")])
     cluster = {"platform": "magnum", "driver": args["magnum_driver"]}
-    return plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"))
+    models = args.get("gpu_models")
+    return plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"), models=models)
 
 
 def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:

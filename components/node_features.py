@@ -82,6 +82,8 @@ class PoolLabelsArgs(TypedDict):
     """A gpu_pools.plan.planning.PoolPlan."""
     mig_strategy: NotRequired[str]
     """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    gpu_models: NotRequired[dict[str, Any]]
+    """With `pool`: GPU models that no table has, in the words of a stack file."""
     config_keys: NotRequired[pulumi.Input[list[str]]]
     """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
     node_selector: NotRequired[dict[str, str]]
@@ -162,7 +164,7 @@ def _pool_plan(what: str, args: PoolLabelsArgs) -> PoolPlan:
         return planned
     if planned is not None or pool is None:
         raise InvalidStackError([one_of(what, "pool", "planned")])
-    return plan_alone(what, {"platform": "existing"}, pool, args.get("mig_strategy"))
+    return plan_alone(what, {"platform": "existing"}, pool, args.get("mig_strategy"), models=args.get("gpu_models"))
 
 
 def _selector(planned: PoolPlan, args: PoolLabelsArgs) -> dict[str, str]:

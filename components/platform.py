@@ -57,6 +57,8 @@ class GpuPlatformArgs(TypedDict):
     """Sharing declarations by name."""
     pools: list[dict[str, Any]]
     """The GPU pools."""
+    gpu_models: NotRequired[dict[str, dict[str, Any]]]
+    """GPU models that no table has, by name."""
     flavors: NotRequired[dict[str, dict[str, Any]]]
     """Magnum flavors by name."""
     operator: NotRequired[dict[str, Any]]

@@ -109,9 +109,12 @@ def environment(values: Field, operand: str) -> dict[str, str]:
 
 
 def is_gpu_pool(inputs: Field) -> bool:
-    """Whether an AKS pool has NVIDIA GPUs."""
+    """Whether an AKS pool has NVIDIA GPUs: by its size, or where no table has that, by the label that shares them."""
     name = inputs.at("vmSize").text()
-    return size(name) is not None or retired(name) is not None
+    if size(name) is not None or retired(name) is not None:
+        return True
+    # Azure's sizes with GPUs all begin so; of others nothing need be known.
+    return name.lower().startswith("standard_n") and bool(inputs.at("nodeLabels", CONFIG_LABEL).text())
 
 
 def gpu_pools(case: Case) -> list[tuple[Resource, Field]]:

@@ -33,6 +33,7 @@ from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
 from gpu_pools.stack.fields import on, rows, snake
+from gpu_pools.stack.gpu_models import DeclaredMig, DeclaredModel, DeclaredProfile
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
@@ -186,7 +187,7 @@ def _name(settings: type) -> str:
 def reference_text() -> str:
     """docs/reference/stack.md, with its tables as the rows are."""
     text = REFERENCE.read_text(encoding="utf-8")
-    for mark, lines in (("cluster", _cluster()), ("pools", _pools())):
+    for mark, lines in (("cluster", _cluster()), ("pools", _pools()), ("gpuModels", _models())):
         before, start, rest = text.partition(f"<!-- {mark}: written by python -m tests.generated -->\n")
         _, end, after = rest.partition("<!-- end -->\n")
         text = before + start + "".join(f"{line}\n" for line in lines) + end + after
@@ -217,6 +218,14 @@ def _pools() -> Iterator[str]:
     ):
         for settings in placed:
             yield from _lines(settings, (platform,))
+
+
+def _models() -> Iterator[str]:
+    """A model's keys, those of its MIG, and those of each profile."""
+    yield from ("| key | meaning |", "|---|---|")
+    for settings, above in ((DeclaredModel, ""), (DeclaredMig, "mig."), (DeclaredProfile, "mig.profiles.<name>.")):
+        for row in rows(settings):
+            yield f"| `{above}{row.key}` | {_meaning(row, '')} |"
 
 
 def _lines(settings: type, platforms: tuple[str, ...], above: str = "") -> Iterator[str]:

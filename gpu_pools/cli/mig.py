@@ -1,4 +1,4 @@
-"""``gpu-pools layouts MODEL`` and ``python -m gpu_pools change MODEL FROM TO``: MIG questions that need no stack file.
+"""``gpu-pools layouts MODEL`` and ``python -m gpu_pools change MODEL FROM TO``: MIG questions about one GPU.
 
 Only arguments and printing; the answers come from gpu_pools/mig/layouts.py and gpu_pools/mig/change.py. A question that cannot be
 answered (an unknown model, an illegal layout) is told with all its problems, and the exit code is 2.
@@ -17,7 +17,9 @@ from gpu_pools.mig.change import change
 from gpu_pools.mig.geometry import place
 from gpu_pools.mig.layouts import document, doubts, views
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
-from gpu_pools.text.errors import Problems
+from gpu_pools.stack.settings import parse_gpu_models
+from gpu_pools.stack.stack_file import read_stack_file
+from gpu_pools.text.errors import InvalidStackError, Problems
 from gpu_pools.text.incidents import explained
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add both commands; each sets ``run`` to what carries it out and returns the exit code."""
     layouts = commands.add_parser("layouts", help="draw every maximal MIG layout of a GPU model")
     layouts.add_argument("model", help="a key such as a100-80gb, or a product name as NVML or a node label has it")
+    layouts.add_argument("--stack", metavar="STACKFILE", help="a stack file, whose gpuModels can be named, too")
     layouts.add_argument("--json", action="store_true", help="print JSON for machines")
     layouts.set_defaults(run=_layouts)
     changed = commands.add_parser("change", help="what a change of MIG layout does to one GPU")
@@ -50,13 +53,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     changed.add_argument("before", metavar="FROM", help="a layout such as 3g.40gb:1,2g.20gb:2, or none: MIG is off")
     changed.add_argument("after", metavar="TO", help="a layout, or none")
     changed.add_argument("--platform", choices=("aks", "magnum", "existing"), help="where the node runs; decides about reboots")
+    changed.add_argument("--stack", metavar="STACKFILE", help="as for layouts")
     changed.add_argument("--json", action="store_true", help="print JSON for machines")
     changed.set_defaults(run=_change)
 
 
 def _layouts(options: argparse.Namespace) -> int:
     problems = Problems()
-    found = _model(options.model, problems)
+    found = _model(options.model, options.stack, problems)
     if found is None:
         return _refuse(problems, as_json=options.json)
     gpu, product = found
@@ -69,7 +73,7 @@ def _layouts(options: argparse.Namespace) -> int:
 
 def _change(options: argparse.Namespace) -> int:
     problems = Problems()
-    found = _model(options.model, problems)
+    found = _model(options.model, options.stack, problems)
     if found is None:
         return _refuse(problems, as_json=options.json)
     gpu, _ = found
@@ -126,14 +130,22 @@ def parse_layout(gpu: GpuModel, text: str, path: str, problems: Problems) -> dic
     return layout if len(problems) == known else None
 
 
-def _model(name: str, problems: Problems) -> tuple[GpuModel, str | None] | None:
-    found = find_model(name)
+def _model(name: str, stack: str | None, problems: Problems) -> tuple[GpuModel, str | None] | None:
+    try:
+        own = parse_gpu_models(read_stack_file(stack), problems) if stack else {}
+    except InvalidStackError as error:
+        for problem in error.problems:
+            problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
+        return None
+    if len(problems):
+        return None
+    found = find_model(name, [one for one in own.values() if one])
     if found is None:
-        near = nearest_model(name)
+        near = nearest_model(name, own)
         problems.add(
             "MODEL",
             f'there is no GPU model "{name}"',
-            allowed=f"one of {', '.join(model_keys())}; or a product name",
+            allowed=f"one of {', '.join([*own, *model_keys()])}; or a product name",
             remedy=f"Did you mean {near}?" if near else "Choose one of those.",
         )
     return found

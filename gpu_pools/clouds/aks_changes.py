@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SYSTEM_POOL: Final = "system"
+#: Minor versions that a pool may be behind the control plane.
+WIDEST_SKEW: Final = 3
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _LONG_TERM: Final = "AKSLongTermSupport"
 _ZONE: Final = ("apiServerAccessProfile", "privateDNSZone")
@@ -41,13 +43,16 @@ _SETS: Final = {
 _SHORT: Final = 60
 
 
-def refused_cluster_changes(old: Mapping[str, Any], new: Mapping[str, Any], running: object) -> Iterator[Problem]:
+def refused_cluster_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], running: object, pools: object = None
+) -> Iterator[Problem]:
     """What AKS would refuse of a cluster's update.
 
     Args:
         old: inputs that are deployed.
         new: inputs that shall be.
         running: the version of the control plane, as AKS tells it.
+        pools: the cluster's pools, as AKS has told them last.
     """
     before, after = _system_pool(old), _system_pool(new)
     if before and after:
@@ -62,6 +67,7 @@ def refused_cluster_changes(old: Mapping[str, Any], new: Mapping[str, Any], runn
     yield from _one_way(old, new)
     if new.get("supportPlan") != _LONG_TERM:
         yield from _version(running, new.get("kubernetesVersion"))
+    yield from _left_behind(pools, new)
 
 
 def system_pool_left_behind(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
@@ -198,6 +204,26 @@ def _version(running: object, wanted: object) -> Iterator[Problem]:
             f"{wanted} skips a minor version: the control plane runs {running}",
             f"at most {step}",
             f'Set kubernetesVersion: "{step}" and deploy, then go on one by one; AKS skips none.',
+        )
+
+
+def _left_behind(pools: object, new: Mapping[str, Any]) -> Iterator[Problem]:
+    """Pools that would be too old for the control plane; AKS refuses that (MicrosoftDocs/azure-dev-docs#1034)."""
+    wanted = _parsed(new.get("kubernetesVersion"))
+    for pool in pools if isinstance(pools, list) else []:
+        name = pool.get("name")
+        version = pool.get("currentOrchestratorVersion") or pool.get("orchestratorVersion")
+        old = _parsed(version)
+        if wanted is None or old is None or wanted[1] - old[1] <= WIDEST_SKEW:
+            continue
+        yield Problem(
+            "kubernetesVersion",
+            f"{new['kubernetesVersion']} is more than {WIDEST_SKEW} minor versions ahead of the pool {name}, which was at "
+            f"{version} when AKS last told",
+            f"at most {old[0]}.{old[1] + WIDEST_SKEW}",
+            f"First: az aks nodepool upgrade --resource-group {new.get('resourceGroupName')} --cluster-name "
+            f"{new.get('resourceName')} --name {name} --kubernetes-version {wanted[0]}.{wanted[1] - 1}; then pulumi refresh, by "
+            "which the state knows it.",
         )
 
 

@@ -1,7 +1,8 @@
 """What AKS options of a pool need of the cluster and the other way round, as far as the stack file tells it: said beforehand.
 
 Azure refuses all of this, some of it minutes into a deploy. Sources: azure-aks-docs at fb060abe (upgrade-aks-control-plane,
-supported-kubernetes-versions, use-capacity-reservation-groups); NVIDIA/gpu-driver-container at db4f8bf8, azurelinux/README.md.
+supported-kubernetes-versions, use-capacity-reservation-groups); NVIDIA/gpu-driver-container at db4f8bf8, azurelinux/README.md;
+Azure/AgentBaker at 06836ee2 (gpu_components.go: which sizes take the GRID driver) and Azure/AKS#5875.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.aks_changes import WIDEST_SKEW
+from gpu_pools.hardware import azure_sizes
 from gpu_pools.stack.aks_network import Network
 from gpu_pools.stack.aks_options import MOVING_CHANNELS
 from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
+from gpu_pools.stack.sharing import Mig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_pools.hardware.azure_sizes import AzureSize
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
+    from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
-#: Minor versions that a pool may be behind.
-WIDEST_SKEW: Final = 3
 _CLUSTER: Final = "gpu-pools:cluster"
 
 
@@ -42,20 +46,35 @@ def check_aks(settings: Settings, problems: Problems) -> None:
                 _check_identity(pool, pool.placement, cluster, problems)
 
 
-def aks_warnings(pool: Pool, driver: str) -> Iterator[str]:
+def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
     """What of a pool works with a catch.
 
     Args:
         pool: any.
+        sharing: its declaration.
         driver: who installs its driver.
     """
     placement = pool.placement
     if not isinstance(placement, AksPlacement):
         return
+    if size := azure_sizes.size(placement.vm_size):
+        yield from _size_warnings(size, sharing, driver)
     if driver == "operator" and (placement.os_sku or "").startswith("AzureLinux"):
         yield (
             f"NVIDIA publishes no driver image for {placement.os_sku}, and its recipe for one is an experiment: have the driver "
             "installed by AKS (driver: preinstalled), or name an image of your own in gpu-pools:operator.values.driver"
+        )
+
+
+def _size_warnings(size: AzureSize, sharing: Sharing, driver: str) -> Iterator[str]:
+    if size.open:
+        yield f"{size.name}: {size.open}"
+    if isinstance(sharing, Mig) and size.mig is None:
+        yield f"no source says whether AKS offers MIG on {size.name}, whose GPUs have it: it cannot be checked before the deploy"
+    if size.driver == "GRID" and driver == "operator":
+        yield (
+            f"{size.name} has its GPUs as vGPUs, which take NVIDIA's GRID driver for Azure and not the operator's: have AKS "
+            "install it (driver: preinstalled), or name an image of your own in gpu-pools:operator.values.driver"
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.magnum_labels import unlisted
 from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.placements import MagnumPlacement
 
@@ -42,14 +43,25 @@ def magnum_driver_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
     unsaid = cluster.driver == "magnum-cluster-api" and cluster.template and cluster.template.network_driver is None
     if unsaid and pool is settings.pools[0]:
         yield "no networkDriver is written: the driver fails on flannel, Magnum's own choice where its operators made none (W81)"
+    yield from _unlisted(pool, placement, cluster, settings)
     if cluster.driver != "capi-helm":
         return
-    unread = {"availabilityZone": cluster.options.availability_zone, "bootVolume": cluster.options.boot_volume}
-    if pool is settings.pools[0] and (passed := [f"`{key}`" for key, value in unread.items() if value]):
-        yield f"the driver capi-helm reads no such label of the cluster, and passes over {', '.join(passed)}"
+    if pool is settings.pools[0] and cluster.options.availability_zone:
+        yield "the driver capi-helm reads no such label of the cluster, and passes over `availabilityZone`"
     written = {"image": placement.image, "dockerVolumeSize": placement.docker_volume_size, "nodeGroupLabels": placement.labels}
     if passed_over := [f"`{key}`" for key, value in written.items() if value]:
         yield f"the driver capi-helm makes a group of its flavor and number alone, and passes over {', '.join(passed_over)} (W80)"
+
+
+def _unlisted(pool: Pool, placement: MagnumPlacement, cluster: MagnumSettings, settings: Settings) -> Iterator[str]:
+    if cluster.driver is None:
+        return
+    if pool is settings.pools[0]:
+        yield from unlisted(cluster.driver, cluster.labels, "cluster.labels")
+        yield from unlisted(cluster.driver, cluster.template.labels if cluster.template else (), "cluster.template.labels")
+    if cluster.driver != "capi-helm":
+        # That one reads none of a group's (W80).
+        yield from unlisted(cluster.driver, placement.labels, "nodeGroupLabels")
 
 
 def _check_network_driver(cluster: MagnumSettings, problems: Problems) -> None:

@@ -37,6 +37,7 @@ class AzureSize:
         mig: True where AKS documents MIG for it, False where not, None where the sources say nothing of AKS.
         driver: which driver AKS would install, ``CUDA`` or ``GRID``.
         arch: ``amd64`` or ``arm64``.
+        open: what the sources leave open; empty: nothing that matters here.
     """
 
     name: str
@@ -48,6 +49,7 @@ class AzureSize:
     mig: bool | None
     driver: str
     arch: str
+    open: str = ""
 
 
 def size(name: str) -> AzureSize | None:
@@ -78,6 +80,12 @@ def smallest_size(name: str) -> str:
     whole = [known for known in sizes() if known.gpus.denominator == 1]
     family = [known for known in whole if _short(known.name)[:2] == _short(name)[:2]]
     return min(family or whole, key=lambda known: (known.vcpus, known.memory_gib)).name
+
+
+def smallest_whole(gpu_model: str) -> str:
+    """The smallest size with whole GPUs of a model of which there are such sizes."""
+    whole = (known for known in sizes() if known.gpu_model == gpu_model and known.gpus.denominator == 1)
+    return min(whole, key=lambda known: (known.vcpus, known.memory_gib)).name
 
 
 def _short(name: str) -> str:
@@ -113,4 +121,5 @@ def _size(name: str, entry: Mapping[str, Any]) -> AzureSize:
         mig=entry["mig"] if isinstance(entry["mig"], bool) else None,
         driver=entry["driver"],
         arch=entry["arch"],
+        open=entry.get("open", ""),
     )

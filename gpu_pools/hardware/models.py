@@ -1,7 +1,8 @@
 """GPU models: memory, compute capability, product names, MIG profiles and where each may be placed.
 
 The data is gpu_pools/hardware/gpu_models.yaml with its sources; unknown values stay None here and are never guessed. What follows
-from the geometry (which layouts fit) is gpu_pools/mig/geometry.py.
+from the geometry (which layouts fit) is gpu_pools/mig/geometry.py; models that a stack declares itself are read in
+gpu_pools/stack/gpu_models.py.
 """
 
 from __future__ import annotations
@@ -11,15 +12,30 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 #: The numbers of a version from the left, e.g. (570, 133, 20).
 Version = tuple[int, ...]
+#: First compute capability -> what gpu-feature-discovery calls it and those after it (k8s-device-plugin v0.19.0,
+#: internal/lm/resource.go, getArchFamily); 11 and what comes after 12 is `undefined` there.
+_FAMILIES: Final = {
+    (5, 0): "maxwell",
+    (6, 0): "pascal",
+    (7, 0): "volta",
+    (7, 5): "turing",
+    (8, 0): "ampere",
+    (8, 9): "ada-lovelace",
+    (9, 0): "hopper",
+    (10, 0): "blackwell",
+    (11, 0): "",
+    (12, 0): "blackwell",
+    (13, 0): "",
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +77,7 @@ class GpuModel:
 
     Attributes:
         key: this project's name for it, e.g. ``a100-80gb``.
-        architecture: as gpu-feature-discovery labels it, e.g. ``ampere``.
+        architecture: as gpu-feature-discovery labels it, e.g. ``ampere``; empty if unknown.
         compute_capability: (major, minor), None if unknown.
         memory_mib: total memory in MiB as NVML reports it, None if unknown.
         sm: multiprocessors of the whole GPU, None if unknown.
@@ -74,6 +90,8 @@ class GpuModel:
         other_names: the name that other drivers or GPUs of this model give a profile -> its name in `profiles`.
         listed_names: where the geometry is unknown, the profile names that any source lists.
         min_driver: the first NVIDIA driver that has its MIG; empty if no source gives one.
+        declared: whether only the stack file tells of it, and no table.
+        mig_source: where its author has read the MIG profiles that it declares; empty: it declares none.
     """
 
     key: str
@@ -90,6 +108,8 @@ class GpuModel:
     other_names: Mapping[str, str]
     listed_names: frozenset[str]
     min_driver: Version
+    declared: bool = False
+    mig_source: str = ""
 
     def own_name(self, profile: str) -> str:
         """The name that `profiles` has for a profile that may be given by another one."""
@@ -120,16 +140,38 @@ def model_keys() -> tuple[str, ...]:
     return tuple(sorted(_models()))
 
 
-def find_model(name: str) -> tuple[GpuModel, str | None] | None:
-    """(model, product) for a key (product None) or a product name as NVML or a node label writes it; None if unknown."""
+def family(capability: tuple[int, int] | None) -> str:
+    """What gpu-feature-discovery calls the architecture of a compute capability; empty where it has no name or none is known."""
+    first = max((first for first in _FAMILIES if capability and first <= capability), default=None)
+    return _FAMILIES[first] if first else ""
+
+
+def find_model(name: str, own: Iterable[GpuModel] = ()) -> tuple[GpuModel, str | None] | None:
+    """(model, product) for a key (product None) or a product name as NVML or a node label writes it; None if unknown.
+
+    Args:
+        name: of the model.
+        own: models besides those of the tables.
+    """
+    for known in own:
+        if name == known.key:
+            return known, None
+        for product in known.products:
+            if _normal(name) == _normal(product):
+                return known, product
     if name in _models():
         return _models()[name], None
     return _products().get(_normal(name))
 
 
-def nearest_model(name: str) -> str | None:
-    """The known key or product name that looks most like `name`."""
-    candidates = [*model_keys(), *(product for known in _models().values() for product in known.products)]
+def nearest_model(name: str, own: Iterable[str] = ()) -> str | None:
+    """The known key or product name that looks most like `name`.
+
+    Args:
+        name: of a model that there is not.
+        own: keys besides those of the tables.
+    """
+    candidates = [*own, *model_keys(), *(product for known in _models().values() for product in known.products)]
     near = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.4)
     if not near:
         return None

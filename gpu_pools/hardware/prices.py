@@ -38,7 +38,15 @@ class Prices:
 
     def of(self, size: str, *, spot: bool) -> float | None:
         """The price of a node, None where the file has none."""
-        return self.spot_per_hour.get(size, self.per_hour.get(size)) if spot else self.per_hour.get(size)
+        price = _price(self.per_hour, size)
+        return (_price(self.spot_per_hour, size) or price) if spot else price
+
+
+def _price(prices: Mapping[str, float], size: str) -> float | None:
+    """What is written of a size, or of the same size in another case: Azure's sizes have none, flavors do."""
+    if size in prices or not size.lower().startswith("standard_"):
+        return prices.get(size)
+    return next((price for written, price in prices.items() if written.lower() == size.lower()), None)
 
 
 def read_prices(path: object) -> Prices:

@@ -107,9 +107,9 @@ def mode_change_needs(gpu: GpuModel, platform: Platform | None) -> Cost:
 
     Ampere needs a reset of the GPU, later ones do not (NVIDIA MIG User Guide, "Enable MIG Mode"). The virtual machines of AKS
     and Magnum do not allow the reset, so that only a reboot does it (incident R03); an existing cluster's nodes may be
-    virtual or not.
+    virtual or not. Of a model whose architecture nobody tells the costlier is taken.
     """
-    if gpu.architecture != "ampere":
+    if gpu.architecture not in {"ampere", ""}:
         return "nothing"
     return "reboot" if platform in {"aks", "magnum"} else "gpu-reset-or-reboot"
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpu_pools.hardware.models import model
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -67,7 +65,7 @@ def most_of(gpu: GpuModel, profile: str) -> int:
 
 def legal_layouts(gpu: GpuModel) -> Mapping[Layout, Arrangement]:
     """Every legal layout of a model with its leftmost arrangement; the empty layout is one."""
-    return _legal(gpu.key)
+    return _legal(gpu.compute_slices, tuple(known_profiles(gpu).values()))
 
 
 def arrangements(gpu: GpuModel, layout: Mapping[str, int]) -> Iterator[Arrangement]:
@@ -78,7 +76,8 @@ def arrangements(gpu: GpuModel, layout: Mapping[str, int]) -> Iterator[Arrangeme
         layout: profile name -> instances, each known to the model.
     """
     if place(gpu, layout) is not None:
-        choices = [(start, kind) for start, kind in _choices(gpu) if kind.name in layout]
+        kinds = tuple(known_profiles(gpu).values())
+        choices = [(start, kind) for start, kind in _choices(kinds) if kind.name in layout]
         yield from _arrangements(tuple(choices), dict(layout), ())
 
 
@@ -103,17 +102,18 @@ def _large_first(gpu: GpuModel, layout: Layout) -> tuple[tuple[int, int, str], .
     return tuple(sorted((-kind.compute_slices, -kind.size, kind.name) for kind in instances))
 
 
-def _choices(gpu: GpuModel) -> list[tuple[int, MigProfile]]:
+def _choices(profiles: tuple[MigProfile, ...]) -> list[tuple[int, MigProfile]]:
     """Where an instance may be, from left to right: (start, profile)."""
-    found = [(start, kind) for kind in known_profiles(gpu).values() for start in kind.starts]
+    found = [(start, kind) for kind in profiles for start in kind.starts]
     return sorted(found, key=lambda choice: (choice[0], choice[1].size, choice[1].name))
 
 
 @lru_cache(maxsize=64)
-def _legal(key: str) -> Mapping[Layout, Arrangement]:
-    gpu = model(key)
-    kinds = sorted(known_profiles(gpu))
-    choices = [(start, kind, kinds.index(kind.name), Placement(start, kind.size, kind.name)) for start, kind in _choices(gpu)]
+def _legal(compute_slices: int, profiles: tuple[MigProfile, ...]) -> Mapping[Layout, Arrangement]:
+    kinds = sorted(profile.name for profile in profiles)
+    choices = [
+        (start, kind, kinds.index(kind.name), Placement(start, kind.size, kind.name)) for start, kind in _choices(profiles)
+    ]
     found: dict[tuple[int, ...], Arrangement] = {}
     followed: set[tuple[int, tuple[int, ...]]] = set()
 
@@ -127,7 +127,7 @@ def _legal(key: str) -> Mapping[Layout, Arrangement]:
                 more = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
                 follow(start + kind.size, slices - kind.compute_slices, more, (*placed, placement))
 
-    follow(0, gpu.compute_slices, (0,) * len(kinds), ())
+    follow(0, compute_slices, (0,) * len(kinds), ())
     return {
         tuple((name, count) for name, count in zip(kinds, counts, strict=True) if count): placed
         for counts, placed in found.items()

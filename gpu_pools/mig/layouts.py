@@ -66,7 +66,7 @@ def doubts(gpu: GpuModel) -> tuple[str, ...]:
     if gpu.profiles is None:
         listed = f"; sources list {', '.join(sorted(gpu.listed_names))}" if gpu.listed_names else ""
         return (f"the MIG geometry of {gpu.key} is unknown: no layout can be checked before the deploy{listed}",)
-    found = []
+    found = [f"the profiles of {gpu.key} are as the stack declares them (read in: {gpu.mig_source})"] if gpu.declared else []
     if not all(profile.placements_measured for profile in gpu.profiles.values()):
         found.append(f"the placements of {gpu.key} are inferred from GPUs of the same geometry; the node has the last word")
     if gpu.other_names:

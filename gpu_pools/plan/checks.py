@@ -95,6 +95,24 @@ def declared_size_warnings(hardware: Hardware) -> Iterator[str]:
     yield f"no table has {hardware.source}: that it has {what} is as declared and cannot be checked before the deploy{mig}"
 
 
+def declared_model_warnings(model: GpuModel) -> Iterator[str]:
+    """What nobody but the author of the stack file says of a GPU model, and what even that does not say."""
+    if not model.declared:
+        return
+    known = {
+        "its product name": model.products,
+        "its memory": model.memory_mib,
+        "its compute capability": model.compute_capability,
+        "its multiprocessors": model.sm,
+    }
+    unknown = ", ".join(what for what, value in known.items() if not value)
+    source = f", its MIG profiles as they were read in: {model.mig_source}" if model.mig_source else ""
+    yield (
+        f"no table has the GPU model {model.key}: what this stack declares of it is taken as it is{source}, and cannot be "
+        "checked before the deploy" + (f"; nobody says {unknown}, so nothing is held against that" if unknown else "")
+    )
+
+
 def autoscaling_warnings(pool: Pool, sharing: Sharing, mig_strategy: str, settings: Settings) -> Iterator[str]:
     """What autoscaling makes of this pool."""
     if not pool.autoscaled or isinstance(pool.placement, ExistingPlacement):

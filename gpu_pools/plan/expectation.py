@@ -179,7 +179,7 @@ def _multiprocessors(model: GpuModel, percentage: int) -> int | None:
 def gfd_labels(hardware: Hardware, sharing: Sharing, mig_strategy: FlagMigStrategy) -> dict[str, str]:
     """The labels of gpu-feature-discovery that tell how a node is shared; those that depend on unknown facts are left out."""
     labels = {
-        "nvidia.com/gpu.family": hardware.model.architecture,
+        **({"nvidia.com/gpu.family": hardware.model.architecture} if hardware.model.architecture else {}),
         "nvidia.com/mig.capable": _flag(hardware.model.mig_capable),
         "nvidia.com/mps.capable": _flag(isinstance(sharing, Mps)),
         "nvidia.com/mig.strategy": mig_strategy,

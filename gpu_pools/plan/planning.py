@@ -31,6 +31,7 @@ from gpu_pools.plan.checks import (
     autoscaling_warnings,
     check_pool,
     check_together,
+    declared_model_warnings,
     declared_size_warnings,
     driver_of,
     gpu_instance_profile,
@@ -220,6 +221,7 @@ def _pool_warnings(
     pool: Pool, sharing: Sharing, hardware: Hardware, settings: Settings, strategies: _Strategies
 ) -> Iterable[str]:
     yield from declared_size_warnings(hardware)
+    yield from declared_model_warnings(hardware.model)
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
     yield from startup_taint_warnings(settings)
     yield from adoption_warnings(pool, settings)
@@ -229,7 +231,7 @@ def _pool_warnings(
         yield from cluster_warnings(settings)
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
-    yield from aks_warnings(pool, driver_of(pool, settings))
+    yield from aks_warnings(pool, sharing, driver_of(pool, settings))
     yield from strategy_warnings(sharing, hardware, strategies.causes)
     if isinstance(sharing, Mig) and mig_owner(pool) == "operator" and reboots(hardware, settings):
         yield (

@@ -135,7 +135,7 @@ class SystemPool:
 
     vm_size: str = row(
         "An Azure VM size without GPU.",
-        text(r"Standard_\w+", "an Azure VM size, e.g. Standard_D4s_v5"),
+        text(r"(?i:standard)_\w+", "an Azure VM size, e.g. Standard_D4s_v5"),
         "",
         needed=True,
         sets="agentPoolProfiles.vmSize",
@@ -264,8 +264,6 @@ class AksSettings:
         return "aks"
 
 
-#: Of capi-helm no such label was found in magnum-capi-helm 1.4.0 (driver.py).
-_UNREAD: Final = "capi-helm passes over it"
 #: Labels of Magnum's drivers that have a key -> the key (heat up to 2026.1; magnum-cluster-api 0.38.1; magnum-capi-helm 1.4.0).
 _LABEL_KEYS: Final = {
     "availability_zone": "availabilityZone",
@@ -379,14 +377,19 @@ class MagnumOptions:
         doc="Whether a load balancer stands before the masters. Several masters need one.",
     )
     availability_zone: str | None = row(
-        "Nova's availability zone.", _OPENSTACK, sets="labels", change="replaces", doc=f"Nova's availability zone; {_UNREAD}."
+        "Nova's availability zone.",
+        _OPENSTACK,
+        sets="labels",
+        change="replaces",
+        # No such label is read in magnum-capi-helm 1.4.0 (driver.py).
+        doc="Nova's availability zone; capi-helm passes over it.",
     )
     boot_volume: BootVolume | None = row(
         "A volume as the machines' disk.",
         inner(BootVolume, "a mapping with size"),
         sets="labels",
         change="replaces",
-        doc=f"A volume as the machines' disk: `{{size: 50, type: ssd}}`, in GiB; {_UNREAD}.",
+        doc="A volume as the machines' disk: `{size: 50, type: ssd}`, in GiB.",
     )
     auto_healing: bool | None = row(
         "Whether the driver replaces nodes that are not healthy.", flag(), sets="labels", change="replaces"
@@ -492,6 +495,8 @@ class MagnumSettings:
         {},
         sets="labels",
         change="replaces",
+        doc="Settings of Magnum's driver, merged over the template's. A change makes a new cluster. What the driver is not known "
+        "to read, here, in `template` and in `nodeGroupLabels`, is a warning with the nearest that it reads.",
     )
     protect: bool = row(
         "Refuse to delete or replace the cluster. The node groups stay free to be rotated.", flag(), default=False, doc=_PROTECTED

@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.hardware.models import GpuModel, find_model, model, model_keys, nearest_model
+from gpu_pools.hardware.models import find_model, model, model_keys, nearest_model
 from gpu_pools.stack.fields import read, row, text, whole_number
 from gpu_pools.stack.section import Section
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.hardware.models import GpuModel
     from gpu_pools.text.errors import Problems
 
+    #: Models that the stack declares itself; None: what is written of it is wrong, and told.
+    Own = Mapping[str, GpuModel | None]
+
 #: How Azure names sizes.
-_ANY_SIZE: Final = r"[Ss]tandard_[A-Za-z]\w{1,78}"
+_ANY_SIZE: Final = r"(?i:standard)_[A-Za-z]\w{1,78}"
 
 
 @dataclass(frozen=True)
@@ -59,38 +65,40 @@ class DeclaredHardware:
         "A GPU model, e.g. a100-80gb.",
         text(allowed=", ".join(model_keys()), remedy="Name the GPU model, e.g. a100-80gb."),
         needed=True,
-        doc="A GPU model (`python -m gpu_pools models` lists them), or a product name as NVML answers it.",
+        doc="A GPU model (`python -m gpu_pools models` lists them), a product name as NVML answers it, or [one of your "
+        "own](#gpu-poolsgpumodels).",
     )
     gpus_per_node: int | None = row(
         {"magnum": "GPUs of one machine.", "existing": "GPUs of one node."}, whole_number(1, 16), needed=True
     )
 
 
-def parse_flavor(value: object, path: str, problems: Problems) -> Flavor | None:
+def parse_flavor(value: object, path: str, problems: Problems, *, own: Own) -> Flavor | None:
     """One entry of ``gpu-pools:flavors``."""
     section = Section(value, path, problems, what="a mapping with gpuModel and gpusPerNode")
     if not section.readable:
         return None
-    hardware = declared_hardware(section, f"flavor {path.removeprefix('gpu-pools:flavors.')}")
+    hardware = declared_hardware(section, f"flavor {path.removeprefix('gpu-pools:flavors.')}", own)
     vcpus, memory = section.integer("vcpus", minimum=1), section.number("memoryGiB", minimum=1)
     section.finish()
     return Flavor(hardware, vcpus, memory)
 
 
-def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None) -> Hardware | None:
+def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None, own: Own) -> Hardware | None:
     """What a pool's `vmSize` has; None where that is wrong, which is then a problem.
 
     Args:
         section: of the pool.
         gpu_model: what the pool declares beside it, for a size that the table lacks.
         gpus: per node, in the same way.
+        own: models that the stack declares.
     """
     name = section.text("vmSize", required=True, remedy="Name the VM size, e.g. Standard_NC24ads_A100_v4.")
     if name is None:
         return None
     size, date = azure_sizes.size(name), azure_sizes.retired(name)
     if size is None and date is None and re.fullmatch(_ANY_SIZE, name) and gpu_model is not None and gpus is not None:
-        return _of_model(section, gpu_model, gpus, f"vmSize {name}", known_size=False)
+        return _of_model(section, gpu_model, gpus, f"vmSize {name}", own, known_size=False)
     if size is None:
         meant = None if date else azure_sizes.meant_size(name)
         section.problems.add(
@@ -106,7 +114,8 @@ def azure_hardware(section: Section, gpu_model: str | None, gpus: int | None) ->
             section.at("vmSize"),
             f'"{name}" has {size.gpus} of a GPU',
             allowed="a size with whole GPUs",
-            remedy="Choose Standard_NV36ads_A10_v5 or larger; a vGPU fraction can be neither partitioned nor shared further.",
+            remedy=f"Choose {azure_sizes.smallest_whole(size.gpu_model)} or larger; a vGPU fraction can be neither partitioned "
+            "nor shared further.",
         )
         return None
     _check_declared(section, size, gpu_model, gpus)
@@ -129,27 +138,38 @@ def _check_declared(section: Section, size: azure_sizes.AzureSize, gpu_model: st
             )
 
 
-def declared_hardware(section: Section, source: str) -> Hardware | None:
-    """What `gpuModel` and `gpusPerNode` say; None where they are wrong, which is then a problem."""
+def declared_hardware(section: Section, source: str, own: Own) -> Hardware | None:
+    """What `gpuModel` and `gpusPerNode` say; None where they are wrong, which is then a problem.
+
+    Args:
+        section: that has them.
+        source: of the hardware.
+        own: models that the stack declares.
+    """
     declared = read(DeclaredHardware, section)
     if declared.gpu_model is None:
         return None
     if declared.gpus_per_node is None:
         # Only the model can still be told wrong.
-        _of_model(section, declared.gpu_model, 0, source)
+        _of_model(section, declared.gpu_model, 0, source, own)
         return None
-    return _of_model(section, declared.gpu_model, declared.gpus_per_node, source)
+    return _of_model(section, declared.gpu_model, declared.gpus_per_node, source, own)
 
 
-def _of_model(section: Section, name: str, gpus: int, source: str, *, known_size: bool = True) -> Hardware | None:
-    found = find_model(name)
+def _of_model(section: Section, name: str, gpus: int, source: str, own: Own, *, known_size: bool = True) -> Hardware | None:
+    if name in own and own[name] is None:
+        # What is wrong with it is told where it is declared.
+        return None
+    found = find_model(name, [one for one in own.values() if one])
     if found is None:
-        near = nearest_model(name)
+        near = nearest_model(name, own)
         section.problems.add(
             section.at("gpuModel"),
             f'"{name}" is not a known GPU model',
-            allowed=", ".join(model_keys()),
-            remedy=f"Did you mean {near}? A product name as NVML answers it works too." if near else "Choose one of those.",
+            allowed=", ".join([*own, *model_keys()]),
+            remedy=f"Did you mean {near}? A product name as NVML answers it works too."
+            if near
+            else "Choose one of those, or declare it under gpu-pools:gpuModels.",
         )
         return None
     known, product = found

@@ -111,7 +111,8 @@ class AksPlacement:
     gpu_model: str | None = row(
         "The GPU model, where no table has the size.",
         text(allowed=", ".join(model_keys())),
-        doc="The GPU model of a size that no table has, with `gpusPerNode`. What is declared is taken as it is.",
+        doc="The GPU model of a size that no table has, with `gpusPerNode`; it may be [one of your own](#gpu-poolsgpumodels). "
+        "What is declared is taken as it is.",
     )
     gpus_per_node: int | None = row("GPUs of one machine, where no table has the size.", whole_number(1, 16))
     os_sku: str | None = row(
@@ -205,7 +206,7 @@ def placed(section: PoolSection) -> tuple[Hardware | None, Placement]:
 
 def _placed_on_aks(section: PoolSection) -> tuple[Hardware | None, AksPlacement]:
     placement = read(AksPlacement, section)
-    return azure_hardware(section, placement.gpu_model, placement.gpus_per_node), placement
+    return azure_hardware(section, placement.gpu_model, placement.gpus_per_node, section.context.models), placement
 
 
 def _placed_on_magnum(section: PoolSection) -> tuple[Hardware | None, MagnumPlacement]:
@@ -216,7 +217,7 @@ def _placed_on_magnum(section: PoolSection) -> tuple[Hardware | None, MagnumPlac
 
 def _placed_on_existing(section: PoolSection) -> tuple[Hardware | None, ExistingPlacement]:
     placement = read(ExistingPlacement, section)
-    return declared_hardware(section, f"pool {section.raw('name')}"), placement
+    return declared_hardware(section, f"pool {section.raw('name')}", section.context.models), placement
 
 
 _PLACED: Final[Mapping[str, Callable[[PoolSection], tuple[Hardware | None, Placement]]]] = {

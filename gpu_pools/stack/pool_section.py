@@ -10,6 +10,7 @@ from gpu_pools.stack.section import Section
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpu_pools.hardware.models import GpuModel
     from gpu_pools.hardware.platforms import Platform
     from gpu_pools.stack.node_hardware import Flavor
     from gpu_pools.text.errors import Problems
@@ -22,6 +23,8 @@ class PoolContext:
     platform: Platform
     flavors: Mapping[str, Flavor]
     problems: Problems
+    #: Models that the stack declares itself; None: what is written of it is wrong.
+    models: Mapping[str, GpuModel | None] = field(default_factory=dict)
     magnum_driver: str | None = None
     sharing_names: tuple[str, ...] = field(default=())
     flavor_names: tuple[str, ...] = field(default=())

@@ -9,13 +9,16 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
 from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
+from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
+from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
 from gpu_pools.stack.section import Section
@@ -27,13 +30,17 @@ from gpu_pools.text.plain_text import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gpu_pools.hardware.models import GpuModel
     from gpu_pools.hardware.platforms import Platform
 
 _T = TypeVar("_T")
 
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
-KEYS: Final = ("cluster", "sharing", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "acknowledged")
+KEYS: Final = (
+    *("cluster", "sharing", "gpuModels", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification"),
+    "acknowledged",
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,8 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     check_text({key: value for key, value in config.items() if key.startswith(f"{NAMESPACE}:")}, problems)
     cluster = _parse_cluster(config, problems, complete=complete)
     sharing: dict[str, Sharing] = _parse_named(config, "sharing", parse_sharing, problems)
-    flavors = _parse_named(config, "flavors", parse_flavor, problems)
+    own = parse_gpu_models(config, problems)
+    flavors = _parse_named(config, "flavors", partial(parse_flavor, own=own), problems)
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
     verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
@@ -108,6 +116,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         platform=cluster.platform if cluster else _likely_platform(config),
         flavors=flavors,
         problems=problems,
+        models=own,
         magnum_driver=getattr(cluster, "driver", None),
         sharing_names=_written(config, "sharing"),
         flavor_names=_written(config, "flavors"),
@@ -123,6 +132,13 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
         check_adopted_pools(settings.cluster, settings.pools, problems)
     return settings
+
+
+def parse_gpu_models(config: Mapping[str, object], problems: Problems) -> dict[str, GpuModel | None]:
+    """The GPU models that a stack declares itself, by name; None: what is written of it is wrong, and a problem."""
+    models = _parse_named(config, "gpuModels", parse_gpu_model, problems)
+    check_distinct_models(models, f"{NAMESPACE}:gpuModels", problems)
+    return {name: models.get(name) for name in _written(config, "gpuModels")}
 
 
 def _has_subnet(cluster: AksSettings) -> bool:
@@ -184,6 +200,7 @@ def _parse_pools(config: Mapping[str, object], context: PoolContext) -> tuple[Po
         return ()
     pools = [pool for index, entry in enumerate(value) if (pool := parse_pool(entry, f"{path}[{index}]", context))]
     _check_unique(pools, context.problems)
+    _check_sizes(pools, context.problems)
     return tuple(pools)
 
 
@@ -198,6 +215,24 @@ def _check_unique(pools: list[Pool], problems: Problems) -> None:
                 remedy="Rename one of the two pools.",
             )
         seen.setdefault(pool.name, pool.path)
+
+
+def _check_sizes(pools: list[Pool], problems: Problems) -> None:
+    """Refuse what cannot both be true of one VM size that no table has; Azure's sizes are the same in any case."""
+    seen: dict[str, tuple[tuple[str, int], str]] = {}
+    for pool in pools:
+        hardware, placement = pool.hardware, pool.placement
+        if hardware is None or hardware.known_size or not isinstance(placement, AksPlacement):
+            continue
+        has = (hardware.model.key, hardware.gpus)
+        first, path = seen.setdefault(placement.vm_size.lower(), (has, pool.path))
+        if first != has:
+            problems.add(
+                f"{pool.path}.gpuModel",
+                f"{placement.vm_size} has {has[1]} x {has[0]} here and {first[1]} x {first[0]} in {path}",
+                allowed="the same of all pools of a size",
+                remedy="Look up what the size has, and write it in both pools.",
+            )
 
 
 def _check_keys(config: Mapping[str, object], problems: Problems) -> None:

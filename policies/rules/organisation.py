@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.hardware.azure_sizes import size
+from gpu_pools.hardware.azure_sizes import retired, size
 from gpu_pools.hardware.prices import HOURS_PER_MONTH, read_prices
 
 from .. import kinds
@@ -67,10 +67,15 @@ def _gpus(case: Case) -> Iterator[Found]:
     most = case.limits["gpus"]
     if most is None or not _first(case):
         return
-    total = 0.0
+    total, uncounted = 0.0, []
     for _, inputs in kinds.gpu_pools(case):
-        known = size(inputs.at("vmSize").text())
+        name = inputs.at("vmSize").text()
+        known = size(name)
+        if known is None and not retired(name):
+            uncounted.append(name)
         total += float(known.gpus) * _most_nodes(inputs) if known else 0
+    if uncounted:
+        yield Found("(all pools)", f"no table says how many GPUs {', '.join(dict.fromkeys(uncounted))} has")
     if total > most:
         yield Found("(all pools)", f"up to {total:g} GPUs; allowed: {most}")
 

@@ -24,7 +24,7 @@ from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
 from sandbox.stack import checkpoint, offline_charts, real_nodes, recovery, stand_ins
 from sandbox.stack.engine import Engine
-from sandbox.stack.prerequisites import boot_existing_cluster, give_aks_cluster, give_magnum_cluster, seed_openstack
+from sandbox.stack.prerequisites import boot_existing_cluster, give_aks_cluster, give_magnum_cluster, offer_sizes, seed_openstack
 from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
@@ -328,6 +328,7 @@ def _engine(
             offline_charts.use(sandbox, plan, progress)
     recovery.end_engines(sandbox, progress)
     seed_openstack(sandbox, plan)
+    offer_sizes(sandbox, plan)
     login = _start_openstack(sandbox, plan, progress)
     if needs_cluster:
         with progress.step("Starting the clusters of the sandbox"):

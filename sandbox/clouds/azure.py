@@ -31,6 +31,8 @@ from sandbox.clouds.azure_pool_options import check_with_cluster
 from sandbox.clouds.entra import Tenant
 from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
+from sandbox.cluster.machine_groups import Hardware
+from sandbox.system.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -66,6 +68,10 @@ class AzureCloud:
             state / "cloud" / "azure.json", ("groups", "networks", "clusters", "pools", "windows", "assignments")
         )
         self._tenant = Tenant(state)
+
+    def _offered(self) -> rules.Offered:
+        """VM sizes besides those of the tables, as the stack at hand declares them (sandbox/stack/prerequisites.py)."""
+        return {name: Hardware(**has) for name, has in read_json(self._state / "cloud" / "azure-sizes.json").items()}
 
     # ---------------------------------------------------------------- resource groups
 
@@ -137,7 +143,7 @@ class AzureCloud:
         version = versions.full(body.get("kubernetesVersion"))
         pools = {pool["name"]: _settled(pool) for pool in body["agentPoolProfiles"]}
         for pool_name, pool in pools.items():
-            rules.check_pool(pool_name, pool, body["location"])
+            rules.check_pool(pool_name, pool, body["location"], self._offered())
             check_with_cluster(pool, body)
             versions.check_pool(pool.get("orchestratorVersion"), version, version)
         folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{digest(id_)[:6]}"
@@ -187,7 +193,7 @@ class AzureCloud:
                         "pool operations: https://aka.ms/agent-pool-rest-api"
                     )
                     raise AzureError(400, "InvalidParameter", message, "agentPoolProfiles")
-                _change_pool(pool, profile, cluster)
+                _change_pool(pool, profile, cluster, self._offered())
             rules.check_entra_change(cluster["body"], body)
             wanted["location"] = cluster["body"]["location"]
             if body.get("aadProfile"):
@@ -308,7 +314,7 @@ class AzureCloud:
             self._refuse_busy(data, parent, [existing] if existing else [])
             if existing is None:
                 settled = _settled(body)
-                rules.check_pool(name, settled, cluster["body"]["location"])
+                rules.check_pool(name, settled, cluster["body"]["location"], self._offered())
                 check_with_cluster(settled, cluster["body"])
                 beside = {pool["name"]: pool["body"] for pool in _pools_of(data, cluster)}
                 networks.check_pools(data["networks"].values(), {**beside, name: settled})
@@ -318,7 +324,7 @@ class AzureCloud:
                 data["pools"][id_.lower()] = _pool_record(parent, name, settled, version, inline=False)
             else:
                 _refuse_last_system(data, existing, body.get("mode", "User"))
-                _change_pool(existing, body, cluster)
+                _change_pool(existing, body, cluster, self._offered())
                 existing["state"] = "Updating"
         self._put_machines(parent, only=id_)
         with self._records.change() as data:
@@ -355,7 +361,7 @@ class AzureCloud:
         with self._records.change() as data:
             pool = _find_pool(data, cluster_name, pool_name)
             body = {**pool["body"], "count": count}
-            rules.check_pool(pool_name, body, data["clusters"][pool["cluster"]]["body"]["location"])
+            rules.check_pool(pool_name, body, data["clusters"][pool["cluster"]]["body"]["location"], self._offered())
             pool["count"] = count
             cluster, id_ = data["clusters"][pool["cluster"]]["id"], pool["id"]
         self._put_machines(cluster, only=id_)
@@ -501,7 +507,7 @@ class AzureCloud:
         folder = self._folder(cluster["folder"])
         for key, pool in data["pools"].items():
             if pool["cluster"] == id_.lower() and (only is None or key == only.lower()):
-                self._host.put(folder, machine_group(cluster, pool))
+                self._host.put(folder, machine_group(cluster, pool, self._offered()))
 
 
 def scale_node_pool(state: Path, cluster: str, pool: str, count: int) -> None:
@@ -558,7 +564,7 @@ def _set_states(data: Data, id_: str, state: str) -> None:
         record["state"] = state
 
 
-def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any]) -> None:
+def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any], offered: rules.Offered) -> None:
     """Apply a PUT to a pool's record. An unchanged count does not undo what the autoscaler did."""
     old, location = pool["body"], cluster["body"]["location"]
     new = {key: value for key, value in body.items() if value is not None and key != "name"}
@@ -574,7 +580,7 @@ def _change_pool(pool: dict[str, Any], body: Body, cluster: dict[str, Any]) -> N
     if merged["enableAutoScaling"] and merged["count"] == old["count"]:
         low, high = merged.get("minCount", count), merged.get("maxCount", count)
         count = max(low, min(high, count))
-    rules.check_pool(pool["name"], {**merged, "count": count}, location)
+    rules.check_pool(pool["name"], {**merged, "count": count}, location, offered)
     check_with_cluster(merged, cluster["body"])
     pool["body"], pool["count"] = merged, count
     if version is not None and not version_of(pool, cluster).startswith(f"{version}."):

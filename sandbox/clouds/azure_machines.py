@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 _DIGITS: Final = 10**8
 
 
-def machine_group(cluster: dict[str, Any], pool: dict[str, Any]) -> MachineGroup:
-    """The machines that a pool's record asks for, with what AKS itself puts on the nodes."""
+def machine_group(cluster: dict[str, Any], pool: dict[str, Any], offered: rules.Offered) -> MachineGroup:
+    """The machines that a pool's record asks for, with what AKS itself puts on the nodes.
+
+    Args:
+        cluster: its record.
+        pool: its record.
+        offered: VM sizes besides those of the tables.
+    """
     body, location = pool["body"], cluster["body"]["location"]
-    size = rules.vm_size(body["vmSize"])
+    size = rules.vm_size(body["vmSize"], offered)
     if size is None:
         raise rules.unknown_size(pool["name"], location)
     zones = body.get("availabilityZones") or []
@@ -52,6 +58,7 @@ def machine_group(cluster: dict[str, Any], pool: dict[str, Any]) -> MachineGroup
             gpu_model=size.gpu_model,
             gpu_product=size.gpu_product,
             gpus=size.gpus,
+            declared=size.declared,
         ),
         driver_preinstalled=bool(size.gpu_model) and driver == "Install",
         cloud_mig_profile=body.get("gpuInstanceProfile"),

@@ -86,9 +86,9 @@ def _check_upgrades(body: Mapping[str, Any]) -> None:
     surge, away = settings.get("maxSurge"), settings.get("maxUnavailable")
     if body.get("scaleSetPriority") == "Spot":
         if surge is not None:
-            raise invalid("agentPoolProfile.upgrade.maxSurge", "Spot pools can't set max surge")  # seen
+            raise invalid("agentPoolProfile.upgrade.maxSurge", "Spot pools can't set max surge")
         if away is not None:
-            raise invalid("agentPoolProfile.upgrade.maxUnavailable", "Spot pools can't set max unavailable")
+            raise invalid("agentPoolProfile.upgradeSettings.maxUnavailable", "Spot pools can't set maxUnavailable")
     if body.get("mode") == "System" and not _none(away):
         raise invalid("agentPoolProfile.upgrade.maxUnavailable", "System pools can't set max unavailable")
     if surge is not None and _none(surge) and _none(away):

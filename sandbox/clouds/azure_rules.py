@@ -11,18 +11,17 @@ networking.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.text.yaml_text import load_yaml
 from sandbox.clouds.azure_errors import AzureError, invalid, missing
 from sandbox.clouds.azure_pool_options import check_options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from sandbox.cluster.machine_groups import Hardware
 
 Body = dict[str, Any]
 """Properties of a resource as ARM takes them: plain, camelCase."""
@@ -103,6 +102,7 @@ class VmSize:
     gpu_product: str | None = None
     gpus: int = 0
     mig: bool = False
+    declared: dict[str, Any] | None = None
 
 
 @lru_cache(maxsize=1)
@@ -112,11 +112,23 @@ def _cpu_sizes() -> dict[str, Any]:
     return sizes
 
 
-def vm_size(name: str) -> VmSize | None:
+#: Sizes besides those of the tables, by name.
+Offered = Mapping[str, Hardware]
+
+
+def vm_size(name: str, offered: Offered) -> VmSize | None:
     """The size of that name (Azure ignores case); None where it is not known.
 
     A size that shares one GPU with others has one GPU: its machines show one, with less memory in reality.
+
+    Args:
+        name: as a request has it.
+        offered: besides those of the tables: what a stack declares of sizes that no table has.
     """
+    for known, hardware in offered.items():
+        if known.lower() == name.lower():
+            has = (hardware.gpu_model, hardware.gpu_product, hardware.gpus)
+            return VmSize(known, hardware.cpus, hardware.memory_gib, "amd64", *has, declared=hardware.declared)
     gpu = azure_sizes.size(name)
     if gpu is not None:
         count = max(1, int(gpu.gpus))
@@ -136,20 +148,21 @@ def unknown_size(pool: str, location: str) -> AzureError:
     return AzureError(400, "BadRequest", message)
 
 
-def check_pool(name: str, body: Body, location: str) -> None:
+def check_pool(name: str, body: Body, location: str, offered: Offered) -> None:
     """Refuse what cannot be an agent pool.
 
     Args:
         name: the pool's name.
         body: its properties, with `count` already settled.
         location: region of the cluster, for the text.
+        offered: sizes besides those of the tables.
 
     Raises:
         AzureError: the first rule that the pool breaks.
     """
     _check_name(name, body)
     _check_zones(body)
-    size = vm_size(body["vmSize"])
+    size = vm_size(body["vmSize"], offered)
     if size is None:
         raise unknown_size(name, location)
     _check_counts(body)
@@ -162,7 +175,7 @@ def check_pool(name: str, body: Body, location: str) -> None:
             check_label(key, value)
     check_taints(body.get("nodeTaints") or [], spot=spot)
     if body.get("mode") == "System":
-        _check_system(body, size)
+        _check_system(name, body, size)
 
 
 def _check_name(name: str, body: Body) -> None:
@@ -183,7 +196,11 @@ def _check_counts(body: Body) -> None:
     count, low, high = body["count"], body.get("minCount"), body.get("maxCount")
     floor = 1 if body.get("mode") == "System" else 0
     if not floor <= count <= _MOST_NODES:
-        raise invalid("agentPoolProfile.count")  # seen
+        raise invalid(
+            "agentPoolProfile.count",
+            f"agentPoolProfile.count was {count}. It must be greater or equal to minCount:{floor} and less than or equal to "
+            f"maxCount:{_MOST_NODES}",
+        )
     if not body.get("enableAutoScaling"):
         for key, value in (("minCount", low), ("maxCount", high)):
             if value is not None:
@@ -227,7 +244,7 @@ def _check_spot(body: Body) -> None:
         raise invalid("agentPoolProfile.spotMaxPrice", f"{price} is neither -1 nor greater than zero")
 
 
-def _check_system(body: Body, size: VmSize) -> None:
+def _check_system(name: str, body: Body, size: VmSize) -> None:
     if body.get("scaleSetPriority") == "Spot":
         raise invalid("agentPoolProfile.mode", "System agent pools cannot be Spot")
     cpus, memory = _SYSTEM_MINIMUM
@@ -235,8 +252,7 @@ def _check_system(body: Body, size: VmSize) -> None:
         raise AzureError(
             400,
             "SystemPoolSkuTooLow",
-            f"The VM SKU chosen for this cluster {size.name} does not have enough CPU/memory to run as a system "
-            f"node pool. Please use a SKU with at least {cpus} vCPU and {memory:g} GB of memory.",
+            f"System node pool must use VM sku with more than 2 cores and 4GB memory. Nodepool name: {name}.",
             "agentPoolProfile.vmSize",
         )
     for taint in body.get("nodeTaints") or []:
@@ -410,7 +426,7 @@ def check_cluster(name: str, body: Body) -> None:
     if len(names) != len(set(names)):
         raise invalid("agentPoolProfile.name", "names of agent pools must be unique")
     if not any(pool.get("mode") == "System" for pool in pools):
-        raise AzureError(400, "InvalidParameter", "Must define at least one system pool.", "agentPoolProfiles")  # seen
+        raise AzureError(400, "MustDefineAtLeastOneSystemPool", "Must define at least one system pool.", "agentPoolProfiles")
 
 
 def _check_entra(body: Body) -> None:

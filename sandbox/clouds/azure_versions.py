@@ -127,7 +127,10 @@ def _check_skew(pool: str, control_plane: str) -> None:
     elif old > new:
         detail = "Node pool version is bigger than control plane version."
     elif new[1] - old[1] > _WIDEST_SKEW:
-        detail = f"Node pool version is more than {_WIDEST_SKEW} minor versions behind."
+        detail = (
+            f"Minor version of node pool cannot be more than {_WIDEST_SKEW} versions less than control plane's version. "
+            f"Minor version of node pool is {old[1]} and control plane is {new[1]}."
+        )
     else:
         return
     message = (

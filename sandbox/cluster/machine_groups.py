@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sandbox.nvml import known_models
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import locked, read_json, write_json
 
@@ -29,6 +30,7 @@ class Hardware:
         gpu_model: key of gpu_pools.hardware.models, None on machines without a GPU.
         gpu_product: what NVML names the GPU; None takes the model's first name.
         gpus: GPUs per machine.
+        declared: what a stack declares of a model that no table has.
     """
 
     cpus: int
@@ -36,6 +38,7 @@ class Hardware:
     gpu_model: str | None = None
     gpu_product: str | None = None
     gpus: int = 0
+    declared: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def scale(cluster_folder: Path, group_id: str, count: int) -> None:
 
 
 def groups(cluster_folder: Path) -> dict[str, MachineGroup]:
-    """All groups of a cluster by id; empty where none was ever put."""
+    """All groups of a cluster by id; empty where none was ever put. GPU models that they bring are known from then on."""
     return {key: _group(value) for key, value in read_json(record_path(cluster_folder)).items()}
 
 
@@ -147,4 +150,7 @@ def _write(cluster_folder: Path, known: dict[str, MachineGroup]) -> None:
 
 
 def _group(raw: dict[str, Any]) -> MachineGroup:
-    return MachineGroup(**{**raw, "hardware": Hardware(**raw["hardware"])})
+    hardware = Hardware(**raw["hardware"])
+    if hardware.declared:
+        known_models.remember(hardware.declared)
+    return MachineGroup(**{**raw, "hardware": hardware})

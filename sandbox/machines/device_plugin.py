@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpu_pools.hardware.models import model
 from sandbox.machines.plugin_config import ConfigError, MissingFile, PluginConfig, read_plugin_config
+from sandbox.nvml.known_models import model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

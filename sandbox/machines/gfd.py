@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_pools.hardware.models import model
 from sandbox.machines.device_plugin import FULL_GPU, Crash
 from sandbox.machines.plugin_config import ConfigError, MissingFile, PluginConfig, read_plugin_config
+from sandbox.nvml.known_models import model
 
 if TYPE_CHECKING:
     from sandbox.machines.gpu import Gpu
@@ -111,7 +111,7 @@ def _whole(config: PluginConfig, gpus: tuple[Gpu, ...]) -> dict[str, str]:
     known = model(gpus[0].model)
     shared = None if all(gpu.mig_enabled for gpu in gpus) else config
     labels = _base(shared, FULL_GPU, len(gpus), gpus[0].product)
-    labels["gpu.family"] = known.architecture
+    labels["gpu.family"] = known.architecture or "undefined"
     if known.compute_capability is not None:
         labels["gpu.compute.major"], labels["gpu.compute.minor"] = map(str, known.compute_capability)
     if known.memory_mib is not None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.hardware.models import model
 from gpu_pools.mig.geometry import place
 from sandbox.nvml.from_tables import gpu_uuid
+from sandbox.nvml.known_models import model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

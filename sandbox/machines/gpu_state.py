@@ -2,7 +2,8 @@
 
 The state file says more (compute instances, PCI addresses, faults); the machine's record keeps what the sandbox shows of it.
 Pure: no file is read or written here. One fact is assumed: gpu-feature-discovery ends on a GPU without a compute capability, so
-where no source gives it a node's GPU has the highest of its architecture.
+where no source gives it a node's GPU has the highest of its architecture, and of a model whose architecture nobody tells the
+highest of all.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.hardware.models import model, model_keys
+from gpu_pools.hardware.models import model_keys
 from sandbox.machines.gpu import DEFAULT_MODE, EXCLUSIVE_PROCESS, Gpu, GpuInstance
 from sandbox.nvml import from_tables, simulated
+from sandbox.nvml.known_models import model
 
 if TYPE_CHECKING:
     from sandbox.machines.gfd import Driver
@@ -55,7 +57,7 @@ def _put(bare: simulated.Gpu, gpu: Gpu) -> simulated.Gpu:
 
 def _assumed(model_key: str) -> tuple[int, int] | None:
     architecture = model(model_key).architecture
-    kin = (model(key).compute_capability for key in model_keys() if model(key).architecture == architecture)
+    kin = (model(key).compute_capability for key in model_keys() if architecture in {"", model(key).architecture})
     return max((found for found in kin if found is not None), default=None)
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gpu_pools.hardware.models import model
 from gpu_pools.mig.geometry import place
 from sandbox.machines.gpu import Gpu, cleared, with_layout
+from sandbox.nvml.known_models import model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

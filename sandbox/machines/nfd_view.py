@@ -14,8 +14,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.hardware.models import model
 from sandbox.nvml import facts
+from sandbox.nvml.known_models import model
 from sandbox.system.files import make_folder, write_atomic
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.hardware.models import model
 from gpu_pools.text.yaml_text import load_yaml
+from sandbox.nvml.known_models import model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpu_pools.hardware.models import GpuModel, MigProfile
 
@@ -27,8 +27,13 @@ _NO_ENGINES: Engines = (None, None, None, None, None)
 _NVIDIA = 0x10DE
 # nvidia-smi prints GiB with two decimals; every instance size seen so far is a multiple of this many MiB.
 _MEMORY_STEP_MIB = 64
+_SOME_MIB = 16384
+# NVML_GPU_INSTANCE_PROFILE_n_SLICE of a number of slices; those of declared models that are a second of their size count on.
+_NUMBERS = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4, 8: 5, 6: 6}
+_FURTHER = 9
 # NVML_DEVICE_ARCH_*
-_ARCHITECTURES = {"volta": 5, "turing": 6, "ampere": 7, "ada-lovelace": 8, "hopper": 9, "blackwell": 10}
+_GENERATIONS = ("maxwell", "pascal", "volta", "turing", "ampere", "ada-lovelace", "hopper", "blackwell")
+_ARCHITECTURES = {name: number for number, name in enumerate(_GENERATIONS, 3)}
 
 
 @dataclass(frozen=True)
@@ -98,14 +103,19 @@ def architecture_number(known: GpuModel) -> int | None:
 
 def pci_device(known: GpuModel, product: str) -> int | None:
     """What nvmlPciInfo_t.pciDeviceId holds: device in the upper half, vendor in the lower; None if unknown."""
-    device = _raw()[known.key]["products"].get(product)
+    device = None if known.declared else _raw()[known.key]["products"].get(product)
     return None if device is None else int(device, 16) << 16 | _NVIDIA
 
 
 def total_memory_mib(known: GpuModel) -> int | None:
-    """The GPU's memory in MiB; where no reading is known, the GB of its name taken as GiB (real readings are a little lower)."""
+    """The GPU's memory in MiB; where no reading is known, the GB of its name taken as GiB (real readings are a little lower).
+
+    A declared model of which nobody tells it has some, since a GPU has.
+    """
     if known.memory_mib is not None:
         return known.memory_mib
+    if known.declared:
+        return _SOME_MIB
     nominal: int | None = _raw()[known.key]["memoryGB"]
     return None if nominal is None else nominal * 1024
 
@@ -117,6 +127,8 @@ def profiles(key: str) -> tuple[Profile, ...]:
         KeyError: if there is no such model.
     """
     known = model(key)
+    if known.declared:
+        return tuple(_declared_profiles(known))
     entry = _raw()[key]
     twin = entry.get("profilesOf")
     raw = _raw()[twin]["profiles"] if twin else entry.get("profiles") or {}
@@ -138,6 +150,28 @@ def profiles(key: str) -> tuple[Profile, ...]:
         # Without its id no instance can be made, and no program could tell it from another.
         if item.profile_id is not None
     )
+
+
+def _declared_profiles(known: GpuModel) -> Iterator[Profile]:
+    taken: set[int] = set()
+    for name, item in (known.profiles or {}).items():
+        number = _NUMBERS.get(item.compute_slices, _FURTHER)
+        if number in taken:
+            number = max(_FURTHER, *taken) + 1
+        taken.add(number)
+        if item.profile_id is not None:
+            yield Profile(
+                number=number,
+                id=item.profile_id,
+                slices=item.compute_slices,
+                max_instances=item.max_instances,
+                size=item.size,
+                multiprocessors=item.sm,
+                memory_mib=memory_mib_of(known, item, None),
+                engines=_NO_ENGINES,
+                starts=item.starts,
+                name=name,
+            )
 
 
 def memory_mib_of(known: GpuModel, profile: MigProfile, printed_gib: float | None) -> int | None:

@@ -10,8 +10,8 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_pools.hardware.models import model
 from sandbox.nvml.facts import architecture_number, board, pci_device, profiles, total_memory_mib
+from sandbox.nvml.known_models import model
 from sandbox.nvml.simulated import Gpu, Machine, Mig
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def gpu_uuid(node: str, slot: int) -> str:
 
 def _gpu(known: GpuModel, product: str, node: str, slot: int, driver_version: str) -> Gpu:
     # NVIDIA's GPUs can replace broken memory rows from Ampere on.
-    remaps = known.architecture not in {"volta", "turing"}
+    remaps = known.architecture not in {"maxwell", "pascal", "volta", "turing"}
     facts = board(product)
     return Gpu(
         slot=slot,

@@ -75,4 +75,5 @@ def _hardware(flavor: Mapping[str, Any]) -> Hardware:
         gpu_model=flavor.get("gpuModel"),
         gpu_product=flavor.get("gpuProduct"),
         gpus=flavor.get("gpus") or 0,
+        declared=flavor.get("declared"),
     )

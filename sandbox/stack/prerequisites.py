@@ -7,11 +7,11 @@ and the NFD that it wants to find there.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
-from gpu_pools.stack.placements import ExistingPlacement, MagnumPlacement
+from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import network_id
 from sandbox.clouds.refusal import Refusal
@@ -19,10 +19,11 @@ from sandbox.cluster import add_ons, machine_groups
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.add_ons import AddOns
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, RealNodes
+from sandbox.nvml.known_models import record_of
 from sandbox.openstack.magnum_api import MagnumError
 from sandbox.stack import inventory
 from sandbox.system.errors import SandboxError
-from sandbox.system.files import write_json
+from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +82,31 @@ def seed_openstack(sandbox: Sandbox, plan: Plan) -> None:
             "addOns": AddOns(plan.settings.nfd.install is not True, plan.settings.operator.install is not True).as_json(),
         },
     )
+
+
+def offer_sizes(sandbox: Sandbox, plan: Plan) -> None:
+    """Have the sandbox's Azure offer the VM sizes that no table has, with the GPUs that the stack declares of them.
+
+    What was offered stays, since there may be pools of it.
+    """
+    if not isinstance(plan.settings.cluster, AksSettings):
+        return
+    declared = {p.pool.placement.vm_size: p.hardware for p in plan.pools if isinstance(p.pool.placement, AksPlacement)}
+    offered = {
+        size: Hardware(
+            cpus=_GPU_NODE.cpus,
+            memory_gib=_GPU_NODE.memory_gib,
+            gpu_model=hardware.model.key,
+            gpu_product=hardware.product,
+            gpus=hardware.gpus,
+            declared=record_of(hardware.model),
+        )
+        for size, hardware in declared.items()
+        if not hardware.known_size
+    }
+    if offered:
+        before = read_json(sandbox.azure_sizes)
+        write_json(sandbox.azure_sizes, before | {size: asdict(hardware) for size, hardware in offered.items()})
 
 
 def give_aks_cluster(sandbox: Sandbox, plan: Plan) -> None:
@@ -186,6 +212,7 @@ def _group(planned: PoolPlan) -> MachineGroup:
         gpu_model=planned.hardware.model.key,
         gpu_product=planned.hardware.product,
         gpus=planned.hardware.gpus,
+        declared=record_of(planned.hardware.model),
     )
     return MachineGroup(
         id=planned.name,
@@ -206,4 +233,5 @@ def _flavor(flavor: Flavor) -> dict[str, Any]:
         "gpuModel": hardware.model.key if hardware else None,
         "gpuProduct": hardware.product if hardware else None,
         "gpus": hardware.gpus if hardware else 0,
+        "declared": record_of(hardware.model) if hardware else None,
     }

@@ -77,6 +77,11 @@ class Sandbox:
         return self.folder / "openstack"
 
     @property
+    def azure_sizes(self) -> Path:
+        """VM sizes that the sandbox's Azure offers besides those of the tables."""
+        return self.folder / "cloud" / "azure-sizes.json"
+
+    @property
     def openstack_seed(self) -> Path:
         """What else that OpenStack has."""
         return self.folder / "cloud" / "openstack-seed.json"

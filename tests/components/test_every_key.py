@@ -87,6 +87,12 @@ EXISTING: Final[dict[str, Any]] = {
         {"name": "a", "nodeSelector": {"p": "a"}, "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "turns"},
     ],
 }
+#: The same with a GPU model of its own.
+OWN: Final[dict[str, Any]] = {
+    **EXISTING,
+    "gpuModels": {"next": {"product": "NVIDIA Next", "memoryMiB": 32768, "computeCapability": "9.0", "mig": False}},
+    "pools": [{**EXISTING["pools"][0], "gpuModel": "next"}],
+}
 SYSTEM: Final = "cluster.systemPool"
 
 
@@ -318,6 +324,10 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("verification", "smokeTestImage"): [(AKS, "verification.smokeTestImage", "example.com/cuda:1")],
     ("flavors", "gpuModel"): [(MAGNUM, "flavors.g.gpuModel", "h100-80gb")],
     ("flavors", "gpusPerNode"): [(MAGNUM, "flavors.g.gpusPerNode", 2)],
+    ("gpuModels", "product"): [(OWN, "gpuModels.next.product", "NVIDIA Other"), (OWN, "gpuModels.next.product", GONE)],
+    ("gpuModels", "memoryMiB"): [(OWN, "gpuModels.next.memoryMiB", 16384)],
+    ("gpuModels", "computeCapability"): [(OWN, "gpuModels.next.computeCapability", "10.0")],
+    ("gpuModels", "mig"): [(OWN, "gpuModels.next.mig", True)],
 }
 #: Keys that say nothing of what is deployed.
 ASKED: Final = {
@@ -326,6 +336,7 @@ ASKED: Final = {
     ("cluster", "checkCloud"): "whether the cloud is asked before a deploy",
     ("flavors", "vcpus"): "what that check counts against the quota",
     ("flavors", "memoryGiB"): "the same",
+    ("gpuModels", "multiprocessors"): "what the plan tells of MPS",
     ("operator", "values.<operand>.version"): "a word about `values`",
 }
 _PACKED: Final = functools.cache(archive.archive)
@@ -350,7 +361,7 @@ def _documented() -> set[tuple[str, str]]:
             first = line.split("|")[1]
             keys = [re.split(r":? ?[{]|:", token)[0] for token in re.findall(r"`([^`]+)`", first)]
             # A mapping's keys are changed with it.
-            found |= {(section, key.split(".")[0] if section in {"cluster", "pools"} else key) for key in keys}
+            found |= {(section, key.split(".")[0] if section in {"cluster", "pools", "gpuModels"} else key) for key in keys}
     return found
 
 

@@ -3,6 +3,7 @@
 What a change does is a table with sources (gpu_pools/clouds/aks_properties.yaml). Here the real engine is asked, and a stand-in
 of Azure that has rules of its own and refuses what cannot be changed. A pool for each property, without nodes, and all of them
 changed at once; the cluster is changed in steps. The network and the resource group were there before, made by somebody else.
+The rows that nothing here can have up are changed in test_aks_rows.py, where only a preview is asked.
 """
 
 from __future__ import annotations
@@ -84,7 +85,11 @@ POOLS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "spotMaxPrice": ({"spot": {"maxPrice": 1}}, {"spot": {"maxPrice": 2}}),
     "tags": ({}, {"tags": {"team": "ml"}}),
     "upgradeSettings": ({}, {"upgradeSettings": {"maxUnavailable": "1", "drainTimeoutInMinutes": 60}}),
-    "vmSize": ({}, {"vmSize": "Standard_NC48ads_A100_v4"}),
+    # From a size that no table has to one that they have.
+    "vmSize": (
+        {"vmSize": "Standard_ND40rs_v2", "gpuModel": "v100-32gb", "gpusPerNode": 8},
+        {"vmSize": "Standard_NC48ads_A100_v4"},
+    ),
     "vnetSubnetID": ({"subnet": GPUS}, {"subnet": MORE}),
     "workloadRuntime": ({}, {"properties": {"workloadRuntime": "KataVmIsolation"}}),
 }

@@ -54,6 +54,7 @@ SAMPLE: Final = {
     "aks-cluster-network-ranges-overlap",
     "aks-pool-subnet-without-the-clusters",
     "aks-pool-property-unknown-below",
+    "gpu-model-mig-without-source",
 }
 CHOSEN: Final = tuple(case for case in CASES if case.id in SAMPLE and case.read_by_engine)
 
@@ -91,11 +92,11 @@ def test_all_problems_come_at_once(trial: Trial) -> None:
 
 
 @pytest.mark.sweep
-def test_so_do_those_of_fifty_pools(trial: Trial) -> None:
+def test_so_do_those_of_fifty_pools_and_thirty_gpu_models(trial: Trial) -> None:
     trial.write(MANY_MISTAKES)
     refused = trial.engine("preview")
     assert refused.code != 0
-    assert len(MANY_TOLD) >= 50
+    assert len(MANY_TOLD) >= 80
     for path, message in MANY_TOLD:
         assert f"{path}: " in refused.text
         assert message in refused.text
@@ -104,7 +105,7 @@ def test_so_do_those_of_fifty_pools(trial: Trial) -> None:
 @pytest.mark.parametrize(
     "stack",
     these([TEN_MISTAKES, MANY_MISTAKES, CHOSEN[0].stack], [MANY_MISTAKES]),
-    ids=["ten mistakes", "fifty pools", CHOSEN[0].id],
+    ids=["ten mistakes", "eighty mistakes", CHOSEN[0].id],
 )
 def test_up_creates_nothing(stack: str, trial: Trial) -> None:
     trial.write(stack)

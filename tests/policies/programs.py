@@ -360,7 +360,10 @@ BAD: dict[str, list[Program]] = {
         program(group(), sizes=["gpu.t4*"]),
     ],
     "allowed-regions": [program(_CLUSTER, regions=["northeurope"])],
-    "max-gpus": [program(pool(count=2), pool("more", options=_LEFT, **_AUTO), gpus=5)],
+    "max-gpus": [
+        program(pool(count=2), pool("more", options=_LEFT, **_AUTO), gpus=5),
+        program(pool(vmSize="Standard_ND40rs_v2"), gpus=100),
+    ],
     "max-cost": [
         program(pool(count=2), prices=_PRICES, perMonth=4000),
         program(pool(vmSize="Standard_NC40ads_H100_v5"), prices=_PRICES, perMonth=4000),

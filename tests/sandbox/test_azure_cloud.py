@@ -282,8 +282,8 @@ class TestPoolRules:
         assert parse_taint("a=b=c:NoSchedule") is None
 
     def test_sizes(self) -> None:
-        assert vm_size("standard_d4s_v5") == vm_size("Standard_D4s_v5")
-        fraction = vm_size("Standard_NV6ads_A10_v5")
+        assert vm_size("standard_d4s_v5", {}) == vm_size("Standard_D4s_v5", {})
+        fraction = vm_size("Standard_NV6ads_A10_v5", {})
         assert fraction is not None
         assert fraction.gpus == 1
 

@@ -39,7 +39,7 @@ def _refusal(check: Callable[..., None], *args: Any) -> str:
         ({"upgradeSettings": {"undrainableNodeBehavior": "Delete"}}, "'Delete' is not one of"),
         ({"upgradeSettings": {"maxSurge": "0"}}, "cannot both be 0"),
         ({"scaleSetPriority": "Spot", "upgradeSettings": {"maxSurge": "1"}}, "Spot pools can't set max surge"),
-        ({"scaleSetPriority": "Spot", "upgradeSettings": {"maxUnavailable": "1"}}, "Spot pools can't set max unavailable"),
+        ({"scaleSetPriority": "Spot", "upgradeSettings": {"maxUnavailable": "1"}}, "Spot pools can't set maxUnavailable"),
         ({"mode": "System", "upgradeSettings": {"maxUnavailable": "1"}}, "System pools can't set max unavailable"),
         ({"kubeletConfig": {"topologyManagerPolicy": "numa"}}, "'numa' is not one of none, best-effort"),
         ({"kubeletConfig": {"imageGcLowThreshold": 90}}, "90 is greater than imageGcHighThreshold 85"),

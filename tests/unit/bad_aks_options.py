@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from tests.unit.bad_case import Case
+from tests.unit.bad_gpu_models import ALONE
 from tests.unit.stacks import A100, aks
 
 _POOL: Final = "gpu-pools:pools[0]"
@@ -587,7 +588,7 @@ OPTION_CASES: Final = (*_POOLS, *_CLUSTERS)
 
 
 def _all_at_once() -> tuple[str, tuple[tuple[str, str], ...]]:
-    """A stack with every pool that is wrong by itself, and the place and message of each mistake."""
+    """A stack with every pool and GPU model that is wrong by itself, and the place and message of each mistake."""
     config: dict[str, Any] = {}
     pools: list[dict[str, Any]] = []
     told: list[tuple[str, str]] = []
@@ -599,7 +600,13 @@ def _all_at_once() -> tuple[str, tuple[tuple[str, str], ...]]:
         (pool,) = written["gpu-pools:pools"]
         told.append((case.path.replace("pools[0]", f"pools[{len(pools)}]"), case.message))
         pools.append({**pool, "name": f"p{len(pools)}"})
-    return yaml.safe_dump({"config": {**config, "gpu-pools:pools": pools}}, sort_keys=False), tuple(told)
+    models: dict[str, Any] = {}
+    for case in ALONE:
+        (says,) = yaml.safe_load(case.stack)["config"]["gpu-pools:gpuModels"].values()
+        told.append((case.path.replace("gpuModels.card", f"gpuModels.card{len(models)}"), case.message))
+        models[f"card{len(models)}"] = says
+    sections = {**config, "gpu-pools:gpuModels": models, "gpu-pools:pools": pools}
+    return yaml.safe_dump({"config": sections}, sort_keys=False), tuple(told)
 
 
 GOOD_CLUSTER: Final = yaml.safe_load(aks())["config"]["gpu-pools:cluster"]

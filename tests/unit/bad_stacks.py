@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.unit.bad_aks_options import OPTION_CASES
 from tests.unit.bad_case import FILE, Case
+from tests.unit.bad_gpu_models import GPU_MODEL_CASES
 from tests.unit.bad_magnum_options import MAGNUM_OPTION_CASES
 from tests.unit.stacks import A100, GONE, SYSTEM_POOL, T4, TWO_A100, aks, existing, magnum
 
@@ -885,6 +886,32 @@ _POOL_CASES = (
         "17 is out of bounds",
         "at most 16",
         problems=2,
+    ),
+    Case(
+        "pool-size-declared-twice",
+        aks(
+            pools=[
+                {
+                    "name": "a",
+                    "vmSize": "Standard_ND40rs_v2",
+                    "gpuModel": "v100-32gb",
+                    "gpusPerNode": 8,
+                    "count": 1,
+                    "sharing": "whole",
+                },
+                {
+                    "name": "b",
+                    "vmSize": "STANDARD_ND40RS_V2",
+                    "gpuModel": "v100-16gb",
+                    "gpusPerNode": 8,
+                    "count": 1,
+                    "sharing": "whole",
+                },
+            ]
+        ),
+        "gpu-pools:pools[1].gpuModel",
+        "STANDARD_ND40RS_V2 has 8 x v100-16gb here and 8 x v100-32gb in gpu-pools:pools[0]",
+        "the same of all pools of a size",
     ),
     Case(
         "pool-size-declared-not-azure",
@@ -1795,6 +1822,7 @@ CASES: tuple[Case, ...] = (
     *_ADOPTION_CASES,
     *OPTION_CASES,
     *MAGNUM_OPTION_CASES,
+    *GPU_MODEL_CASES,
 )
 
 #: A stack that is wrong in ten ways at once, and where.

@@ -72,6 +72,18 @@ class TestVersion:
         (problem,) = refused_cluster_changes(inputs(), inputs("1.36"), "1.34.2")
         assert 'kubernetesVersion: "1.35"' in problem.remedy
 
+    @pytest.mark.parametrize(("system", "refused_"), [("1.31.4", True), ("1.32.4", False), (None, False)])
+    def test_leaves_no_pool_too_far_behind(self, system: str | None, *, refused_: bool) -> None:
+        pools = [
+            {"name": "system", "currentOrchestratorVersion": system},
+            {"name": "gpu", "currentOrchestratorVersion": "1.34.2"},
+        ]
+        problems = list(refused_cluster_changes(inputs(), inputs("1.35"), "1.34.2", pools))
+        assert [problem.path for problem in problems] == (["kubernetesVersion"] if refused_ else [])
+        if refused_:
+            assert "more than 3 minor versions ahead of the pool system, which was at 1.31.4" in problems[0].message
+            assert "--name system --kubernetes-version 1.34; then pulumi refresh" in problems[0].remedy
+
     def test_long_term_support_skips_versions(self) -> None:
         assert refused(inputs(), {**inputs("1.37"), "supportPlan": "AKSLongTermSupport"}) == []
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.stack.placements import AksPlacement
-from tests.unit.stacks import A100, aks, plan_of, pool_of
+from gpu_pools.text.errors import InvalidStackError
+from tests.unit.stacks import A100, aks, magnum, plan_of, pool_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _V100S = {"vmSize": "Standard_ND40rs_v2", "gpuModel": "v100-32gb", "gpusPerNode": 8}
 
@@ -21,6 +27,10 @@ class TestASizeThatNoTableHas:
     def test_it_is_shared_as_declared(self) -> None:
         shared = pool_of(aks(_V100S, sharing={"whole": {"timeSlicing": {"replicas": 3}}}))
         assert shared.advertises == {"nvidia.com/gpu": 24}
+
+    @pytest.mark.parametrize("written", ["STANDARD_ND40RS_V2", "standard_nd40rs_v2"])
+    def test_it_is_one_in_any_case(self, written: str) -> None:
+        assert pool_of(aks(_V100S | {"vmSize": written})).advertises == {"nvidia.com/gpu": 8}
 
     def test_that_nothing_could_be_checked_is_said(self) -> None:
         (said,) = [warning for warning in pool_of(aks(_V100S)).warnings if "no table has" in warning]
@@ -70,4 +80,51 @@ class TestTheCaseOfASize:
 
     def test_bounds_that_are_the_same_stay_the_autoscalers(self) -> None:
         pool = pool_of(aks({"count": ..., "nodes": {"min": 3, "max": 3}})).pool
+        assert (pool.min_nodes, pool.max_nodes, pool.autoscaled) == (3, 3, True)
+
+
+class TestNewSizes:
+    """What is known of sizes whose sources say little."""
+
+    RTX = "Standard_NC144ds_xl_RTXPRO6000BSE_v6"
+
+    @staticmethod
+    def _warnings(size: str, **more: Any) -> str:
+        return "\n".join(pool_of(aks({"vmSize": size}, **more)).warnings)
+
+    @pytest.mark.parametrize(
+        ("size", "advertised"),
+        [
+            (RTX, 1),
+            ("Standard_NC288lds_xl_RTXPRO6000BSE_v6", 2),
+            ("Standard_ND96isr_H200_v5", 8),
+            ("Standard_ND128isr_GB300_v6", 4),
+        ],
+    )
+    def test_they_are_known(self, size: str, advertised: int) -> None:
+        pool = pool_of(aks({"vmSize": size.lower()}, operator={"driver": "preinstalled"}))
+        assert pool.advertises == {"nvidia.com/gpu": advertised}
+        assert pool.hardware.known_size
+
+    def test_what_the_sources_leave_open_is_said(self) -> None:
+        assert f"{self.RTX}: its GPUs are vGPUs" in self._warnings(self.RTX)
+        assert "vGPU" not in self._warnings("Standard_ND96isr_H200_v5")
+
+    @pytest.mark.parametrize("size", [RTX, "Standard_NV36ads_A10_v5"])
+    def test_the_operators_driver_does_not_drive_a_vgpu(self, size: str) -> None:
+        assert "GRID driver" in self._warnings(size)
+        assert "GRID driver" not in self._warnings(size, operator={"driver": "preinstalled"})
+
+    def test_whether_aks_offers_mig_on_it_is_said_to_be_unknown(self) -> None:
+        sliced = {"m": {"mig": {"layout": {"1g.23gb": 7}}}}
+        assert "no source says whether AKS offers MIG" in self._warnings("Standard_ND128isr_NDR_GB200_v6", sharing=sliced)
+        assert "no source says" not in self._warnings("Standard_ND128isr_NDR_GB200_v6")
+
+    def test_a_part_of_a_gpu_names_the_smallest_size_with_a_whole_one(self) -> None:
+        with pytest.raises(InvalidStackError, match="Choose Standard_NC144lds_xl_RTXPRO6000BSE_v6 or larger"):
+            plan_of(aks({"vmSize": "Standard_NC36ds_xl_RTXPRO6000BSE_v6"}))
+
+    @pytest.mark.parametrize("platform", [aks, magnum])
+    def test_bounds_that_are_the_same_stay_the_autoscalers_everywhere(self, platform: Callable[..., str]) -> None:
+        pool = pool_of(platform({"count": ..., "nodes": {"min": 3, "max": 3}})).pool
         assert (pool.min_nodes, pool.max_nodes, pool.autoscaled) == (3, 3, True)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpu_pools.clouds.magnum_labels import listed
+from gpu_pools.stack.clusters import NODE_GROUP_LABELS
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import GONE, magnum, plan_of
 
@@ -61,3 +63,47 @@ def test_a_network_is_refused_by_the_driver_that_fails_on_it_alone(driver: str, 
     stack = magnum(cluster={"driver": driver, "templateId": GONE, "template": made})
     with pytest.raises(InvalidStackError, match=re.escape('fails on "flannel"')) if refused else contextlib.nullcontext():
         plan_of(stack)
+
+
+class TestLabels:
+    """What the sources of a driver do not list is told, with what was meant."""
+
+    @staticmethod
+    def _told(driver: str, **cluster: Any) -> list[str]:
+        group = cluster.pop("group", {})
+        stack = magnum({"nodeGroupLabels": group}, cluster={"driver": driver, **cluster})
+        return [text for text in plan_of(stack).pools[0].warnings if "known to read" in text]
+
+    @pytest.mark.parametrize(
+        ("driver", "label", "meant"),
+        [
+            ("heat", "etcd_volum_size", "etcd_volume_size"),
+            ("heat", "auto_scaling_enable", "auto_scaling_enabled"),
+            # Its documentation has it so, its code does not.
+            ("magnum-cluster-api", "audit_log_maxage", "audit_log_max_age"),
+            ("capi-helm", "monitoring_enable", "monitoring_enabled"),
+        ],
+    )
+    def test_one_that_is_mistyped_is_told_with_the_nearest(self, driver: str, label: str, meant: str) -> None:
+        (told,) = self._told(driver, labels={label: "1"})
+        assert f"`cluster.labels.{label}`" in told
+        assert driver in told
+        assert told.endswith(f"did you mean `{meant}`?")
+
+    def test_a_sites_own_is_told_without(self) -> None:
+        (told,) = self._told("heat", labels={"nvidia_gpu_enabled": "true"})
+        assert "cannot be checked before the deploy" in told
+        assert "did you mean" not in told
+
+    def test_those_of_a_group_are_looked_at_where_the_driver_reads_them(self) -> None:
+        (told,) = self._told("heat", group={"kubelet_option": "--v=2"})
+        assert "`nodeGroupLabels.kubelet_option`" in told
+        assert self._told("capi-helm", group={"kubelet_option": "--v=2"}) == []
+
+    @pytest.mark.parametrize("driver", NODE_GROUP_LABELS)
+    def test_what_the_stack_sets_by_keys_is_read_or_said_to_be_passed_over(self, driver: str) -> None:
+        written = {"autoHealing": True, "bootVolume": {"size": 50, "type": "ssd"}, "availabilityZone": "nova"}
+        set_ = plan_of(magnum(cluster={"driver": driver, **written})).settings.cluster.options.labels  # type: ignore[union-attr]
+        warnings = " ".join(plan_of(magnum(cluster={"driver": driver, **written})).pools[0].warnings)
+        passed_over = {"availability_zone"} if "passes over `availabilityZone`" in warnings else set()
+        assert set(set_) - listed(driver) == passed_over  # type: ignore[arg-type]

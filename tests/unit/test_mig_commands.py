@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,11 @@ from gpu_pools.cli.main import main
 from gpu_pools.hardware.models import model, model_keys
 from gpu_pools.mig.geometry import maximal_layouts, place
 from gpu_pools.mig.picture import Pen, draw, ruler, unit_width
+from tests.unit.stacks import existing
+from tests.unit.test_gpu_models import as_declared
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 A30_PICTURE = """\
 a30-24gb: 9 maximal layouts; 4 compute slices, 4 placement units, 56 SMs
@@ -186,3 +192,33 @@ The operator's mig-manager would destroy and make again what could stay.
     def test_a_model_without_known_geometry(self, key: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["change", key, "none", "none"]) == 2
         assert message in capsys.readouterr().err
+
+
+class TestModelsOfAStack:
+    """`--stack`: what it declares can be named."""
+
+    @pytest.fixture
+    def stack(self, tmp_path: Path) -> str:
+        file = tmp_path / "Pulumi.own.yaml"
+        file.write_text(existing({"gpuModel": "other"}, gpuModels={"other": as_declared("a30-24gb")}), encoding="utf-8")
+        return str(file)
+
+    def test_its_layouts_are_drawn(self, stack: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["layouts", "other", "--stack", stack]) == 0
+        told = capsys.readouterr().out
+        assert "other: 9 maximal layouts; 4 compute slices, 4 placement units" in told
+        assert "as the stack declares them (read in: nvidia-smi mig -lgip)" in told
+
+    def test_a_change_of_it_is_told(self, stack: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["change", "other", "none", "2g.12gb:2", "--stack", stack]) == 0
+        assert "other: MIG off -> 2x 2g.12gb" in capsys.readouterr().out
+
+    def test_without_it_there_is_no_such_model(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["layouts", "other"]) == 2
+        assert 'there is no GPU model "other"' in capsys.readouterr().err
+
+    @pytest.mark.parametrize(("text", "told"), [("config: {a: 1}", "there is no GPU"), ("config: {}", "no keys"), ("[", "YAML")])
+    def test_a_file_without_it(self, text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "s.yaml").write_text(text, encoding="utf-8")
+        assert main(["layouts", "other", "--stack", str(tmp_path / "s.yaml")]) == 2
+        assert told in capsys.readouterr().err

@@ -26,6 +26,12 @@ def test_a_spot_node_costs_its_own_price_or_the_full_one(tmp_path: Path) -> None
     assert prices_in(tmp_path, "currency: EUR\nperHour: {a: 1}\nspotPerHour:\n").spot_per_hour == {}
 
 
+def test_sizes_of_azure_are_found_in_any_case_flavors_as_written(tmp_path: Path) -> None:
+    prices = prices_in(tmp_path, "currency: EUR\nperHour: {Standard_A: 3, flavor: 1}\nspotPerHour: {STANDARD_a: 2}\n")
+    assert [prices.of(size, spot=True) for size in ("Standard_A", "standard_a", "Standard_B", "Flavor")] == [2, 2, None, None]
+    assert prices.of("standard_A", spot=False) == 3
+
+
 def test_a_month_is_the_twelfth_part_of_a_year() -> None:
     assert HOURS_PER_MONTH == 365 * 24 / 12
 
