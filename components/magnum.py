@@ -8,7 +8,8 @@ and quotas, which belong to the cloud's operators. A changed label of the cluste
 """
 
 import re
-from typing import Any, NotRequired, TypedDict, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_openstack import containerinfra
@@ -17,13 +18,17 @@ from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
 from gpu_pools.stack.placements import MagnumPlacement
-from gpu_pools.text.errors import InvalidStackError, Problems
+from gpu_pools.text.errors import Problems
 
-from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs
+from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs, MagnumPoolLike
+from ._config_keys import after_operator, pool_plan
 from ._options import child_options, unless_false
-from ._to_stack import ALONE, located_in, one_of, plan_alone, stack_keys
+from ._to_stack import ALONE, located_in, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 from .openstack_check import check_cloud
+
+if TYPE_CHECKING:
+    from .gpu_operator import GpuOperator
 
 __all__ = ["MagnumCluster", "MagnumClusterArgs", "MagnumGpuNodePool", "MagnumGpuNodePoolArgs", "MagnumPoolArgs"]
 
@@ -113,7 +118,7 @@ class MagnumCluster(pulumi.ComponentResource):
 
 
 class MagnumGpuNodePoolArgs(TypedDict):
-    """Where the group goes, and the group: `pool` and `flavor` when used alone, `planned` when planned with others."""
+    """Where the group goes, and the group."""
 
     cluster_id: pulumi.Input[str]
     """The Magnum cluster."""
@@ -121,14 +126,12 @@ class MagnumGpuNodePoolArgs(TypedDict):
     """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
     autoscaling: NotRequired[bool]
     """Whether the cluster's autoscaler is on, by its label auto_scaling_enabled."""
-    pool: NotRequired[MagnumPoolArgs]
-    """The pool, planned by itself."""
+    pool: NotRequired[pulumi.Input[MagnumPoolLike]]
+    """The pool: a component that declares it (MagnumPool), its `declared`, or a mapping."""
     flavor: NotRequired[FlavorArgs]
-    """With `pool`: what its flavor has."""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.PoolPlan."""
-    mig_strategy: NotRequired[str]
-    """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
+    """What its flavor has, where the pool does not say it."""
+    mig_strategy: NotRequired[pulumi.Input[str]]
+    """The operator's output of this name: the cluster's MIG strategy."""
     labels: NotRequired[dict[str, str]]
     """More labels of the group, for whoever looks at it in Magnum; no driver must read them."""
 
@@ -152,13 +155,24 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         name: str,
         args: MagnumGpuNodePoolArgs,
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: PoolPlan | None = None,
+        operator: "GpuOperator | None" = None,
     ) -> None:
         """Make the node group.
+
+        Args:
+            name: of the component.
+            args: where it goes, and the pool.
+            opts: options of the component.
+            planned: the pool as part of a plan, instead of `pool`.
+            operator: the one that was given the pool; what others decide of it is taken from there, and it comes first.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
-        planned = _pool_plan(f"MagnumGpuNodePool({name})", args)
+        planned = pool_plan(f"MagnumGpuNodePool({name})", args, planned, operator, _alone(name, args))
+        opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:MagnumGpuNodePool", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
@@ -211,14 +225,14 @@ def _template_inputs(settings: MagnumSettings, template: MagnumTemplate) -> dict
     }
 
 
-def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
-    planned, pool = args.get("planned"), args.get("pool")
-    if isinstance(planned, PoolPlan) and pool is None:
-        return planned
-    if planned is not None or pool is None:
-        raise InvalidStackError([one_of(what, "pool", "planned")])
+def _alone(name: str, args: MagnumGpuNodePoolArgs) -> Callable[[Any], PoolPlan]:
     cluster = {"platform": "magnum", "driver": args["magnum_driver"]}
-    return plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"))
+
+    def plan(pool: Any) -> PoolPlan:  # noqa: ANN401 - a component or a mapping
+        flavor = args.get("flavor", getattr(pool, "hardware", None))
+        return plan_alone(f"MagnumGpuNodePool({name})", cluster, pool, args.get("mig_strategy"), flavor)
+
+    return plan
 
 
 def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:

@@ -8,7 +8,7 @@ program, not what it computes. Of docs/reference/stack.md the tables between mar
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +32,7 @@ from gpu_pools.stack.clusters import (
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
-from gpu_pools.stack.fields import on, rows, snake
+from gpu_pools.stack.fields import Kind, Row, flag, on, rows, snake
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
@@ -41,7 +41,6 @@ from tests.azure_native_types import types as azure_types
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.stack.fields import Row
 
 ROOT: Final = Path(__file__).parents[1]
 ARGS: Final = ROOT / "components" / "_args.py"
@@ -55,10 +54,26 @@ _HEAD: Final = '''"""The types of the clusters' and pools' arguments.
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/stack/fields.py): edit those.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import pulumi
+
+from ._sharing_args import Declared, Sharing
 '''
+#: Where a program of Python may also hand over what is no type of a schema: a component, a mapping in the stack file's words.
+_TAIL: Final = """
+
+if TYPE_CHECKING:
+    AksPoolLike = AksPoolArgs | dict[str, Any] | Declared
+    MagnumPoolLike = MagnumPoolArgs | dict[str, Any] | Declared
+    ExistingPoolLike = ExistingPoolArgs | dict[str, Any] | Declared
+    PoolLike = AksPoolArgs | MagnumPoolArgs | ExistingPoolArgs | PoolArgs | dict[str, Any] | Declared
+    NamedPool = NamedPoolArgs | dict[str, Any]
+    Cluster = ClusterArgs | dict[str, Any]
+else:
+    AksPoolLike, MagnumPoolLike, ExistingPoolLike, PoolLike = AksPoolArgs, MagnumPoolArgs, ExistingPoolArgs, PoolArgs
+    NamedPool, Cluster = NamedPoolArgs, ClusterArgs
+"""
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,7 @@ class NodeRangeArgs(TypedDict):
     max: int
     """Most nodes."""
 '''
+_POOLS: Final = (Pool, AksPlacement, *POOL_CLASSES, MagnumPlacement, ExistingPlacement, DeclaredHardware)
 TYPES: Final = (
     Args("SystemPoolArgs", "The pool for the cluster's own pods; `count` or `nodes`.", (SystemPool,), "aks"),
     Args(
@@ -156,20 +172,62 @@ TYPES: Final = (
         # Labels alone make no node and prove none.
         lacks=("count", "nodes", "minimum"),
     ),
+    Args(
+        "ExistingArgs",
+        "A cluster of a cloud that is there: by `resource_group` and `name` on AKS, by `name` or `uuid` on Magnum.",
+        (ExistingAks, ExistingMagnum),
+        "any",
+    ),
+    Args(
+        "ClusterArgs",
+        "A stack file's section `cluster`: the platform, and what making or reaching the cluster needs there.",
+        (AksSettings, AksClusterOptions, MagnumSettings, MagnumOptions, ExistingSettings),
+        "any",
+        more=(
+            Row("platform", "aks, magnum or existing.", Kind(flag().read, "str"), needed=True),
+            Row("existing", "A cluster that is there, instead of one that is made.", Kind(flag().read, "ExistingArgs")),
+        ),
+    ),
+    Args("PoolArgs", "A GPU pool of any platform.", _POOLS, "any"),
+    Args(
+        "NamedPoolArgs",
+        "A stack file's entry of `pools`: a GPU pool of any platform.",
+        _POOLS,
+        "any",
+        lacks=("sharing",),
+        more=(Row("sharing", "The name of a declaration.", Kind(flag().read, "str"), needed=True),),
+    ),
 )
 
 
 def args_text() -> str:
     """components/_args.py."""
-    return _HEAD + _RANGE + "".join(map(_type, TYPES))
+    return _HEAD + _RANGE + "".join(map(_type, TYPES)) + _TAIL
 
 
 def _type(args: Args) -> str:
-    found = [row for settings in args.of for row in rows(settings) if on(row.says, args.platform) and row.key not in args.lacks]
+    written = [row for settings in args.of for row in rows(settings) if row.key not in args.lacks]
+    found = _of_any(written, args) if args.platform == "any" else [row for row in written if on(row.says, args.platform)]
     found += args.more
     required = [row for row in found if row.needed and not row.either]
     lines = [_key(row, args.platform) for row in (*required, *(row for row in found if row not in required))]
     return f'\n\nclass {args.name}(TypedDict):\n    """{args.says}"""\n\n{"".join(lines)}'
+
+
+def _of_any(written: list[Row], args: Args) -> list[Row]:
+    """Rows of several platforms: each key once, and needed only where each platform needs it."""
+    own = {row.key for row in args.more}
+    found = {}
+    for one in written:
+        if one.key in own or one.key in found:
+            continue
+        # What only some of the classes have cannot be needed by all.
+        found[one.key] = replace(one, says=_said(one), needed=one.needed and args.of[0] is Pool and one in rows(Pool))
+    return [*found.values()]
+
+
+def _said(one: Row) -> str:
+    return one.says if isinstance(one.says, str) else next(iter(one.says.values()))
 
 
 def _key(row: Row, platform: str) -> str:

@@ -524,11 +524,31 @@ class MagnumSettings:
         return labels.get("auto_scaling_enabled", "").strip().lower() in {"true", "t", "yes", "y", "on", "1"}
 
 
+def _content(section: Section, one: Row) -> str | None:
+    """A kubeconfig; what is in it is never shown."""
+    written = section.raw(one.key)
+    if written is None or (isinstance(written, str) and written.strip()):
+        if written is not None and section.given("kubeconfig"):
+            section.problems.add(
+                section.at(one.key), "stands beside `kubeconfig`", allowed="one of the two", remedy="Keep one of them."
+            )
+        return written
+    section.problems.add(
+        section.at(one.key), "is not a text", allowed="the contents of a kubeconfig file", remedy="Give the file's text."
+    )
+    return None
+
+
 @dataclass(frozen=True)
 class ExistingSettings:
-    """A cluster that is there already, reached through a kubeconfig file and a context of it."""
+    """A cluster that is there already, reached through a kubeconfig and a context of it."""
 
     kubeconfig: str | None = row("Path of a kubeconfig file; by default KUBECONFIG, else ~/.kube/config.", text())
+    kubeconfig_content: str | None = row(
+        "A kubeconfig itself, instead of a file; a secret.",
+        Kind(_content, "pulumi.Input[str]"),
+        doc="A kubeconfig itself, instead of a file: `pulumi config set --secret --path gpu-pools:cluster.kubeconfigContent`.",
+    )
     context: str | None = row("Context of that file; its current one by default.", text())
 
     @property
