@@ -27,6 +27,8 @@ class OperatorSectionArgs(TypedDict):
     """False: the cluster has one already, which is configured."""
     version: NotRequired[str]
     """The chart's version."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
     chart: NotRequired[ChartSourceArgs]
     """Where it is fetched from; NVIDIA's repository by default."""
     values: NotRequired[dict[str, Any]]
@@ -46,6 +48,8 @@ class NodeFeatureDiscoverySectionArgs(TypedDict):
     """False: the cluster has one already."""
     version: NotRequired[str]
     """The chart's version."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
     chart: NotRequired[ChartSourceArgs]
     """Where it is fetched from; the project's repository by default."""
     values: NotRequired[dict[str, Any]]

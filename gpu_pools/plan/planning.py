@@ -32,6 +32,7 @@ from gpu_pools.plan.checks import (
 )
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
+from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.rendering.sharing_configs import (
     MIG_DISABLED_KEY,
@@ -219,6 +220,7 @@ def _pool_warnings(
     if pool is settings.pools[0]:
         # Said once: they are about the cluster.
         yield from cluster_warnings(settings)
+        yield from chart_warnings(settings)
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
     yield from aks_warnings(pool, driver_of(pool, settings))

@@ -30,7 +30,8 @@ _NOBODY: Final = 65534
 
 def cleanup_objects(settings: Settings) -> list[dict[str, Any]]:
     """The hooks, for the chart's `extraObjects`; none for a cluster that does not stay."""
-    if not isinstance(settings.cluster, ExistingSettings):
+    # Before v26.3 the chart knows no such objects; the plan says so then.
+    if not isinstance(settings.cluster, ExistingSettings) or "extraObjects" not in settings.operator.chart.keys:
         return []
     rights = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]},
