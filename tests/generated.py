@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds import aks_properties
 from gpu_pools.stack.aks_access import ApiServer, Identity, KubeletIdentity
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[1]
 ARGS: Final = ROOT / "components" / "_args.py"
 SCHEMA: Final = ROOT / "components" / "schema.json"
+PAGES: Final = ROOT / "docs" / "reference" / "components"
 PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
 AZURE: Final = ROOT / "gpu_pools" / "stack" / "azure_native.json"
 REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
@@ -370,6 +371,50 @@ def schema_text() -> str:
     return json.dumps(json.loads(GpuPoolsProvider().schema or ""), indent=1) + "\n"
 
 
+def pages() -> Mapping[Path, str]:
+    """docs/reference/components: the page of each component with its tables, and that of the types, by the schema."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    found = {PAGES / "types.md": _types_page(schema)}
+    for token, resource in schema["resources"].items():
+        name = token.rpartition(":")[2]
+        path = PAGES / f"{name}.md"
+        before, start, _ = path.read_text(encoding="utf-8").partition(f"<!-- {name}: written by python -m tests.generated -->\n")
+        needed = {*resource.get("requiredInputs", ())}
+        lines = ["## Inputs", "", *_schema_table(resource.get("inputProperties", {}), needed)]
+        lines += ["", "## Outputs", "", *_schema_table(resource.get("properties", {}), set())]
+        found[path] = before + start + "\n".join(lines) + "\n<!-- end -->\n"
+    return found
+
+
+def _types_page(schema: Mapping[str, Any]) -> str:
+    lines = ["# Types", "", "Written by `python -m tests.generated` from [the schema](../../../components/schema.json).", ""]
+    for token, kind in sorted(schema["types"].items()):
+        table = _schema_table(kind.get("properties", {}), {*kind.get("required", ())})
+        lines += [f"## {token.rpartition(':')[2]}", "", kind.get("description", "").strip(), "", *table, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _schema_table(properties: Mapping[str, Any], needed: set[str]) -> list[str]:
+    if not properties:
+        return ["None."]
+    lines = ["| name | type | what it is |", "|---|---|---|"]
+    for key, one in properties.items():
+        said = ("*required*: " if key in needed else "") + one.get("description", "").strip()
+        lines.append(f"| `{key}` | {_schema_type(one)} | {said} |")
+    return lines
+
+
+def _schema_type(one: Mapping[str, Any]) -> str:
+    if "$ref" in one:
+        name = one["$ref"].rpartition(":")[2]
+        return "anything" if one["$ref"].endswith("/Any") else f"[{name}](types.md#{name.lower()})"
+    if one["type"] == "array":
+        return f"list of {_schema_type(one['items'])}"
+    if one["type"] == "object":
+        return f"mapping of {_schema_type(one['additionalProperties'])}"
+    return str(one["type"])
+
+
 def azure_text() -> str:
     """gpu_pools/stack/azure_native.json, a line for each type."""
     found = azure_types()
@@ -386,3 +431,5 @@ if __name__ == "__main__":
     REFERENCE.write_text(reference_text(), encoding="utf-8")
     PROPERTIES.write_text(properties_text(), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
