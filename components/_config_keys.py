@@ -82,7 +82,7 @@ def pool_plan(
 
 
 def _of_operator(what: str, pool: object, operator: "GpuOperator") -> PoolPlan:
-    written = pool_words(pool)
+    written = pool_words(pool, f"{what}.pool")
     name = written.get("name")
     known = operator.pools.get(str(name))
     if known is None:

@@ -5,6 +5,8 @@ What chart values and properties of clouds may hold is their makers' business: t
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
+import pulumi
+
 from ._args import Cluster, FlavorArgs, NamedPool
 from ._sharing_args import SharingArgs
 
@@ -77,6 +79,19 @@ class VerificationSectionArgs(TypedDict):
     """A shell, and a CUDA program /cuda-samples/sample."""
 
 
+class RegistrySectionArgs(TypedDict):
+    """A stack file's section `registry`: a registry of one's own, from which all images come."""
+
+    mirror: NotRequired[str]
+    """Its host, and a path below it."""
+    pull_secret: NotRequired[str]
+    """Name of the Secret that pods pull with; gpu-pools-registry by default, where a user is named."""
+    username: NotRequired[pulumi.Input[str]]
+    """With it the stack makes that Secret in each of its namespaces."""
+    password: NotRequired[pulumi.Input[str]]
+    """Of that user; a secret."""
+
+
 class AcknowledgementArgs(TypedDict):
     """A replacement that somebody wants although it is protected."""
 
@@ -94,11 +109,13 @@ if TYPE_CHECKING:
     OperatorSection = OperatorSectionArgs | dict[str, Any]
     NodeFeatureDiscoverySection = NodeFeatureDiscoverySectionArgs | dict[str, Any]
     VerificationSection = VerificationSectionArgs | dict[str, Any]
+    RegistrySection = RegistrySectionArgs | dict[str, Any]
     Acknowledged = list[AcknowledgementArgs] | list[dict[str, Any]]
     Pools = list[NamedPool] | list[dict[str, Any]]
 else:
     SharingSection, FlavorsSection, OperatorSection = dict[str, SharingArgs], dict[str, FlavorArgs], OperatorSectionArgs
     NodeFeatureDiscoverySection, VerificationSection = NodeFeatureDiscoverySectionArgs, VerificationSectionArgs
+    RegistrySection = RegistrySectionArgs
     Acknowledged, Pools = list[AcknowledgementArgs], list[NamedPool]
 
 
@@ -119,6 +136,8 @@ class ConfigArgs(TypedDict):
     """Node Feature Discovery."""
     verification: NotRequired[VerificationSection]
     """Verification of the nodes, and the smoke tests."""
+    registry: NotRequired[RegistrySection]
+    """A registry of one's own."""
 
 
 if TYPE_CHECKING:

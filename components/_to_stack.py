@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pulumi
+
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.settings import NAMESPACE
-from gpu_pools.text.errors import InvalidStackError, Problem
+from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from ._outputs import put_off
 
@@ -88,20 +91,37 @@ def _words(value: object) -> object:
     return {keys[key]: inner if keys[key] in _OTHERS else _words(inner) for key, inner in value.items()}
 
 
-def pool_words(pool: object) -> dict[str, Any]:
+def pool_words(pool: object, where: str) -> dict[str, Any]:
     """A pool in the stack file's words, with its sharing in it, and texts for Outputs.
 
     Args:
         pool: a declaration, or a mapping in either words; its sharing is a component or a mapping.
+        where: it stands, for messages.
+
+    Raises:
+        InvalidStackError: if the pool or its sharing is an Output, which nothing can be planned with.
     """
+    _refuse_output(pool, where)
     if (declared := getattr(pool, "written", None)) is not None:
         return dict(declared)
     given: Any = pool
     written: dict[str, Any] = put_off(stack_keys(given, *_OF_POOLS))
-    sharing = written.get("sharing")
+    sharing = given.get("sharing")
+    _refuse_output(sharing, f"{where}.sharing")
     held = getattr(sharing, "written", sharing)
     written["sharing"] = stack_keys(held, *OF_SHARING) if isinstance(held, dict) else held
     return written
+
+
+def _refuse_output(value: object, where: str) -> None:
+    if isinstance(value, pulumi.Output):
+        problem = Problem(
+            where,
+            "is an Output that is not known before the deploy",
+            "in Python the component itself, or a mapping; elsewhere `declared` of one whose arguments are all known",
+            "What only the deploy knows, as a subnet, goes to the component that makes the nodes: node_subnet, pod_subnet.",
+        )
+        raise InvalidStackError([problem])
 
 
 def plan_alone(
@@ -123,7 +143,7 @@ def plan_alone(
     Raises:
         InvalidStackError: with every problem, located in the component's arguments.
     """
-    written = pool_words(pool)
+    written = pool_words(pool, what)
     sharing = written.get("sharing")
     written["sharing"] = "declared"
     sections: dict[str, Any] = {
@@ -183,7 +203,7 @@ def plan_of(what: str, planned: Plan | None, args: Mapping[str, Any]) -> Plan:
     if pools is not None:
         return _plan_pools(what, pools, config or {})
     with located_in(what, sections_in(config or {}, ".config")):
-        return plan_config(stack_config(in_stack_words(config or {})), complete=False)
+        return plan_config(stack_config(_later(in_stack_words(config or {}))), complete=False)
 
 
 def _plan_pools(what: str, pools: Sequence[object], config: Mapping[str, Any]) -> Plan:
@@ -193,7 +213,7 @@ def _plan_pools(what: str, pools: Sequence[object], config: Mapping[str, Any]) -
             f"{what}.config.{both[0]}", "stands beside `pools`, which say it", "the other sections", "Leave it out."
         )
         raise InvalidStackError([problem])
-    written = [pool_words(pool) for pool in pools]
+    written = [pool_words(pool, f"{what}.pools[{index}]") for index, pool in enumerate(pools)]
     names = [str(pool.get("name") or f"pools[{index}]") for index, pool in enumerate(written)]
     flavors = {
         str(pool["flavor"]): hardware
@@ -212,7 +232,12 @@ def _plan_pools(what: str, pools: Sequence[object], config: Mapping[str, Any]) -
     places = {f"{NAMESPACE}:sharing.{name}": f".pools[{index}].sharing" for index, name in by_length}
     places |= {f"{NAMESPACE}:pools": ".pools", **sections_in(config, ".config")}
     with located_in(what, places):
-        return plan_config(stack_config(sections), complete=False)
+        return plan_config(stack_config(_later(sections)), complete=False)
+
+
+def _later(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts for the Outputs of a registry, which are only placed."""
+    return {key: put_off(section) if key.rpartition(":")[2] == "registry" else section for key, section in sections.items()}
 
 
 def _platform_of(pools: Sequence[object], written: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -222,6 +247,18 @@ def _platform_of(pools: Sequence[object], written: Sequence[Mapping[str, Any]]) 
             return dict(platform)
     first = written[0] if written else {}
     return {"platform": "aks" if "vmSize" in first else "magnum" if "flavor" in first else "existing"}
+
+
+def registry_of(what: str, section: Mapping[str, Any] | None) -> RegistrySettings:
+    """The registry that a component was given as a section.
+
+    Raises:
+        InvalidStackError: with everything that is wrong with it.
+    """
+    problems = Problems()
+    settings = parse_registry(None if section is None else put_off(_words(section)), f"{what}.registry", problems)
+    problems.raise_if_any()
+    return settings
 
 
 def pool_of(what: str, plan: Plan, name: str) -> PoolPlan:

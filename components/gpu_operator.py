@@ -31,6 +31,7 @@ from ._args import PoolLike
 from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
+from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._sharing_keys import config_keys
 from ._to_stack import plan_of, pool_words
@@ -100,9 +101,10 @@ class GpuOperator(pulumi.ComponentResource):
         #: What follows from all pools, for the components that make them.
         self.planned = plan
         #: The pools as they were declared, by name; of sections and plans there are none.
-        self.pools = {str(pool["name"]): pool for pool in map(pool_words, args.get("pools", ()))}
+        self.pools = {str(pool["name"]): pool for pool in (pool_words(one, name) for one in args.get("pools", ()))}
         if adopted:
-            self._configure(name, self._keys(name, plan, opts, []), opts)
+            pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, child_options(self, opts))
+            self._configure(name, self._keys(name, plan, opts, pulling), opts)
         else:
             self._install(name, plan, opts)
         self.register_outputs(
@@ -120,7 +122,9 @@ class GpuOperator(pulumi.ComponentResource):
         hooks = tells_of_another_owner(name, plan.settings.cluster)
         options = child_options(self, opts, hooks=hooks)
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
-        keys = self._keys(name, plan, opts, [namespace])
+        inside = child_options(self, opts, depends_on=[namespace])
+        pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, inside)
+        keys = self._keys(name, plan, opts, [namespace, *pulling])
         chart_release(
             f"{name}-release",
             plan.settings.operator.chart,

@@ -24,6 +24,7 @@ from ._config_keys import after_operator, once_agreed, pool_plan
 from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
+from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._to_stack import plan_alone, plan_of
 
@@ -84,7 +85,8 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
         self.version = pulumi.Output.from_input(chart.version)
         self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
-        options = child_options(self, opts, depends_on=[namespace], hooks=hooks)
+        pulling = pull_secret(name, NFD_NAMESPACE, plan.settings.registry, child_options(self, opts, depends_on=[namespace]))
+        options = child_options(self, opts, depends_on=[namespace, *pulling], hooks=hooks)
         chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, options)
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
 

@@ -33,12 +33,14 @@ from . import _log
 from ._args import Cluster
 from ._options import child_options
 from ._outputs import put_back, put_off
+from ._pull_secret import pull_secret
 from ._section_args import (
     Acknowledged,
     FlavorsSection,
     NodeFeatureDiscoverySection,
     OperatorSection,
     Pools,
+    RegistrySection,
     SharingSection,
     VerificationSection,
 )
@@ -76,6 +78,8 @@ class GpuPlatformArgs(TypedDict):
     """Node Feature Discovery."""
     verification: NotRequired[VerificationSection]
     """Verification of the nodes, and the smoke tests."""
+    registry: NotRequired[RegistrySection]
+    """A registry of one's own, from which all images come."""
     acknowledged: NotRequired[Acknowledged]
     """Replacements of protected pools, or of the cluster, that somebody wants."""
 
@@ -135,7 +139,7 @@ class GpuPlatform(pulumi.ComponentResource):
         pools = self._pools(name, planned, cluster, operator, inside)
         self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
-            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig)
+            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
             self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
         self.cluster_name = cluster.cluster_name
@@ -237,6 +241,7 @@ class GpuPlatform(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
         pools: Mapping[str, list[pulumi.Resource]],
         kubeconfig: pulumi.Output[str],
+        config: Mapping[str, Any],
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
         from .verification import Verification, Verifier, deployed_program  # noqa: PLC0415
@@ -244,6 +249,8 @@ class GpuPlatform(pulumi.ComponentResource):
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
         if context := getattr(planned.settings.cluster, "context", None):
             reached["context"] = context
+        if planned.settings.registry.username:
+            reached["registry"] = config[f"{NAMESPACE}:registry"]
         verifier = Verifier(f"{name}-verifier", reached, opts)
         proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():
@@ -258,9 +265,13 @@ class GpuPlatform(pulumi.ComponentResource):
         from .smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
 
         namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
+        after = _after(opts, [namespace])
+        pulling = pull_secret(f"{name}-smoke-test", SMOKE_TEST_NAMESPACE, planned.settings.registry, after)
         for pool, verification in proven.items():
             args: SharingSmokeTestArgs = {"pool": pool, "namespace": SMOKE_TEST_NAMESPACE}
-            SharingSmokeTest(f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace]), planned=planned)
+            SharingSmokeTest(
+                f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace, *pulling]), planned=planned
+            )
 
     def _aks_pools(
         self,
@@ -328,8 +339,9 @@ class GpuPlatform(pulumi.ComponentResource):
 
 
 def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections, with texts for Outputs where these are only placed: cluster and pools."""
-    return {key: put_off(value) if key.rpartition(":")[2] in {"cluster", "pools"} else value for key, value in args.items()}
+    """The sections, with texts for Outputs where these are only placed: cluster, pools and registry."""
+    placed = {"cluster", "pools", "registry"}
+    return {key: put_off(value) if key.rpartition(":")[2] in placed else value for key, value in args.items()}
 
 
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:

@@ -7,11 +7,11 @@ that is not there yet. What pools do to each other (the MIG strategy, who instal
 """
 
 from collections.abc import Mapping
-from typing import Any, NotRequired, cast
+from typing import Any, NotRequired
 
 import pulumi
 
-from ._args import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs, PoolArgs
+from ._args import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs
 from ._outputs import put_back
 from ._to_stack import plan_alone, pool_words, stack_keys
 
@@ -23,8 +23,6 @@ class PoolDeclaration(pulumi.ComponentResource):
 
     pool_name: pulumi.Output[str]
     """The pool's name."""
-    declared: pulumi.Output[PoolArgs]
-    """The declaration in the stack file's words, for `pool` and `pools` of other components."""
 
     def _declare(
         self, name: str, args: Mapping[str, Any], opts: pulumi.ResourceOptions | None, platform: Mapping[str, Any]
@@ -40,18 +38,21 @@ class PoolDeclaration(pulumi.ComponentResource):
         #: The cluster section that it is planned with.
         self.platform = platform
         #: The declaration in the stack file's words, as a plain mapping.
-        self.written: dict[str, Any] = pool_words(pool)
+        self.written: dict[str, Any] = pool_words(pool, f"{kind}({name})")
         #: What its Magnum flavor has.
         self.hardware: dict[str, Any] | None = None if flavor is None else stack_keys(flavor)
         plan_alone(f"{kind}({name})", platform, self.written, None, flavor)
         super().__init__(f"gpu-pools:index:{kind}", name, None, opts)
         self.pool_name = pulumi.Output.from_input(str(self.written["name"]))
-        self.declared = pulumi.Output.from_input(cast("PoolArgs", put_back(self.written)))
+        self.declared = pulumi.Output.from_input(put_back(self.written))
         self.register_outputs({"pool_name": self.pool_name, "declared": self.declared})
 
 
 class AksPool(PoolDeclaration):
     """A GPU pool on AKS; AksGpuNodePool makes it."""
+
+    declared: pulumi.Output[AksPoolArgs]
+    """The declaration, for `pool` and `pools` of other components."""
 
     def __init__(self, name: str, args: AksPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the pool."""
@@ -70,6 +71,9 @@ class MagnumPoolDeclarationArgs(MagnumPoolArgs):
 class MagnumPool(PoolDeclaration):
     """A GPU pool on Magnum; MagnumGpuNodePool makes it, PoolLabels labels its nodes."""
 
+    declared: pulumi.Output[MagnumPoolArgs]
+    """The declaration, for `pool` and `pools` of other components."""
+
     def __init__(self, name: str, args: MagnumPoolDeclarationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the pool."""
         group = dict(args)
@@ -78,6 +82,9 @@ class MagnumPool(PoolDeclaration):
 
 class ExistingPool(PoolDeclaration):
     """A GPU pool whose nodes are there; PoolLabels labels them."""
+
+    declared: pulumi.Output[ExistingPoolArgs]
+    """The declaration, for `pool` and `pools` of other components."""
 
     def __init__(self, name: str, args: ExistingPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the pool."""

@@ -48,8 +48,9 @@ from gpu_pools.verifier.archive import archive, digest
 from ._args import PoolLike
 from ._options import child_options, once_named
 from ._program_there import program_there
-from ._section_args import Config
-from ._to_stack import plan_of, pool_of
+from ._pull_secret import pull_secret
+from ._section_args import Config, RegistrySection
+from ._to_stack import plan_of, pool_of, registry_of
 from ._why import tells_why
 from .node_features import privileged_namespace
 
@@ -80,6 +81,8 @@ class VerifierArgs(TypedDict):
     """How to reach the cluster. With it a program that somebody has replaced there is put right by the next deploy."""
     context: NotRequired[str]
     """Of the kubeconfig; its current one by default."""
+    registry: NotRequired[RegistrySection]
+    """A registry of one's own, from which the verifiers' image comes; as the section of a stack file."""
 
 
 class Verifier(pulumi.ComponentResource):
@@ -93,7 +96,12 @@ class Verifier(pulumi.ComponentResource):
     """The digest of the program, by which its reports name it."""
 
     def __init__(self, name: str, args: VerifierArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Make namespace, program, account, rights and policy."""
+        """Make namespace, program, account, rights and policy.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the registry.
+        """
+        registry = registry_of(f"Verifier({name})", cast("Any", args.get("registry")))
         super().__init__("gpu-pools:index:Verifier", name, None, opts)
         self.namespace = pulumi.Output.from_input(VERIFIER_NAMESPACE)
         namespace = privileged_namespace(f"{name}-namespace", VERIFIER_NAMESPACE, child_options(self, opts))
@@ -120,6 +128,7 @@ class Verifier(pulumi.ComponentResource):
         self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))
         self.digest = pulumi.Output.from_input(_digest())
         self._program(name, child_options(self, opts, depends_on=[namespace]))
+        pull_secret(name, VERIFIER_NAMESPACE, registry, inside)
         self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
 
     def _rights(self, name: str, opts: pulumi.ResourceOptions) -> None:

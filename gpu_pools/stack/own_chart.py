@@ -16,7 +16,7 @@ from gpu_pools.hardware.operands import OPERANDS, overridden
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpu_pools.stack.section import Section
 
@@ -32,10 +32,14 @@ class OwnChart:
     Attributes:
         keys: its values: a mapping for each mapping, None for everything else.
         operands: operand -> the version that it brings.
+        repositories: value -> where it takes an image from.
+        pulling: what stands before each value `imagePullSecrets`, e.g. ``toolkit.``.
     """
 
     keys: Mapping[str, Any]
     operands: Mapping[str, str] = field(default_factory=dict)
+    repositories: Mapping[str, str] = field(default_factory=dict)
+    pulling: tuple[str, ...] = ()
 
 
 def read_own_chart(section: Section, key: str) -> OwnChart | None:
@@ -52,7 +56,11 @@ def read_own_chart(section: Section, key: str) -> OwnChart | None:
         )
         return None
     brought = {operand: text for operand in OPERANDS if (text := overridden(values, operand))}
-    return OwnChart(_keys(values), brought)
+    found = dict(_leaves(values))
+    repositories = {path: str(value) for path, value in found.items() if path.endswith(".repository") and value}
+    pulling = tuple(path.removesuffix("imagePullSecrets") for path in found if path.endswith(".imagePullSecrets"))
+    pulling += ("",) if "imagePullSecrets" in found else ()
+    return OwnChart(_keys(values), brought, repositories, pulling)
 
 
 def _defaults(file: Path) -> dict[Any, Any]:
@@ -62,6 +70,14 @@ def _defaults(file: Path) -> dict[Any, Any]:
     if not isinstance(values, dict):
         raise TypeError("it is not a mapping")
     return values
+
+
+def _leaves(values: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def _keys(values: Mapping[Any, Any]) -> dict[str, Any]:

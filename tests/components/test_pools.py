@@ -240,3 +240,12 @@ def test_programs_of_before_hand_the_plan_over_among_the_arguments(run: Run) -> 
         AksGpuNodePool("nb", {**PLACE, "planned": plan.pools[0]})  # type: ignore[typeddict-unknown-key]
 
     assert len(run(program).of("Release")) == 2
+
+
+def test_a_pool_that_only_the_deploy_knows_is_refused(run: Run) -> None:
+    def program() -> None:
+        GpuOperator("op", {"pools": [aks("nb", {"exclusive": {}}).declared]})
+
+    assert "GpuOperator(op).pools[0]: is an Output that is not known before the deploy" in _refused(run, program)
+    sharing = "AksPool(nb).sharing: is an Output that is not known before the deploy"
+    assert sharing in _refused(run, lambda: aks("nb", TimeSlicing("s", {"replicas": 2}).declared))

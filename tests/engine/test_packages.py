@@ -187,6 +187,20 @@ def test_what_is_wrong_in_a_yaml_program_is_told_by_its_place(yaml_program: Path
     assert "components/platform.py" not in text
 
 
+@pytest.mark.sweep
+def test_pools_and_sharing_are_objects_in_a_yaml_program(around: dict[str, str], tmp_path: Path) -> None:
+    shutil.copytree(PROGRAMS / "yaml-pools", tmp_path / "program")
+    _run(["pulumi", "stack", "select", "--create", "pools", "--non-interactive"], tmp_path / "program", around)
+    preview = [*_PREVIEW]
+    preview[preview.index("test")] = "pools"
+    code, text = _run(preview, tmp_path / "program", around)
+    assert code == 0, text
+    # The second pool renames what the first advertises, in both.
+    assert 'strategy: "mixed"' in text
+    assert "nvidia.com/mig-1g.10gb: 7" in text
+    assert "azure-native:containerservice:AgentPool firstNodes-pool create" in text
+
+
 @pytest.fixture(scope="module")
 def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The TypeScript program, compiled."""
