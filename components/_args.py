@@ -243,7 +243,7 @@ class AksClusterArgs(TypedDict):
     """The version, e.g. 1.34; what Azure offers by default."""
     tier: NotRequired[str]
     """Free, Standard or Premium."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of group and cluster."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
@@ -297,7 +297,7 @@ class MagnumTemplateArgs(TypedDict):
 
     image: str
     """Image of the nodes."""
-    external_network: str
+    external_network: pulumi.Input[str]
     """Network that reaches outside."""
     flavor: str
     """Flavor of the workers."""
@@ -339,7 +339,7 @@ class MagnumClusterArgs(TypedDict):
     """Name or UUID of a template that exists."""
     template: NotRequired[MagnumTemplateArgs]
     """A template to make."""
-    keypair: NotRequired[str]
+    keypair: NotRequired[pulumi.Input[str]]
     """Name of a keypair for the nodes."""
     masters: NotRequired[int]
     """An odd number; 1 by default."""
@@ -353,9 +353,9 @@ class MagnumClusterArgs(TypedDict):
     """Refuse to delete or replace the cluster. The node groups stay free to be rotated."""
     check_cloud: NotRequired[bool]
     """Whether the cloud is asked first for what the cluster needs of it; true by default."""
-    fixed_network: NotRequired[str]
+    fixed_network: NotRequired[pulumi.Input[str]]
     """A private network for the nodes, by name or id."""
-    fixed_subnet: NotRequired[str]
+    fixed_subnet: NotRequired[pulumi.Input[str]]
     """A subnet of it, by name or id."""
     floating_ip: NotRequired[bool]
     """Whether nodes have floating IPs; as the template has it by default."""
@@ -537,7 +537,7 @@ class AksPoolArgs(TypedDict):
     """A public address for each node."""
     public_ip_prefix: NotRequired[pulumi.Input[str]]
     """Id of the prefix that those addresses come from."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of the pool besides the cluster's."""
     properties: NotRequired[dict[str, Any]]
     """Properties of azure-native's AgentPool, merged last into what is sent."""
@@ -636,7 +636,7 @@ class ClusterArgs(TypedDict):
     """Free, Standard or Premium."""
     system_pool: NotRequired[SystemPoolArgs]
     """The pool for the cluster's own pods."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of group and cluster."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
@@ -676,7 +676,7 @@ class ClusterArgs(TypedDict):
     """Name or UUID of a template that exists."""
     template: NotRequired[MagnumTemplateArgs]
     """A template to make."""
-    keypair: NotRequired[str]
+    keypair: NotRequired[pulumi.Input[str]]
     """Name of a keypair for the nodes."""
     masters: NotRequired[int]
     """An odd number; 1 by default."""
@@ -688,9 +688,9 @@ class ClusterArgs(TypedDict):
     """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
     check_cloud: NotRequired[bool]
     """Whether the cloud is asked first for what the cluster needs of it; true by default."""
-    fixed_network: NotRequired[str]
+    fixed_network: NotRequired[pulumi.Input[str]]
     """A private network for the nodes, by name or id."""
-    fixed_subnet: NotRequired[str]
+    fixed_subnet: NotRequired[pulumi.Input[str]]
     """A subnet of it, by name or id."""
     floating_ip: NotRequired[bool]
     """Whether nodes have floating IPs; as the template has it by default."""
@@ -783,7 +783,7 @@ class PoolArgs(TypedDict):
     """A public address for each node."""
     public_ip_prefix: NotRequired[pulumi.Input[str]]
     """Id of the prefix that those addresses come from."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of the pool besides the cluster's."""
     properties: NotRequired[dict[str, Any]]
     """Properties of azure-native's AgentPool, merged last into what is sent."""
@@ -870,7 +870,7 @@ class NamedPoolArgs(TypedDict):
     """A public address for each node."""
     public_ip_prefix: NotRequired[pulumi.Input[str]]
     """Id of the prefix that those addresses come from."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of the pool besides the cluster's."""
     properties: NotRequired[dict[str, Any]]
     """Properties of azure-native's AgentPool, merged last into what is sent."""

@@ -23,6 +23,7 @@ from gpu_pools.text.errors import Problems
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs, MagnumPoolLike
 from ._config_keys import after_operator, pool_plan
 from ._options import child_options, unless_false
+from ._outputs import put_back, put_off
 from ._to_stack import ALONE, located_in, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 from .openstack_check import check_cloud
@@ -78,15 +79,15 @@ class MagnumCluster(pulumi.ComponentResource):
             f"{name}-cluster",
             name=settings.name,
             cluster_template_id=self._template_id(name, settings, opts),
-            keypair=settings.keypair,
+            keypair=put_back(settings.keypair),
             master_count=settings.masters,
             node_count=settings.workers,
             flavor=settings.worker_flavor,
             labels=labels or None,
             # Magnum replaces the template's labels by these unless it is told to merge them.
             merge_labels=True if labels else None,
-            fixed_network=options.fixed_network,
-            fixed_subnet=options.fixed_subnet,
+            fixed_network=put_back(options.fixed_network),
+            fixed_subnet=put_back(options.fixed_subnet),
             floating_ip_enabled=options.floating_ip,
             master_lb_enabled=options.master_load_balancer,
             opts=child_options(self, opts, protect=unless_false(settings.protect), custom_timeouts=_SLOW),
@@ -103,7 +104,7 @@ class MagnumCluster(pulumi.ComponentResource):
             return self._given_template_id(cast("str", settings.template_id))
         template = containerinfra.ClusterTemplate(
             f"{name}-template",
-            **_template_inputs(settings, settings.template),
+            **put_back(_template_inputs(settings, settings.template)),
             # Magnum refuses to change a template that a cluster uses; a new one lets the cluster move over.
             opts=child_options(self, opts, replace_on_changes=["*"]),
         )
@@ -200,7 +201,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
 
 def _cluster_settings(what: str, args: MagnumClusterArgs) -> MagnumSettings:
     problems = Problems()
-    settings = parse_cluster({**stack_keys(args, "template"), "platform": "magnum"}, what, problems, complete=True)
+    settings = parse_cluster({**put_off(stack_keys(args, "template")), "platform": "magnum"}, what, problems, complete=True)
     problems.raise_if_any()
     return cast("MagnumSettings", settings)
 
