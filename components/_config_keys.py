@@ -14,7 +14,7 @@ import pulumi
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.text.errors import InvalidStackError, Problem
 
-from ._to_stack import one_of, pool_words
+from ._to_stack import one_of, pool_keys
 
 if TYPE_CHECKING:
     from .gpu_operator import GpuOperator
@@ -82,7 +82,7 @@ def pool_plan(
 
 
 def _of_operator(what: str, pool: object, operator: "GpuOperator") -> PoolPlan:
-    written = pool_words(pool, f"{what}.pool")
+    written = pool_keys(pool, f"{what}.pool")
     name = written.get("name")
     known = operator.pools.get(str(name))
     if known is None:

@@ -29,13 +29,14 @@ def pull_secret(
         return []
     both = pulumi.Output.all(put_back(registry.username), put_back(registry.password))
     text = both.apply(lambda known: docker_config(registry.server, known[0], known[1]))
-    encoded = text.apply(lambda clear: base64.b64encode(clear.encode()).decode("ascii"))
+    encoded: pulumi.Output[str] = text.apply(lambda clear: base64.b64encode(clear.encode()).decode("ascii"))
+    secret: pulumi.Output[str] = pulumi.Output.secret(encoded)
     return [
         Secret(
             f"{name}-pull-secret",
             metadata={"name": registry.pull_secret or "", "namespace": namespace},
             type="kubernetes.io/dockerconfigjson",
-            data={".dockerconfigjson": pulumi.Output.secret(encoded)},
+            data={".dockerconfigjson": secret},
             opts=opts,
         )
     ]

@@ -68,30 +68,30 @@ def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(full, sections.values(), strict=True))
 
 
-def in_stack_words(sections: Mapping[str, Any]) -> dict[str, Any]:
+def in_stack_keys(sections: Mapping[str, Any]) -> dict[str, Any]:
     """Sections of a program in the stack file's words, at any depth; those with a namespace are a stack file's already."""
 
     def inner(key: str, section: object) -> object:
         if ":" in key:
             return section
         if key in {"sharing", "flavors"} and isinstance(section, dict):
-            return {name: _words(entry) for name, entry in section.items()}
-        return _words(section)
+            return {name: _in_stack_keys(entry) for name, entry in section.items()}
+        return _in_stack_keys(section)
 
     return {key: inner(key, section) for key, section in sections.items()}
 
 
-def _words(value: object) -> object:
+def _in_stack_keys(value: object) -> object:
     """A section in the stack file's words, at any depth."""
     if isinstance(value, list):
-        return [_words(entry) for entry in value]
+        return [_in_stack_keys(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     keys = {key: _camel(key) if isinstance(key, str) else key for key in value}
-    return {keys[key]: inner if keys[key] in _OTHERS else _words(inner) for key, inner in value.items()}
+    return {keys[key]: inner if keys[key] in _OTHERS else _in_stack_keys(inner) for key, inner in value.items()}
 
 
-def pool_words(pool: object, where: str) -> dict[str, Any]:
+def pool_keys(pool: object, where: str) -> dict[str, Any]:
     """A pool in the stack file's words, with its sharing in it, and texts for Outputs.
 
     Args:
@@ -143,7 +143,7 @@ def plan_alone(
     Raises:
         InvalidStackError: with every problem, located in the component's arguments.
     """
-    written = pool_words(pool, what)
+    written = pool_keys(pool, what)
     sharing = written.get("sharing")
     written["sharing"] = "declared"
     sections: dict[str, Any] = {
@@ -203,7 +203,7 @@ def plan_of(what: str, planned: Plan | None, args: Mapping[str, Any]) -> Plan:
     if pools is not None:
         return _plan_pools(what, pools, config or {})
     with located_in(what, sections_in(config or {}, ".config")):
-        return plan_config(stack_config(_later(in_stack_words(config or {}))), complete=False)
+        return plan_config(stack_config(_later(in_stack_keys(config or {}))), complete=False)
 
 
 def _plan_pools(what: str, pools: Sequence[object], config: Mapping[str, Any]) -> Plan:
@@ -213,7 +213,7 @@ def _plan_pools(what: str, pools: Sequence[object], config: Mapping[str, Any]) -
             f"{what}.config.{both[0]}", "stands beside `pools`, which say it", "the other sections", "Leave it out."
         )
         raise InvalidStackError([problem])
-    written = [pool_words(pool, f"{what}.pools[{index}]") for index, pool in enumerate(pools)]
+    written = [pool_keys(pool, f"{what}.pools[{index}]") for index, pool in enumerate(pools)]
     names = [str(pool.get("name") or f"pools[{index}]") for index, pool in enumerate(written)]
     flavors = {
         str(pool["flavor"]): hardware
@@ -223,7 +223,7 @@ def _plan_pools(what: str, pools: Sequence[object], config: Mapping[str, Any]) -
     sections = {
         "cluster": _platform_of(pools, written),
         **({"flavors": flavors} if flavors else {}),
-        **in_stack_words(config),
+        **in_stack_keys(config),
         "sharing": {name: pool.get("sharing") for name, pool in zip(names, written, strict=True)},
         "pools": [{**pool, "sharing": name} for name, pool in zip(names, written, strict=True)],
     }
@@ -256,7 +256,7 @@ def registry_of(what: str, section: Mapping[str, Any] | None) -> RegistrySetting
         InvalidStackError: with everything that is wrong with it.
     """
     problems = Problems()
-    settings = parse_registry(None if section is None else put_off(_words(section)), f"{what}.registry", problems)
+    settings = parse_registry(None if section is None else put_off(_in_stack_keys(section)), f"{what}.registry", problems)
     problems.raise_if_any()
     return settings
 

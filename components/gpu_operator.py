@@ -34,7 +34,7 @@ from ._owners import tells_of_another_owner
 from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._sharing_keys import config_keys
-from ._to_stack import plan_of, pool_words
+from ._to_stack import plan_of, pool_keys
 from .node_features import chart_values, privileged_namespace
 
 #: Beyond the wait itself, until its pods run on all nodes.
@@ -101,7 +101,7 @@ class GpuOperator(pulumi.ComponentResource):
         #: What follows from all pools, for the components that make them.
         self.planned = plan
         #: The pools as they were declared, by name; of sections and plans there are none.
-        self.pools = {str(pool["name"]): pool for pool in (pool_words(one, name) for one in args.get("pools", ()))}
+        self.pools = {str(pool["name"]): pool for pool in (pool_keys(one, name) for one in args.get("pools", ()))}
         if adopted:
             pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, child_options(self, opts))
             self._configure(name, self._keys(name, plan, opts, pulling), opts)

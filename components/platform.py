@@ -44,7 +44,7 @@ from ._section_args import (
     SharingSection,
     VerificationSection,
 )
-from ._to_stack import in_stack_words, located_in, sections_in, stack_config
+from ._to_stack import in_stack_keys, located_in, sections_in, stack_config
 from .gpu_operator import GpuOperator
 from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from .sharing import declare
@@ -122,7 +122,7 @@ class GpuPlatform(pulumi.ComponentResource):
         what, places = f"GpuPlatform({name})", {} if from_stack_file else sections_in(args)
         with located_in(what, places):
             sections = cast("Mapping[str, Any]", args)
-            config = stack_config(_put_off(sections if from_stack_file else in_stack_words(sections)))
+            config = stack_config(_put_off(sections if from_stack_file else in_stack_keys(sections)))
             planned = plan_config(config)
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         _warn(planned, self)

@@ -13,7 +13,7 @@ import pulumi
 
 from ._args import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs
 from ._outputs import put_back
-from ._to_stack import plan_alone, pool_words, stack_keys
+from ._to_stack import plan_alone, pool_keys, stack_keys
 
 __all__ = ["AksPool", "ExistingPool", "MagnumPool", "MagnumPoolDeclarationArgs", "PoolDeclaration"]
 
@@ -38,7 +38,7 @@ class PoolDeclaration(pulumi.ComponentResource):
         #: The cluster section that it is planned with.
         self.platform = platform
         #: The declaration in the stack file's words, as a plain mapping.
-        self.written: dict[str, Any] = pool_words(pool, f"{kind}({name})")
+        self.written: dict[str, Any] = pool_keys(pool, f"{kind}({name})")
         #: What its Magnum flavor has.
         self.hardware: dict[str, Any] | None = None if flavor is None else stack_keys(flavor)
         plan_alone(f"{kind}({name})", platform, self.written, None, flavor)

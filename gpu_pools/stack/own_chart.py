@@ -55,7 +55,7 @@ def read_own_chart(section: Section, key: str) -> OwnChart | None:
             section.at(key), f'"{path}" cannot be read: {reason}', allowed="a file with a chart's default values", remedy=_REMEDY
         )
         return None
-    brought = {operand: text for operand in OPERANDS if (text := overridden(values, operand))}
+    brought: dict[str, str] = {operand: text for operand in OPERANDS if (text := overridden(values, operand))}
     found = dict(_leaves(values))
     repositories = {path: str(value) for path, value in found.items() if path.endswith(".repository") and value}
     pulling = tuple(path.removesuffix("imagePullSecrets") for path in found if path.endswith(".imagePullSecrets"))
