@@ -39,7 +39,14 @@ class ExistingCluster(pulumi.ComponentResource):
     kubeconfig: pulumi.Output[str]
     """The kubeconfig; a secret. Empty with a provider."""
 
-    def __init__(self, name: str, args: ExistingClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: ExistingClusterArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: ExistingSettings | None = None,
+    ) -> None:
         """Find out how to reach the cluster.
 
         Args:
@@ -47,12 +54,13 @@ class ExistingCluster(pulumi.ComponentResource):
             args: the kubeconfig, and its context.
             opts: options of the component; a Kubernetes provider in `provider` or `providers` is used where the arguments name
                 no kubeconfig.
+            planned: what the arguments mean, where they were checked with a whole stack.
 
         Raises:
             InvalidStackError: if the kubeconfig cannot be read, or lacks the context.
         """
         what = f"ExistingCluster({name})"
-        settings = _settings(what, args)
+        settings = planned or _settings(what, args)
         given = given_provider(settings.kubeconfig, settings.kubeconfig_content, opts)
         content, context = ("", name) if given else _kubeconfig(what, settings)
         super().__init__("gpu-pools:index:ExistingCluster", name, None, opts)
@@ -77,8 +85,6 @@ class ExistingCluster(pulumi.ComponentResource):
 def _settings(what: str, args: ExistingClusterArgs) -> ExistingSettings:
     problems = Problems()
     section = Section(put_off(stack_keys(args)), what, problems)
-    # As a stack file's section says it, which is handed over as it is.
-    section.raw("platform")
     settings = read(ExistingSettings, section)
     section.finish()
     problems.raise_if_any()

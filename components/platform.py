@@ -188,7 +188,7 @@ class GpuPlatform(pulumi.ComponentResource):
 
         if provider := given_provider(settings.kubeconfig, settings.kubeconfig_content, given):
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(provider=provider))
-        return ExistingCluster(name, args, opts)
+        return ExistingCluster(name, args, opts, planned=settings)
 
     def _operator(
         self, name: str, planned: Plan, inside: pulumi.ResourceOptions, secret_sections: tuple[str, ...]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.images.placed import placed_images
+from gpu_pools.plan.change_ids import cluster_use
 from gpu_pools.plan.document import plan_json
 from gpu_pools.plan.placing import labeller_daemon_set_spec
 from gpu_pools.proof.key_wait import key_wait_spec, keys_left_spec
@@ -125,3 +126,9 @@ def test_the_secret_is_what_kubelets_read() -> None:
     document = json.loads(docker_config("registry.example.com:5000", "robot", "hunter2"))
     (entry,) = document["auths"].values()
     assert base64.b64decode(entry["auth"]) == b"robot:hunter2"
+
+
+def test_a_kubeconfig_in_a_stack_file_is_in_no_document_and_no_id() -> None:
+    one, other = (plan_of(existing(cluster={"kubeconfigContent": text})) for text in ("token: hunter2", "token: hunter3"))
+    assert "hunter2" not in json.dumps([plan_json(one), one.operator_values], default=str)
+    assert (one.change, cluster_use(one)) == (other.change, cluster_use(other))
