@@ -3,9 +3,11 @@
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/stack/fields.py): edit those.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import pulumi
+
+from ._sharing_args import Declared, Sharing
 
 
 class NodeRangeArgs(TypedDict):
@@ -241,7 +243,7 @@ class AksClusterArgs(TypedDict):
     """The version, e.g. 1.34; what Azure offers by default."""
     tier: NotRequired[str]
     """Free, Standard or Premium."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of group and cluster."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
@@ -295,7 +297,7 @@ class MagnumTemplateArgs(TypedDict):
 
     image: str
     """Image of the nodes."""
-    external_network: str
+    external_network: pulumi.Input[str]
     """Network that reaches outside."""
     flavor: str
     """Flavor of the workers."""
@@ -337,7 +339,7 @@ class MagnumClusterArgs(TypedDict):
     """Name or UUID of a template that exists."""
     template: NotRequired[MagnumTemplateArgs]
     """A template to make."""
-    keypair: NotRequired[str]
+    keypair: NotRequired[pulumi.Input[str]]
     """Name of a keypair for the nodes."""
     masters: NotRequired[int]
     """An odd number; 1 by default."""
@@ -351,9 +353,9 @@ class MagnumClusterArgs(TypedDict):
     """Refuse to delete or replace the cluster. The node groups stay free to be rotated."""
     check_cloud: NotRequired[bool]
     """Whether the cloud is asked first for what the cluster needs of it; true by default."""
-    fixed_network: NotRequired[str]
+    fixed_network: NotRequired[pulumi.Input[str]]
     """A private network for the nodes, by name or id."""
-    fixed_subnet: NotRequired[str]
+    fixed_subnet: NotRequired[pulumi.Input[str]]
     """A subnet of it, by name or id."""
     floating_ip: NotRequired[bool]
     """Whether nodes have floating IPs; as the template has it by default."""
@@ -385,6 +387,8 @@ class ExistingClusterArgs(TypedDict):
 
     kubeconfig: NotRequired[str]
     """Path of a kubeconfig file; by default KUBECONFIG, else ~/.kube/config."""
+    kubeconfig_content: NotRequired[pulumi.Input[str]]
+    """A kubeconfig itself, instead of a file; a secret."""
     context: NotRequired[str]
     """Context of that file; its current one by default."""
 
@@ -467,7 +471,7 @@ class AksPoolArgs(TypedDict):
 
     name: str
     """1 to 12 lower-case letters and digits; never cut."""
-    sharing: Any
+    sharing: pulumi.Input[Sharing]
     """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
     vm_size: str
     """A GPU size, e.g. Standard_NC24ads_A100_v4."""
@@ -535,7 +539,7 @@ class AksPoolArgs(TypedDict):
     """A public address for each node."""
     public_ip_prefix: NotRequired[pulumi.Input[str]]
     """Id of the prefix that those addresses come from."""
-    tags: NotRequired[dict[str, str]]
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
     """Tags of the pool besides the cluster's."""
     properties: NotRequired[dict[str, Any]]
     """Properties of azure-native's AgentPool, merged last into what is sent."""
@@ -555,7 +559,7 @@ class MagnumPoolArgs(TypedDict):
 
     name: str
     """1 to 40 lower-case letters, digits and dashes."""
-    sharing: Any
+    sharing: pulumi.Input[Sharing]
     """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
     flavor: str
     """Nova flavor."""
@@ -588,7 +592,7 @@ class ExistingPoolArgs(TypedDict):
 
     name: str
     """1 to 40 lower-case letters, digits and dashes."""
-    sharing: Any
+    sharing: pulumi.Input[Sharing]
     """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
     node_selector: dict[str, str]
     """Labels that the pool's nodes have, and no other nodes."""
@@ -602,3 +606,301 @@ class ExistingPoolArgs(TypedDict):
     """Taints that the nodes have; they are tolerated."""
     driver: NotRequired[str]
     """Who installs the GPU driver: operator or preinstalled."""
+
+
+class ExistingArgs(TypedDict):
+    """A cluster of a cloud that is there: by `resource_group` and `name` on AKS, by `name` or `uuid` on Magnum."""
+
+    resource_group: NotRequired[str]
+    """The resource group that it is in."""
+    name: NotRequired[str]
+    """Its name."""
+    subscription: NotRequired[str]
+    """Its subscription, which the provider must be configured for."""
+    login: NotRequired[str]
+    """kubelogin's way to log in, where the cluster has Entra ID; azurecli by default."""
+    uuid: NotRequired[str]
+    """Its UUID."""
+
+
+class ClusterArgs(TypedDict):
+    """A stack file's section `cluster`: the platform, and what making or reaching the cluster needs there."""
+
+    platform: str
+    """aks, magnum or existing."""
+    name: NotRequired[str]
+    """The cluster's name in Azure."""
+    location: NotRequired[str]
+    """An Azure region."""
+    resource_group: NotRequired[str]
+    """Name of the resource group, which is made; the cluster's name by default."""
+    kubernetes_version: NotRequired[str]
+    """The version, e.g. 1.34; what Azure offers by default."""
+    tier: NotRequired[str]
+    """Free, Standard or Premium."""
+    system_pool: NotRequired[SystemPoolArgs]
+    """The pool for the cluster's own pods."""
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
+    """Tags of group and cluster."""
+    protect: NotRequired[bool]
+    """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
+    entra: NotRequired[EntraArgs]
+    """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
+    existing_resource_group: NotRequired[str]
+    """Name of a resource group that is there, instead of one that the stack makes."""
+    node_resource_group: NotRequired[str]
+    """Name of the group that Azure makes for machines and disks."""
+    network: NotRequired[NetworkArgs]
+    """Where nodes and pods lie, and how they talk."""
+    api_server: NotRequired[ApiServerArgs]
+    """Who can reach the API server."""
+    identity: NotRequired[IdentityArgs]
+    """As whom the cluster acts in Azure."""
+    oidc_issuer: NotRequired[bool]
+    """An issuer of tokens that Entra ID trusts."""
+    workload_identity: NotRequired[bool]
+    """Pods act as identities of Entra ID; needs oidcIssuer."""
+    key_vault_secrets: NotRequired[KeyVaultSecretsArgs]
+    """Secrets of Azure Key Vault as volumes; {} for the defaults."""
+    upgrades: NotRequired[UpgradesArgs]
+    """Upgrades that Azure makes by itself."""
+    maintenance: NotRequired[MaintenanceArgs]
+    """When Azure may upgrade by itself."""
+    autoscaler: NotRequired[AutoscalerArgs]
+    """The cluster autoscaler, the same for all pools."""
+    container_registries: NotRequired[list[pulumi.Input[str]]]
+    """Ids of registries that the nodes may pull from."""
+    monitoring: NotRequired[MonitoringArgs]
+    """Logs and metrics in Azure Monitor."""
+    properties: NotRequired[dict[str, Any]]
+    """Properties of azure-native's ManagedCluster, merged last into what is sent."""
+    driver: NotRequired[str]
+    """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
+    template_id: NotRequired[str]
+    """Name or UUID of a template that exists."""
+    template: NotRequired[MagnumTemplateArgs]
+    """A template to make."""
+    keypair: NotRequired[pulumi.Input[str]]
+    """Name of a keypair for the nodes."""
+    masters: NotRequired[int]
+    """An odd number; 1 by default."""
+    workers: NotRequired[int]
+    """Nodes of the default worker group, which runs the cluster's own pods; 1 by default."""
+    worker_flavor: NotRequired[str]
+    """Flavor of that group; the template's by default."""
+    labels: NotRequired[dict[str, str]]
+    """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
+    check_cloud: NotRequired[bool]
+    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
+    fixed_network: NotRequired[pulumi.Input[str]]
+    """A private network for the nodes, by name or id."""
+    fixed_subnet: NotRequired[pulumi.Input[str]]
+    """A subnet of it, by name or id."""
+    floating_ip: NotRequired[bool]
+    """Whether nodes have floating IPs; as the template has it by default."""
+    master_load_balancer: NotRequired[bool]
+    """Whether a load balancer stands before the masters; several masters have one."""
+    availability_zone: NotRequired[str]
+    """Nova's availability zone."""
+    boot_volume: NotRequired[BootVolumeArgs]
+    """A volume as the machines' disk."""
+    auto_healing: NotRequired[bool]
+    """Whether the driver replaces nodes that are not healthy."""
+    kubeconfig: NotRequired[str]
+    """Path of a kubeconfig file; by default KUBECONFIG, else ~/.kube/config."""
+    kubeconfig_content: NotRequired[pulumi.Input[str]]
+    """A kubeconfig itself, instead of a file; a secret."""
+    context: NotRequired[str]
+    """Context of that file; its current one by default."""
+    existing: NotRequired[ExistingArgs]
+    """A cluster that is there, instead of one that is made."""
+
+
+class PoolArgs(TypedDict):
+    """A GPU pool of any platform."""
+
+    name: str
+    """1 to 12 lower-case letters and digits; never cut."""
+    sharing: pulumi.Input[Sharing]
+    """A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}."""
+    count: NotRequired[int]
+    """A fixed number of nodes; or `nodes`."""
+    nodes: NotRequired[NodeRangeArgs]
+    """Bounds for the autoscaler; or `count`."""
+    labels: NotRequired[dict[str, str]]
+    """Node labels besides those of the plan."""
+    taints: NotRequired[list[str]]
+    """Node taints, e.g. sku=gpu:NoSchedule."""
+    driver: NotRequired[str]
+    """Who installs the driver: operator or preinstalled."""
+    minimum: NotRequired[MinimumArgs]
+    """The oldest driver and CUDA version that will do."""
+    protect: NotRequired[bool]
+    """Refuse to delete or replace the pool."""
+    adopted: NotRequired[bool]
+    """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
+    vm_size: NotRequired[str]
+    """A GPU size, e.g. Standard_NC24ads_A100_v4."""
+    gpu_model: NotRequired[str]
+    """The GPU model, where no table has the size."""
+    gpus_per_node: NotRequired[int]
+    """GPUs of one machine, where no table has the size."""
+    os_sku: NotRequired[str]
+    """Ubuntu, Ubuntu2204, Ubuntu2404, AzureLinux or AzureLinux3."""
+    zones: NotRequired[list[str]]
+    """Availability zones."""
+    partitioned_by: NotRequired[str]
+    """Who partitions MIG GPUs: operator or aks."""
+    spot: NotRequired[SpotArgs]
+    """Spot VMs."""
+    subnet: NotRequired[pulumi.Input[str]]
+    """Id of the nodes' subnet; the cluster's by default."""
+    pod_subnet: NotRequired[pulumi.Input[str]]
+    """Id of the pods' subnet; the cluster's by default."""
+    os_disk_size: NotRequired[int]
+    """GiB of the nodes' disk; that of the size by default."""
+    os_disk_type: NotRequired[str]
+    """Managed, or Ephemeral: on the machine's own disk."""
+    kubelet_disk_type: NotRequired[str]
+    """Where images and emptyDir volumes lie: OS or Temporary."""
+    max_pods: NotRequired[int]
+    """Pods on a node, 10 to 250."""
+    upgrade_settings: NotRequired[UpgradeSettingsArgs]
+    """How nodes are exchanged in an upgrade."""
+    kubernetes_version: NotRequired[str]
+    """The version of this pool's nodes; the cluster's by default."""
+    scale_down_mode: NotRequired[str]
+    """What becomes of nodes that the autoscaler takes out: Delete or Deallocate."""
+    capacity_reservation_group: NotRequired[pulumi.Input[str]]
+    """Id of a capacity reservation group."""
+    proximity_placement_group: NotRequired[pulumi.Input[str]]
+    """Id of a proximity placement group."""
+    host_group: NotRequired[pulumi.Input[str]]
+    """Id of a group of dedicated hosts."""
+    kubelet_config: NotRequired[KubeletConfigArgs]
+    """Settings of the kubelets."""
+    linux_os_config: NotRequired[LinuxOsConfigArgs]
+    """Settings of the nodes' kernels."""
+    encryption_at_host: NotRequired[bool]
+    """Encrypt disks and caches on the host."""
+    fips: NotRequired[bool]
+    """A node image with FIPS modules."""
+    public_ip: NotRequired[bool]
+    """A public address for each node."""
+    public_ip_prefix: NotRequired[pulumi.Input[str]]
+    """Id of the prefix that those addresses come from."""
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
+    """Tags of the pool besides the cluster's."""
+    properties: NotRequired[dict[str, Any]]
+    """Properties of azure-native's AgentPool, merged last into what is sent."""
+    flavor: NotRequired[str]
+    """Nova flavor."""
+    image: NotRequired[str]
+    """Image of the nodes; the template's by default."""
+    node_group_labels: NotRequired[dict[str, str]]
+    """Settings of Magnum's driver for this group."""
+    docker_volume_size: NotRequired[int]
+    """GiB of the volume for container images."""
+    node_selector: NotRequired[dict[str, str]]
+    """Labels that the pool's nodes have, and no other nodes."""
+
+
+class NamedPoolArgs(TypedDict):
+    """A stack file's entry of `pools`: a GPU pool of any platform."""
+
+    name: str
+    """1 to 12 lower-case letters and digits; never cut."""
+    sharing: str
+    """The name of a declaration."""
+    count: NotRequired[int]
+    """A fixed number of nodes; or `nodes`."""
+    nodes: NotRequired[NodeRangeArgs]
+    """Bounds for the autoscaler; or `count`."""
+    labels: NotRequired[dict[str, str]]
+    """Node labels besides those of the plan."""
+    taints: NotRequired[list[str]]
+    """Node taints, e.g. sku=gpu:NoSchedule."""
+    driver: NotRequired[str]
+    """Who installs the driver: operator or preinstalled."""
+    minimum: NotRequired[MinimumArgs]
+    """The oldest driver and CUDA version that will do."""
+    protect: NotRequired[bool]
+    """Refuse to delete or replace the pool."""
+    adopted: NotRequired[bool]
+    """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
+    vm_size: NotRequired[str]
+    """A GPU size, e.g. Standard_NC24ads_A100_v4."""
+    gpu_model: NotRequired[str]
+    """The GPU model, where no table has the size."""
+    gpus_per_node: NotRequired[int]
+    """GPUs of one machine, where no table has the size."""
+    os_sku: NotRequired[str]
+    """Ubuntu, Ubuntu2204, Ubuntu2404, AzureLinux or AzureLinux3."""
+    zones: NotRequired[list[str]]
+    """Availability zones."""
+    partitioned_by: NotRequired[str]
+    """Who partitions MIG GPUs: operator or aks."""
+    spot: NotRequired[SpotArgs]
+    """Spot VMs."""
+    subnet: NotRequired[pulumi.Input[str]]
+    """Id of the nodes' subnet; the cluster's by default."""
+    pod_subnet: NotRequired[pulumi.Input[str]]
+    """Id of the pods' subnet; the cluster's by default."""
+    os_disk_size: NotRequired[int]
+    """GiB of the nodes' disk; that of the size by default."""
+    os_disk_type: NotRequired[str]
+    """Managed, or Ephemeral: on the machine's own disk."""
+    kubelet_disk_type: NotRequired[str]
+    """Where images and emptyDir volumes lie: OS or Temporary."""
+    max_pods: NotRequired[int]
+    """Pods on a node, 10 to 250."""
+    upgrade_settings: NotRequired[UpgradeSettingsArgs]
+    """How nodes are exchanged in an upgrade."""
+    kubernetes_version: NotRequired[str]
+    """The version of this pool's nodes; the cluster's by default."""
+    scale_down_mode: NotRequired[str]
+    """What becomes of nodes that the autoscaler takes out: Delete or Deallocate."""
+    capacity_reservation_group: NotRequired[pulumi.Input[str]]
+    """Id of a capacity reservation group."""
+    proximity_placement_group: NotRequired[pulumi.Input[str]]
+    """Id of a proximity placement group."""
+    host_group: NotRequired[pulumi.Input[str]]
+    """Id of a group of dedicated hosts."""
+    kubelet_config: NotRequired[KubeletConfigArgs]
+    """Settings of the kubelets."""
+    linux_os_config: NotRequired[LinuxOsConfigArgs]
+    """Settings of the nodes' kernels."""
+    encryption_at_host: NotRequired[bool]
+    """Encrypt disks and caches on the host."""
+    fips: NotRequired[bool]
+    """A node image with FIPS modules."""
+    public_ip: NotRequired[bool]
+    """A public address for each node."""
+    public_ip_prefix: NotRequired[pulumi.Input[str]]
+    """Id of the prefix that those addresses come from."""
+    tags: NotRequired[dict[str, pulumi.Input[str]]]
+    """Tags of the pool besides the cluster's."""
+    properties: NotRequired[dict[str, Any]]
+    """Properties of azure-native's AgentPool, merged last into what is sent."""
+    flavor: NotRequired[str]
+    """Nova flavor."""
+    image: NotRequired[str]
+    """Image of the nodes; the template's by default."""
+    node_group_labels: NotRequired[dict[str, str]]
+    """Settings of Magnum's driver for this group."""
+    docker_volume_size: NotRequired[int]
+    """GiB of the volume for container images."""
+    node_selector: NotRequired[dict[str, str]]
+    """Labels that the pool's nodes have, and no other nodes."""
+
+
+if TYPE_CHECKING:
+    AksPoolLike = AksPoolArgs | dict[str, Any] | Declared
+    MagnumPoolLike = MagnumPoolArgs | dict[str, Any] | Declared
+    ExistingPoolLike = ExistingPoolArgs | dict[str, Any] | Declared
+    PoolLike = AksPoolArgs | MagnumPoolArgs | ExistingPoolArgs | PoolArgs | dict[str, Any] | Declared
+    NamedPool = NamedPoolArgs | dict[str, Any]
+    Cluster = ClusterArgs | dict[str, Any]
+else:
+    AksPoolLike, MagnumPoolLike, ExistingPoolLike, PoolLike = AksPoolArgs, MagnumPoolArgs, ExistingPoolArgs, PoolArgs
+    NamedPool, Cluster = NamedPoolArgs, ClusterArgs

@@ -1,20 +1,23 @@
 """From component arguments to the stack file's keys, and plans for components that are used alone.
 
 Arguments have Python's names (`vm_size`), gpu_pools reads the stack file's keys (`vmSize`); such keys pass
-unchanged. A pool that is used alone is planned as a stack of one pool; problems then name the component instead of a place
-in a stack file.
+unchanged. A pool that is used alone is planned as a stack of one pool, pools that a component is given as one of these; problems
+then name the component instead of a place in a stack file.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pulumi
+
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.settings import NAMESPACE
-from gpu_pools.text.errors import InvalidStackError, Problem
+from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from ._outputs import put_off
 
@@ -28,6 +31,15 @@ ALONE = {
     f"{NAMESPACE}:flavors": ".flavor",
     f"{NAMESPACE}:gpuModels": ".gpu_models",
 }
+#: Keys of pools that are mappings of settings, in both spellings.
+_OF_POOLS = (
+    *("nodes", "spot", "minimum"),
+    *("upgrade_settings", "upgradeSettings", "kubelet_config", "kubeletConfig", "linux_os_config", "linuxOsConfig"),
+)
+#: Keys of sharing declarations that are such mappings.
+OF_SHARING = ("exclusive", "time_slicing", "timeSlicing", "mps", "mig", "gpus", "needs")
+#: Keys whose mappings have keys of somebody else's: of Kubernetes, a cloud, a chart, a driver, or names.
+_OTHERS = {"labels", "tags", "layout", "values", "properties", "sysctls", "nodeSelector", "nodeGroupLabels", "gpuModels"}
 _SHAPE = "a sharing component (Exclusive, TimeSlicing, Mps, Mig), or a mapping like {'timeSlicing': {'replicas': 4}}"
 
 
@@ -57,11 +69,67 @@ def stack_config(sections: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(full, sections.values(), strict=True))
 
 
+def in_stack_keys(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections of a program in the stack file's words, at any depth; those with a namespace are a stack file's already."""
+
+    def inner(key: str, section: object) -> object:
+        if ":" in key:
+            return section
+        if key in {"sharing", "flavors"} and isinstance(section, dict):
+            return {name: _in_stack_keys(entry) for name, entry in section.items()}
+        return _in_stack_keys(section)
+
+    return {key: inner(key, section) for key, section in sections.items()}
+
+
+def _in_stack_keys(value: object) -> object:
+    """A section in the stack file's words, at any depth."""
+    if isinstance(value, list):
+        return [_in_stack_keys(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    keys = {key: _camel(key) if isinstance(key, str) else key for key in value}
+    return {keys[key]: inner if keys[key] in _OTHERS else _in_stack_keys(inner) for key, inner in value.items()}
+
+
+def pool_keys(pool: object, where: str) -> dict[str, Any]:
+    """A pool in the stack file's words, with its sharing in it, and texts for Outputs.
+
+    Args:
+        pool: a declaration, or a mapping in either words; its sharing is a component or a mapping.
+        where: it stands, for messages.
+
+    Raises:
+        InvalidStackError: if the pool or its sharing is an Output, which nothing can be planned with.
+    """
+    _refuse_output(pool, where)
+    if (declared := getattr(pool, "written", None)) is not None:
+        return dict(declared)
+    given: Any = pool
+    written: dict[str, Any] = put_off(stack_keys(given, *_OF_POOLS))
+    sharing = given.get("sharing")
+    _refuse_output(sharing, f"{where}.sharing")
+    held = getattr(sharing, "written", sharing)
+    written["sharing"] = stack_keys(held, *OF_SHARING) if isinstance(held, dict) else held
+    return written
+
+
+def _refuse_output(value: object, where: str) -> None:
+    if isinstance(value, pulumi.Output):
+        problem = Problem(
+            where,
+            "is an Output that is not known before the deploy",
+            "in Python the component itself, or a mapping; elsewhere `declared` of one whose arguments are all known",
+            "What only the deploy knows, as a subnet, goes to the component that makes the nodes: node_subnet, pod_subnet.",
+        )
+        raise InvalidStackError([problem])
+
+
 def plan_alone(
     what: str,
     platform: Mapping[str, Any],
     pool: Mapping[str, Any],
-    mig_strategy: str | None,
+    mig_strategy: object,
     flavor: Mapping[str, Any] | None = None,
     *,
     models: Mapping[str, Any] | None = None,
@@ -79,16 +147,16 @@ def plan_alone(
     Raises:
         InvalidStackError: with every problem, located in the component's arguments.
     """
-    written = put_off(stack_keys(pool, "nodes", "spot", "upgrade_settings", "kubelet_config", "linux_os_config"))
+    written = pool_keys(pool, what)
     sharing = written.get("sharing")
     written["sharing"] = "declared"
     sections: dict[str, Any] = {
         "cluster": platform,
-        "sharing": {"declared": getattr(sharing, "written", sharing)},
+        "sharing": {"declared": sharing},
         "pools": [written],
     }
     if mig_strategy is not None:
-        sections["operator"] = {"migStrategy": mig_strategy}
+        sections["operator"] = {"migStrategy": put_off(mig_strategy)}
     if models is not None:
         sections["gpuModels"] = models
     if flavor is not None:
@@ -120,18 +188,85 @@ def sections_in(sections: Mapping[str, Any], argument: str = "") -> dict[str, st
     return {**places, f"{NAMESPACE}:": f"{argument}."}
 
 
-def plan_of(what: str, planned: object, config: Mapping[str, Any] | None) -> Plan:
-    """The plan that a component was given, or made from the sections that it was given.
+def plan_of(what: str, planned: Plan | None, args: Mapping[str, Any]) -> Plan:
+    """The plan that a component was given, or made from the pools or sections that it was given.
+
+    Args:
+        what: the component, for messages.
+        planned: where there is a plan.
+        args: with `pools`, `config` or both.
 
     Raises:
-        InvalidStackError: if it was given neither or both, or the sections cannot be planned.
+        InvalidStackError: if it was given none or too much, or what was given cannot be planned.
     """
-    if isinstance(planned, Plan) and config is None:
+    # Where programs of earlier versions hand it over.
+    planned = args.get("planned", planned)
+    pools, config = args.get("pools"), args.get("config")
+    if isinstance(planned, Plan) and pools is None and config is None:
         return planned
-    if planned is not None or config is None:
-        raise InvalidStackError([one_of(what, "planned", "config")])
-    with located_in(what, sections_in(config, ".config")):
-        return plan_config(stack_config(config), complete=False)
+    if planned is not None or (pools is None and config is None):
+        raise InvalidStackError([one_of(what, "pools", "config")])
+    if pools is not None:
+        return _plan_pools(what, pools, config or {})
+    with located_in(what, sections_in(config or {}, ".config")):
+        return plan_config(stack_config(_later(in_stack_keys(config or {}))), complete=False)
+
+
+def _plan_pools(what: str, pools: Sequence[object], config: Mapping[str, Any]) -> Plan:
+    """The plan of pools that were declared by themselves; `config` has what else a stack file says."""
+    if both := [key for key in config if key.rpartition(":")[2] in {"pools", "sharing"}]:
+        problem = Problem(
+            f"{what}.config.{both[0]}", "stands beside `pools`, which say it", "the other sections", "Leave it out."
+        )
+        raise InvalidStackError([problem])
+    written = [pool_keys(pool, f"{what}.pools[{index}]") for index, pool in enumerate(pools)]
+    names = [str(pool.get("name") or f"pools[{index}]") for index, pool in enumerate(written)]
+    flavors = {
+        str(pool["flavor"]): hardware
+        for pool, declared in zip(written, pools, strict=True)
+        if (hardware := getattr(declared, "hardware", None)) and "flavor" in pool
+    }
+    models = {name: one for declared in pools for name, one in (getattr(declared, "models", None) or {}).items()}
+    sections = {
+        "cluster": _platform_of(pools, written),
+        **({"flavors": flavors} if flavors else {}),
+        **({"gpuModels": models} if models else {}),
+        **in_stack_keys(config),
+        "sharing": {name: pool.get("sharing") for name, pool in zip(names, written, strict=True)},
+        "pools": [{**pool, "sharing": name} for name, pool in zip(names, written, strict=True)],
+    }
+    # The longest first: a name may begin with another.
+    by_length = sorted(enumerate(names), key=lambda one: -len(one[1]))
+    places = {f"{NAMESPACE}:sharing.{name}": f".pools[{index}].sharing" for index, name in by_length}
+    places |= {f"{NAMESPACE}:pools": ".pools", **sections_in(config, ".config")}
+    with located_in(what, places):
+        return plan_config(stack_config(_later(sections)), complete=False)
+
+
+def _later(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts for the Outputs of a registry, which are only placed."""
+    return {key: put_off(section) if key.rpartition(":")[2] == "registry" else section for key, section in sections.items()}
+
+
+def _platform_of(pools: Sequence[object], written: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The cluster section of pools: their own, else that of the platform whose keys the first has."""
+    for pool in pools:
+        if (platform := getattr(pool, "platform", None)) is not None:
+            return dict(platform)
+    first = written[0] if written else {}
+    return {"platform": "aks" if "vmSize" in first else "magnum" if "flavor" in first else "existing"}
+
+
+def registry_of(what: str, section: Mapping[str, Any] | None) -> RegistrySettings:
+    """The registry that a component was given as a section.
+
+    Raises:
+        InvalidStackError: with everything that is wrong with it.
+    """
+    problems = Problems()
+    settings = parse_registry(None if section is None else put_off(_in_stack_keys(section)), f"{what}.registry", problems)
+    problems.raise_if_any()
+    return settings
 
 
 def pool_of(what: str, plan: Plan, name: str) -> PoolPlan:

@@ -11,7 +11,8 @@ pool of the cluster, and a cluster that sends a pool which has gone since is ref
 
 import base64
 import uuid
-from typing import Any, NotRequired, TypedDict, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_azure_native import authorization, containerservice, resources
@@ -27,15 +28,18 @@ from gpu_pools.stack.fields import camel
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 from . import _log
-from ._args import AksClusterArgs, AksPoolArgs
+from ._args import AksClusterArgs, AksPoolArgs, AksPoolLike
 from ._azure_arguments import arguments
-from ._config_keys import once_agreed
+from ._config_keys import after_operator, once_agreed, pool_plan
 from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
-from ._to_stack import one_of, plan_alone, stack_keys
+from ._to_stack import plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
+
+if TYPE_CHECKING:
+    from .gpu_operator import GpuOperator
 
 __all__ = ["AksCluster", "AksClusterArgs", "AksGpuNodePool", "AksGpuNodePoolArgs", "AksPoolArgs"]
 
@@ -196,22 +200,20 @@ def _for_kubelogin(text: str, login: str) -> str | pulumi.Output[str]:
 
 
 class AksGpuNodePoolArgs(TypedDict):
-    """Where the pool goes, and the pool: `pool` when used alone, `planned` when it is one of several planned together."""
+    """Where the pool goes, and the pool."""
 
     cluster_name: pulumi.Input[str]
     """The managed cluster."""
     resource_group_name: pulumi.Input[str]
     """Its resource group."""
-    pool: NotRequired[AksPoolArgs]
-    """The pool, planned by itself."""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.PoolPlan."""
-    mig_strategy: NotRequired[str]
-    """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
-    gpu_models: NotRequired[dict[str, Any]]
-    """With `pool`: GPU models that no table has, in the words of a stack file."""
+    pool: NotRequired[pulumi.Input[AksPoolLike]]
+    """The pool: a component that declares it (AksPool), its `declared`, or a mapping."""
+    mig_strategy: NotRequired[pulumi.Input[str]]
+    """The operator's output of this name: the cluster's MIG strategy."""
+    gpu_models: NotRequired[dict[str, dict[str, Any]]]
+    """GPU models that no table has, by name, in the words of a stack file; of a declared pool its own."""
     config_keys: NotRequired[pulumi.Input[list[str]]]
-    """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
+    """The operator's output of this name; a pool whose config the operator lacks is then refused."""
     kubernetes_version: NotRequired[str]
     """The cluster's version: Azure leaves pools behind that name none. Leave it out where the cluster upgrades itself."""
     tags: NotRequired[dict[str, pulumi.Input[str]]]
@@ -232,13 +234,29 @@ class AksGpuNodePool(pulumi.ComponentResource):
     advertises: pulumi.Output[dict[str, int]]
     """Resource -> count that every node must advertise."""
 
-    def __init__(self, name: str, args: AksGpuNodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: AksGpuNodePoolArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: PoolPlan | None = None,
+        operator: "GpuOperator | None" = None,
+    ) -> None:
         """Make the pool.
+
+        Args:
+            name: of the component.
+            args: where it goes, and the pool.
+            opts: options of the component.
+            planned: the pool as part of a plan, instead of `pool`.
+            operator: the one that was given the pool; what others decide of it is taken from there, and it comes first.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
-        planned = _pool_plan(f"AksGpuNodePool({name})", args)
+        planned = pool_plan(f"AksGpuNodePool({name})", args, planned, operator, _alone(name, args))
+        opts = after_operator(opts, operator)
         inputs = pool_inputs(planned, _around(args))
         super().__init__("gpu-pools:index:AksGpuNodePool", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
@@ -366,10 +384,9 @@ def _around(args: AksGpuNodePoolArgs) -> Around:
     )
 
 
-def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
-    planned, pool = args.get("planned"), args.get("pool")
-    if isinstance(planned, PoolPlan) and pool is None:
-        return planned
-    if planned is not None or pool is None:
-        raise InvalidStackError([one_of(what, "pool", "planned")])
-    return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"), models=args.get("gpu_models"))
+def _alone(name: str, args: AksGpuNodePoolArgs) -> Callable[[Any], PoolPlan]:
+    def plan(pool: Any) -> PoolPlan:  # noqa: ANN401 - a component or a mapping
+        models = args.get("gpu_models", getattr(pool, "models", None))
+        return plan_alone(f"AksGpuNodePool({name})", {"platform": "aks"}, pool, args.get("mig_strategy"), models=models)
+
+    return plan

@@ -1,5 +1,8 @@
 """The GPU operator, and the two ConfigMaps that tell its operands how GPUs are shared.
 
+What the operator must be follows from all pools together: the MIG strategy, the keys of the configs, what operands tolerate. So
+the pools are declared first (components/pools.py), the operator takes them, and what makes their nodes takes the operator.
+
 The chart's values follow from the plan; raw overrides were merged last and can be read in the outputs. The ClusterPolicy is
 the chart's own, so nothing here waits for it: a ready release means that the operator runs, not that GPUs are shared. The
 ConfigMaps come before the release, and pools wait for this component: a label must never name a key that is not there yet. Nor
@@ -12,7 +15,7 @@ cluster without one then refuses the change, since a ClusterPolicy has required 
 goes, the fields go with it, and the operator falls back to its own defaults until its owner's next upgrade.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResourcePatch
@@ -24,11 +27,14 @@ from gpu_pools.proof.key_wait import KEY_WAIT, key_wait_spec
 from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
 from gpu_pools.stack.adoption import CLUSTER_POLICY
 
+from ._args import PoolLike
 from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
+from ._pull_secret import pull_secret
+from ._section_args import Config
 from ._sharing_keys import config_keys
-from ._to_stack import plan_of
+from ._to_stack import plan_of, pool_keys
 from .node_features import chart_values, privileged_namespace
 
 #: Beyond the wait itself, until its pods run on all nodes.
@@ -36,12 +42,12 @@ _SLACK_SECONDS = 300
 
 
 class GpuOperatorArgs(TypedDict):
-    """Which pools the operator serves, and its chart: `config` when used alone, `planned` with a plan at hand."""
+    """Which pools the operator serves, and its chart: by `pools`, or by the sections of a stack file."""
 
-    config: NotRequired[dict[str, Any]]
-    """Sections of a stack file by name: cluster (its platform), sharing, pools, operator, …"""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.Plan."""
+    pools: NotRequired[list[pulumi.Input[PoolLike]]]
+    """All GPU pools of the cluster: components that declare them (AksPool, …), their `declared`, or mappings."""
+    config: NotRequired[Config]
+    """Sections of a stack file by name: operator, cluster (its platform), …; without `pools` sharing and pools, too."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
 
@@ -59,14 +65,29 @@ class GpuOperator(pulumi.ComponentResource):
     """What of the values was given by hand."""
     config_keys: pulumi.Output[list[str]]
     """Keys of the device plugin's ConfigMap."""
+    mig_strategy: pulumi.Output[str]
+    """How the cluster's MIG nodes name their resources: single or mixed."""
 
-    def __init__(self, name: str, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: GpuOperatorArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: Plan | None = None,
+    ) -> None:
         """Install the operator, or configure the one that is there.
+
+        Args:
+            name: of the component.
+            args: its pools, and its chart.
+            opts: options of the component.
+            planned: a plan, where there is one, instead of pools and sections.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
-        plan = plan_of(f"GpuOperator({name})", args.get("planned"), args.get("config"))
+        plan = plan_of(f"GpuOperator({name})", planned, cast("Any", args))
         secret = args.get("secret_values", False)
         super().__init__("gpu-pools:index:GpuOperator", name, None, opts)
         chart, adopted = plan.settings.operator.chart, plan.settings.operator.adopted
@@ -76,8 +97,14 @@ class GpuOperator(pulumi.ComponentResource):
         self.values = chart_values(values, secret=secret)
         self.overrides = chart_values(dict(chart.values), secret=secret)
         self.config_keys = pulumi.Output.from_input(list(plan.device_plugin_configs))
+        self.mig_strategy = pulumi.Output.from_input(str(plan.mig_strategy))
+        #: What follows from all pools, for the components that make them.
+        self.planned = plan
+        #: The pools as they were declared, by name; of sections and plans there are none.
+        self.pools = {str(pool["name"]): pool for pool in (pool_keys(one, name) for one in args.get("pools", ()))}
         if adopted:
-            self._configure(name, self._keys(name, plan, opts, []), opts)
+            pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, child_options(self, opts))
+            self._configure(name, self._keys(name, plan, opts, pulling), opts)
         else:
             self._install(name, plan, opts)
         self.register_outputs(
@@ -87,6 +114,7 @@ class GpuOperator(pulumi.ComponentResource):
                 "values": self.values,
                 "overrides": self.overrides,
                 "config_keys": self.config_keys,
+                "mig_strategy": self.mig_strategy,
             }
         )
 
@@ -94,7 +122,9 @@ class GpuOperator(pulumi.ComponentResource):
         hooks = tells_of_another_owner(name, plan.settings.cluster)
         options = child_options(self, opts, hooks=hooks)
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
-        keys = self._keys(name, plan, opts, [namespace])
+        inside = child_options(self, opts, depends_on=[namespace])
+        pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, inside)
+        keys = self._keys(name, plan, opts, [namespace, *pulling])
         chart_release(
             f"{name}-release",
             plan.settings.operator.chart,

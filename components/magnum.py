@@ -8,7 +8,8 @@ and quotas, which belong to the cloud's operators. A changed label of the cluste
 """
 
 import re
-from typing import Any, NotRequired, TypedDict, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_openstack import containerinfra
@@ -17,13 +18,18 @@ from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
 from gpu_pools.stack.placements import MagnumPlacement
-from gpu_pools.text.errors import InvalidStackError, Problems
+from gpu_pools.text.errors import Problems
 
-from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs
+from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs, MagnumPoolLike
+from ._config_keys import after_operator, pool_plan
 from ._options import child_options, unless_false
-from ._to_stack import ALONE, located_in, one_of, plan_alone, stack_keys
+from ._outputs import put_back, put_off
+from ._to_stack import ALONE, located_in, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 from .openstack_check import check_cloud
+
+if TYPE_CHECKING:
+    from .gpu_operator import GpuOperator
 
 __all__ = ["MagnumCluster", "MagnumClusterArgs", "MagnumGpuNodePool", "MagnumGpuNodePoolArgs", "MagnumPoolArgs"]
 
@@ -73,15 +79,15 @@ class MagnumCluster(pulumi.ComponentResource):
             f"{name}-cluster",
             name=settings.name,
             cluster_template_id=self._template_id(name, settings, opts),
-            keypair=settings.keypair,
+            keypair=put_back(settings.keypair),
             master_count=settings.masters,
             node_count=settings.workers,
             flavor=settings.worker_flavor,
             labels=labels or None,
             # Magnum replaces the template's labels by these unless it is told to merge them.
             merge_labels=True if labels else None,
-            fixed_network=options.fixed_network,
-            fixed_subnet=options.fixed_subnet,
+            fixed_network=put_back(options.fixed_network),
+            fixed_subnet=put_back(options.fixed_subnet),
             floating_ip_enabled=options.floating_ip,
             master_lb_enabled=options.master_load_balancer,
             opts=child_options(self, opts, protect=unless_false(settings.protect), custom_timeouts=_SLOW),
@@ -98,7 +104,7 @@ class MagnumCluster(pulumi.ComponentResource):
             return self._given_template_id(cast("str", settings.template_id))
         template = containerinfra.ClusterTemplate(
             f"{name}-template",
-            **_template_inputs(settings, settings.template),
+            **put_back(_template_inputs(settings, settings.template)),
             # Magnum refuses to change a template that a cluster uses; a new one lets the cluster move over.
             opts=child_options(self, opts, replace_on_changes=["*"]),
         )
@@ -113,7 +119,7 @@ class MagnumCluster(pulumi.ComponentResource):
 
 
 class MagnumGpuNodePoolArgs(TypedDict):
-    """Where the group goes, and the group: `pool` and `flavor` when used alone, `planned` when planned with others."""
+    """Where the group goes, and the group."""
 
     cluster_id: pulumi.Input[str]
     """The Magnum cluster."""
@@ -121,16 +127,14 @@ class MagnumGpuNodePoolArgs(TypedDict):
     """Magnum's driver in this cloud: heat, magnum-cluster-api or capi-helm."""
     autoscaling: NotRequired[bool]
     """Whether the cluster's autoscaler is on, by its label auto_scaling_enabled."""
-    pool: NotRequired[MagnumPoolArgs]
-    """The pool, planned by itself."""
+    pool: NotRequired[pulumi.Input[MagnumPoolLike]]
+    """The pool: a component that declares it (MagnumPool), its `declared`, or a mapping."""
     flavor: NotRequired[FlavorArgs]
-    """With `pool`: what its flavor has."""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.PoolPlan."""
-    mig_strategy: NotRequired[str]
-    """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
-    gpu_models: NotRequired[dict[str, Any]]
-    """With `pool`: GPU models that no table has, in the words of a stack file."""
+    """What its flavor has, where the pool does not say it."""
+    mig_strategy: NotRequired[pulumi.Input[str]]
+    """The operator's output of this name: the cluster's MIG strategy."""
+    gpu_models: NotRequired[dict[str, dict[str, Any]]]
+    """GPU models that no table has, by name, in the words of a stack file; of a declared pool its own."""
     labels: NotRequired[dict[str, str]]
     """More labels of the group, for whoever looks at it in Magnum; no driver must read them."""
 
@@ -154,13 +158,24 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         name: str,
         args: MagnumGpuNodePoolArgs,
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: PoolPlan | None = None,
+        operator: "GpuOperator | None" = None,
     ) -> None:
         """Make the node group.
+
+        Args:
+            name: of the component.
+            args: where it goes, and the pool.
+            opts: options of the component.
+            planned: the pool as part of a plan, instead of `pool`.
+            operator: the one that was given the pool; what others decide of it is taken from there, and it comes first.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
-        planned = _pool_plan(f"MagnumGpuNodePool({name})", args)
+        planned = pool_plan(f"MagnumGpuNodePool({name})", args, planned, operator, _alone(name, args))
+        opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:MagnumGpuNodePool", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
@@ -188,7 +203,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
 
 def _cluster_settings(what: str, args: MagnumClusterArgs) -> MagnumSettings:
     problems = Problems()
-    settings = parse_cluster({**stack_keys(args, "template"), "platform": "magnum"}, what, problems, complete=True)
+    settings = parse_cluster({**put_off(stack_keys(args, "template")), "platform": "magnum"}, what, problems, complete=True)
     problems.raise_if_any()
     return cast("MagnumSettings", settings)
 
@@ -213,15 +228,15 @@ def _template_inputs(settings: MagnumSettings, template: MagnumTemplate) -> dict
     }
 
 
-def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
-    planned, pool = args.get("planned"), args.get("pool")
-    if isinstance(planned, PoolPlan) and pool is None:
-        return planned
-    if planned is not None or pool is None:
-        raise InvalidStackError([one_of(what, "pool", "planned")])
+def _alone(name: str, args: MagnumGpuNodePoolArgs) -> Callable[[Any], PoolPlan]:
     cluster = {"platform": "magnum", "driver": args["magnum_driver"]}
-    models = args.get("gpu_models")
-    return plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"), models=models)
+
+    def plan(pool: Any) -> PoolPlan:  # noqa: ANN401 - a component or a mapping
+        flavor = args.get("flavor", getattr(pool, "hardware", None))
+        models = args.get("gpu_models", getattr(pool, "models", None))
+        return plan_alone(f"MagnumGpuNodePool({name})", cluster, pool, args.get("mig_strategy"), flavor, models=models)
+
+    return plan
 
 
 def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:

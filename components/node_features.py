@@ -5,7 +5,8 @@ labels; a small DaemonSet per pool marks the pool's nodes for them (gpu_pools.pl
 PoolLabels: its agent pools carry their labels themselves. No node is ever patched from here.
 """
 
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
@@ -13,28 +14,33 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import Namespace
 
 from gpu_pools.plan.placing import labeller_daemon_set_spec, node_feature_rule
-from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
 from gpu_pools.stack.placements import ExistingPlacement
 from gpu_pools.text.errors import InvalidStackError, Problem
 
-from ._args import ExistingPoolArgs
-from ._config_keys import once_agreed
+from ._args import ExistingPoolLike, PoolLike
+from ._config_keys import after_operator, once_agreed, pool_plan
 from ._helm import chart_release
 from ._options import child_options
 from ._owners import tells_of_another_owner
-from ._to_stack import one_of, plan_alone, plan_of
+from ._pull_secret import pull_secret
+from ._section_args import Config
+from ._to_stack import plan_alone, plan_of
+
+if TYPE_CHECKING:
+    from .gpu_operator import GpuOperator
 
 NFD_NAMESPACE = "node-feature-discovery"
 
 
 class NodeFeatureDiscoveryArgs(TypedDict):
-    """Which pools NFD must tolerate, and its chart: `config` when used alone, `planned` with a plan at hand."""
+    """Which pools NFD must tolerate, and its chart: by `pools`, or by the sections of a stack file."""
 
-    config: NotRequired[dict[str, Any]]
-    """Sections of a stack file by name: cluster (its platform), sharing, pools, node_feature_discovery, …"""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.Plan."""
+    pools: NotRequired[list[pulumi.Input[PoolLike]]]
+    """All GPU pools of the cluster, as of a GpuOperator."""
+    config: NotRequired[Config]
+    """Sections of a stack file by name: node_feature_discovery, cluster (its platform), …; without `pools` these, too."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
 
@@ -49,14 +55,27 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
     values: pulumi.Output[dict[str, Any]]
     """The final values of the chart."""
 
-    def __init__(self, name: str, args: NodeFeatureDiscoveryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: NodeFeatureDiscoveryArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: Plan | None = None,
+    ) -> None:
         """Install NFD.
+
+        Args:
+            name: of the component.
+            args: the pools, and the chart.
+            opts: options of the component.
+            planned: a plan, where there is one, instead of pools and sections.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
         what = f"NodeFeatureDiscovery({name})"
-        plan = plan_of(what, args.get("planned"), args.get("config"))
+        plan = plan_of(what, planned, cast("Any", args))
         if plan.settings.nfd.adopted:
             raise InvalidStackError([_nothing_to_install(what)])
         super().__init__("gpu-pools:index:NodeFeatureDiscovery", name, None, opts)
@@ -66,26 +85,25 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
         self.version = pulumi.Output.from_input(chart.version)
         self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
-        options = child_options(self, opts, depends_on=[namespace], hooks=hooks)
+        pulling = pull_secret(name, NFD_NAMESPACE, plan.settings.registry, child_options(self, opts, depends_on=[namespace]))
+        options = child_options(self, opts, depends_on=[namespace, *pulling], hooks=hooks)
         chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, options)
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
 
 
 class PoolLabelsArgs(TypedDict):
-    """Whose labels: `pool` when used alone, `planned` when it is one of several planned together."""
+    """Whose labels, and where they come from."""
 
     namespace: pulumi.Input[str]
     """Where the labeller runs; it must allow hostPath volumes."""
-    pool: NotRequired[ExistingPoolArgs]
-    """The pool, planned by itself."""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.PoolPlan."""
-    mig_strategy: NotRequired[str]
-    """With `pool`: the cluster's MIG strategy, where other pools decide it: single or mixed."""
-    gpu_models: NotRequired[dict[str, Any]]
-    """With `pool`: GPU models that no table has, in the words of a stack file."""
+    pool: NotRequired[pulumi.Input[ExistingPoolLike]]
+    """The pool: a component that declares it (ExistingPool, MagnumPool), its `declared`, or a mapping."""
+    mig_strategy: NotRequired[pulumi.Input[str]]
+    """The operator's output of this name: the cluster's MIG strategy."""
+    gpu_models: NotRequired[dict[str, dict[str, Any]]]
+    """GPU models that no table has, by name, in the words of a stack file; of a declared pool its own."""
     config_keys: NotRequired[pulumi.Input[list[str]]]
-    """With `pool`: the operator's output of this name; a pool whose config the operator lacks is then refused."""
+    """The operator's output of this name; a pool whose config the operator lacks is then refused."""
     node_selector: NotRequired[dict[str, str]]
     """What selects the pool's nodes; by default the pool's own selector."""
     magnum_driver: NotRequired[str]
@@ -104,13 +122,29 @@ class PoolLabels(pulumi.ComponentResource):
     advertises: pulumi.Output[dict[str, int]]
     """Resource -> count that every node must advertise."""
 
-    def __init__(self, name: str, args: PoolLabelsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: PoolLabelsArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: PoolPlan | None = None,
+        operator: "GpuOperator | None" = None,
+    ) -> None:
         """Mark the nodes and make the rule.
+
+        Args:
+            name: of the component.
+            args: the settings.
+            opts: options of the component.
+            planned: the pool as part of a plan, instead of `pool`.
+            operator: the one that was given the pool; what others decide of it is taken from there, and it comes first.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
-        planned = _pool_plan(f"PoolLabels({name})", args)
+        planned = pool_plan(f"PoolLabels({name})", args, planned, operator, _alone(name, args))
+        opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:PoolLabels", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
@@ -158,13 +192,12 @@ def chart_values(values: Any, *, secret: bool) -> pulumi.Output[dict[str, Any]]:
     return pulumi.Output.secret(values) if secret else pulumi.Output.from_input(values)
 
 
-def _pool_plan(what: str, args: PoolLabelsArgs) -> PoolPlan:
-    planned, pool = args.get("planned"), args.get("pool")
-    if isinstance(planned, PoolPlan) and pool is None:
-        return planned
-    if planned is not None or pool is None:
-        raise InvalidStackError([one_of(what, "pool", "planned")])
-    return plan_alone(what, {"platform": "existing"}, pool, args.get("mig_strategy"), models=args.get("gpu_models"))
+def _alone(name: str, args: PoolLabelsArgs) -> Callable[[Any], PoolPlan]:
+    def plan(pool: Any) -> PoolPlan:  # noqa: ANN401 - a component or a mapping
+        models = args.get("gpu_models", getattr(pool, "models", None))
+        return plan_alone(f"PoolLabels({name})", {"platform": "existing"}, pool, args.get("mig_strategy"), models=models)
+
+    return plan
 
 
 def _selector(planned: PoolPlan, args: PoolLabelsArgs) -> dict[str, str]:

@@ -30,9 +30,21 @@ from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.incidents import explained
 
 from . import _log
+from ._args import Cluster
 from ._options import child_options
 from ._outputs import put_back, put_off
-from ._to_stack import located_in, sections_in, stack_config
+from ._pull_secret import pull_secret
+from ._section_args import (
+    Acknowledged,
+    FlavorsSection,
+    NodeFeatureDiscoverySection,
+    OperatorSection,
+    Pools,
+    RegistrySection,
+    SharingSection,
+    VerificationSection,
+)
+from ._to_stack import in_stack_keys, located_in, sections_in, stack_config
 from .gpu_operator import GpuOperator
 from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
 from .sharing import declare
@@ -43,31 +55,34 @@ if TYPE_CHECKING:
     from .existing_aks import ExistingAksCluster
     from .existing_magnum import ExistingMagnumCluster
     from .magnum import MagnumCluster, MagnumGpuNodePoolArgs
-    from .verification import VerifierArgs
+    from .smoke_test import SharingSmokeTestArgs
+    from .verification import VerificationArgs, VerifierArgs
 
     _Cluster = AksCluster | ExistingAksCluster | MagnumCluster | ExistingMagnumCluster | ExistingCluster
 
 
 class GpuPlatformArgs(TypedDict):
-    """The sections of a stack file, in its words; docs/reference/stack.md describes them."""
+    """The sections of a stack file; docs/reference/stack.md describes them."""
 
-    cluster: dict[str, Any]
+    cluster: Cluster
     """The platform, and what making the cluster needs."""
-    sharing: dict[str, dict[str, Any]]
+    sharing: SharingSection
     """Sharing declarations by name."""
-    pools: list[dict[str, Any]]
+    pools: Pools
     """The GPU pools."""
     gpu_models: NotRequired[dict[str, dict[str, Any]]]
-    """GPU models that no table has, by name."""
-    flavors: NotRequired[dict[str, dict[str, Any]]]
+    """GPU models that no table has, by name, in the words of a stack file."""
+    flavors: NotRequired[FlavorsSection]
     """Magnum flavors by name."""
-    operator: NotRequired[dict[str, Any]]
+    operator: NotRequired[OperatorSection]
     """The GPU operator."""
-    node_feature_discovery: NotRequired[dict[str, Any]]
+    node_feature_discovery: NotRequired[NodeFeatureDiscoverySection]
     """Node Feature Discovery."""
-    verification: NotRequired[dict[str, Any]]
+    verification: NotRequired[VerificationSection]
     """Verification of the nodes, and the smoke tests."""
-    acknowledged: NotRequired[list[dict[str, Any]]]
+    registry: NotRequired[RegistrySection]
+    """A registry of one's own, from which all images come."""
+    acknowledged: NotRequired[Acknowledged]
     """Replacements of protected pools, or of the cluster, that somebody wants."""
 
 
@@ -108,7 +123,8 @@ class GpuPlatform(pulumi.ComponentResource):
         """
         what, places = f"GpuPlatform({name})", {} if from_stack_file else sections_in(args)
         with located_in(what, places):
-            config = stack_config(_put_off(args))
+            sections = cast("Mapping[str, Any]", args)
+            config = stack_config(_put_off(sections if from_stack_file else in_stack_keys(sections)))
             planned = plan_config(config)
         super().__init__("gpu-pools:index:GpuPlatform", name, None, opts)
         _warn(planned, self)
@@ -119,13 +135,13 @@ class GpuPlatform(pulumi.ComponentResource):
                 check_cloud(planned.settings.cluster, planned.settings.pools, self)
         for sharing, written in config[f"{NAMESPACE}:sharing"].items():
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
-        cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts))
+        cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
         inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
         operator = self._operator(name, planned, inside, secret_sections)
         pools = self._pools(name, planned, cluster, operator, inside)
         self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
-            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig)
+            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
             self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
         self.cluster_name = cluster.cluster_name
@@ -142,7 +158,14 @@ class GpuPlatform(pulumi.ComponentResource):
             }
         )
 
-    def _cluster(self, name: str, planned: Plan, section: Mapping[str, Any], opts: pulumi.ResourceOptions) -> "_Cluster":
+    def _cluster(
+        self,
+        name: str,
+        planned: Plan,
+        section: Mapping[str, Any],
+        opts: pulumi.ResourceOptions,
+        given: pulumi.ResourceOptions | None,
+    ) -> "_Cluster":
         # Each cloud's SDK is loaded only where it is used: it is a good part of the time that a preview takes.
         args, settings = cast("Any", section), planned.settings.cluster
         # Protected as declared, unless an acknowledgement lifts it.
@@ -163,9 +186,11 @@ class GpuPlatform(pulumi.ComponentResource):
 
             # The cloud was asked already, together with the pools.
             return MagnumCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
-        from .existing import ExistingCluster  # noqa: PLC0415
+        from .existing import ExistingCluster, given_provider  # noqa: PLC0415
 
-        return ExistingCluster(name, args, opts)
+        if provider := given_provider(settings.kubeconfig, settings.kubeconfig_content, given):
+            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(provider=provider))
+        return ExistingCluster(name, args, opts, planned=settings)
 
     def _operator(
         self, name: str, planned: Plan, inside: pulumi.ResourceOptions, secret_sections: tuple[str, ...]
@@ -173,9 +198,9 @@ class GpuPlatform(pulumi.ComponentResource):
         before: list[pulumi.Resource] = []
         if not planned.settings.nfd.adopted:
             hidden = "nodeFeatureDiscovery" in secret_sections
-            before = [NodeFeatureDiscovery(f"{name}-nfd", {"planned": planned, "secret_values": hidden}, inside)]
+            before = [NodeFeatureDiscovery(f"{name}-nfd", {"secret_values": hidden}, inside, planned=planned)]
         hidden = "operator" in secret_sections
-        return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
+        return GpuOperator(f"{name}-operator", {"secret_values": hidden}, _after(inside, before), planned=planned)
 
     def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they register with the startup taint."""
@@ -183,7 +208,7 @@ class GpuPlatform(pulumi.ComponentResource):
             return []
         from .startup_taint import StartupTaint  # noqa: PLC0415 - loaded only where it is used
 
-        return [StartupTaint(f"{name}-startup-taint", {"planned": planned}, inside)]
+        return [StartupTaint(f"{name}-startup-taint", {}, inside, planned=planned)]
 
     def _pools(
         self,
@@ -218,6 +243,7 @@ class GpuPlatform(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
         pools: Mapping[str, list[pulumi.Resource]],
         kubeconfig: pulumi.Output[str],
+        config: Mapping[str, Any],
     ) -> pulumi.Output[dict[str, Any]]:
         # Loaded only where it is used, as the clouds are.
         from .verification import Verification, Verifier, deployed_program  # noqa: PLC0415
@@ -225,11 +251,14 @@ class GpuPlatform(pulumi.ComponentResource):
         reached: VerifierArgs = {"kubeconfig": kubeconfig}
         if context := getattr(planned.settings.cluster, "context", None):
             reached["context"] = context
+        if planned.settings.registry.username:
+            reached["registry"] = config[f"{NAMESPACE}:registry"]
         verifier = Verifier(f"{name}-verifier", reached, opts)
         proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():
-            args: Any = {"pool": pool, "planned": planned, "program": verifier.program, "kubeconfig": kubeconfig}
-            proven[pool] = Verification(f"{name}-{pool}-verification", args, _after(opts, [verifier, *made]))
+            args: VerificationArgs = {"pool": pool, "program": verifier.program, "kubeconfig": kubeconfig}
+            after = _after(opts, [verifier, *made])
+            proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned)
         if planned.settings.verification.smoke_test:
             self._smoke_tests(name, planned, opts, proven)
         return verifier.program.apply(lambda program: reports(planned, deployed_program(program)))
@@ -238,9 +267,13 @@ class GpuPlatform(pulumi.ComponentResource):
         from .smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
 
         namespace = smoke_test_namespace(f"{name}-smoke-test-namespace", opts)
+        after = _after(opts, [namespace])
+        pulling = pull_secret(f"{name}-smoke-test", SMOKE_TEST_NAMESPACE, planned.settings.registry, after)
         for pool, verification in proven.items():
-            args: Any = {"pool": pool, "planned": planned, "namespace": SMOKE_TEST_NAMESPACE}
-            SharingSmokeTest(f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace]))
+            args: SharingSmokeTestArgs = {"pool": pool, "namespace": SMOKE_TEST_NAMESPACE}
+            SharingSmokeTest(
+                f"{name}-{pool}-smoke-test", args, _after(opts, [verification, namespace, *pulling]), planned=planned
+            )
 
     def _aks_pools(
         self,
@@ -267,7 +300,7 @@ class GpuPlatform(pulumi.ComponentResource):
             args["kubernetes_version"] = settings.kubernetes_version
         for pool in planned.pools:
             of_pool = cluster.pool_args(pool.name, args) if isinstance(cluster, ExistingAksCluster) else args
-            group = AksGpuNodePool(f"{name}-{pool.name}", {**of_pool, "planned": pool}, opts)
+            group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, opts, planned=pool)
             made[pool.name].append(group)
 
     def _node_groups(
@@ -291,7 +324,7 @@ class GpuPlatform(pulumi.ComponentResource):
             args = cluster.pool_args(args)
         groups: list[pulumi.Resource] = []
         for pool in planned.pools:
-            group = MagnumGpuNodePool(f"{name}-{pool.name}", {**args, "planned": pool}, _after(opts, groups))
+            group = MagnumGpuNodePool(f"{name}-{pool.name}", args, _after(opts, groups), planned=pool)
             groups.append(group)
             made[pool.name].append(group)
 
@@ -299,18 +332,18 @@ class GpuPlatform(pulumi.ComponentResource):
         settings = planned.settings.cluster
         args: PoolLabelsArgs = {
             "namespace": OPERATOR_NAMESPACE,
-            "planned": pool,
             "node_selector": labeller_selector(settings, pool),
             "magnum_driver": str(getattr(settings, "driver", "")),
             "tolerations": [dict(toleration) for toleration in planned.tolerations],
             "image": planned.settings.nfd.labeller_image,
         }
-        return PoolLabels(f"{name}-{pool.name}-labels", args, opts)
+        return PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool)
 
 
-def _put_off(args: GpuPlatformArgs) -> dict[str, Any]:
-    """The sections, with texts for Outputs where these are only placed: cluster and pools."""
-    return {key: put_off(value) if key.rpartition(":")[2] in {"cluster", "pools"} else value for key, value in args.items()}
+def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections, with texts for Outputs where these are only placed: cluster, pools and registry."""
+    placed = {"cluster", "pools", "registry"}
+    return {key: put_off(value) if key.rpartition(":")[2] in placed else value for key, value in args.items()}
 
 
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:

@@ -14,14 +14,23 @@ import pulumi
 from gpu_pools.stack.sharing import Sharing, parse_sharing
 from gpu_pools.text.errors import Problems
 
+from ._sharing_args import NeedsArgs, PartitionsArgs, SharingArgs, SideBySideArgs, SlicesArgs
 from ._to_stack import stack_keys
 
-
-class NeedsArgs(TypedDict):
-    """What each pod needs; the plan holds it against the GPUs of every pool."""
-
-    memory_per_replica: str
-    """GPU memory, e.g. 12Gi."""
+__all__ = [
+    "Exclusive",
+    "ExclusiveArgs",
+    "Mig",
+    "MigArgs",
+    "Mps",
+    "MpsArgs",
+    "NeedsArgs",
+    "SharingDeclaration",
+    "SlicesArgs",
+    "TimeSlicing",
+    "TimeSlicingArgs",
+    "declare",
+]
 
 
 class ExclusiveArgs(TypedDict):
@@ -31,17 +40,6 @@ class ExclusiveArgs(TypedDict):
     """What each pod needs."""
 
 
-class SlicesArgs(TypedDict):
-    """How pods take turns."""
-
-    replicas: int
-    """How many pods may share one GPU (or MIG instance), at least 2."""
-    rename_by_default: NotRequired[bool]
-    """Advertise nvidia.com/gpu.shared instead of nvidia.com/gpu; off by default."""
-    fail_requests_greater_than_one: NotRequired[bool]
-    """Refuse pods that ask for two or more; on by default."""
-
-
 class TimeSlicingArgs(SlicesArgs):
     """How pods take turns on whole GPUs."""
 
@@ -49,37 +47,16 @@ class TimeSlicingArgs(SlicesArgs):
     """What each pod needs."""
 
 
-class MpsArgs(TypedDict):
+class MpsArgs(SideBySideArgs):
     """How pods run side by side."""
 
-    replicas: int
-    """How many pods may share one GPU, 2 to 48 (16 below compute capability 7.5)."""
-    rename_by_default: NotRequired[bool]
-    """Advertise nvidia.com/gpu.shared instead of nvidia.com/gpu; off by default."""
-    fail_requests_greater_than_one: NotRequired[bool]
-    """Refuse pods that ask for two or more; on by default."""
     needs: NotRequired[NeedsArgs]
     """What each pod needs."""
 
 
-class MigGroupArgs(TypedDict):
-    """The layout of some of a node's GPUs."""
-
-    index: list[int]
-    """The GPUs' indexes on the node."""
-    layout: dict[str, int]
-    """MIG profile -> instances; empty: these GPUs stay whole."""
-
-
-class MigArgs(TypedDict):
+class MigArgs(PartitionsArgs):
     """How the GPUs are partitioned: `layout` for all alike, or `gpus`."""
 
-    layout: NotRequired[dict[str, int]]
-    """MIG profile -> instances, on every GPU."""
-    gpus: NotRequired[list[MigGroupArgs]]
-    """One entry per group of GPU indexes; each index of the node exactly once."""
-    time_slicing: NotRequired[SlicesArgs]
-    """Pods take turns on each instance."""
     needs: NotRequired[NeedsArgs]
     """What each pod needs."""
 
@@ -89,7 +66,7 @@ class SharingDeclaration(pulumi.ComponentResource):
 
     strategy: pulumi.Output[str]
     """exclusive, timeSlicing, mps or mig."""
-    declared: pulumi.Output[dict[str, Any]]
+    declared: pulumi.Output[SharingArgs]
     """The declaration in the stack file's words."""
 
     def __init__(
@@ -122,7 +99,7 @@ class SharingDeclaration(pulumi.ComponentResource):
         self.declaration = planned or _checked(self.written, f"{kind}({name})")
         super().__init__(f"gpu-pools:index:{kind}", name, None, opts)
         self.strategy = pulumi.Output.from_input(strategy)
-        self.declared = pulumi.Output.from_input(self.written)
+        self.declared = pulumi.Output.from_input(cast("SharingArgs", self.written))
         self.register_outputs({"strategy": self.strategy, "declared": self.declared})
 
 

@@ -5,16 +5,19 @@ do and why their names change with what is tested. A Job that failed is replaced
 again.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import Namespace
 
+from gpu_pools.plan.planned import Plan
 from gpu_pools.proof.smoke_test import DEADLINE_SECONDS, SMOKE_TEST_NAMESPACE, smoke_tests, why_not
 
 from . import _log
+from ._args import PoolLike
 from ._options import child_options, once_named
+from ._section_args import Config
 from ._to_stack import plan_of, pool_of
 
 #: Beyond the Job's own deadline, so that it is Kubernetes that says how it ended.
@@ -22,16 +25,16 @@ _SLACK_SECONDS = 60
 
 
 class SharingSmokeTestArgs(TypedDict):
-    """Which pool of which plan: `config` when used alone, `planned` with a plan at hand."""
+    """Which pool of which plan: by `pools`, or by the sections of a stack file."""
 
     pool: str
     """The pool's name."""
     namespace: pulumi.Input[str]
     """A namespace that is there; Pod Security's `baseline` is enough, and `restricted` but for pools that share by MPS."""
-    config: NotRequired[dict[str, Any]]
-    """Sections of a stack file by name: cluster (its platform), sharing, pools, verification (smokeTestImage), …"""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.Plan."""
+    pools: NotRequired[list[pulumi.Input[PoolLike]]]
+    """All GPU pools of the cluster, as of a GpuOperator."""
+    config: NotRequired[Config]
+    """Sections of a stack file by name; verification (smokeTestImage), cluster, …; without `pools` these, too."""
 
 
 class SharingSmokeTest(pulumi.ComponentResource):
@@ -44,17 +47,30 @@ class SharingSmokeTest(pulumi.ComponentResource):
     skipped: pulumi.Output[str]
     """Why there is no Job; empty where there is."""
 
-    def __init__(self, name: str, args: SharingSmokeTestArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: SharingSmokeTestArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: Plan | None = None,
+    ) -> None:
         """Run the Jobs.
+
+        Args:
+            name: of the component.
+            args: the settings.
+            opts: options of the component.
+            planned: a plan, where there is one, instead of pools and sections.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
         what = f"SharingSmokeTest({name})"
-        plan = plan_of(what, args.get("planned"), args.get("config"))
-        planned = pool_of(what, plan, args["pool"])
+        plan = plan_of(what, planned, cast("Any", args))
+        of_pool = pool_of(what, plan, args["pool"])
         super().__init__("gpu-pools:index:SharingSmokeTest", name, None, opts)
-        tests = smoke_tests(plan, planned)
+        tests = smoke_tests(plan, of_pool)
         limit = f"{DEADLINE_SECONDS + _SLACK_SECONDS}s"
         for test in tests:
             metadata: Any = {
@@ -68,10 +84,10 @@ class SharingSmokeTest(pulumi.ComponentResource):
             options = child_options(self, opts, custom_timeouts=timeouts, **once_named(f"{name}-{test.short_resource}"))
             Job(f"{name}-{test.name}", metadata=metadata, spec=spec, opts=options)
         if not tests:
-            _log.info(why_not(planned), self)
+            _log.info(why_not(of_pool), self)
         self.jobs = pulumi.Output.from_input({test.resource: test.name for test in tests})
         self.pods = pulumi.Output.from_input({test.resource: int(test.spec["completions"]) for test in tests})
-        self.skipped = pulumi.Output.from_input(why_not(planned))
+        self.skipped = pulumi.Output.from_input(why_not(of_pool))
         self.register_outputs({"jobs": self.jobs, "pods": self.pods, "skipped": self.skipped})
 
 

@@ -11,7 +11,7 @@ The program is the file of gpu_pools/verifier/archive.py: this is the one place 
 import base64
 import hashlib
 from functools import lru_cache
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
@@ -20,6 +20,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap, ServiceAccount
 from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
+from gpu_pools.plan.planned import Plan
 from gpu_pools.proof.verifier_pods import (
     EXPECTATION_FILE,
     PROGRAM_FILE,
@@ -44,9 +45,12 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.verifier.archive import archive, digest
 
+from ._args import PoolLike
 from ._options import child_options, once_named
 from ._program_there import program_there
-from ._to_stack import plan_of, pool_of
+from ._pull_secret import pull_secret
+from ._section_args import Config, RegistrySection
+from ._to_stack import plan_of, pool_of, registry_of
 from ._why import tells_why
 from .node_features import privileged_namespace
 
@@ -77,6 +81,8 @@ class VerifierArgs(TypedDict):
     """How to reach the cluster. With it a program that somebody has replaced there is put right by the next deploy."""
     context: NotRequired[str]
     """Of the kubeconfig; its current one by default."""
+    registry: NotRequired[RegistrySection]
+    """A registry of one's own, from which the verifiers' image comes; as the section of a stack file."""
 
 
 class Verifier(pulumi.ComponentResource):
@@ -90,7 +96,12 @@ class Verifier(pulumi.ComponentResource):
     """The digest of the program, by which its reports name it."""
 
     def __init__(self, name: str, args: VerifierArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Make namespace, program, account, rights and policy."""
+        """Make namespace, program, account, rights and policy.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the registry.
+        """
+        registry = registry_of(f"Verifier({name})", cast("Any", args.get("registry")))
         super().__init__("gpu-pools:index:Verifier", name, None, opts)
         self.namespace = pulumi.Output.from_input(VERIFIER_NAMESPACE)
         namespace = privileged_namespace(f"{name}-namespace", VERIFIER_NAMESPACE, child_options(self, opts))
@@ -117,6 +128,7 @@ class Verifier(pulumi.ComponentResource):
         self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))
         self.digest = pulumi.Output.from_input(_digest())
         self._program(name, child_options(self, opts, depends_on=[namespace]))
+        pull_secret(name, VERIFIER_NAMESPACE, registry, inside)
         self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
 
     def _rights(self, name: str, opts: pulumi.ResourceOptions) -> None:
@@ -151,16 +163,16 @@ def deployed_program(config_map: str) -> Program:
 
 
 class VerificationArgs(TypedDict):
-    """Which pool of which plan: `config` when used alone, `planned` with a plan at hand."""
+    """Which pool of which plan: by `pools`, or by the sections of a stack file."""
 
     pool: str
     """The pool's name."""
     program: pulumi.Input[str]
     """The ConfigMap of the program: `program` of a Verifier, which must be among `depends_on`."""
-    config: NotRequired[dict[str, Any]]
-    """Sections of a stack file by name: cluster (its platform), sharing, pools, verification, …"""
-    planned: NotRequired[Any]
-    """A gpu_pools.plan.planning.Plan."""
+    pools: NotRequired[list[pulumi.Input[PoolLike]]]
+    """All GPU pools of the cluster, as of a GpuOperator."""
+    config: NotRequired[Config]
+    """Sections of a stack file by name; verification, cluster, …; without `pools` these, too."""
     kubeconfig: NotRequired[pulumi.Input[str]]
     """How to reach the cluster. With it a deploy whose verification fails says what differs on which node, and what to do."""
 
@@ -173,18 +185,31 @@ class Verification(pulumi.ComponentResource):
     reports: pulumi.Output[dict[str, str]]
     """How to find the verifiers: namespace and label selector of their pods."""
 
-    def __init__(self, name: str, args: VerificationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        args: VerificationArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: Plan | None = None,
+    ) -> None:
         """Put the verifiers on the pool's nodes and wait for their verdict.
+
+        Args:
+            name: of the component.
+            args: the settings.
+            opts: options of the component.
+            planned: a plan, where there is one, instead of pools and sections.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
         what = f"Verification({name})"
-        plan = plan_of(what, args.get("planned"), args.get("config"))
-        planned = pool_of(what, plan, args["pool"])
+        plan = plan_of(what, planned, cast("Any", args))
+        of_pool = pool_of(what, plan, args["pool"])
         # Told as an input, so that whoever judges the program sees which pool it is of (policies/rules/organisation.py).
-        super().__init__("gpu-pools:index:Verification", name, {"pool": planned.name}, opts)
-        file = expectation_file(plan, planned)
+        super().__init__("gpu-pools:index:Verification", name, {"pool": of_pool.name}, opts)
+        file = expectation_file(plan, of_pool)
         # Another document is another resource: as a replacement it would wait for its deletion, while a revert wants it back.
         document = ConfigMap(
             f"{name}-{file.name}",
@@ -196,26 +221,26 @@ class Verification(pulumi.ComponentResource):
         seconds = plan.settings.verification.deadline_seconds
         limit = f"{seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)}s"
         spec: Any = pulumi.Output.from_input(args["program"]).apply(
-            lambda program: verifier_daemon_set_spec(plan, planned, program, _sha256())
+            lambda program: verifier_daemon_set_spec(plan, of_pool, program, _sha256())
         )
         pool_reports = pulumi.Output.from_input(args["program"]).apply(
-            lambda program: reports(plan, deployed_program(program), planned.name)
+            lambda program: reports(plan, deployed_program(program), of_pool.name)
         )
         DaemonSet(
             f"{name}-verifier",
-            metadata={"name": f"{VERIFIER_APP}-{planned.name}", "namespace": VERIFIER_NAMESPACE},
+            metadata={"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE},
             spec=spec,
             opts=child_options(
                 self,
                 opts,
                 depends_on=[document],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
-                hooks=tells_why(name, planned.name, pool_reports, args.get("kubeconfig")),
+                hooks=tells_why(name, of_pool.name, pool_reports, args.get("kubeconfig")),
             ),
         )
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
         self.expectation = pulumi.Output.from_input(place)
-        self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(planned)})
+        self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(of_pool)})
         self.register_outputs({"expectation": self.expectation, "reports": self.reports})
 
 

@@ -8,9 +8,9 @@ program, not what it computes. Of docs/reference/stack.md the tables between mar
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds import aks_properties
 from gpu_pools.stack.aks_access import ApiServer, Identity, KubeletIdentity
@@ -32,7 +32,7 @@ from gpu_pools.stack.clusters import (
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
-from gpu_pools.stack.fields import on, rows, snake
+from gpu_pools.stack.fields import Kind, Row, flag, on, rows, snake
 from gpu_pools.stack.gpu_models import DeclaredMig, DeclaredModel, DeclaredProfile
 from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
@@ -42,11 +42,11 @@ from tests.azure_native_types import types as azure_types
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpu_pools.stack.fields import Row
 
 ROOT: Final = Path(__file__).parents[1]
 ARGS: Final = ROOT / "components" / "_args.py"
 SCHEMA: Final = ROOT / "components" / "schema.json"
+PAGES: Final = ROOT / "docs" / "reference" / "components"
 PROPERTIES: Final = ROOT / "docs" / "reference" / "aks-properties.md"
 AZURE: Final = ROOT / "gpu_pools" / "stack" / "azure_native.json"
 REFERENCE: Final = ROOT / "docs" / "reference" / "stack.md"
@@ -56,10 +56,26 @@ _HEAD: Final = '''"""The types of the clusters' and pools' arguments.
 Written by `python -m tests.generated` from the tables of fields (gpu_pools/stack/fields.py): edit those.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import pulumi
+
+from ._sharing_args import Declared, Sharing
 '''
+#: Where a program of Python may also hand over what is no type of a schema: a component, a mapping in the stack file's words.
+_TAIL: Final = """
+
+if TYPE_CHECKING:
+    AksPoolLike = AksPoolArgs | dict[str, Any] | Declared
+    MagnumPoolLike = MagnumPoolArgs | dict[str, Any] | Declared
+    ExistingPoolLike = ExistingPoolArgs | dict[str, Any] | Declared
+    PoolLike = AksPoolArgs | MagnumPoolArgs | ExistingPoolArgs | PoolArgs | dict[str, Any] | Declared
+    NamedPool = NamedPoolArgs | dict[str, Any]
+    Cluster = ClusterArgs | dict[str, Any]
+else:
+    AksPoolLike, MagnumPoolLike, ExistingPoolLike, PoolLike = AksPoolArgs, MagnumPoolArgs, ExistingPoolArgs, PoolArgs
+    NamedPool, Cluster = NamedPoolArgs, ClusterArgs
+"""
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,7 @@ class NodeRangeArgs(TypedDict):
     max: int
     """Most nodes."""
 '''
+_POOLS: Final = (Pool, AksPlacement, *POOL_CLASSES, MagnumPlacement, ExistingPlacement, DeclaredHardware)
 TYPES: Final = (
     Args("SystemPoolArgs", "The pool for the cluster's own pods; `count` or `nodes`.", (SystemPool,), "aks"),
     Args(
@@ -157,20 +174,62 @@ TYPES: Final = (
         # Labels alone make no node and prove none.
         lacks=("count", "nodes", "minimum"),
     ),
+    Args(
+        "ExistingArgs",
+        "A cluster of a cloud that is there: by `resource_group` and `name` on AKS, by `name` or `uuid` on Magnum.",
+        (ExistingAks, ExistingMagnum),
+        "any",
+    ),
+    Args(
+        "ClusterArgs",
+        "A stack file's section `cluster`: the platform, and what making or reaching the cluster needs there.",
+        (AksSettings, AksClusterOptions, MagnumSettings, MagnumOptions, ExistingSettings),
+        "any",
+        more=(
+            Row("platform", "aks, magnum or existing.", Kind(flag().read, "str"), needed=True),
+            Row("existing", "A cluster that is there, instead of one that is made.", Kind(flag().read, "ExistingArgs")),
+        ),
+    ),
+    Args("PoolArgs", "A GPU pool of any platform.", _POOLS, "any"),
+    Args(
+        "NamedPoolArgs",
+        "A stack file's entry of `pools`: a GPU pool of any platform.",
+        _POOLS,
+        "any",
+        lacks=("sharing",),
+        more=(Row("sharing", "The name of a declaration.", Kind(flag().read, "str"), needed=True),),
+    ),
 )
 
 
 def args_text() -> str:
     """components/_args.py."""
-    return _HEAD + _RANGE + "".join(map(_type, TYPES))
+    return _HEAD + _RANGE + "".join(map(_type, TYPES)) + _TAIL
 
 
 def _type(args: Args) -> str:
-    found = [row for settings in args.of for row in rows(settings) if on(row.says, args.platform) and row.key not in args.lacks]
+    written = [row for settings in args.of for row in rows(settings) if row.key not in args.lacks]
+    found = _of_any(written, args) if args.platform == "any" else [row for row in written if on(row.says, args.platform)]
     found += args.more
     required = [row for row in found if row.needed and not row.either]
     lines = [_key(row, args.platform) for row in (*required, *(row for row in found if row not in required))]
     return f'\n\nclass {args.name}(TypedDict):\n    """{args.says}"""\n\n{"".join(lines)}'
+
+
+def _of_any(written: list[Row], args: Args) -> list[Row]:
+    """Rows of several platforms: each key once, and needed only where each platform needs it."""
+    own = {row.key for row in args.more}
+    found = {}
+    for one in written:
+        if one.key in own or one.key in found:
+            continue
+        # What only some of the classes have cannot be needed by all.
+        found[one.key] = replace(one, says=_said(one), needed=one.needed and args.of[0] is Pool and one in rows(Pool))
+    return [*found.values()]
+
+
+def _said(one: Row) -> str:
+    return one.says if isinstance(one.says, str) else next(iter(one.says.values()))
 
 
 def _key(row: Row, platform: str) -> str:
@@ -321,6 +380,50 @@ def schema_text() -> str:
     return json.dumps(json.loads(GpuPoolsProvider().schema or ""), indent=1) + "\n"
 
 
+def pages() -> Mapping[Path, str]:
+    """docs/reference/components: the page of each component with its tables, and that of the types, by the schema."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    found = {PAGES / "types.md": _types_page(schema)}
+    for token, resource in schema["resources"].items():
+        name = token.rpartition(":")[2]
+        path = PAGES / f"{name}.md"
+        before, start, _ = path.read_text(encoding="utf-8").partition(f"<!-- {name}: written by python -m tests.generated -->\n")
+        needed = {*resource.get("requiredInputs", ())}
+        lines = ["## Inputs", "", *_schema_table(resource.get("inputProperties", {}), needed)]
+        lines += ["", "## Outputs", "", *_schema_table(resource.get("properties", {}), set())]
+        found[path] = before + start + "\n".join(lines) + "\n<!-- end -->\n"
+    return found
+
+
+def _types_page(schema: Mapping[str, Any]) -> str:
+    lines = ["# Types", "", "Written by `python -m tests.generated` from [the schema](../../../components/schema.json).", ""]
+    for token, kind in sorted(schema["types"].items()):
+        table = _schema_table(kind.get("properties", {}), {*kind.get("required", ())})
+        lines += [f"## {token.rpartition(':')[2]}", "", kind.get("description", "").strip(), "", *table, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _schema_table(properties: Mapping[str, Any], needed: set[str]) -> list[str]:
+    if not properties:
+        return ["None."]
+    lines = ["| name | type | what it is |", "|---|---|---|"]
+    for key, one in properties.items():
+        said = ("*required*: " if key in needed else "") + one.get("description", "").strip()
+        lines.append(f"| `{key}` | {_schema_type(one)} | {said} |")
+    return lines
+
+
+def _schema_type(one: Mapping[str, Any]) -> str:
+    if "$ref" in one:
+        name = one["$ref"].rpartition(":")[2]
+        return "anything" if one["$ref"].endswith("/Any") else f"[{name}](types.md#{name.lower()})"
+    if one["type"] == "array":
+        return f"list of {_schema_type(one['items'])}"
+    if one["type"] == "object":
+        return f"mapping of {_schema_type(one['additionalProperties'])}"
+    return str(one["type"])
+
+
 def azure_text() -> str:
     """gpu_pools/stack/azure_native.json, a line for each type."""
     found = azure_types()
@@ -337,3 +440,5 @@ if __name__ == "__main__":
     REFERENCE.write_text(reference_text(), encoding="utf-8")
     PROPERTIES.write_text(properties_text(), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

@@ -190,6 +190,22 @@ def hand_out(trust: Trust) -> Callable[[Asked, BaseHTTPRequestHandler], None]:
     return answer
 
 
+def hand_out_to(trust: Trust, username: str, password: str) -> Callable[[Asked, BaseHTTPRequestHandler], None]:
+    """A realm that knows one user, who may pull and push, and nobody else."""
+    wanted = "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+    def answer(asked: Asked, handler: BaseHTTPRequestHandler) -> None:
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(asked.path).query)
+        if asked.headers.get("authorization") != wanted:
+            say(handler, 401, {"errors": [{"code": "UNAUTHORIZED"}]}, WWW_Authenticate="Basic")
+            return
+        # Who only logs in asks for no repository.
+        _, repository, actions = (query.get("scope") or ["repository:none:pull"])[0].split(":")
+        say(handler, 200, {"token": token(trust, repository, *actions.split(","))})
+
+    return answer
+
+
 @dataclass(frozen=True)
 class Registry:
     """A registry that runs, and its realm."""
@@ -238,9 +254,11 @@ class Registry:
 
 
 @contextlib.contextmanager
-def running(program: Path, trust: Trust) -> Iterator[Registry]:
-    """The real registry, on a port that the kernel chooses."""
-    with serving(trust, hand_out(trust)) as realm:
+def running(
+    program: Path, trust: Trust, realm_answer: Callable[[Asked, BaseHTTPRequestHandler], None] | None = None
+) -> Iterator[Registry]:
+    """The real registry, on a port that the kernel chooses; by default its realm lets anybody pull."""
+    with serving(trust, realm_answer or hand_out(trust)) as realm:
         auth = {"realm": f"https://{realm.address}/token", "service": SERVICE, "issuer": "tests"}
         settings = {
             "version": "0.1",

@@ -11,6 +11,7 @@ import pulumi_kubernetes
 from gpu_pools.components.aks import AksGpuNodePool
 from gpu_pools.components.gpu_operator import GpuOperator
 from gpu_pools.components.node_features import NodeFeatureDiscovery
+from gpu_pools.components.pools import AksPool
 from gpu_pools.components.sharing import Mig, TimeSlicing
 from pulumi_azure_native import containerservice, network, resources
 
@@ -45,17 +46,19 @@ kubernetes = pulumi_kubernetes.Provider("ml", kubeconfig=kubeconfig)
 
 # --- how the GPUs are shared ----------------------------------------------------------------------------------------------------
 
-sharing = {"notebooks": TimeSlicing("notebooks", {"replicas": 4}), "training": Mig("training", {"layout": {"3g.40gb": 2}})}
 pools = [
-    {"name": "nb", "vmSize": A100, "count": 1, "sharing": "notebooks"},
-    {"name": "train", "vmSize": A100, "nodes": {"min": 1, "max": 3}, "sharing": "training", "taints": ["team=ml:NoSchedule"]},
+    AksPool("nb", {"name": "nb", "vm_size": A100, "count": 1, "sharing": TimeSlicing("notebooks", {"replicas": 4})}),
+    AksPool(
+        "train",
+        {
+            "name": "train",
+            "vm_size": A100,
+            "nodes": {"min": 1, "max": 3},
+            "sharing": Mig("training", {"layout": {"3g.40gb": 2}}),
+            "taints": ["team=ml:NoSchedule"],
+        },
+    ),
 ]
-#: The same sections as a stack file has: what NFD and the operator must know of the pools.
-sections = {
-    "cluster": {"platform": "aks"},
-    "sharing": {name: declared.written for name, declared in sharing.items()},
-    "pools": pools,
-}
 
 # --- what gpu-pools makes of it -------------------------------------------------------------------------------------------------
 
@@ -65,23 +68,22 @@ def inside(*before: pulumi.Resource) -> pulumi.ResourceOptions:
     return pulumi.ResourceOptions(provider=kubernetes, deleted_with=cluster, depends_on=list(before))
 
 
-features = NodeFeatureDiscovery("ml-nfd", {"config": sections}, inside())
-operator = GpuOperator("ml-operator", {"config": sections}, inside(features))
-made: list[AksGpuNodePool] = []
+features = NodeFeatureDiscovery("ml-nfd", {"pools": pools}, inside())
+operator = GpuOperator("ml-operator", {"pools": pools}, inside(features))
+made: dict[str, AksGpuNodePool] = {}
 for pool in pools:
+    name = pool.written["name"]
     arguments = {
         "cluster_name": cluster.name,
         "resource_group_name": group.name,
         # Beside the system pool; an Output, which no preview knows before the network is there.
         "node_subnet": subnet,
-        "pool": {**pool, "sharing": sharing[pool["sharing"]]},
-        # A pool whose config the operator lacks is refused.
-        "config_keys": operator.config_keys,
+        "pool": pool,
     }
     # One after the other: Azure may refuse two pools that are made in one network at the same time (Azure/AKS#4522).
-    after = pulumi.ResourceOptions(depends_on=[operator, *made], deleted_with=cluster)
-    made.append(AksGpuNodePool(f"ml-{pool['name']}", arguments, after))
+    after = pulumi.ResourceOptions(depends_on=[*made.values()], deleted_with=cluster)
+    made[name] = AksGpuNodePool(f"ml-{name}", arguments, after, operator=operator)
 
 pulumi.export("kubeconfig", kubeconfig)
 pulumi.export("subnet", subnet)
-pulumi.export("advertises", {pool["name"]: one.advertises for pool, one in zip(pools, made, strict=True)})
+pulumi.export("advertises", {name: one.advertises for name, one in made.items()})

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.hardware.operands import brought
 from gpu_pools.plan.change_ids import rolling_options
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
@@ -168,7 +167,7 @@ def _operator(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator
     names = tuple(pool.name for pool in stay)
     old, new = before.settings.operator, after.settings.operator
     if not old.adopted and not new.adopted and old.chart.version != new.chart.version:
-        brings = _differences(brought(old.chart.version), brought(new.chart.version))
+        brings = _differences(old.chart.operands, new.chart.operands)
         happens = f"The operator's own pod is replaced, then those of every operand that differs{brings}, {_rolls(after)}"
         yield Upkeep("the GPU operator", old.chart.version, new.chart.version, _present(_ROLLING, stay), names, "", happens)
     was, becomes = before.settings.nfd, after.settings.nfd
@@ -214,7 +213,7 @@ def _driver_values(plan: Plan) -> dict[str, Any]:
     own = {key: value for key, value in values["driver"].items() if key not in _NO_PART_OF_THE_POD}
     # Modules beside the driver run in its pod.
     own |= {name: values.get(name) for name in ("gds", "gdrcopy")}
-    return {**own, "version": own.get("version") or brought(plan.settings.operator.chart.version).get("driver")}
+    return {**own, "version": own.get("version") or plan.settings.operator.chart.operands.get("driver")}
 
 
 def _by_itself(plan: Plan) -> bool:

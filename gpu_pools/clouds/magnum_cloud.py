@@ -19,6 +19,7 @@ from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, M
 from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.clouds.magnum_found import judge_found, notes_on_found
 from gpu_pools.clouds.magnum_living import judge_living
+from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.text.errors import Problem, Problems, show
 
@@ -54,8 +55,9 @@ class Judgement:
 
 
 def needs(cluster: MagnumSettings, pools: Sequence[Pool]) -> tuple[Need, ...]:
-    """What a stack names, in the order of its file."""
-    return tuple(Need(kind, name, path) for kind, name, path in (*_of_cluster(cluster), *_of_pools(pools)) if name is not None)
+    """What a stack names, in the order of its file; what only the deploy will know cannot be asked for."""
+    named = (*_of_cluster(cluster), *_of_pools(pools))
+    return tuple(Need(kind, name, path) for kind, name, path in named if name is not None and not isinstance(name, Later))
 
 
 def _of_cluster(cluster: MagnumSettings) -> Iterator[tuple[Kind, str | None, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from gpu_pools.text.yaml_text import load_yaml
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpu_pools.hardware.models import Version
 
 Operand = Literal["driver", "devicePlugin", "gfd", "migManager"]
+OPERANDS: Final[tuple[Operand, ...]] = get_args(Operand)
 Feature = Literal[
     "migManager.variants", "migManager.subsystems", "devicePlugin.mps", "devicePlugin.mpsMany", "devicePlugin.anchored"
 ]
@@ -59,6 +60,15 @@ def charts_with(operand: Operand) -> str:
     """Which chart brings which version of an operand, in words, the newest first."""
     charts: Mapping[str, Mapping[str, str]] = _raw()["charts"]
     return ", ".join(f"gpu-operator {chart} brings {versions[operand]}" for chart, versions in charts.items())
+
+
+def documented_kubernetes(chart: str) -> tuple[Version, Version] | None:
+    """The oldest and newest Kubernetes that a chart of the GPU operator is documented for; None of one that is not known here."""
+    found: Mapping[str, list[str]] = _raw()["kubernetes"]
+    if chart not in found:
+        return None
+    oldest, newest = (tuple(int(part) for part in str(one).split(".")) for one in found[chart])
+    return oldest, newest
 
 
 def brought(chart: str) -> Mapping[str, str]:

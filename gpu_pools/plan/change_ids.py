@@ -84,6 +84,8 @@ def _declared(cluster: ClusterSettings) -> dict[str, Any]:
     declared = dataclasses.asdict(cluster)
     if declared.get("existing", ...) is None:
         del declared["existing"]
+    # How a cluster is reached by a text is a secret, and no part of what it is.
+    declared.pop("kubeconfig_content", None)
     if not isinstance(cluster, MagnumSettings):
         return declared
     options = {key: value for key, value in declared.pop("options").items() if value is not None}

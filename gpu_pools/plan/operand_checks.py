@@ -1,8 +1,8 @@
-"""What an overridden version of an operand would undo: the driver, the device plugin, GFD, mig-manager.
+"""What an older version of an operand would undo: the driver, the device plugin, GFD, mig-manager.
 
-The pinned chart brings versions that do all that the plan says. A stack may name others in ``gpu-pools:operator.values``, and
-where such a version is known to do something else, the expectation would be false: that is refused, or, where it only changes
-what pods may ask for, a warning. Images under other names are not looked at.
+The newest chart brings versions that do all that the plan says. A stack may choose an older chart, or name other versions in
+``gpu-pools:operator.values``, and where such a version is known to do something else, the expectation would be false: that is
+refused, or, where it only changes what pods may ask for, a warning. Images under other names are not looked at.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.hardware.models import variant_of
-from gpu_pools.hardware.operands import brought_by, overridden, parse_version, since, version_text
+from gpu_pools.hardware.operands import overridden, parse_version, since, version_text
 from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpu_pools.stack.sharing import Sharing
     from gpu_pools.text.errors import Problems
 
+_CHART: Final = "gpu-pools:operator.version"
 _UNCHECKED: Final = "cannot be checked before the deploy"
 #: The variant that mig-parted has always known.
 _MEDIA: Final = "+me"
@@ -46,7 +47,7 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
             warnings.append(
                 f"the operator that is there must bring {operand} {first} or newer, else {consequence}; it {_UNCHECKED}"
             )
-        text = overridden(settings.operator.chart.values, operand)
+        text, where = _installed(settings, operand)
         if text is None:
             continue
         version, first = parse_version(text), version_text(since(feature))
@@ -54,18 +55,38 @@ def check_operands(pool: Pool, sharing: Sharing, settings: Settings, strategy: s
             warnings.append(f"{operand}.version {text} tells no version: whether it is {first} or newer {_UNCHECKED}")
         elif version < since(feature):
             problems.add(
-                f"gpu-pools:operator.values.{operand}.version",
-                f'{text} is too old for pool "{pool.name}": {consequence}',
+                where,
+                f'{_named(text, where, operand)} is too old for pool "{pool.name}": {consequence}',
                 allowed=f"{first} or newer",
-                remedy="Leave it out: the chart brings a newer one.",
+                remedy=_newer(where),
             )
     drivers = (*_driver(pool, sharing, settings, problems), *_minimum(pool, settings, problems))
     return [*warnings, *drivers, *_requests(sharing, settings)]
 
 
+def _installed(settings: Settings, operand: Operand) -> tuple[str | None, str]:
+    """(version of an operand that the operator installs, what says so); None where nothing does."""
+    chart = settings.operator.chart
+    if settings.operator.adopted:
+        return None, ""
+    if (text := overridden(chart.values, operand)) is not None:
+        return text, f"gpu-pools:operator.values.{operand}.version"
+    return chart.operands.get(operand), _CHART
+
+
+def _named(text: str, where: str, operand: Operand) -> str:
+    return f"it brings {operand} {text}, which" if where == _CHART else text
+
+
+def _newer(where: str) -> str:
+    if where == _CHART:
+        return "Take a newer version of the operator, or share these GPUs otherwise."
+    return "Leave it out: the chart brings a newer one."
+
+
 def refuses_two(sharing: Sharing, settings: Settings) -> bool:
     """Whether an overridden device plugin refuses requests for two replicas although the declaration allows them."""
-    version = parse_version(overridden(settings.operator.chart.values, "devicePlugin") or "")
+    version = parse_version(_installed(settings, "devicePlugin")[0] or "")
     allowed = isinstance(sharing, Mps) and not sharing.fail_requests_greater_than_one
     return allowed and version is not None and version < since("devicePlugin.mpsMany")
 
@@ -100,16 +121,16 @@ def _driver(pool: Pool, sharing: Sharing, settings: Settings, problems: Problems
         owner = "the operator that is there installs it"
         yield f"{what} needs NVIDIA driver {version_text(first)} or newer: whether {owner} {_UNCHECKED}"
         return
-    text = overridden(settings.operator.chart.values, "driver")
+    text, where = _installed(settings, "driver")
     version = parse_version(text or "")
     if text is not None and (version is None or _tells_branch_only(text, first)):
         yield f"driver.version {text} tells no version: whether it is {version_text(first)} or newer {_UNCHECKED}"
     elif version is not None and version < first:
         problems.add(
-            "gpu-pools:operator.values.driver.version",
-            f'{text} is too old for pool "{pool.name}": {what} came with a later driver',
+            where,
+            f'{_named(text or "", where, "driver")} is too old for pool "{pool.name}": {what} came with a later driver',
             allowed=f"{version_text(first)} or newer",
-            remedy="Leave it out: the chart brings a newer one.",
+            remedy="Name a newer one in gpu-pools:operator.values.driver.version." if where == _CHART else _newer(where),
         )
 
 
@@ -122,9 +143,7 @@ def _minimum(pool: Pool, settings: Settings, problems: Problems) -> Iterator[str
     least = parse_version(pool.minimum.driver or "")
     if least is None or (pool.driver or settings.operator.driver) == "preinstalled":
         return
-    values, chart = settings.operator.chart.values, settings.operator.chart.version
-    adopted = settings.operator.adopted
-    text = None if adopted else overridden(values, "driver") or brought_by(chart, "driver")
+    text, _ = _installed(settings, "driver")
     version = parse_version(text or "")
     if text is None or version is None or _tells_branch_only(text, least):
         which = text or "of a version that no source gives"
@@ -152,7 +171,7 @@ def _drivers(gpu: GpuModel, sharing: Mig) -> dict[str, Version]:
 
 def _requests(sharing: Sharing, settings: Settings) -> Iterator[str]:
     if refuses_two(sharing, settings):
-        text = overridden(settings.operator.chart.values, "devicePlugin")
+        text, _ = _installed(settings, "devicePlugin")
         yield (
             f"device plugin {text} forces failRequestsGreaterThanOne under MPS: pods that ask for two replicas are refused; "
             f"false is honoured from {version_text(since('devicePlugin.mpsMany'))} on (D11)"

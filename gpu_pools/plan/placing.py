@@ -124,6 +124,7 @@ def labeller_daemon_set_spec(
                 "priorityClassName": "system-node-critical",
                 "terminationGracePeriodSeconds": 5,
                 "containers": [container],
+                **({"imagePullSecrets": [dict(one) for one in planned.pull_secrets]} if planned.pull_secrets else {}),
                 "volumes": [{"name": "features", "hostPath": {"path": FEATURES_FOLDER, "type": "DirectoryOrCreate"}}],
             },
         },

@@ -48,6 +48,7 @@ class PoolPlan:
         warnings: what works, but with a catch.
         change: id of becoming what is planned here (gpu_pools/stack/acknowledged.py).
         protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
+        pull_secrets: as of its labellers' pods: Secrets to pull images with.
     """
 
     pool: Pool
@@ -71,6 +72,7 @@ class PoolPlan:
     warnings: tuple[str, ...]
     change: str = ""
     protect: bool = False
+    pull_secrets: tuple[Mapping[str, str], ...] = ()
 
     @property
     def pod_requests(self) -> tuple[PodRequest, ...]:

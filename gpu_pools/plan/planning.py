@@ -12,7 +12,7 @@ only where the policy names one ("let plugin decide this per node", gpu-operator
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gpu_pools.clouds.aks_together import aks_warnings
 from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
@@ -39,7 +39,9 @@ from gpu_pools.plan.checks import (
 )
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
+from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.rendering.registry import chart_registry_values
 from gpu_pools.rendering.sharing_configs import (
     MIG_DISABLED_KEY,
     STRATEGY_WITHOUT_MIG,
@@ -60,10 +62,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpu_pools.rendering.sharing_configs import FlagMigStrategy
-    from gpu_pools.stack.charts import MigStrategy
+    from gpu_pools.stack.charts import ChartSettings, MigStrategy
     from gpu_pools.stack.node_hardware import Hardware
     from gpu_pools.stack.placements import MigOwner
     from gpu_pools.stack.pools import DriverOwner, Pool
+    from gpu_pools.stack.registry import RegistrySettings
     from gpu_pools.stack.sharing import Sharing
 
 
@@ -138,14 +141,19 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
         tolerations=tolerated,
         operand_tolerations=operands_tolerate,
         driver=driver,
-        operator_values=merge_values(
+        operator_values=_with_overrides(
             operator_values(settings, pools, driver, cluster_strategy, default_key, operands_tolerate),
-            settings.operator.chart.values,
+            settings.operator.chart,
+            settings.registry,
         ),
-        nfd_values=merge_values(nfd_values(pools, tolerated), settings.nfd.chart.values),
+        nfd_values=_with_overrides(nfd_values(pools, tolerated), settings.nfd.chart, settings.registry),
         change=change,
         protect=protect,
     )
+
+
+def _with_overrides(derived: Mapping[str, Any], chart: ChartSettings, registry: RegistrySettings) -> dict[str, Any]:
+    return merge_values(merge_values(derived, chart_registry_values(chart, registry)), chart.values)
 
 
 def _protection(settings: Settings, pools: tuple[PoolPlan, ...]) -> tuple[str, bool, tuple[PoolPlan, ...]]:
@@ -207,6 +215,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         nvml=expectation.nvml(hardware, sharing),
         other_strategy=other_strategy(hardware, sharing, strategies.chosen),
         refuses_two=refuses_two(sharing, settings),
+        pull_secrets=tuple(settings.registry.pull_secrets),
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
 
@@ -229,6 +238,7 @@ def _pool_warnings(
     if pool is settings.pools[0]:
         # Said once: they are about the cluster.
         yield from cluster_warnings(settings)
+        yield from chart_warnings(settings)
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
     yield from aks_warnings(pool, sharing, driver_of(pool, settings))

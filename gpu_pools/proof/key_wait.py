@@ -77,6 +77,7 @@ def _spec(plan: Plan, app: str, nodes: Iterable[list[dict[str, Any]]], seconds: 
                 "priorityClassName": "system-node-critical",
                 "terminationGracePeriodSeconds": 0,
                 "containers": [_container(image)],
+                **plan.settings.registry.in_pods,
             },
         },
     }

@@ -140,6 +140,7 @@ def users_pod(plan: Plan, planned: PoolPlan, labels: Mapping[str, str], containe
         "terminationGracePeriodSeconds": 1,
         "securityContext": _pod_security(planned),
         "containers": [dict(container)],
+        **plan.settings.registry.in_pods,
     }
 
 

@@ -174,6 +174,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> di
         "tolerations": [dict(toleration) for toleration in plan.tolerations],
         "runtimeClassName": plan.operator_values["operator"]["runtimeClass"],
         "serviceAccountName": SERVICE_ACCOUNT,
+        **plan.settings.registry.in_pods,
         "priorityClassName": "system-node-critical",
         "terminationGracePeriodSeconds": 5,
         "initContainers": [{"name": "assert", **common, "args": ["assert", *expect, *wait]}],

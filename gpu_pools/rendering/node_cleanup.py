@@ -30,7 +30,8 @@ _NOBODY: Final = 65534
 
 def cleanup_objects(settings: Settings) -> list[dict[str, Any]]:
     """The hooks, for the chart's `extraObjects`; none for a cluster that does not stay."""
-    if not isinstance(settings.cluster, ExistingSettings):
+    # Before v26.3 the chart knows no such objects; the plan says so then.
+    if not isinstance(settings.cluster, ExistingSettings) or "extraObjects" not in settings.operator.chart.keys:
         return []
     rights = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]},
@@ -43,7 +44,7 @@ def cleanup_objects(settings: Settings) -> list[dict[str, Any]]:
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(0)},
         {"apiVersion": rbac, "kind": "ClusterRole", "metadata": _metadata(0), "rules": rights},
         {"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": _metadata(0), "roleRef": role, "subjects": [account]},
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(1), "spec": _job(settings.verification.image)},
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(1), "spec": _job(settings)},
     ]
 
 
@@ -53,11 +54,11 @@ def _metadata(weight: int) -> dict[str, Any]:
     return {"name": NAME, "annotations": notes}
 
 
-def _job(image: str) -> dict[str, Any]:
+def _job(settings: Settings) -> dict[str, Any]:
     program = (resources.files("gpu_pools.rendering") / "cleanup_program.py").read_text(encoding="utf-8")
     container = {
         "name": "cleanup",
-        "image": image,
+        "image": settings.verification.image,
         "command": ["python3", "-I", "-S", "-c", program],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": {
@@ -75,6 +76,7 @@ def _job(image: str) -> dict[str, Any]:
         # It has to run somewhere, also where all nodes are tainted.
         "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
         "containers": [container],
+        **settings.registry.in_pods,
     }
     return {
         "backoffLimit": 2,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.stack.azure_names import resource_id
 from gpu_pools.stack.azure_types import properties
-from gpu_pools.stack.fields import Kind, Row, flag, one_of, read, read_inner, row, text, texts, whole_number
+from gpu_pools.stack.fields import Kind, Row, flag, one_of, placed_texts, read, read_inner, row, text, whole_number
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ class AksPoolOptions:
     )
     tags: Mapping[str, str] = row(
         "Tags of the pool besides the cluster's.",
-        texts(),
+        placed_texts(),
         {},
         sets="tags",
         change="updates",

@@ -14,7 +14,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from gpu_pools.hardware.operands import Operand
+from gpu_pools.hardware.operands import Operand, brought
+from gpu_pools.stack.own_chart import OwnChart, read_own_chart
 from gpu_pools.stack.refused_values import refused_nfd_values, refused_operator_values
 from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
@@ -33,13 +34,14 @@ MigStrategy = Literal["single", "mixed"]
 
 #: The versions whose value keys are known; the first is the default.
 VERSIONS: Final[Mapping[ChartName, tuple[str, ...]]] = {
-    "gpu-operator": ("v26.7.0",),
+    "gpu-operator": ("v26.7.0", "v26.3.3", "v25.10.1", "v25.3.4"),
     "node-feature-discovery": ("0.19.0",),
 }
 _REPOSITORIES: Final[Mapping[ChartName, str]] = {
     "gpu-operator": "https://helm.ngc.nvidia.com/nvidia",
     "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
 }
+_VERSION: Final = r"v?\d+(\.\d+){1,2}([-+][0-9A-Za-z.+-]+)?"
 #: Mappings that Kubernetes defines, not the chart: any key may appear in them.
 _OPEN_MAPPINGS: Final = frozenset(
     {
@@ -127,12 +129,24 @@ class ChartSettings:
         version: a version of which the value keys are known.
         source: where to fetch it.
         values: raw overrides, merged last.
+        own: what the user's own file says of it, where it is a version that is not known here.
     """
 
     name: ChartName
     version: str
     source: ChartSource
     values: Mapping[str, Any] = field(default_factory=dict)
+    own: OwnChart | None = None
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        """The values that it knows."""
+        return self.own.keys if self.own else _known_keys(self.name, self.version)
+
+    @property
+    def operands(self) -> Mapping[str, str]:
+        """Operand -> the version that it brings; those that are known."""
+        return self.own.operands if self.own else brought(self.version)
 
 
 @dataclass(frozen=True)
@@ -209,7 +223,7 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
 
 def _check_nothing_of_a_chart(section: Section) -> None:
     """Refuse what would be silently ignored: an operator that is there already has its owner's chart and values."""
-    for key in ("version", "chart", "values"):
+    for key in ("version", "valuesFile", "chart", "values"):
         if section.given(key):
             section.problems.add(
                 section.at(key),
@@ -220,24 +234,37 @@ def _check_nothing_of_a_chart(section: Section) -> None:
 
 
 def _parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:
-    version = section.text(
-        "version",
-        choices=VERSIONS[name],
-        remedy="Only versions whose value keys are known can be checked; another one needs a file in gpu_pools/stack/charts.",
-    )
-    version = version or VERSIONS[name][0]
+    own = read_own_chart(section, "valuesFile")
+    version = _version(section, name)
+    if section.given("valuesFile") and own is None:
+        # A problem already; the rest is held against what is known.
+        version = VERSIONS[name][0]
     source = _parse_source(section, name)
     values = section.raw("values")
     if values is None:
         values = {}
     if isinstance(values, dict):
-        check_values(values, name, version, section.at("values"), section.problems, derived)
+        keys = own.keys if own else None
+        check_values(values, name, version, section.at("values"), section.problems, derived, keys)
     else:
         section.problems.add(
             section.at("values"), f"{show(values)} is not a mapping", allowed="chart values", remedy="Write a mapping."
         )
         values = {}
-    return ChartSettings(name, version, source, values)
+    return ChartSettings(name, version, source, values, own)
+
+
+def _version(section: Section, name: ChartName) -> str:
+    """The version: one of those that are known, or any with a file of the user's own."""
+    if section.given("valuesFile"):
+        return section.text("version", required=True, pattern=_VERSION, allowed="the version of that chart, e.g. v26.9.0") or ""
+    version = section.text(
+        "version",
+        choices=VERSIONS[name],
+        remedy="Only versions whose value keys are known can be checked; for another one write `valuesFile` beside it: a file "
+        "with what `helm show values` prints.",
+    )
+    return version or VERSIONS[name][0]
 
 
 def _parse_source(section: Section, name: ChartName) -> ChartSource:
@@ -277,9 +304,10 @@ def check_values(
     path: str,
     problems: Problems,
     derived: Mapping[str, str] | None = None,
+    keys: Mapping[str, Any] | None = None,
 ) -> None:
-    """Report overrides that the chart would ignore, and those that would undo the plan."""
-    for key, inside, siblings in unknown_values(values, name, version):
+    """Report overrides that the chart would ignore, and those that would undo the plan; `keys` are those of a user's own file."""
+    for key, inside, siblings in unknown_values(values, name, version, keys):
         near = difflib.get_close_matches(key, siblings, n=1)
         problems.add(
             f"{path}.{inside}{key}",
@@ -287,11 +315,11 @@ def check_values(
             allowed=", ".join(siblings),
             remedy=f"Did you mean `{near[0]}`?" if near else "Remove it; Helm would silently ignore it.",
         )
-    for where, value, keys in flattened_values(values, name, version):
+    for where, value, inner in flattened_values(values, name, version, keys):
         problems.add(
             f"{path}.{where}",
             f"{show(value)} is not a mapping, as the chart's own `{where}` is",
-            allowed=f"a mapping with {', '.join(keys)}",
+            allowed=f"a mapping with {', '.join(inner)}",
             remedy="Override single values in it; the whole would erase what the plan derives.",
         )
     for dotted, setting in (derived or {}).items():
@@ -382,14 +410,18 @@ def refused_combinations(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]
             yield "gpuCluster.deployCR", "needs driver.nvidiaDriverCRD.enabled, which is false by default"
 
 
-def unknown_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+def unknown_values(
+    values: Mapping[str, Any], name: ChartName, version: str, keys: Mapping[str, Any] | None = None
+) -> Iterator[tuple[str, str, Sequence[str]]]:
     """(key, dotted prefix, known siblings) of each value that a chart lacks: Helm ignores it in silence."""
-    return _unknown(values, _known_keys(name, version), "")
+    return _unknown(values, _known_keys(name, version) if keys is None else keys, "")
 
 
-def flattened_values(values: Mapping[str, Any], name: ChartName, version: str) -> Iterator[tuple[str, object, Sequence[str]]]:
+def flattened_values(
+    values: Mapping[str, Any], name: ChartName, version: str, keys: Mapping[str, Any] | None = None
+) -> Iterator[tuple[str, object, Sequence[str]]]:
     """(dotted path, value, keys of the chart) of each mapping of a chart that something else would replace."""
-    return _flattened(values, _known_keys(name, version), "")
+    return _flattened(values, _known_keys(name, version) if keys is None else keys, "")
 
 
 def merge_values(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,22 @@ from gpu_pools.stack.beside_existing import refuse_beside
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import NAME, ExistingAks
 from gpu_pools.stack.existing_magnum import ExistingMagnum, need_one
-from gpu_pools.stack.fields import Kind, Row, flag, inner, one_of, read, read_inner, reads, row, rows, text, texts, whole_number
+from gpu_pools.stack.fields import (
+    Kind,
+    Row,
+    flag,
+    inner,
+    one_of,
+    placed_texts,
+    read,
+    read_inner,
+    reads,
+    row,
+    rows,
+    text,
+    texts,
+    whole_number,
+)
 from gpu_pools.stack.section import Section
 from gpu_pools.text.errors import show
 
@@ -117,6 +132,8 @@ _COUNTED: Final = Kind(lambda section, _: parse_node_count(section, smallest=1),
 #: Read together with the count that may stand in its place.
 RANGE: Final = Kind(lambda section, one: section.raw(one.key), "NodeRangeArgs")
 _OPENSTACK: Final = text(OPENSTACK_NAME, OPENSTACK_NAMES)
+#: One that is only placed, and may be an Output in a program.
+_PLACED: Final = Kind(_OPENSTACK.read, "pulumi.Input[str]")
 
 
 #: What the system pool's `properties` must leave to its keys.
@@ -234,7 +251,7 @@ class AksSettings:
         "cluster, so that Azure shows all pools as being scaled meanwhile); another size or other zones are refused.",
     )
     tags: Mapping[str, str] = row(
-        "Tags of group and cluster.", texts(), {}, sets="tags", change="updates", doc="Tags of group, cluster and pools."
+        "Tags of group and cluster.", placed_texts(), {}, sets="tags", change="updates", doc="Tags of group, cluster and pools."
     )
     protect: bool = row(
         "Refuse to delete or replace the cluster. The pools stay free to be rotated.",
@@ -283,7 +300,7 @@ class MagnumTemplate:
 
     image: str = row("Image of the nodes.", _OPENSTACK, "", needed=True, sets="image", change="replaces")
     external_network: str = row(
-        "Network that reaches outside.", _OPENSTACK, "", needed=True, sets="externalNetworkId", change="replaces"
+        "Network that reaches outside.", _PLACED, "", needed=True, sets="externalNetworkId", change="replaces"
     )
     flavor: str = row("Flavor of the workers.", _OPENSTACK, "", needed=True, sets="flavor", change="replaces")
     master_flavor: str = row(
@@ -356,12 +373,12 @@ class MagnumOptions:
 
     fixed_network: str | None = row(
         "A private network for the nodes, by name or id.",
-        _OPENSTACK,
+        _PLACED,
         sets="fixedNetwork",
         change="replaces",
         doc="A private network for the nodes, by name or id; Magnum's driver makes one otherwise.",
     )
-    fixed_subnet: str | None = row("A subnet of it, by name or id.", _OPENSTACK, sets="fixedSubnet", change="replaces")
+    fixed_subnet: str | None = row("A subnet of it, by name or id.", _PLACED, sets="fixedSubnet", change="replaces")
     floating_ip: bool | None = row(
         "Whether nodes have floating IPs; as the template has it by default.",
         flag(),
@@ -470,7 +487,7 @@ class MagnumSettings:
         either="templateId",
         sets="clusterTemplateId",
     )
-    keypair: str | None = row("Name of a keypair for the nodes.", _OPENSTACK, sets="keypair", change="replaces")
+    keypair: str | None = row("Name of a keypair for the nodes.", _PLACED, sets="keypair", change="replaces")
     masters: int = row(
         "An odd number; 1 by default.",
         Kind(_masters, "int"),
@@ -529,11 +546,31 @@ class MagnumSettings:
         return labels.get("auto_scaling_enabled", "").strip().lower() in {"true", "t", "yes", "y", "on", "1"}
 
 
+def _content(section: Section, one: Row) -> str | None:
+    """A kubeconfig; what is in it is never shown."""
+    written = section.raw(one.key)
+    if written is None or (isinstance(written, str) and written.strip()):
+        if written is not None and section.given("kubeconfig"):
+            section.problems.add(
+                section.at(one.key), "stands beside `kubeconfig`", allowed="one of the two", remedy="Keep one of them."
+            )
+        return written
+    section.problems.add(
+        section.at(one.key), "is not a text", allowed="the contents of a kubeconfig file", remedy="Give the file's text."
+    )
+    return None
+
+
 @dataclass(frozen=True)
 class ExistingSettings:
-    """A cluster that is there already, reached through a kubeconfig file and a context of it."""
+    """A cluster that is there already, reached through a kubeconfig and a context of it."""
 
     kubeconfig: str | None = row("Path of a kubeconfig file; by default KUBECONFIG, else ~/.kube/config.", text())
+    kubeconfig_content: str | None = row(
+        "A kubeconfig itself, instead of a file; a secret.",
+        Kind(_content, "pulumi.Input[str]"),
+        doc="A kubeconfig itself, instead of a file: `pulumi config set --secret --path gpu-pools:cluster.kubeconfigContent`.",
+    )
     context: str | None = row("Context of that file; its current one by default.", text())
 
     @property

@@ -182,6 +182,11 @@ def texts() -> Kind:
     return Kind(lambda section, one: section.texts(one.key), "dict[str, str]")
 
 
+def placed_texts() -> Kind:
+    """A mapping of texts that are only placed: in a program they may be Outputs."""
+    return Kind(texts().read, "dict[str, pulumi.Input[str]]")
+
+
 def inner(settings: type, what: str) -> Kind:
     """A mapping with the rows of another settings class; `what` says in an error what it is."""
     return Kind(lambda section, one: read_inner(settings, section, one, what), settings)

@@ -163,7 +163,7 @@ class Pool:
     )
     sharing: str = row(
         'A sharing component, or a mapping like {"timeSlicing": {"replicas": 4}}.',
-        Kind(_sharing, "Any"),
+        Kind(_sharing, "pulumi.Input[Sharing]"),
         "",
         needed=True,
         sets={"aks": "nodeLabels"},

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
-from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
+from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE, NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
 from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
+from gpu_pools.stack.registry import RegistrySettings, parse_registry
 from gpu_pools.stack.section import Section
 from gpu_pools.stack.sharing import Sharing, parse_sharing
-from gpu_pools.stack.verification import VerificationSettings, parse_verification
+from gpu_pools.stack.verification import DEFAULT_IMAGE, DEFAULT_SMOKE_TEST_IMAGE, VerificationSettings, parse_verification
 from gpu_pools.text.errors import InvalidStackError, Problems, show
 from gpu_pools.text.plain_text import check_text
 
@@ -38,7 +39,7 @@ _T = TypeVar("_T")
 NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
 KEYS: Final = (
-    *("cluster", "sharing", "gpuModels", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification"),
+    *("cluster", "sharing", "gpuModels", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "registry"),
     "acknowledged",
 )
 
@@ -56,6 +57,7 @@ class Settings:
         verification: of the nodes, after a deploy.
         flavors: Magnum flavors by name.
         acknowledged: replacements that somebody wants although what they replace is protected.
+        registry: from where the nodes pull images.
     """
 
     cluster: ClusterSettings
@@ -66,6 +68,7 @@ class Settings:
     verification: VerificationSettings
     flavors: Mapping[str, Flavor]
     acknowledged: tuple[Acknowledgement, ...] = ()
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
 
 
 def config_value(text: object) -> object:
@@ -112,6 +115,8 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     operator = parse_operator(config.get(f"{NAMESPACE}:operator"), f"{NAMESPACE}:operator", problems)
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
     verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
+    registry = parse_registry(config.get(f"{NAMESPACE}:registry"), f"{NAMESPACE}:registry", problems)
+    nfd, verification = _from_mirror(registry, nfd, verification)
     context = PoolContext(
         platform=cluster.platform if cluster else _likely_platform(config),
         flavors=flavors,
@@ -127,7 +132,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
     if cluster is None:
         return None
-    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged)
+    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged, registry)
     if complete:
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
         check_adopted_pools(settings.cluster, settings.pools, problems)
@@ -139,6 +144,21 @@ def parse_gpu_models(config: Mapping[str, object], problems: Problems) -> dict[s
     models = _parse_named(config, "gpuModels", parse_gpu_model, problems)
     check_distinct_models(models, f"{NAMESPACE}:gpuModels", problems)
     return {name: models.get(name) for name in _written(config, "gpuModels")}
+
+
+def _from_mirror(
+    registry: RegistrySettings, nfd: NfdSettings, verification: VerificationSettings
+) -> tuple[NfdSettings, VerificationSettings]:
+    """Our own images by their names in the mirror; those that the stack file names stay as they are written."""
+    labeller, image, smoke = nfd.labeller_image, verification.image, verification.smoke_test_image
+    return (
+        replace(nfd, labeller_image=registry.mirrored(labeller) if labeller == DEFAULT_LABELLER_IMAGE else labeller),
+        replace(
+            verification,
+            image=registry.mirrored(image) if image == DEFAULT_IMAGE else image,
+            smoke_test_image=registry.mirrored(smoke) if smoke == DEFAULT_SMOKE_TEST_IMAGE else smoke,
+        ),
+    )
 
 
 def _has_subnet(cluster: AksSettings) -> bool:

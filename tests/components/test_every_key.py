@@ -93,6 +93,11 @@ OWN: Final[dict[str, Any]] = {
     "gpuModels": {"next": {"product": "NVIDIA Next", "memoryMiB": 32768, "computeCapability": "9.0", "mig": False}},
     "pools": [{**EXISTING["pools"][0], "gpuModel": "next"}],
 }
+#: Whose nodes pull from a registry of its own.
+MIRRORED: Final[dict[str, Any]] = {
+    **EXISTING,
+    "registry": {"mirror": "registry.example.com/all", "username": "robot", "password": "one", "pullSecret": "pull"},
+}
 SYSTEM: Final = "cluster.systemPool"
 
 
@@ -208,6 +213,7 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("cluster", "labels"): [(MAGNUM, "cluster.labels", {"a": "b"})],
     ("cluster", "protect"): [(AKS, "cluster.protect", False), (MAGNUM, "cluster.protect", True)],
     ("cluster", "kubeconfig"): [(EXISTING, "cluster.kubeconfig", "/nowhere")],
+    ("cluster", "kubeconfigContent"): [(EXISTING, "cluster.kubeconfigContent", KUBECONFIG.replace("very-secret", "another"))],
     ("cluster", "context"): [(EXISTING, "cluster.context", "other")],
     ("sharing", "exclusive"): [(AKS, "pools.0.sharing", "whole")],
     ("sharing", "timeSlicing"): [
@@ -300,8 +306,10 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("pools", "minimum"): [(AKS, "pools.0.minimum", {"cuda": "12.8"})],
     ("operator", "version"): [
         (AKS, "operator.version", "v26.3.1"),
+        (AKS, "operator.version", "v26.3.3"),
         (AKS, "nodeFeatureDiscovery.version", "0.18.3"),
     ],
+    ("operator", "valuesFile"): [(AKS, "operator.valuesFile", "/nowhere"), (AKS, "nodeFeatureDiscovery.valuesFile", "/nowhere")],
     ("operator", "chart"): [
         (AKS, "operator.chart", {"repository": "https://example.com/charts"}),
         (AKS, "nodeFeatureDiscovery.chart", {"oci": "oci://example.com/charts/nfd"}),
@@ -322,6 +330,10 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("verification", "image"): [(AKS, "verification.image", f"example.com/python@sha256:{'a' * 64}")],
     ("verification", "smokeTest"): [(AKS, "verification.smokeTest", False)],
     ("verification", "smokeTestImage"): [(AKS, "verification.smokeTestImage", "example.com/cuda:1")],
+    ("registry", "mirror"): [(MIRRORED, "registry.mirror", "registry.example.com/other")],
+    ("registry", "username"): [(MIRRORED, "registry.username", "other")],
+    ("registry", "password"): [(MIRRORED, "registry.password", "two")],
+    ("registry", "pullSecret"): [(MIRRORED, "registry.pullSecret", "other")],
     ("flavors", "gpuModel"): [(MAGNUM, "flavors.g.gpuModel", "h100-80gb")],
     ("flavors", "gpusPerNode"): [(MAGNUM, "flavors.g.gpusPerNode", 2)],
     ("gpuModels", "product"): [(OWN, "gpuModels.next.product", "NVIDIA Other"), (OWN, "gpuModels.next.product", GONE)],

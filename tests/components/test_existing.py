@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pulumi
+import pulumi_kubernetes as kubernetes
 import pytest
 
 from components.existing import ExistingCluster, read_kubeconfig
+from components.platform import GpuPlatform
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG
@@ -64,3 +67,59 @@ def test_a_file_that_is_no_kubeconfig_is_refused_without_quoting_it(tmp_path: Pa
     with pytest.raises(InvalidStackError, match="is not a kubeconfig") as refused:
         read_kubeconfig(str(path), None, "x")
     assert "hunter2" not in str(refused.value)
+
+
+def test_the_content_of_a_kubeconfig_is_as_good_as_a_file(run: Run) -> None:
+    recorded = run(lambda: ExistingCluster("c", {"kubeconfig_content": KUBECONFIG, "context": "byo"}))
+    inputs = recorded.one("providers:kubernetes").inputs
+    assert (inputs["kubeconfig"]["value"], inputs["context"], inputs["clusterIdentifier"]) == (KUBECONFIG, "byo", "byo")
+    assert recorded.is_secret("c-kubernetes", "kubeconfig")
+
+
+def test_a_content_that_a_preview_does_not_know_is_placed(run: Run) -> None:
+    def program() -> None:
+        made: list[Any] = [pulumi.CustomResource("test:index:Cluster", "made", {"kubeconfig": None})]
+        later = made[0].id.apply(lambda _: KUBECONFIG)
+        ExistingCluster("c", {"kubeconfig_content": later})
+
+    recorded = run(program, preview=True)
+    inputs = recorded.one("providers:kubernetes").inputs
+    # Without a context of its own the provider takes the current one; what tells the cluster from others stays the same.
+    assert (inputs["clusterIdentifier"], inputs.get("context")) == ("c", None)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"kubeconfig_content": KUBECONFIG, "kubeconfig": "/etc/k"}, "kubeconfigContent: stands beside `kubeconfig`"),
+        ({"kubeconfig_content": 4}, "kubeconfigContent: is not a text"),
+        ({"kubeconfig_content": KUBECONFIG, "context": "prod"}, 'no context "prod"'),
+    ],
+)
+def test_what_is_wrong_with_a_content_is_told_without_quoting_it(run: Run, args: Any, said: str) -> None:
+    def program() -> None:
+        with pytest.raises(InvalidStackError) as refused:
+            ExistingCluster("c", args)
+        assert said in str(refused.value)
+        assert "very-secret-token" not in str(refused.value)
+
+    assert run(program).resources == []
+
+
+@pytest.mark.parametrize("platform", [False, True])
+def test_a_kubernetes_provider_of_the_options_is_used_as_it_is(run: Run, *, platform: bool) -> None:
+    def program() -> None:
+        own = kubernetes.Provider("own", kubeconfig=KUBECONFIG)
+        options = pulumi.ResourceOptions(providers=[own])
+        if not platform:
+            assert ExistingCluster("c", {}, options).kubernetes is own
+            return
+        pool = {"name": "a", "nodeSelector": {"gpu": "a"}, "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "whole"}
+        GpuPlatform(
+            "gpu", {"cluster": {"platform": "existing"}, "sharing": {"whole": {"exclusive": {}}}, "pools": [pool]}, options
+        )
+
+    recorded = run(program)
+    assert [one.name for one in recorded.of("providers:kubernetes")] == ["own"]
+    inside = [one for one in recorded.requests.values() if one.custom and one.type.startswith("kubernetes:")]
+    assert [one.name for one in inside if "::own::" not in one.provider] == []

@@ -218,3 +218,17 @@ class TestNeverAsked:
             *("name", "clusterId", "role", "flavorId", "imageId", "dockerVolumeSize"),
             *("nodeCount", "minNodeCount", "maxNodeCount", "labels", "mergeLabels"),
         }
+
+
+def test_a_network_and_a_keypair_of_the_same_program_are_placed(run: Run) -> None:
+    def program() -> None:
+        made = pulumi.CustomResource("test:index:Network", "net", {})
+        template = {"image": "i", "external_network": made.id, "flavor": "f"}
+        args: Any = {"name": "c", "driver": "heat", "template": template, "check_cloud": False}
+        MagnumCluster("c", {**args, "keypair": made.id, "fixed_network": made.id, "fixed_subnet": made.id})
+
+    recorded = run(program)
+    cluster, template = recorded.one("/cluster:Cluster").inputs, recorded.one(":ClusterTemplate").inputs
+    assert {cluster[key] for key in ("keypair", "fixedNetwork", "fixedSubnet")} == {"net-id"}
+    assert template["externalNetworkId"] == "net-id"
+    assert "net" in recorded.depends_on("c-cluster")

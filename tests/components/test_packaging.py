@@ -13,6 +13,7 @@ import pulumi
 import pytest
 
 from components.platform import GpuPlatform
+from components.pools import AksPool, ExistingPool, MagnumPool
 from components.sharing import Exclusive, Mig, Mps, TimeSlicing
 from gpu_pools.stack.stack_file import read_stack_file
 
@@ -34,6 +35,12 @@ DECLARED: dict[str, Any] = {
     "mps": {"replicas": 2},
     "mig": {"layout": {"1g.10gb": 7}},
 }
+HARDWARE: Any = {"gpuModel": "a100-80gb", "gpusPerNode": 1}
+POOLS: dict[Any, Any] = {
+    AksPool: {"vm_size": "Standard_NC24ads_A100_v4", "count": 1},
+    MagnumPool: {"flavor": "g1", "count": 1, "magnum_driver": "heat", "hardware": HARDWARE},
+    ExistingPool: {"node_selector": {"gpu": "a"}, **HARDWARE},
+}
 STRATEGIES: dict[str, Any] = {"exclusive": Exclusive, "timeSlicing": TimeSlicing, "mps": Mps, "mig": Mig}
 
 
@@ -44,7 +51,7 @@ def classes() -> list[type[pulumi.ComponentResource]]:
         module = importlib.import_module(f"components.{path.stem}")
         for _, entry in inspect.getmembers(module, inspect.isclass):
             own = entry.__module__ == module.__name__ and issubclass(entry, pulumi.ComponentResource)
-            if own and entry.__name__ != "SharingDeclaration":
+            if own and entry.__name__ not in {"SharingDeclaration", "PoolDeclaration"}:
                 found.append(entry)
     return found
 
@@ -72,6 +79,7 @@ def registered(
         sections["verification"] = {"smokeTest": True, "startupTaint": stack == "byo"}
         run(partial(GpuPlatform, "gpu", sections))
     run(lambda: [kind(key, DECLARED[key]) for key, kind in STRATEGIES.items()])
+    run(lambda: [kind("a", {"name": "a", "sharing": {"exclusive": {}}, **args}) for kind, args in POOLS.items()])
     return found
 
 

@@ -187,6 +187,20 @@ def test_what_is_wrong_in_a_yaml_program_is_told_by_its_place(yaml_program: Path
     assert "components/platform.py" not in text
 
 
+@pytest.mark.sweep
+def test_pools_and_sharing_are_objects_in_a_yaml_program(around: dict[str, str], tmp_path: Path) -> None:
+    shutil.copytree(PROGRAMS / "yaml-pools", tmp_path / "program")
+    _run(["pulumi", "stack", "select", "--create", "pools", "--non-interactive"], tmp_path / "program", around)
+    preview = [*_PREVIEW]
+    preview[preview.index("test")] = "pools"
+    code, text = _run(preview, tmp_path / "program", around)
+    assert code == 0, text
+    # The second pool renames what the first advertises, in both.
+    assert 'strategy: "mixed"' in text
+    assert "nvidia.com/mig-1g.10gb: 7" in text
+    assert "azure-native:containerservice:AgentPool firstNodes-pool create" in text
+
+
 @pytest.fixture(scope="module")
 def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The TypeScript program, compiled."""
@@ -231,7 +245,37 @@ def own_network(around: dict[str, str], tmp_path: Path) -> Callable[..., str]:
     return engine
 
 
-def test_an_example_comes_up_stays_and_goes(own_network: Callable[..., str]) -> None:
+def _renamed(program: Path) -> None:
+    """Operator and pools under other names, with aliases, as who moves them would write it."""
+    text = program.read_text()
+    for before, after in (
+        ('GpuOperator("ml-operator", {"pools": pools}, inside(features))', 'GpuOperator("gpu", {"pools": pools}, moved())'),
+        ('AksGpuNodePool(f"ml-{name}", arguments, after,', 'AksGpuNodePool(f"gpu-{name}", arguments, also(after, name),'),
+    ):
+        assert text.count(before) == 1
+        text = text.replace(before, after)
+    options = """
+def moved():
+    alias = pulumi.ResourceOptions(aliases=[pulumi.Alias(name="ml-operator")])
+    return pulumi.ResourceOptions.merge(inside(features), alias)
+
+
+def also(given, name):
+    alias = pulumi.ResourceOptions(aliases=[pulumi.Alias(name=f"ml-{name}")], transforms=[TAGGED] if config.get("tagged") else [])
+    return pulumi.ResourceOptions.merge(given, alias)
+
+
+def TAGGED(args):
+    if args.type_.endswith(":AgentPool"):
+        args.props["tags"] = {"costs": "ml"}
+    return pulumi.ResourceTransformResult(props=args.props, opts=args.opts)
+
+
+features ="""
+    program.write_text(text.replace("\nfeatures =", options))
+
+
+def test_an_example_comes_up_stays_and_goes(own_network: Callable[..., str], tmp_path: Path) -> None:
     assert "create" in json.loads(own_network("preview", "--json"))["changeSummary"]
     own_network("up", "--yes", "--skip-preview")
     state = json.loads(own_network("stack", "export"))["deployment"]["resources"]
@@ -244,6 +288,14 @@ def test_an_example_comes_up_stays_and_goes(own_network: Callable[..., str]) -> 
     assert outputs["advertises"] == {"nb": {"nvidia.com/gpu": 4}, "train": {"nvidia.com/gpu": 2}}
     assert outputs["kubeconfig"] == "[secret]"
     assert set(json.loads(own_network("preview", "--json"))["changeSummary"]) == {"same", "read"}
+    _renamed(tmp_path / "own-network" / "__main__.py")
+    assert set(json.loads(own_network("preview", "--json"))["changeSummary"]) == {"same", "read"}
+    own_network("config", "set", "tagged", "yes")
+    transformed = json.loads(own_network("preview", "--json"))
+    assert [one["urn"].rpartition("::")[2] for one in transformed["steps"] if one["op"] == "update"] == [
+        "gpu-nb-pool",
+        "gpu-train-pool",
+    ]
     own_network("destroy", "--yes", "--skip-preview")
     assert "resources" not in json.loads(own_network("stack", "export"))["deployment"]
 

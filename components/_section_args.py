@@ -1,0 +1,148 @@
+"""The types of a stack file's sections, for components that take them: GpuPlatform all, others what they plan with.
+
+What chart values and properties of clouds may hold is their makers' business: those alone are mappings of anything.
+"""
+
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+import pulumi
+
+from ._args import Cluster, FlavorArgs, NamedPool
+from ._sharing_args import SharingArgs
+
+
+class ChartSourceArgs(TypedDict):
+    """Where a chart is fetched from: exactly one of the three."""
+
+    repository: NotRequired[str]
+    """URL of a Helm repository."""
+    oci: NotRequired[str]
+    """An oci:// reference."""
+    path: NotRequired[str]
+    """A local folder or .tgz."""
+
+
+class OperatorSectionArgs(TypedDict):
+    """A stack file's section `operator`: the GPU operator."""
+
+    install: NotRequired[bool]
+    """False: the cluster has one already, which is configured."""
+    version: NotRequired[str]
+    """The chart's version."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
+    chart: NotRequired[ChartSourceArgs]
+    """Where it is fetched from; NVIDIA's repository by default."""
+    values: NotRequired[dict[str, Any]]
+    """Values of the chart, merged last."""
+    driver: NotRequired[str]
+    """Who installs the driver on pools that do not say it: operator or preinstalled."""
+    mig_strategy: NotRequired[str]
+    """single or mixed; derived from the pools by default."""
+    kubelet_sync_seconds: NotRequired[int]
+    """How often kubelets bring changed ConfigMaps to pods; 60 by default."""
+
+
+class NodeFeatureDiscoverySectionArgs(TypedDict):
+    """A stack file's section `nodeFeatureDiscovery`."""
+
+    install: NotRequired[bool]
+    """False: the cluster has one already."""
+    version: NotRequired[str]
+    """The chart's version."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
+    chart: NotRequired[ChartSourceArgs]
+    """Where it is fetched from; the project's repository by default."""
+    values: NotRequired[dict[str, Any]]
+    """Values of the chart, merged last."""
+    marker_image: NotRequired[str]
+    """Image of the labellers; it needs sh."""
+
+
+class VerificationSectionArgs(TypedDict):
+    """A stack file's section `verification`: of the nodes, after a deploy."""
+
+    enabled: NotRequired[bool]
+    """Whether nodes are verified; true where the section is there."""
+    deadline_seconds: NotRequired[int]
+    """How long a node may take to become what was declared."""
+    interval_seconds: NotRequired[int]
+    """Between two assertions afterwards."""
+    image: NotRequired[str]
+    """Python 3.11 or newer, by digest."""
+    startup_taint: NotRequired[bool]
+    """Whether new nodes register with a taint that goes once they have passed."""
+    smoke_test: NotRequired[bool]
+    """Whether pods use each pool after its nodes were verified."""
+    smoke_test_image: NotRequired[str]
+    """A shell, and a CUDA program /cuda-samples/sample."""
+
+
+class RegistrySectionArgs(TypedDict):
+    """A stack file's section `registry`: a registry of one's own, from which all images come."""
+
+    mirror: NotRequired[str]
+    """Its host, and a path below it."""
+    pull_secret: NotRequired[str]
+    """Name of the Secret that pods pull with; gpu-pools-registry by default, where a user is named."""
+    username: NotRequired[pulumi.Input[str]]
+    """With it the stack makes that Secret in each of its namespaces."""
+    password: NotRequired[pulumi.Input[str]]
+    """Of that user; a secret."""
+
+
+class AcknowledgementArgs(TypedDict):
+    """A replacement that somebody wants although it is protected."""
+
+    resource: str
+    """A pool's name, or cluster."""
+    change: str
+    """The id that `gpu-pools changes` shows."""
+    reason: str
+    """Why that is right."""
+
+
+if TYPE_CHECKING:
+    SharingSection = dict[str, SharingArgs] | dict[str, dict[str, Any]]
+    FlavorsSection = dict[str, FlavorArgs] | dict[str, dict[str, Any]]
+    OperatorSection = OperatorSectionArgs | dict[str, Any]
+    NodeFeatureDiscoverySection = NodeFeatureDiscoverySectionArgs | dict[str, Any]
+    VerificationSection = VerificationSectionArgs | dict[str, Any]
+    RegistrySection = RegistrySectionArgs | dict[str, Any]
+    Acknowledged = list[AcknowledgementArgs] | list[dict[str, Any]]
+    Pools = list[NamedPool] | list[dict[str, Any]]
+else:
+    SharingSection, FlavorsSection, OperatorSection = dict[str, SharingArgs], dict[str, FlavorArgs], OperatorSectionArgs
+    NodeFeatureDiscoverySection, VerificationSection = NodeFeatureDiscoverySectionArgs, VerificationSectionArgs
+    RegistrySection = RegistrySectionArgs
+    Acknowledged, Pools = list[AcknowledgementArgs], list[NamedPool]
+
+
+class ConfigArgs(TypedDict):
+    """Sections of a stack file by name, as far as they matter; docs/reference/stack.md describes them."""
+
+    cluster: NotRequired[Cluster]
+    """The platform."""
+    sharing: NotRequired[SharingSection]
+    """Sharing declarations by name."""
+    pools: NotRequired[Pools]
+    """The GPU pools."""
+    gpu_models: NotRequired[dict[str, dict[str, Any]]]
+    """GPU models that no table has, by name, in the words of a stack file."""
+    flavors: NotRequired[FlavorsSection]
+    """Magnum flavors by name."""
+    operator: NotRequired[OperatorSection]
+    """The GPU operator."""
+    node_feature_discovery: NotRequired[NodeFeatureDiscoverySection]
+    """Node Feature Discovery."""
+    verification: NotRequired[VerificationSection]
+    """Verification of the nodes, and the smoke tests."""
+    registry: NotRequired[RegistrySection]
+    """A registry of one's own."""
+
+
+if TYPE_CHECKING:
+    Config = ConfigArgs | dict[str, Any]
+else:
+    Config = ConfigArgs
