@@ -148,9 +148,7 @@ def _fetched(image: ImageSteps, target: Path, progress: Progress) -> bool:
         with progress.step(f"Downloading the GPU operator {OPERATOR_VERSION} out of its image"):
             fill_once(target, lambda folder: download_steps(image, threading.Event(), folder))
     except Unreachable as error:
-        progress.note(
-            f"a stand-in plays the GPU operator, whose image cannot be had from here: {error}; asked again in a day"
-        )
+        progress.note(f"a stand-in plays the GPU operator, whose image cannot be had from here: {error}; asked again in a day")
         with explained(asked, "write"):
             make_folder(asked.parent)
             asked.touch()

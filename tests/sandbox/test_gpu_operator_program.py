@@ -31,6 +31,8 @@ echo '{"level":"info","msg":"version: VERSION, commit: 10ee5b36"}' >&2
 [ -n "$OPERATOR_NAMESPACE" ] || exit 1
 sleep 60
 """
+#: A registry gives it to everybody.
+TOKEN = "anonymous"  # noqa: S105 - nobody's
 ASSET = "state-device-plugin/0500_daemonset.yaml"
 
 
@@ -88,7 +90,7 @@ def test_one_that_is_named_is_run_with_its_assets(machine: Machine, monkeypatch:
     ],
 )
 def test_one_that_is_named_and_cannot_play_is_refused(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, version: str, assets: bool, words: str
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, version: str, *, assets: bool, words: str
 ) -> None:
     monkeypatch.setenv(gpu_operator.VARIABLE, str(machine.put(version, assets=assets)))
     with pytest.raises(SandboxError, match=words) as caught:
@@ -162,7 +164,8 @@ class Registry:
         config = self.put(json.dumps({"history": steps}).encode())
         parts: dict[str, Any] = {"config": {"digest": config}, "layers": [{"digest": self.put(one)} for one in layers]}
         platform = {"os": "linux", "architecture": "amd64"}
-        self.index = self.put(json.dumps({"manifests": [{"digest": self.put(json.dumps(parts).encode()), "platform": platform}]}).encode())
+        listed = [{"digest": self.put(json.dumps(parts).encode()), "platform": platform}]
+        self.index = self.put(json.dumps({"manifests": listed}).encode())
 
     def put(self, content: bytes) -> str:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -173,10 +176,10 @@ class Registry:
         token = request.headers.get("Authorization")
         digest = request.path.rpartition("/")[2]
         if request.path.startswith("/token"):
-            self.send(request, HTTPStatus.OK, json.dumps({"token": "for-everybody"}).encode())
+            self.send(request, HTTPStatus.OK, json.dumps({"token": TOKEN}).encode())
         elif request.path.startswith("/store/"):
             self.send(request, HTTPStatus.BAD_REQUEST if token else HTTPStatus.OK, self.blobs[digest])
-        elif token != "Bearer for-everybody":
+        elif token != f"Bearer {TOKEN}":
             realm = f'Bearer realm="{self.address}/token",scope="repository:nvidia/gpu-operator:pull"'
             self.send(request, HTTPStatus.UNAUTHORIZED, b"", {"WWW-Authenticate": realm})
         elif "/blobs/" in request.path:
@@ -220,7 +223,8 @@ def test_it_is_taken_out_of_its_image_once(machine: Machine, registry: Registry)
 
 
 def test_what_is_not_of_its_digest_is_refused(machine: Machine, registry: Registry) -> None:
-    packed = next(digest for digest, content in registry.blobs.items() if content[:2] == b"\x1f\x8b" and b"sleep" in gzip.decompress(content))
+    layers = {digest: content for digest, content in registry.blobs.items() if content[:2] == b"\x1f\x8b"}
+    packed = next(digest for digest, content in layers.items() if b"sleep" in gzip.decompress(content))
     registry.blobs[packed] += b" "
     with pytest.raises(SandboxError, match="is not the file that this repository names"):
         machine.find()
@@ -244,7 +248,9 @@ def test_a_registry_that_cannot_be_reached_is_not_asked_again_for_a_day(
     assert len(registry.asked) == asked + 1
 
 
-def test_an_image_that_is_made_otherwise_is_left_alone(machine: Machine, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_is_made_otherwise_is_left_alone(
+    machine: Machine, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image = gpu_operator.operator_image()
     assert image is not None
     other = ImageSteps(image.url, image.sha256, image.architecture, {"COPY /elsewhere": {"a": "a"}})
