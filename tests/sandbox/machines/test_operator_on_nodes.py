@@ -1,4 +1,8 @@
-"""The stand-in of NVIDIA's operator on a real control plane: what the real one refuses, delays, and does node by node."""
+"""NVIDIA's operator on a real control plane, the stand-in and the real one: what it refuses, delays, and does node by node.
+
+The real one runs with the rights of its chart where this machine has one (GPU_POOLS_GPU_OPERATOR, tests/conformance). A node that
+gets another driver takes it two minutes, its own wait.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from sandbox.machines.operands import DRIVER
-from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, running, workload
+from tests.conformance.reals import BOTH, STAND_IN, operator_or_skip
+from tests.sandbox.machines.site import IMAGE, NFD, OPERATOR, POLICY, Site, install, operator_rights, running, workload
 from tests.unit.stacks import existing, plan_of
 
 if TYPE_CHECKING:
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 NODES = ("gpu0", "gpu1")
+#: Of the real one, which waits two minutes where a label tells nothing.
+_PATIENCE = 8.0
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 PLUGIN = "nvidia-device-plugin-daemonset"
@@ -49,13 +56,20 @@ SPEC: dict[str, Any] = {
 }
 
 
+@pytest.fixture(scope="module", params=BOTH)
+def version(request: pytest.FixtureRequest) -> Iterator[str]:
+    yield from operator_or_skip(request.param)
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder: Path = tmp_path_factory.mktemp("operator")
     with running(folder) as here:
+        here.patience = 1.0 if version == STAND_IN else _PATIENCE
         put(folder, MachineGroup("system", "system", 1, Hardware(4, 16)))
         put(folder, MachineGroup("gpu", "gpu", len(NODES), Hardware(4, 16, "t4-16gb", "Tesla T4", 1)))
-        install(here.api, SPEC, {"exclusive": "version: v1"}, "version: v1\nmig-configs: {}\n")
+        rights = [] if version == STAND_IN else operator_rights()
+        install(here.api, SPEC, {"exclusive": "version: v1"}, "version: v1\nmig-configs: {}\n", rights=rights)
         settled(here)
         yield here
 
