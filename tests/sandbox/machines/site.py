@@ -72,7 +72,7 @@ OPERATOR_ENV = [{"name": "OPERATOR_NAMESPACE", "valueFrom": {"fieldRef": {"field
 
 
 def operator_rights() -> list[tuple[str, dict[str, Any]]]:
-    """The rights of the operator's account as its chart gives them, for the account that its Deployment has here: (path, object)."""
+    """(path, object): the rights of the operator as its chart gives them, for the account that its Deployment has here."""
     helm = find_tools(Progress(), only={"helm"}).helm
     command = [helm, "template", OPERATOR, CHARTS / OPERATOR, "--namespace", OPERATOR, "--set", "nfd.enabled=false"]
     said = subprocess.run([*command, "--show-only", "templates/rbac.yaml"], capture_output=True, text=True, check=True).stdout

@@ -43,7 +43,12 @@ SPEC: dict[str, Any] = {
         "enabled": True,
         "version": "595.91.07",
         "manager": IMAGE,
-        "upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 1, "maxUnavailable": "25%"},
+        "upgradePolicy": {
+            "autoUpgrade": True,
+            "maxParallelUpgrades": 1,
+            "maxUnavailable": "25%",
+            "podDeletion": {"force": False, "timeoutSeconds": 300, "deleteEmptyDir": False},
+        },
     },
     "toolkit": {**IMAGE, "enabled": True},
     "devicePlugin": {**IMAGE, "enabled": True, "config": {"name": "sharing", "default": "exclusive"}},
@@ -159,6 +164,17 @@ def test_a_changed_driver_version_goes_node_by_node(site: Site) -> None:
         site.until(lambda node=node: site.labels(node).get("nvidia.com/cuda.driver-version.full") == "580.105.08")
     assert not set(drivers(site).values()) & set(before.values())
     assert not any(site.node(node)["spec"].get("unschedulable") for node in NODES)
+
+
+@pytest.mark.sweep
+def test_a_policy_that_does_not_say_how_pods_are_deleted_never_gets_past_them(site: Site) -> None:
+    """The chart always says it; a policy that somebody has written need not."""
+    before = drivers(site)
+    change(site, driver={"version": "580.105.08", "upgradePolicy": {"podDeletion": None}})
+    site.until(lambda: "pod-deletion-required" in [site.labels(node).get(STATE) for node in NODES])
+    time.sleep(5)
+    assert sorted(site.labels(node)[STATE] for node in NODES) == ["pod-deletion-required", "upgrade-required"]
+    assert drivers(site) == before
 
 
 @pytest.mark.sweep
