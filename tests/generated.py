@@ -37,6 +37,7 @@ from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
 from tests.azure_native_types import types as azure_types
+from tests.conformance import suites as conformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -328,3 +329,4 @@ if __name__ == "__main__":
     REFERENCE.write_text(reference_text(), encoding="utf-8")
     PROPERTIES.write_text(properties_text(), encoding="utf-8")
     SCHEMA.write_text(schema_text(), encoding="utf-8")
+    conformance.PAGE.write_text(conformance.page(), encoding="utf-8")
