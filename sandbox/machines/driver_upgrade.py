@@ -102,8 +102,8 @@ class DriverUpgrade:
         """One look at the state of all nodes: what it says is done, whatever it changes meanwhile."""
         found = [(node, pod, objects.labels(world.nodes[node]).get(STATE, "")) for node, pod in sorted(pods.items())]
         free = _slots(world, rules, [(node, state) for node, _, state in found])
-        # The chart always says how pods are deleted. Of a policy that does not the real one never gets past this state, on no node:
-        # "pod deletion spec should not be empty".
+        # The chart always says how pods are deleted. With a policy that does not the real one never gets past this state, on any
+        # node: "pod deletion spec should not be empty".
         stuck = rules.get("podDeletion") is None and any(state == _PODS for _, _, state in found)
         for node, pod, state in found:
             if stuck and state in _FROM_PODS_ON:

@@ -1,4 +1,4 @@
-"""``python -m tests.conformance [NAME …]``: runs the suites of the real ones that this machine has, and writes down what came of it.
+"""``python -m tests.conformance [NAME …]``: runs the suites of the real ones that are here, and writes down what came of it.
 
 Where there is no real one a suite is passed over, and said so. The table of the docs follows: `python -m tests.generated`.
 """

@@ -6,11 +6,11 @@ import datetime as dt
 import re
 import subprocess
 import sys
-from xml.etree import ElementTree
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from xml.etree import ElementTree as ET
 
 import yaml
 
@@ -91,7 +91,7 @@ def run(suite: Suite, real: str) -> Run:
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *suite.tests]
         subprocess.run(command, cwd=ROOT, check=False)
         counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
-        for one in ElementTree.parse(report).iter("testsuite"):  # noqa: S314 - pytest's own
+        for one in ET.parse(report).iter("testsuite"):  # noqa: S314 - pytest's own
             for key in counts:
                 counts[key] += int(one.get(key, 0))
     failed = counts["failures"] + counts["errors"]

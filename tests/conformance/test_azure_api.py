@@ -1,7 +1,7 @@
 """Azure's stand-in against the published description of its API: names, kinds and enumerations that requests may have.
 
 The description is read off Microsoft's own SDK, which is generated from it: azure-mgmt-containerservice 40.1.0, the one of the
-API version that azure-native 3.29.0 uses (2025-09-01), in the folder GPU_POOLS_AZURE_SDK (`pip install --no-deps --target FOLDER`).
+API version that azure-native 3.29.0 uses (2025-09-01), in the folder GPU_POOLS_AZURE_SDK (pip install --no-deps --target FOLDER).
 What the stand-in knows is gpu_pools/stack/azure_native.json, which is written off Pulumi's SDK (tests/components/test_fields.py).
 Not here: what Azure refuses beyond that; no description says it.
 """

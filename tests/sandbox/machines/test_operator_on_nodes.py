@@ -226,7 +226,9 @@ def test_what_cannot_be_a_daemon_set_is_told_with_its_cause(site: Site, spec: di
     assert drivers(site) == before
 
 
-def test_what_an_earlier_sandbox_made_with_another_selector_is_made_anew(site: Site) -> None:
+def test_what_an_earlier_sandbox_made_with_another_selector_is_made_anew(site: Site, version: str) -> None:
+    if version != STAND_IN:
+        pytest.skip("the stand-in's alone: the selectors of the real one have never changed")
     path, other = f"{SETS}/nvidia-operator-validator", workload("DaemonSet", "nvidia-operator-validator", OPERATOR, "sh")
 
     def is_made() -> bool:
