@@ -99,7 +99,9 @@ def as_json(tools: Tools) -> dict[str, str]:
 def operator_as_json(tools: Tools) -> dict[str, str] | None:
     """What a cluster's record says of a real GPU operator."""
     found = tools.gpu_operator
-    return found and {"program": str(found.program), "assets": str(found.assets), "version": found.version}
+    if found is None:
+        return None
+    return {"program": str(found.program), "assets": str(found.assets), "version": found.version}
 
 
 def recorded_operator(cluster_folder: Path) -> dict[str, str] | None:

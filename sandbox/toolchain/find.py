@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandbox.system.files import explained
 from sandbox.toolchain.cache import cache_folder, make_once
@@ -44,7 +44,7 @@ def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> To
     here = {search.tool: found for search in searches if (found := on_this_machine(search, progress))}
     missing = [search for search in searches if search.tool not in here]
     origins = obtain(_programs_of(missing), progress)
-    paths = {tool: path for tool, (path, _) in here.items()}
+    paths: dict[str, Any] = {tool: path for tool, (path, _) in here.items()}
     paths |= {search.tool: _folder(program(search.made_by), progress) / search.program for search in missing}
     return Tools(
         **paths,

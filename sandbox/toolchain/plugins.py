@@ -53,7 +53,7 @@ def install(pulumi: Path, progress: Progress) -> None:
     environment = {**os.environ, "PULUMI_HOME": str(make_folder(home())), "PULUMI_SKIP_UPDATE_CHECK": "true"}
     for provider in PROVIDERS:
         version = pinned(provider)
-        command = [pulumi, "plugin", "install", "resource", provider, version, "--exact", "--color=never"]
+        command = [str(pulumi), "plugin", "install", "resource", provider, version, "--exact", "--color=never"]
         with progress.step(f"Installing Pulumi's plugin of {provider} {version}"):
             try:
                 done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False)
