@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from tests.conformance import reals
-from tests.conformance.suites import Suite, record, run, suites
+from tests.conformance.suites import record, run, suites
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     failed = False
     for name in asked:
         suite = known[name]
-        real = _real(name, suite, versions)
+        real = versions.get(name, "")
         if not suite.tests or not real:
             print(f"{name}: not run: {suite.without or f'the real one is not here ({suite.needs})'}", flush=True)
             continue
@@ -31,11 +31,6 @@ def main() -> int:
         failed = failed or bool(done.failed)
         record(name, done)
     return int(failed)
-
-
-def _real(name: str, suite: Suite, versions: dict[str, str]) -> str:
-    """The versions of the real one; where its programs are always there, those that are pinned."""
-    return versions.get(name, "") if suite.needs else versions.get(name, "the pinned programs")
 
 
 if __name__ == "__main__":

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+import yaml
 
 from sandbox.system.progress import Progress
 from sandbox.toolchain import gpu_operator
 from sandbox.toolchain.download import SWITCH
 from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.programs import pinned_version, program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +29,15 @@ STAND_IN, REAL = "stand-in", "real"
 _KEPT: Final = "GPU_POOLS_CONFORMANCE_OPERATOR"
 #: Implementations as parameters; real ones cost more.
 BOTH: Final = (STAND_IN, pytest.param(REAL, marks=pytest.mark.sweep))
+
+
+#: Suites whose real ones are programs that are made here: what they are called, and the Program they come from.
+_MADE: Final = {
+    "kubelet": [
+        ("kubelet", "kubelet"), ("containerd", "containerd"), ("runc", "runc"), ("toolkit", "nvidia-container-toolkit"),
+    ],
+    "node-programs": [("device plugin", "device-plugin-v0.19"), ("mig-parted", "mig-parted")],
+}  # fmt: skip
 
 
 def keep_aside() -> None:
@@ -61,8 +74,16 @@ def operator_or_skip(which: str) -> Iterator[str]:
 
 
 def versions() -> dict[str, str]:
-    """Real one -> its version here; of those that are not here nothing."""
-    found: dict[str, str] = {}
+    """Suite (suites.yaml) -> the versions of the real ones that are here; of those that are not nothing."""
+    found = {name: ", ".join(f"{one} {pinned_version(program(made))}" for one, made in parts) for name, parts in _MADE.items()}
+    found["nvml"] = found["mps-daemon"] = "readings of an H100 and an H200, driver 580.159.04"
+    if charts := os.environ.get("GPU_POOLS_REAL_CHARTS"):
+        named = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(Path(charts).glob("*/Chart.yaml"))]
+        found["charts"] = ", ".join(f"{one['name']} {one['version']}" for one in named)
+    if sdk := os.environ.get("GPU_POOLS_AZURE_SDK"):
+        (described,) = Path(sdk).glob("azure_mgmt_containerservice-*.dist-info")
+        version = described.name.removesuffix(".dist-info").rpartition("-")[2]
+        found["azure-native"] = f"azure-mgmt-containerservice {version}, SDK {metadata.version('pulumi-azure-native')}"
     with pytest.MonkeyPatch.context() as monkeypatch:
         real = operator(monkeypatch)
         if real is not None:

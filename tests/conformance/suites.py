@@ -113,7 +113,7 @@ def page() -> str:
         tests = ", ".join(f"`{test}`" for test in suite.tests if test.startswith("tests/"))
         last = suite.run
         when = f"{last.date}, {last.real}" if last else "never"
-        told = f"{last.text()}" if last else suite.without
+        told = last.text() if last else suite.without or "not yet"
         limits = f". {suite.limits[:1].upper()}{suite.limits[1:]}" if suite.limits else ""
         cells = (suite.what, tests or "none", suite.needs or ("-" if suite.without else "its programs"), when, told + limits)
         lines.append(f"| {' | '.join(cells)} |")
