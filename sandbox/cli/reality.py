@@ -38,7 +38,8 @@ def reality(sandbox: Sandbox, platform: str) -> str:
     folders = sandbox.cluster_folders()
     played = stand_ins.attached(sandbox).ports
     records = [node_tools.recorded(folder) for folder in folders]
-    real, stand_in = ["Pulumi", "Kubernetes", "helm", "nfd-master", "nfd-worker"], []
+    real = ["Pulumi", "Kubernetes", "helm", "nfd-master", "nfd-worker"]
+    stand_in: list[str] = []
 
     def tell(what: str, holds: bool | None) -> None:  # noqa: FBT001 - which of three
         (real if holds else stand_in).append(what if holds is not None else f"{what} (not read)")
