@@ -337,10 +337,12 @@ def _engine(
     seed_openstack(sandbox, plan)
     login = _start_openstack(sandbox, plan, progress)
     if needs_cluster:
+        chosen = real_nodes.choose(sandbox, plan, None) if real is None else real
+        tools = real_nodes.tools_beside(tools, chosen, progress)
         with progress.step("Starting the clusters of the sandbox"):
             give_aks_cluster(sandbox, plan)
             give_magnum_cluster(sandbox, plan, stand_ins.magnum(sandbox))
-            boot_existing_cluster(sandbox, plan, tools, real_nodes.choose(sandbox, plan, None) if real is None else real)
+            boot_existing_cluster(sandbox, plan, tools, chosen)
             for folder in sandbox.cluster_folders():
                 # By the record alone: whoever was killed while making a cluster may have left no more than that.
                 clusters.boot(folder, read_json(folder / "cluster.json")["name"], tools)

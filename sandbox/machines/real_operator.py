@@ -2,8 +2,7 @@
 
 It runs beside the daemon while a pod of it runs, with the pod's arguments and variables and as the pod's own service account: its
 rights are tried. Its assets lie at the path that is written into it, in a mount namespace of its own. When it ends, the pod's
-container has ended, and is started again as the kubelet says. A pod on a real node (sandbox.real_node) sleeps there, and the
-program runs here for it, too; then nothing shows in the pod that it has ended.
+container has ended, and is started again as the kubelet says. Beside a real node the stand-in plays (sandbox.stack.real_nodes).
 
 Left out: election of a leader, since there is one; its metrics and health probes, which would listen for everybody.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,8 +37,6 @@ _PROCESS: Final = "gpu-operator"
 _NOT_PASSED: Final = ("leader-elect", "metrics-bind-address", "health-probe-bind-address")
 _TOKEN_SECONDS: Final = 24 * 3600
 _RENEWED_AFTER: Final = 0.8
-#: After which it is started again for a pod on a real node.
-_PAUSE_SECONDS: Final = 2.0
 # $1: an empty folder, $2: the assets, then the command. What is in /opt stays in it, as links; see gpu_host.
 _OVER: Final = f"""
 set -eu
@@ -66,17 +62,15 @@ class _Run:
         pod: uid.
         attempt: how often its container was started again.
         renew: when its token is to be renewed (monotonic).
-        began: when it was started (monotonic).
     """
 
     pod: str
     attempt: int
     renew: float
-    began: float
 
 
 class RealOperator:
-    """The operator's pods, on simulated machines and elsewhere."""
+    """The operator's pods."""
 
     def __init__(self, folder: Path, found: Mapping[str, str]) -> None:
         """Take over nothing: a program left from an earlier daemon is stopped.
@@ -95,7 +89,7 @@ class RealOperator:
         return objects.labels(pod).get("app") == "gpu-operator"
 
     def evaluate(self, context: Context) -> Outcome:
-        """Keep it running for a pod of a simulated machine."""
+        """Keep it running."""
         name = _container(context.pod)["name"]
         try:
             lives = self._keep(context.world, context.pod, context.restarts.get(name, 0))
@@ -107,17 +101,10 @@ class RealOperator:
         """Only the cluster's pods count; see `step`."""
 
     def step(self, world: World) -> None:
-        """Run it for a pod on a real node, and stop it where it has no pod any more."""
-        pods = [pod for pod in world.pods if self.runs(pod) and not objects.deleted(pod)]
-        if self._run is not None and self._run.pod not in {objects.uid(pod) for pod in pods}:
+        """Stop it where it has no pod any more."""
+        pods = {objects.uid(pod) for pod in world.pods if self.runs(pod) and not objects.deleted(pod)}
+        if self._run is not None and self._run.pod not in pods:
             self.stop()
-        for pod in pods:
-            if not objects.running(pod) or objects.node_of(pod) in world.machines:
-                continue
-            begun = self._run.began if self._run is not None else 0.0
-            attempt = self._run.attempt if self._run is not None else 0
-            if not self._keep(world, pod, attempt) and world.now - begun > _PAUSE_SECONDS:
-                self._keep(world, pod, attempt + 1)
 
     def stop(self) -> None:
         """Stop it, together with the daemon or with its pod."""
@@ -149,7 +136,7 @@ class RealOperator:
             "KUBECONFIG": str(self._place / "kubeconfig"),
             "NO_PROXY": "127.0.0.1,localhost",
         }
-        self._run = _Run(objects.uid(pod), attempt, world.now + _TOKEN_SECONDS * _RENEWED_AFTER, time.monotonic())
+        self._run = _Run(objects.uid(pod), attempt, world.now + _TOKEN_SECONDS * _RENEWED_AFTER)
         processes.spawn(self._folder, _PROCESS, [*self._entering(), *argv], env=environment)
         LOG.info("the real GPU operator has been started for pod %s", objects.name(pod))
 
