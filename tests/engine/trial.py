@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sandbox.cli.commands import plan_of
 from sandbox.cli.observe import observe
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError
@@ -155,7 +154,7 @@ class Trial:
         tools = find_tools(Progress(), only={"pulumi", "helm"})
         if tools.kubernetes_plugin:
             # As `make up` does it: a real plugin knows nothing of the charts' stand-ins.
-            offline_charts.use(self.sandbox, plan_of(self.sandbox), Progress())
+            offline_charts.use(self.sandbox, self.plan(), Progress())
         ports = json.loads(self.sandbox.providers_record.read_text())["ports"]
         engine = Engine(self.sandbox, tools, Attached(ports, self.login()))
         begun = time.monotonic()
