@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sandbox.cluster.machine_groups import RealNodes
+from sandbox.stack.real_nodes import tools_beside
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
 from sandbox.toolchain import gpu_operator
 from sandbox.toolchain.gpu_operator import GpuOperator
 from sandbox.toolchain.releases import _OPERATOR_STEPS, OPERATOR_VERSION, ImageSteps
+from sandbox.toolchain.tools import Tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,3 +262,14 @@ def test_an_image_that_is_made_otherwise_is_left_alone(
     assert machine.find() is None
     assert "0 layers of it are made by COPY /elsewhere" in machine.out.getvalue()
     assert [path for path in machine.cache.iterdir() if path.is_dir()] == []
+
+
+def test_beside_a_real_node_the_stand_in_plays_and_that_is_said(machine: Machine) -> None:
+    """The real one's probe of the driver asks for the kernel's module, which no stand-in of a driver container has."""
+    found = GpuOperator(machine.root, machine.root, OPERATOR_VERSION, "PATH")
+    tools = Tools(gpu_operator=found)
+    assert tools_beside(tools, {}, Progress(machine.out)) is tools
+    assert tools_beside(tools, {"a": RealNodes(0)}, Progress(machine.out)).gpu_operator == found
+    assert machine.out.getvalue() == ""
+    assert tools_beside(tools, {"a": RealNodes(1)}, Progress(machine.out)).gpu_operator is None
+    assert "beside a real node a stand-in plays the GPU operator" in machine.out.getvalue()
