@@ -20,7 +20,7 @@ RUN    := $(HOLD) $(VENV)/bin/python -m sandbox
 CHANGE := .changes/$(STACK)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv first tools up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-all unit lint bench
+.PHONY: help venv first tools plugins up preview status verify scale disturb openstack shell gpu-node down clean test test-rest test-all unit lint bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ first:
 tools: first venv ## find, download or build the programs
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain
 	@$(HOLD) $(VENV)/bin/python -m sandbox.openstack.environment
+
+plugins: first venv ## have Pulumi download the real Kubernetes and openstack plugins, which every sandbox uses from then on
+	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain --plugins
 
 up: first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
 	@$(RUN) up $(STACK) $(if $(NODES),--nodes $(NODES))

@@ -42,12 +42,6 @@ if TYPE_CHECKING:
 _FAILED, _INVALID, _DIFFERS, _INTERRUPTED = 1, 2, 3, 130
 #: Of `verify`, where 1 says that a node differs.
 _CANNOT_TELL = 2
-_STAND_INS = (
-    "Clouds (but for Keystone and Magnum), providers that are not installed, kubelets, the GPU operator, the MPS daemon and GPUs "
-    "are stand-ins; the engine, the control plane, helm{} are real (docs/what-is-real.md)."
-)
-_NFD = ", nfd-master and nfd-worker"
-_NODE_PROGRAMS = ", nfd-master, nfd-worker and NVIDIA's programs on the nodes"
 _RULES = "Rules stand in for NVIDIA's programs on the nodes, and no verifier runs there: {}"
 
 
@@ -128,7 +122,8 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     if options.command in {"up", "status"}:
         up = options.command == "up"
         seen = commands.up(options.stack, progress, options.nodes) if up else commands.status(options.stack, progress)
-        return _report(seen, commands.rules_because(options.stack), as_json=options.json)
+        real = "" if options.json else commands.reality_of(options.stack)
+        return _report(seen, commands.rules_because(options.stack), real, as_json=options.json)
     if options.command == "verify":
         return _verify(options, progress)
     if options.command == "openstack":
@@ -180,19 +175,18 @@ def _tell_incidents(pools: Iterable[PoolPlan]) -> None:
         print("\n- ".join(["\nIncidents that the warnings name:", *explanations]))
 
 
-def _report(seen: Look, rules_because: str, *, as_json: bool) -> int:
+def _report(seen: Look, rules_because: str, real: str, *, as_json: bool) -> int:
     from sandbox.cli.observe import notes, report_json, report_table  # noqa: PLC0415 as above
 
     if as_json:
         print(json.dumps({"pools": report_json(seen.pools), "troubles": list(seen.troubles)}, indent=2))
     else:
-        real = _NFD if rules_because else _NODE_PROGRAMS
         print(f"\n{report_table(seen.pools)}\n")
         if seen.troubles:
             print("\n- ".join(["Not as it should be:", *seen.troubles]) + "\n")
         for note in notes(seen.pools):
             print(f"{note}\n")
-        print(_STAND_INS.format(real))
+        print(real)
         _tell_incidents([pool.planned for pool in seen.pools])
     if rules_because:
         print(_RULES.format(rules_because), file=sys.stderr if as_json else sys.stdout)

@@ -7,6 +7,7 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
+from tests.conformance.reals import keep_aside
 from tests.examples import TIMES, examples
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -25,3 +26,5 @@ if TIMES > 1:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("night")
+
+keep_aside()

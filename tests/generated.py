@@ -38,6 +38,7 @@ from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
 from tests.azure_native_types import types as azure_types
+from tests.conformance import suites as conformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -442,3 +443,4 @@ if __name__ == "__main__":
     SCHEMA.write_text(schema_text(), encoding="utf-8")
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
+    conformance.PAGE.write_text(conformance.page(), encoding="utf-8")

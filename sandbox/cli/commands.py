@@ -18,6 +18,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError
 from sandbox.cli.look import Look, collect, look, waits_for
+from sandbox.cli.reality import reality
 from sandbox.cli.shell import enter
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.node_tools import find_platform_tools, recorded
@@ -137,6 +138,12 @@ def rules_because(stack: str) -> str:
     """Why rules stand in for NVIDIA's programs on the nodes of a stack; empty where the programs run, or nothing does."""
     found = (recorded(folder) for folder in find_sandbox(stack).cluster_folders())
     return next((reason for reason in found if isinstance(reason, str)), "")
+
+
+def reality_of(stack: str) -> str:
+    """What of a stack that is up is real, in a line."""
+    sandbox = find_sandbox(stack)
+    return reality(sandbox, plan_of(sandbox).platform)
 
 
 def scale(stack: str, pool: str, count: int, progress: Progress) -> None:
@@ -331,10 +338,12 @@ def _engine(
     offer_sizes(sandbox, plan)
     login = _start_openstack(sandbox, plan, progress)
     if needs_cluster:
+        chosen = real_nodes.choose(sandbox, plan, None) if real is None else real
+        tools = real_nodes.tools_beside(tools, chosen, progress)
         with progress.step("Starting the clusters of the sandbox"):
             give_aks_cluster(sandbox, plan)
             give_magnum_cluster(sandbox, plan, stand_ins.magnum(sandbox))
-            boot_existing_cluster(sandbox, plan, tools, real_nodes.choose(sandbox, plan, None) if real is None else real)
+            boot_existing_cluster(sandbox, plan, tools, chosen)
             for folder in sandbox.cluster_folders():
                 # By the record alone: whoever was killed while making a cluster may have left no more than that.
                 clusters.boot(folder, read_json(folder / "cluster.json")["name"], tools)

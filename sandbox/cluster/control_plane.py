@@ -223,14 +223,15 @@ def _prepare(folder: Path, name: str, tools: Tools) -> dict[str, Any]:
         # For sandbox.machines, which stands in for nodes and for what runs on them.
         "tools": {name: str(getattr(tools, name)) for name in ("helm", "nfd_master", "nfd_worker", "etcd")},
         node_tools.RECORD: node_tools.as_json(tools),
+        node_tools.OPERATOR: node_tools.operator_as_json(tools),
         "code": own_code(),
     }
     if not _ports_usable(folder, record["ports"]):
         _stop_all(folder, _GRACE_SECONDS)
         record["ports"] = dict(zip(_PORT_NAMES, processes.free_ports(len(_PORT_NAMES)), strict=True))
     if record != before:
-        if any(record[name] != before.get(name) for name in (node_tools.RECORD, "code")):
-            # The nodes read both when they start.
+        if any(record[name] != before.get(name) for name in (node_tools.RECORD, node_tools.OPERATOR, "code")):
+            # The nodes read all of it when they start.
             processes.stop(folder, [_MACHINES])
         write_json(folder / _RECORD, record)
     return record

@@ -17,6 +17,7 @@ from sandbox.cluster import gpu_host
 from sandbox.nvml.library import find_library
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import read_json
+from sandbox.toolchain import gpu_operator
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.tools import GPU_TOOLS, NODE_PROGRAMS, PLATFORM_TOOLS, RULES, Tools
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from sandbox.system.progress import Progress
 
 RECORD: Final = "nodePrograms"
+#: What the record says of a real GPU operator; null where the stand-in plays.
+OPERATOR: Final = "gpuOperator"
 _UNKNOWN: Final = "whoever started the cluster has not looked for them"
 
 
@@ -65,7 +68,7 @@ def find_platform_tools(progress: Progress) -> Tools:
     Raises:
         SandboxError: when a program is neither there nor can be built.
     """
-    tools = find_tools(progress, only=PLATFORM_TOOLS)
+    tools = replace(find_tools(progress, only=PLATFORM_TOOLS), gpu_operator=gpu_operator.find(progress))
     if obstacle() is not None:
         return tools
     try:
@@ -91,6 +94,20 @@ def as_json(tools: Tools) -> dict[str, str]:
         "migParted": str(tools.nvidia_mig_parted),
         "configManager": str(tools.config_manager),
     }
+
+
+def operator_as_json(tools: Tools) -> dict[str, str] | None:
+    """What a cluster's record says of a real GPU operator."""
+    found = tools.gpu_operator
+    if found is None:
+        return None
+    return {"program": str(found.program), "assets": str(found.assets), "version": found.version}
+
+
+def recorded_operator(cluster_folder: Path) -> dict[str, str] | None:
+    """What the record says of a real GPU operator; None where the stand-in plays."""
+    found: dict[str, str] | None = read_json(cluster_folder / "cluster.json").get(OPERATOR)
+    return found
 
 
 def recorded(cluster_folder: Path) -> NodeTools | str:

@@ -24,6 +24,7 @@ from sandbox.machines.nfd import NfdCollector, NfdMasterPod
 from sandbox.machines.nfd_worker import NfdWorkerPod
 from sandbox.machines.nodes import Nodes
 from sandbox.machines.real import RealPrograms
+from sandbox.machines.real_operator import RealOperator
 from sandbox.machines.ruled import RuledPrograms
 from sandbox.machines.store import Store
 from sandbox.machines.verifier_pod import VerifierPod
@@ -63,11 +64,14 @@ class Daemon:
         self._nodes = Nodes(self._api, self._store, folder, programs)
         self._nfd_master, self._nfd_worker = NfdMasterPod(folder), NfdWorkerPod(folder, self._store.wake)
         self._collector = NfdCollector()
-        self._operator = Operator()
+        found = node_tools.recorded_operator(folder)
+        real = [] if found is None else [RealOperator(folder, found)]
+        self._real_operator = next(iter(real), None)
+        self._operator = self._real_operator or Operator()
         self._cleanup = CleanupPod(folder)
         # In the order in which they wait for each other.
         self._kubelet = Kubelet([
-            DriverPod(), ToolkitPod(), LabellerPod(), self._nfd_master, self._nfd_worker, MigManagerPod(programs),
+            *real, DriverPod(), ToolkitPod(), LabellerPod(), self._nfd_master, self._nfd_worker, MigManagerPod(programs),
             GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
             VerifierPod(programs), self._cleanup,
         ])  # fmt: skip
@@ -80,6 +84,8 @@ class Daemon:
             self._programs.close()
             self._nfd_worker.stop()
             self._nfd_master.stop()
+            if self._real_operator is not None:
+                self._real_operator.stop()
             self._cleanup.stop()
 
     def _live(self, stop: threading.Event) -> None:

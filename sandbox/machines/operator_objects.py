@@ -31,6 +31,7 @@ _AGAIN_SECONDS: Final = 1.0
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 _READ: Final = ["get", "list", "watch"]
 _NODES: Final = ("", ["nodes"], _READ)
+_MPS: Final = "nvidia-device-plugin-mps-control-daemon"
 #: Operand's account -> (API group, resources, verbs) in its own namespace, and in the cluster.
 _RIGHTS: Final[dict[str, tuple[list[tuple[str, list[str], list[str]]], list[tuple[str, list[str], list[str]]]]]] = {
     "nvidia-driver": (
@@ -45,6 +46,7 @@ _RIGHTS: Final[dict[str, tuple[list[tuple[str, list[str], list[str]]], list[tupl
         [("", ["pods"], [*_READ, "create", "update", "patch", "delete"]), ("apps", ["daemonsets"], _READ)], [_NODES],
     ),
     "nvidia-device-plugin": ([], [_NODES]),
+    _MPS: ([], [_NODES]),
     "nvidia-gpu-feature-discovery": (
         [("nfd.k8s-sigs.io", ["nodefeatures"], [*_READ, "create", "update"]), ("", ["pods"], ["get"])], [_NODES],
     ),
@@ -108,9 +110,6 @@ class OperatorObjects:
     def of_operand(self, world: World, policy: Json, operand: Operand, where: str) -> None:
         """What an operand's pods need; taken away where the operand is off."""
         on = enabled(policy["spec"], operand)
-        # Device plugin and MPS daemon share an account.
-        if operand.account == "nvidia-device-plugin" and operand.name != "nvidia-device-plugin-daemonset":
-            return
         for collection, body in (*_account(operand, where), *_service(operand, where)):
             self._keep(world, policy, collection, body, on=on)
         if operand.script:
@@ -179,7 +178,8 @@ def _goes(known: Json | None, policy: Json) -> bool:
 
 def _account(operand: Operand, where: str) -> list[tuple[str, Json]]:
     """The account and its rights, each with the collection that it goes into."""
-    account = operand.account
+    # The MPS daemon's pods have the plugin's; the one that is made for them nobody uses.
+    account = _MPS if operand.name == _MPS else operand.account
     metadata = {"name": account, "namespace": where}
     found: list[tuple[str, Json]] = [(f"/api/v1/namespaces/{where}/serviceaccounts", {"metadata": dict(metadata)})]
     subject = {"kind": "ServiceAccount", "name": account, "namespace": where}

@@ -7,6 +7,7 @@ stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.stack.sharing import Mig, Mps
@@ -17,10 +18,13 @@ from sandbox.real_node.place import Place
 from sandbox.system.errors import SandboxError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpu_pools.plan.planned import Plan, PoolPlan
     from sandbox.cluster.machine_groups import MachineGroup
     from sandbox.stack.state import Sandbox
     from sandbox.system.progress import Progress
+    from sandbox.toolchain.tools import Tools
 
 REAL, SIMULATED = "real", "simulated"
 #: One real node, with the GPUs of this machine.
@@ -48,6 +52,18 @@ def choose(sandbox: Sandbox, plan: Plan, asked: str | None) -> dict[str, RealNod
         message = f"NODES={asked}: the nodes of this stack are {kind} ones already."
         raise SandboxError(message, "Take it down first: make down.")
     return {} if asked == SIMULATED else {_chosen(plan).name: RealNodes(1, asked == OWN)}
+
+
+def tools_beside(tools: Tools, chosen: Mapping[str, RealNodes], progress: Progress) -> Tools:
+    """The programs beside the nodes that were chosen: with a real node the GPU operator's stand-in plays.
+
+    The real one asks the driver's pod for the kernel's module `nvidia` (assets/state-driver, startup-probe.sh), which a driver
+    container's stand-in does not have.
+    """
+    if tools.gpu_operator is None or not any(one.count for one in chosen.values()):
+        return tools
+    progress.note("beside a real node a stand-in plays the GPU operator: the real one waits for the kernel's module nvidia there")
+    return replace(tools, gpu_operator=None)
 
 
 def start(sandbox: Sandbox, progress: Progress) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from gpu_pools.text.interrupts import answered
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
+from sandbox.toolchain import plugins
 from sandbox.toolchain.find import find_tools, put_engine
 from sandbox.toolchain.tools import NODE_PROGRAMS, PLATFORM_TOOLS, RULES, table
 
@@ -30,11 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox.toolchain", description="Find, download or build the programs.")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--engine", type=Path, metavar="FOLDER", help="only put the pinned pulumi and kubelogin there")
+    what.add_argument("--plugins", action="store_true", help="only have Pulumi install the real provider plugins")
     what.add_argument("--platform", action="store_true", help="what a stack needs first, without a table")
     asked = parser.parse_args(arguments)
     try:
         if asked.engine is not None:
             put_engine(asked.engine, Progress())
+        elif asked.plugins:
+            plugins.install(find_tools(Progress(), only={"pulumi"}).pulumi, Progress())
         elif asked.platform:
             _find_first(Progress())
         else:

@@ -14,9 +14,13 @@ import shutil
 import tarfile
 import tempfile
 import threading
+import urllib.error
 import urllib.request
+from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urlsplit
 
+from gpu_pools.images.registry_answers import Answer, UnaskedError, challenge, token_of
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained
 from sandbox.toolchain.releases import Archive
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sandbox.toolchain.releases import Image, Release
+    from sandbox.toolchain.releases import Image, ImageSteps, Release
 
 #: Until a host answers, its name looked up and all redirections followed; and then for each piece of the answer.
 _ANSWER_SECONDS: Final = 6.0
@@ -33,6 +37,7 @@ _PIECE_SECONDS: Final = 20.0
 #: Three times what the largest of them has today.
 _MOST_BYTES: Final = 512 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
+_MOST_TOKEN: Final = 256 * 1024
 #: Lists of images for several kinds of machine, and what one image is made of, as OCI and Docker call them.
 _MANIFESTS: Final = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
@@ -67,16 +72,48 @@ def download(release: Release, over: threading.Event, folder: Path) -> None:
             raise Unreachable(f"{part.url}: is of another form than expected: {error!r}") from error
 
 
+def download_steps(image: ImageSteps, over: threading.Event, folder: Path) -> None:
+    """Put what some steps have brought into an image into an existing folder.
+
+    Args:
+        image: which.
+        over: set where nobody wants it any more.
+        folder: for its files.
+
+    Raises:
+        Unreachable: when the registry cannot be reached, or its image is made otherwise.
+        SandboxError: when what came is not what this repository names.
+    """
+    try:
+        manifest = _manifest(image, over)
+        config = manifest["config"]["digest"].removeprefix("sha256:")
+        history = _document(f"{image.url}/blobs/sha256:{config}", config, over)["history"]
+        made = [str(step.get("created_by")) for step in history if not step.get("empty_layer")]
+        # From the end: of what it is based on there may be layers without a history.
+        layers = list(zip(reversed(made), reversed([layer["digest"] for layer in manifest["layers"]]), strict=False))
+        for step, members in image.steps.items():
+            digests = [digest for line, digest in layers if step in line]
+            if len(digests) != 1:
+                raise Unreachable(f"{image.url}: {len(digests)} layers of it are made by {step}")
+            _take(f"{image.url}/blobs/{digests[0]}", digests[0].removeprefix("sha256:"), members, folder, over)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, tarfile.TarError) as error:
+        raise Unreachable(f"{image.url}: is of another form than expected: {error!r}") from error
+
+
 def _take_from_image(image: Image, folder: Path, over: threading.Event) -> None:
     """Take a file out of the last layer of an image: of one that a Dockerfile ends with by copying it there."""
+    layer = _manifest(image, over)["layers"][-1]["digest"]
+    _take(f"{image.url}/blobs/{layer}", layer.removeprefix("sha256:"), image.members, folder, over)
+
+
+def _manifest(image: Image | ImageSteps, over: threading.Event) -> Any:  # noqa: ANN401 - what JSON holds
+    """What the image for this machine is made of."""
     listed = _document(f"{image.url}/manifests/sha256:{image.sha256}", image.sha256, over)["manifests"]
     wanted = {"os": "linux", "architecture": image.architecture}
     fitting = [one["digest"] for one in listed if wanted.items() <= one["platform"].items()]
     if not fitting:
         raise Unreachable(f"{image.url}: has nothing for {image.architecture}")
-    manifest = _document(f"{image.url}/manifests/{fitting[0]}", fitting[0].removeprefix("sha256:"), over)
-    layer = manifest["layers"][-1]["digest"]
-    _take(f"{image.url}/blobs/{layer}", layer.removeprefix("sha256:"), image.members, folder, over)
+    return _document(f"{image.url}/manifests/{fitting[0]}", fitting[0].removeprefix("sha256:"), over)
 
 
 def _document(url: str, sha256: str, over: threading.Event) -> Any:  # noqa: ANN401 - what JSON holds
@@ -92,13 +129,30 @@ def _take(url: str, sha256: str, members: Mapping[str, str], folder: Path, over:
         file.seek(0)
         with tarfile.open(fileobj=file, mode="r:gz") as tar:
             for member, name in members.items():
-                _unpack(tar, member, folder / name, url)
+                if member.endswith("/"):
+                    _unpack_folder(tar, member, folder / name, url)
+                else:
+                    _unpack(tar, member, folder / name, url)
+
+
+def _unpack_folder(tar: tarfile.TarFile, member: str, target: Path, url: str) -> None:
+    """The files below a folder; of links and other things none."""
+    inside = [one.name for one in tar.getmembers() if one.isfile() and one.name.startswith(member)]
+    if not inside:
+        raise Unreachable(f"{url}: {member} is no folder with files")
+    for name in inside:
+        below = PurePosixPath(name.removeprefix(member))
+        if ".." in below.parts or below.is_absolute():
+            raise Unreachable(f"{url}: has {name}")
+        _unpack(tar, name, target / below, url)
 
 
 def _unpack(tar: tarfile.TarFile, member: str, target: Path, url: str) -> None:
     source = tar.extractfile(member)
     if source is None:
         raise Unreachable(f"{url}: {member} is no file")
+    with explained(target, "write"):
+        target.parent.mkdir(parents=True, exist_ok=True)
     with explained(target, "write"), target.open("wb") as file:
         shutil.copyfileobj(source, file)
     target.chmod(0o755)
@@ -135,11 +189,10 @@ def _fetch(url: str, sha256: str, file: IO[bytes], over: threading.Event) -> Non
 def _answer(url: str) -> http.client.HTTPResponse:
     """Ask for a file. In a thread, since nothing else limits how long a name is looked up."""
     said: queue.SimpleQueue[http.client.HTTPResponse | Exception] = queue.SimpleQueue()
-    asked = urllib.request.Request(url, headers={"Accept": f"{_MANIFESTS}, */*"})  # noqa: S310 - addresses of releases.py
 
     def ask() -> None:
         try:
-            said.put(urllib.request.urlopen(asked, timeout=_PIECE_SECONDS))  # noqa: S310
+            said.put(_opened(url))
         except Exception as error:  # noqa: BLE001 - told below
             said.put(error)
 
@@ -151,3 +204,36 @@ def _answer(url: str) -> http.client.HTTPResponse:
     if isinstance(answer, Exception):
         raise Unreachable(f"{url}: {getattr(answer, 'reason', answer)}") from answer
     return answer
+
+
+def _opened(url: str, token: str = "") -> Any:  # noqa: ANN401 - an answer, as urllib has it
+    asked = urllib.request.Request(url, headers={"Accept": f"{_MANIFESTS}, */*"})  # noqa: S310 - addresses of releases.py
+    if token:
+        # For the registry alone: what it sends on to is signed by itself, and refuses it.
+        asked.add_unredirected_header("Authorization", f"Bearer {token}")
+    try:
+        return urllib.request.urlopen(asked, timeout=_PIECE_SECONDS)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.UNAUTHORIZED or token:
+            raise
+        return _opened(url, _anonymous(url, error))
+
+
+def _anonymous(url: str, refusal: urllib.error.HTTPError) -> str:
+    """The token that a registry gives to everybody, for one repository.
+
+    Raises:
+        OSError: it gives none.
+    """
+    registry = urlsplit(url)
+    try:
+        realm, service = challenge(Answer(refusal.code, {key.lower(): text for key, text in refusal.headers.items()}, b""), url)
+        repository = registry.path.removeprefix("/v2/").rpartition("/")[0].rpartition("/")[0]
+        asked = urlencode({"scope": f"repository:{repository}:pull", **({"service": service} if service else {})})
+        where = urlsplit(realm)
+        # As the registry is asked: with TLS, but for a host of tests.
+        source = where._replace(scheme=registry.scheme, query="&".join(filter(None, (where.query, asked)))).geturl()
+        with urllib.request.urlopen(source, timeout=_PIECE_SECONDS) as answer:  # noqa: S310
+            return token_of(Answer(answer.status, {}, answer.read(_MOST_TOKEN)), registry.netloc)
+    except UnaskedError as error:
+        raise OSError(str(error)) from error

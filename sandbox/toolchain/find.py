@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandbox.system.files import explained
 from sandbox.toolchain.cache import cache_folder, make_once
 from sandbox.toolchain.machine import on_this_machine, plugin
 from sandbox.toolchain.obtain import BUILT, made, obtain
+from sandbox.toolchain.plugins import PROVIDERS
 from sandbox.toolchain.programs import WHOLE_ENGINE, program
 from sandbox.toolchain.tools import SEARCHES, TOOLS, Tools
 
@@ -43,12 +44,12 @@ def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> To
     here = {search.tool: found for search in searches if (found := on_this_machine(search, progress))}
     missing = [search for search in searches if search.tool not in here]
     origins = obtain(_programs_of(missing), progress)
-    paths = {tool: path for tool, (path, _) in here.items()}
+    paths: dict[str, Any] = {tool: path for tool, (path, _) in here.items()}
     paths |= {search.tool: _folder(program(search.made_by), progress) / search.program for search in missing}
     return Tools(
         **paths,
-        kubernetes_plugin=plugin("kubernetes", major=4),
-        openstack_plugin=plugin("openstack", major=5),
+        kubernetes_plugin=plugin("kubernetes", major=PROVIDERS["kubernetes"]),
+        openstack_plugin=plugin("openstack", major=PROVIDERS["openstack"]),
         origin={
             **{tool: origin for tool, (_, origin) in here.items()},
             **{search.tool: origins.get(search.made_by, _CACHE) for search in missing},

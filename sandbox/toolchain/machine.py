@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sandbox.system import trust
+from sandbox.toolchain import plugins
 from sandbox.toolchain.programs import pinned_version, program
 from sandbox.toolchain.version import parsed
 
@@ -43,13 +44,14 @@ def on_this_machine(search: Search, progress: Progress) -> tuple[Path, str] | No
 
 
 def plugin(provider: str, *, major: int) -> Path | None:
-    """A real provider, of the major version that the program's SDK has."""
+    """A real provider, of the major version that the program's SDK has: on PATH, else the newest that Pulumi has installed."""
     name = f"pulumi-resource-{provider}"
     on_path = shutil.which(name)
     if on_path is not None:
         return Path(on_path)
-    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
-    installed = [p for p in home.glob(f"plugins/resource-{provider}-v{major}.*/{name}") if p.is_file()]
+    homes = (Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"), plugins.home())
+    places = f"plugins/resource-{provider}-v{major}.*/{name}"
+    installed = [path for home in homes for path in home.glob(places) if path.is_file()]
     return max(installed, key=lambda p: parsed(p.parent.name) or (0, 0, 0), default=None)
 
 

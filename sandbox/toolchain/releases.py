@@ -51,6 +51,24 @@ class Image:
     members: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class ImageSteps:
+    """A container image from which files of several layers are taken: of those that certain steps of its Dockerfile have made.
+
+    Attributes:
+        url: of its repository, by the protocol of registries.
+        sha256: of the list of the images for all platforms.
+        architecture: which of them.
+        steps: what the image's own history says of a step -> which of the files that it has brought to take: path in the image,
+            that of a folder with a slash at its end -> path below the target.
+    """
+
+    url: str
+    sha256: str
+    architecture: str
+    steps: Mapping[str, Mapping[str, str]]
+
+
 Release = tuple["Archive | Image", ...]
 
 
@@ -100,6 +118,27 @@ RELEASES: Final[Mapping[tuple[str, str, str], Release]] = {
     ("helm", "v3.21.4", _X64): _helm("amd64", "61f88ab166748cb19604d7884cb100ae9ccb13804ddeb98e08af167eacbb6a14"),
     ("helm", "v3.21.4", _ARM64): _helm("arm64", "b54c04b4e0b2540bbdc08c17a121dab70e9a2ed0de5705528fec68a5fd3b85a7"),
 }
+
+
+#: The version of the GPU operator whose image is in the table below.
+OPERATOR_VERSION: Final = "v26.7.0"
+#: Digest: the bundle of that version for OpenShift, github.com/redhat-openshift-ecosystem/certified-operators,
+#: operators/gpu-operator-certified/26.7.0/manifests (VALIDATOR_IMAGE: one image has both). Steps: docker/Dockerfile of
+#: github.com/NVIDIA/gpu-operator at that tag.
+_OPERATOR_IMAGE: Final = "ddba086bb593713ad6f3b207fd0f9b16eb8910134bb656cb1a2e2ae1b5092400"
+_OPERATOR_STEPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "COPY /workspace/gpu-operator /usr/bin/": {"usr/bin/gpu-operator": "usr/bin/gpu-operator"},
+    "COPY assets /opt/gpu-operator/": {"opt/gpu-operator/": "opt/gpu-operator/"},
+    "COPY manifests /opt/gpu-operator/manifests": {"opt/gpu-operator/manifests/": "opt/gpu-operator/manifests/"},
+}
+
+
+def operator_image() -> ImageSteps | None:
+    """The image of NVIDIA's GPU operator, for this machine; None where it has none for it."""
+    architecture = {_X64: "amd64", _ARM64: "arm64"}.get(platform_name())
+    if architecture is None:
+        return None
+    return ImageSteps("https://nvcr.io/v2/nvidia/gpu-operator", _OPERATOR_IMAGE, architecture, _OPERATOR_STEPS)
 
 
 def release(program: Program) -> Release | None:

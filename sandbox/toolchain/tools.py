@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from sandbox.toolchain.gpu_operator import GpuOperator
     from sandbox.toolchain.version import Version
 
 
@@ -22,6 +23,7 @@ class Tools:
     Attributes:
         kubernetes_plugin: the real Kubernetes provider when this machine has it.
         openstack_plugin: the real OpenStack provider when this machine has it.
+        gpu_operator: the real GPU operator, where one was looked for and is there.
         nvml: the simulated libnvidia-ml.so.1; None where the nodes are not to run the programs of GPU nodes.
         origin: tool -> "PATH", "KUBEBUILDER_ASSETS", "downloaded", "built" or "cache".
     """
@@ -40,6 +42,7 @@ class Tools:
     config_manager: Path = Path("config-manager")
     kubernetes_plugin: Path | None = None
     openstack_plugin: Path | None = None
+    gpu_operator: GpuOperator | None = None
     nvml: Path | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 

@@ -141,6 +141,20 @@ def test_a_pool_on_an_existing_cluster_and_on_magnum(run: Run) -> None:
     assert "other-key-wait" in recorded.depends_on("g-group")
 
 
+def test_a_pool_brings_the_gpu_model_that_no_table_has(run: Run) -> None:
+    def program() -> None:
+        models: Any = {"next-32gb": {"product": "NVIDIA Next", "memoryMiB": 32768, "mig": False}}
+        sharing = TimeSlicing("s", {"replicas": 4})
+        size: Any = {"vm_size": "Standard_Next_v9", "gpu_model": "next-32gb", "gpus_per_node": 2}
+        pool = AksPool("next", {"name": "next", "count": 1, "sharing": sharing, **size, "gpu_models": models})
+        operator = GpuOperator("op", {"pools": [pool]})
+        AksGpuNodePool("with", {**PLACE, "pool": pool}, operator=operator)
+        AksGpuNodePool("alone", {**PLACE, "pool": pool, "config_keys": operator.config_keys})
+
+    recorded = run(program)
+    assert {one.inputs["nodeLabels"][PLUGIN_LABEL] for one in recorded.of("AgentPool")} < keys(recorded)
+
+
 def test_an_output_that_no_preview_knows_may_be_a_pool_s_subnet(run: Run) -> None:
     def program() -> None:
         network = pulumi.CustomResource("test:index:Network", "net", {})

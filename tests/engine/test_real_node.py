@@ -6,8 +6,11 @@ with its reason; any other one fails. The tests share a stack and run in the ord
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import subprocess
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +26,7 @@ from sandbox.toolchain.obtain import obtain
 from sandbox.toolchain.programs import REAL_NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.engine.trial import Trial
 
@@ -59,6 +62,13 @@ DIFFER: Final = {
     "gpu-pools/pool": "the name",
     "pool": "the name",
 }
+OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
+KEY: Final = "nvidia.com/device-plugin.config"
+PLUGIN: Final = "app=nvidia-device-plugin-daemonset"
+SHARES, RESTARTS = "allocatable", "restarts of config-manager"
+#: Seconds: by how much a real kubelet and the stand-in may differ in a change that neither waits with; what a container needs to
+#: start and to end, on a machine that is busy, too.
+APART, SLACK = 15.0, 8.0
 #: Programs of a Deployment, which are on some node.
 ANYWHERE: Final = ("node-feature-discovery-master", "node-feature-discovery-gc", "gpu-operator-")
 
@@ -123,6 +133,65 @@ def seen_of(pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+class Seen:
+    """What became of something on each node, and when."""
+
+    def __init__(self) -> None:
+        self._events: dict[tuple[str, str], list[tuple[float, str]]] = {}
+
+    def note(self, name: str, what: str, value: str) -> None:
+        """Of what is the same as before nothing is written down."""
+        events = self._events.setdefault((name, what), [])
+        if not events or events[-1][1] != value:
+            events.append((time.monotonic(), value))
+
+    def steps(self, name: str, what: str) -> list[str]:
+        return [value for _, value in self._events.get((name, what), [])]
+
+    def time(self, name: str, what: str, value: str) -> float:
+        return next(moment for moment, found in self._events[name, what] if found == value)
+
+    def moved(self, name: str, what: str) -> float:
+        """When it was first another one."""
+        return self._events[name, what][1][0]
+
+    def gaps(self, name: str, what: str) -> list[float]:
+        times = [moment for moment, _ in self._events[name, what]]
+        return [after - before for before, after in itertools.pairwise(times)]
+
+
+@contextlib.contextmanager
+def recorded(trial: Trial) -> Iterator[Seen]:
+    """Look at both nodes several times a second."""
+    seen, over = Seen(), threading.Event()
+    api = trial.api()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            for name in (REAL, BESIDE):
+                found = api.get(f"/api/v1/nodes/{name}") or {}
+                seen.note(name, SHARES, found["status"]["allocatable"].get("nvidia.com/gpu", ""))
+                seen.note(name, KEY, found["metadata"]["labels"].get(KEY, ""))
+                listed = api.list(f"/api/v1/namespaces/{OPERATOR}/pods?fieldSelector=spec.nodeName={name}&labelSelector={PLUGIN}")
+                for pod in listed["items"]:
+                    for one in pod["status"].get("containerStatuses") or []:
+                        if one["name"] == "config-manager":
+                            seen.note(name, RESTARTS, str(one["restartCount"]))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        looking.join()
+
+
+def nfd_masters(trial: Trial) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = trial.api().list(f"/api/v1/namespaces/{NFD}/pods?labelSelector=role=master")["items"]
+    return found
+
+
 def test_a_real_and_a_simulated_node_are_both_as_declared(trial: Trial) -> None:
     assert advertised(trial, REAL) == advertised(trial, BESIDE) == "4"
     assert verdict(trial, REAL) == verdict(trial, BESIDE) == "holds"
@@ -145,14 +214,49 @@ def test_the_same_pods_are_in_the_same_state(trial: Trial) -> None:
         assert seen == beside[name], name
 
 
-def test_a_change_reaches_both(trial: Trial) -> None:
+def test_a_change_reaches_both_by_the_same_steps_and_as_fast(trial: Trial) -> None:
     before = {workload(pod): pod["metadata"]["uid"] for pod in pods(trial, REAL)}
     trial.edit(lambda config: config["gpu-pools:sharing"].update(sliced={"timeSlicing": {"replicas": 8}}))
-    trial.up().ok()
+    with recorded(trial) as seen:
+        trial.up().ok()
+    steps = {name: seen.steps(name, SHARES) for name in (REAL, BESIDE)}
+    assert steps[REAL] == steps[BESIDE] == ["4", "8"]
+    # From the label, which one nfd-master moves on both; a kubelet and its stand-in look every two to three seconds.
+    delays = {name: seen.time(name, SHARES, "8") - seen.moved(name, KEY) for name in (REAL, BESIDE)}
+    assert abs(delays[REAL] - delays[BESIDE]) < APART, delays
     assert advertised(trial, REAL) == advertised(trial, BESIDE) == "8"
     after = {workload(pod): pod["metadata"]["uid"] for pod in pods(trial, REAL)}
     plugin = "nvidia-device-plugin-daemonset"
     assert after[plugin] == before[plugin], "the plugin's pod was replaced, not told"
+
+
+@pytest.mark.sweep
+def test_a_label_that_names_no_key_plays_the_same_and_the_stand_in_s_waits_are_a_tenth(trial: Trial) -> None:
+    """config-manager ends for want of the key, is started again after waits that double, and finds it once the label is right."""
+    (folder,) = trial.clusters
+    masters = f"/apis/apps/v1/namespaces/{NFD}/deployments/{NFD}-master"
+    key = node(trial, REAL)["metadata"]["labels"][KEY]
+    # It would put the label back.
+    trial.api().patch(masters, {"spec": {"replicas": 0}})
+    trial.wait_until(lambda: not nfd_masters(trial), "nfd-master is gone", seconds=60)
+    try:
+        with recorded(trial) as seen:
+            for name in (REAL, BESIDE):
+                trial.api().patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {KEY: "no-such-key"}}})
+            trial.wait_until(lambda: len(seen.steps(REAL, RESTARTS)) > 3, f"three restarts; {folder}", seconds=90)
+            for name in (REAL, BESIDE):
+                trial.api().patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {KEY: key}}})
+            trial.wait_until(lambda: all(advertised(trial, name) == "8" for name in (REAL, BESIDE)), "8 shares again", seconds=90)
+    finally:
+        trial.api().patch(masters, {"spec": {"replicas": 1}})
+    # Without a label that is known the default key counts, of exclusive use, each time it is started.
+    for name in (REAL, BESIDE):
+        assert set(seen.steps(name, SHARES)) <= {"8", "1"}
+        assert seen.steps(name, SHARES)[-1] == "8"
+    waits = {name: seen.gaps(name, RESTARTS)[1:3] for name in (REAL, BESIDE)}
+    for real, beside, twice in zip(waits[REAL], waits[BESIDE], (1, 2), strict=True):
+        assert 10 * twice <= real < 10 * twice + SLACK, waits
+        assert twice <= beside < twice + SLACK, waits
 
 
 def test_another_strategy_reaches_both(trial: Trial) -> None:

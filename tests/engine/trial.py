@@ -25,6 +25,7 @@ from sandbox.cluster.api_errors import ApiError
 from sandbox.machines.pool_guard import AKS
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
+from sandbox.stack import offline_charts
 from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import Attached
 from sandbox.stack.state import Sandbox, prepare
@@ -151,6 +152,9 @@ class Trial:
         """Run the engine itself, with the configuration as the stack file says it now."""
         prepare(self.sandbox)
         tools = find_tools(Progress(), only={"pulumi", "helm"})
+        if tools.kubernetes_plugin:
+            # As `make up` does it: a real plugin knows nothing of the charts' stand-ins.
+            offline_charts.use(self.sandbox, self.plan(), Progress())
         ports = json.loads(self.sandbox.providers_record.read_text())["ports"]
         engine = Engine(self.sandbox, tools, Attached(ports, self.login()))
         begun = time.monotonic()

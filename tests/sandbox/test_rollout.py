@@ -100,7 +100,7 @@ DRIVER = {"desiredNumberScheduled": 7, "numberReady": 7, "updatedNumberScheduled
 def test_what_is_not_rolled_out_is_named(seen: Objects, told: str) -> None:
     (said,) = troubles(seen)
     assert told in said
-    assert command_line._report(Look((), (said,)), "", as_json=False) == 3
+    assert command_line._report(Look((), (said,)), "", "", as_json=False) == 3
 
 
 def test_what_is_rolled_out_is_no_trouble() -> None:
@@ -118,7 +118,7 @@ def test_what_is_rolled_out_is_no_trouble() -> None:
         ],
     )
     assert troubles(seen) == ()
-    assert command_line._report(Look(()), "", as_json=False) == 0
+    assert command_line._report(Look(()), "", "", as_json=False) == 0
 
 
 def test_it_is_said_on_which_node_and_for_what_it_waits() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from sandbox.cluster.api_errors import ApiError
 from sandbox.cluster.node_tools import find_platform_tools
 from sandbox.system import processes
 from sandbox.system.progress import Progress
+from sandbox.toolchain.find import find_tools
 from tests.granted import RBAC
 
 if TYPE_CHECKING:
@@ -66,11 +68,34 @@ def grant_worker(api: Api) -> None:
     api.create(f"{base}/rolebindings", body)
 
 
-class Site:
-    """A cluster with its daemon, as a test sees it."""
+OPERATOR_ENV = [{"name": "OPERATOR_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}]
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+
+def operator_rights() -> list[tuple[str, dict[str, Any]]]:
+    """(path, object): the rights of the operator as its chart gives them, for the account that its Deployment has here."""
+    helm = find_tools(Progress(), only={"helm"}).helm
+    command = [helm, "template", OPERATOR, CHARTS / OPERATOR, "--namespace", OPERATOR, "--set", "nfd.enabled=false"]
+    said = subprocess.run([*command, "--show-only", "templates/rbac.yaml"], capture_output=True, text=True, check=True).stdout
+    found = []
+    for item in yaml.safe_load_all(said):
+        if item["kind"] == "ServiceAccount":
+            continue
+        for subject in item.get("subjects", []):
+            subject["name"] = "default"
+        where = f"/namespaces/{OPERATOR}" if item["metadata"].get("namespace") else ""
+        found.append((f"{RBAC}{where}/{item['kind'].lower()}s", item))
+    return found
+
+
+class Site:
+    """A cluster with its daemon, as a test sees it.
+
+    Attributes:
+        patience: how many times as long as usual things may take.
+    """
+
+    def __init__(self, folder: Path, patience: float = 1.0) -> None:
+        self.folder, self.patience = folder, patience
         self.api = Api.at(folder / "kubeconfig")
 
     def boot(self) -> None:
@@ -122,7 +147,7 @@ class Site:
         self.until(lambda: "machines" not in processes.running(self.folder))
 
     def until(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * self.patience
         while not holds():
             assert time.monotonic() < end, self.story()
             time.sleep(0.05)
@@ -154,15 +179,22 @@ def install_nfd(api: Api, tolerated: Sequence[Mapping[str, str]] = ()) -> None:
 
 
 def install(
-    api: Api, spec: Mapping[str, Any], configs: Mapping[str, str], layouts: str, *, names: tuple[str, str] = (SHARING, LAYOUTS)
+    api: Api,
+    spec: Mapping[str, Any],
+    configs: Mapping[str, str],
+    layouts: str,
+    *,
+    names: tuple[str, str] = (SHARING, LAYOUTS),
+    rights: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> None:
-    """Definitions, NFD, the operator and its policy, with these device-plugin configurations and MIG layouts."""
+    """Definitions, NFD, the operator with these rights and its policy, these device-plugin configurations and MIG layouts."""
     install_nfd(api, spec["daemonsets"]["tolerations"])
     api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[0], OPERATOR, dict(configs)))
     api.create(f"/api/v1/namespaces/{OPERATOR}/configmaps", config_map(names[1], OPERATOR, {"config.yaml": layouts}))
-    api.create(
-        f"/apis/apps/v1/namespaces/{OPERATOR}/deployments", workload("Deployment", "gpu-operator", OPERATOR, "gpu-operator")
-    )
+    for path, item in rights:
+        api.create(path, item)
+    deployment = workload("Deployment", "gpu-operator", OPERATOR, "gpu-operator", env=OPERATOR_ENV)
+    api.create(f"/apis/apps/v1/namespaces/{OPERATOR}/deployments", deployment)
     policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": dict(spec)}
     for _ in range(50):
         try:

@@ -1,0 +1,111 @@
+"""The stand-in charts against the real ones: of the values of the project's own stacks both make the same objects that count.
+
+The real ones are folders in GPU_POOLS_REAL_CHARTS, each under its chart's name, as `helm pull --untar` makes them (of a chart out
+of a repository of sources the version is to be set, as its release does). What is compared is what decides: the ClusterPolicy,
+rights, rules and configurations, what the programs are started with. Labels of charts and probes are not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.stack_file import read_stack_file
+from sandbox.providers.chart_sources import STAND_INS
+from sandbox.system.progress import Progress
+from sandbox.toolchain.find import find_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
+
+REAL: Final = os.environ.get("GPU_POOLS_REAL_CHARTS", "")
+STACKS: Final = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
+OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    return find_tools(Progress(), only={"helm"}).helm
+
+
+def rendered(helm: Path, folder: Path, chart: str, values: dict[str, Any], place: Path) -> Objects:
+    file = place / "values.json"
+    file.write_text(json.dumps(values))
+    command = [helm, "template", chart, folder / chart, "--namespace", chart, "--values", file]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    objects = [obj for obj in yaml.safe_load_all(said.stdout) if obj]
+    return {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+
+
+def both(helm: Path, chart: str, values: dict[str, Any], place: Path) -> tuple[Objects, Objects]:
+    """What the stand-in and the real one make."""
+    if not REAL:
+        pytest.skip("no real charts on this machine: GPU_POOLS_REAL_CHARTS=<folder with gpu-operator and node-feature-discovery>")
+    return tuple(rendered(helm, folder, chart, values, place) for folder in (STAND_INS, Path(REAL)))  # type: ignore[return-value]
+
+
+def without_nothing(value: Any) -> Any:
+    """Without what is empty: by defaulting of the API server `{}`, null and what is absent come to the same."""
+    if isinstance(value, dict):
+        kept = {key: without_nothing(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, {}, [])}
+    return [without_nothing(item) for item in value] if isinstance(value, list) else value
+
+
+def rights(objects: Objects, kind: str) -> set[tuple[str, str, str]]:
+    rules = [rule for (found, _), obj in objects.items() if found == kind for rule in obj["rules"] or []]
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule.get("apiGroups", [])
+        for resource in rule.get("resources", [])
+        for verb in rule["verbs"]
+    }
+
+
+def started(objects: Objects) -> Iterator[tuple[str, Any]]:
+    """What each program is started with, and under whose name."""
+    for (kind, name), obj in sorted(objects.items()):
+        if kind not in {"Deployment", "DaemonSet"}:
+            continue
+        spec = obj["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        names = {entry["name"]: entry.get("value") or entry.get("valueFrom") for entry in container.get("env") or []}
+        what = [container["image"], container.get("command"), sorted(container.get("args") or []), names]
+        yield f"{kind} {name}", [*what, spec["serviceAccountName"], without_nothing(spec.get("tolerations"))]
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=lambda path: path.name)
+def test_the_operator_s_chart_makes_the_same_policy_of_each_stack(helm: Path, stack: Path, tmp_path: Path) -> None:
+    values = plan_config(read_stack_file(stack)).operator_values
+    ours, theirs = both(helm, OPERATOR, json.loads(json.dumps(values, default=dict)), tmp_path)
+    key = ("ClusterPolicy", "cluster-policy")
+    assert without_nothing(ours[key]["spec"]) == without_nothing(theirs[key]["spec"])
+    assert dict(started(ours)) == dict(started(theirs))
+    for kind in ("Role", "ClusterRole"):
+        assert rights(ours, kind) == rights(theirs, kind)
+    rules = [{name: obj["spec"] for (kind, name), obj in found.items() if kind == "NodeFeatureRule"} for found in (ours, theirs)]
+    assert rules[0] == rules[1]
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=lambda path: path.name)
+def test_nfd_s_chart_makes_the_same_of_each_stack(helm: Path, stack: Path, tmp_path: Path) -> None:
+    values = plan_config(read_stack_file(stack)).nfd_values
+    ours, theirs = both(helm, NFD, json.loads(json.dumps(values, default=dict)), tmp_path)
+    assert dict(started(ours)) == dict(started(theirs))
+    for kind in ("Role", "ClusterRole"):
+        assert rights(ours, kind) == rights(theirs, kind)
+    texts = [{name: obj["data"] for (kind, name), obj in found.items() if kind == "ConfigMap"} for found in (ours, theirs)]
+    parsed = [{n: {k: yaml.safe_load(t) for k, t in data.items()} for n, data in one.items()} for one in texts]
+    assert parsed[0] == parsed[1]
