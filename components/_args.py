@@ -247,6 +247,8 @@ class AksClusterArgs(TypedDict):
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
     entra: NotRequired[EntraArgs]
     """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
+    check_cloud: NotRequired[bool]
+    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
     existing_resource_group: NotRequired[str]
     """Name of a resource group that is there, instead of one that the stack makes."""
     node_resource_group: NotRequired[str]

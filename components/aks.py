@@ -34,7 +34,8 @@ from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
-from ._to_stack import one_of, plan_alone, stack_keys
+from ._to_stack import ALONE, located_in, one_of, plan_alone, stack_keys
+from .azure_check import check_cloud
 from .kubernetes_provider import kubernetes_provider
 
 __all__ = ["AksCluster", "AksClusterArgs", "AksGpuNodePool", "AksGpuNodePoolArgs", "AksPoolArgs"]
@@ -73,10 +74,13 @@ class AksCluster(pulumi.ComponentResource):
             planned: what the arguments mean, where they were checked with a whole stack.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the arguments; with Entra ID, if nobody is logged in.
+            InvalidStackError: with everything that is wrong with the arguments, or that Azure lacks; with Entra ID, if nobody is
+                logged in.
         """
         settings = planned or _cluster_settings(f"AksCluster({name})", args)
         super().__init__("gpu-pools:index:AksCluster", name, None, opts)
+        with located_in(f"AksCluster({name})", ALONE):
+            check_cloud(settings, self)
         if settings.entra:
             try_login(f"AksCluster({name})", settings.entra, self)
         group = self._group(name, settings, opts)

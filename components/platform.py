@@ -102,7 +102,7 @@ class GpuPlatform(pulumi.ComponentResource):
             from_stack_file: whether the settings are those of a stack file, by whose places problems are told then.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the settings; on Magnum, with everything that the cloud lacks.
+            InvalidStackError: with everything that is wrong with the settings, or that the cloud lacks.
         """
         what, places = f"GpuPlatform({name})", {} if from_stack_file else sections_in(args)
         with located_in(what, places):
@@ -115,6 +115,11 @@ class GpuPlatform(pulumi.ComponentResource):
 
             with located_in(what, places):
                 check_cloud(planned.settings.cluster, planned.settings.pools, self)
+        elif isinstance(planned.settings.cluster, AksSettings) and planned.settings.cluster.existing is None:
+            from .azure_check import check_cloud as check_azure  # noqa: PLC0415 - as above
+
+            with located_in(what, places):
+                check_azure(planned.settings.cluster, self, planned.settings)
         for sharing, written in config[f"{NAMESPACE}:sharing"].items():
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
         cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts))
@@ -151,7 +156,8 @@ class GpuPlatform(pulumi.ComponentResource):
         if isinstance(settings, AksSettings):
             from .aks import AksCluster  # noqa: PLC0415
 
-            return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect))
+            # Azure was asked already, together with the pools.
+            return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
         if isinstance(settings, MagnumSettings) and settings.existing:
             from .existing_magnum import ExistingMagnumCluster  # noqa: PLC0415
 
