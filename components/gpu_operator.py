@@ -26,7 +26,7 @@ from gpu_pools.stack.adoption import CLUSTER_POLICY
 
 from ._helm import chart_release
 from ._options import child_options
-from ._owners import tells_of_another_owner
+from ._owners import looks_for_another, tells_of_another_owner
 from ._sharing_keys import config_keys
 from ._to_stack import plan_of
 from .node_features import chart_values, privileged_namespace
@@ -44,6 +44,10 @@ class GpuOperatorArgs(TypedDict):
     """A gpu_pools.plan.planning.Plan."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
+    kubeconfig: NotRequired[pulumi.Input[str]]
+    """How to look first whether a cluster that was there has one already; without it nothing is looked for."""
+    context: NotRequired[str]
+    """Of the kubeconfig; its current one by default."""
 
 
 class GpuOperator(pulumi.ComponentResource):
@@ -79,7 +83,7 @@ class GpuOperator(pulumi.ComponentResource):
         if adopted:
             self._configure(name, self._keys(name, plan, opts, []), opts)
         else:
-            self._install(name, plan, opts)
+            self._install(name, plan, args, opts)
         self.register_outputs(
             {
                 "namespace": self.namespace,
@@ -90,9 +94,10 @@ class GpuOperator(pulumi.ComponentResource):
             }
         )
 
-    def _install(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None) -> None:
-        hooks = tells_of_another_owner(name, plan.settings.cluster)
-        options = child_options(self, opts, hooks=hooks)
+    def _install(self, name: str, plan: Plan, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None) -> None:
+        reached = args.get("kubeconfig"), args.get("context")
+        told = tells_of_another_owner(name, plan.settings.cluster)
+        options = child_options(self, opts, hooks=looks_for_another(name, plan.settings.cluster, "operator", reached, told))
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
         keys = self._keys(name, plan, opts, [namespace])
         chart_release(
@@ -100,7 +105,7 @@ class GpuOperator(pulumi.ComponentResource):
             plan.settings.operator.chart,
             OPERATOR_NAMESPACE,
             self.values,
-            child_options(self, opts, depends_on=keys, hooks=hooks),
+            child_options(self, opts, depends_on=keys, hooks=told),
         )
 
     def _configure(self, name: str, before: list[pulumi.Resource], opts: pulumi.ResourceOptions | None) -> None:

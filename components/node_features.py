@@ -22,7 +22,7 @@ from ._args import ExistingPoolArgs
 from ._config_keys import once_agreed
 from ._helm import chart_release
 from ._options import child_options
-from ._owners import tells_of_another_owner
+from ._owners import looks_for_another, tells_of_another_owner
 from ._to_stack import one_of, plan_alone, plan_of
 
 NFD_NAMESPACE = "node-feature-discovery"
@@ -37,6 +37,10 @@ class NodeFeatureDiscoveryArgs(TypedDict):
     """A gpu_pools.plan.planning.Plan."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
+    kubeconfig: NotRequired[pulumi.Input[str]]
+    """How to look first whether a cluster that was there has one already; without it nothing is looked for."""
+    context: NotRequired[str]
+    """Of the kubeconfig; its current one by default."""
 
 
 class NodeFeatureDiscovery(pulumi.ComponentResource):
@@ -60,13 +64,14 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         if plan.settings.nfd.adopted:
             raise InvalidStackError([_nothing_to_install(what)])
         super().__init__("gpu-pools:index:NodeFeatureDiscovery", name, None, opts)
-        hooks = tells_of_another_owner(name, plan.settings.cluster)
+        told, reached = tells_of_another_owner(name, plan.settings.cluster), (args.get("kubeconfig"), args.get("context"))
+        hooks = looks_for_another(name, plan.settings.cluster, "nfd", reached, told)
         namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts, hooks=hooks))
         chart = plan.settings.nfd.chart
         self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
         self.version = pulumi.Output.from_input(chart.version)
         self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
-        options = child_options(self, opts, depends_on=[namespace], hooks=hooks)
+        options = child_options(self, opts, depends_on=[namespace], hooks=told)
         chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, options)
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
 

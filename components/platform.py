@@ -124,7 +124,7 @@ class GpuPlatform(pulumi.ComponentResource):
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
         cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts))
         inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
-        operator = self._operator(name, planned, inside, secret_sections)
+        operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
         pools = self._pools(name, planned, cluster, operator, inside)
         self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
@@ -172,14 +172,22 @@ class GpuPlatform(pulumi.ComponentResource):
         return ExistingCluster(name, args, opts)
 
     def _operator(
-        self, name: str, planned: Plan, inside: pulumi.ResourceOptions, secret_sections: tuple[str, ...]
+        self,
+        name: str,
+        planned: Plan,
+        inside: pulumi.ResourceOptions,
+        secret_sections: tuple[str, ...],
+        kubeconfig: pulumi.Output[str],
     ) -> GpuOperator:
+        reached: Any = {"planned": planned, "kubeconfig": kubeconfig}
+        if context := getattr(planned.settings.cluster, "context", None):
+            reached["context"] = context
         before: list[pulumi.Resource] = []
         if not planned.settings.nfd.adopted:
             hidden = "nodeFeatureDiscovery" in secret_sections
-            before = [NodeFeatureDiscovery(f"{name}-nfd", {"planned": planned, "secret_values": hidden}, inside)]
+            before = [NodeFeatureDiscovery(f"{name}-nfd", reached | {"secret_values": hidden}, inside)]
         hidden = "operator" in secret_sections
-        return GpuOperator(f"{name}-operator", {"planned": planned, "secret_values": hidden}, _after(inside, before))
+        return GpuOperator(f"{name}-operator", reached | {"secret_values": hidden}, _after(inside, before))
 
     def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they register with the startup taint."""

@@ -26,7 +26,7 @@ from sandbox.machines.pool_guard import AKS
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.stack.engine import Engine
-from sandbox.stack.stand_ins import Attached
+from sandbox.stack.stand_ins import attached
 from sandbox.stack.state import Sandbox, prepare
 from sandbox.system import processes
 from sandbox.system.progress import Progress
@@ -151,8 +151,7 @@ class Trial:
         """Run the engine itself, with the configuration as the stack file says it now."""
         prepare(self.sandbox)
         tools = find_tools(Progress(), only={"pulumi", "helm"})
-        ports = json.loads(self.sandbox.providers_record.read_text())["ports"]
-        engine = Engine(self.sandbox, tools, Attached(ports, self.login()))
+        engine = Engine(self.sandbox, tools, attached(self.sandbox))
         begun = time.monotonic()
         done = subprocess.run(
             engine._command(arguments),
