@@ -105,13 +105,14 @@ def _why(error: Exception) -> str:
 
 
 def _workloads(kubeconfig: str, context: str | None) -> Iterator[There]:
-    from kubernetes.client import AppsV1Api  # noqa: PLC0415 - it takes a second to load
-    from kubernetes.config import new_client_from_config_dict  # noqa: PLC0415
+    from kubernetes.client import ApiClient, AppsV1Api, Configuration  # noqa: PLC0415 - it takes a second to load
+    from kubernetes.config import load_kube_config_from_dict  # noqa: PLC0415
 
-    config = yaml.safe_load(kubeconfig)
-    client = new_client_from_config_dict(config, context=context, persist_config=False)  # type: ignore[no-untyped-call]
-    client.configuration.retries = 0
-    api = AppsV1Api(client)
+    settings = Configuration()
+    # Else a cluster that does not answer is asked four times.
+    settings.retries = False
+    load_kube_config_from_dict(yaml.safe_load(kubeconfig), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
+    api = AppsV1Api(ApiClient(settings))
     lists: Mapping[str, Callable[..., Any]] = {
         "Deployment": api.list_deployment_for_all_namespaces,
         "DaemonSet": api.list_daemon_set_for_all_namespaces,
