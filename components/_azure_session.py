@@ -241,8 +241,8 @@ def _refused(error: urllib.error.HTTPError) -> UnreadError:
     if error.code == HTTPStatus.NOT_FOUND:
         return NotThereError()
     try:
-        told = json.loads(error.read(_LARGEST_ANSWER))
-        said = told.get("error") or told
+        answer = json.loads(error.read(_LARGEST_ANSWER))
+        said = answer.get("error") or answer
         code, message = str(said.get("code") or ""), str(said.get("message") or "")
     except (ValueError, AttributeError, OSError):
         code, message = "", ""

@@ -50,7 +50,7 @@ def looks_for_another(
     cluster: ClusterSettings,
     wanted: Wanted,
     reached: tuple[pulumi.Input[str] | None, str | None],
-    told: pulumi.ResourceHookBinding | None,
+    hooks: pulumi.ResourceHookBinding | None,
 ) -> pulumi.ResourceHookBinding | None:
     """Hooks for a namespace: besides what is told after a failure a look at the cluster before it is made.
 
@@ -59,11 +59,11 @@ def looks_for_another(
         cluster: where it goes.
         wanted: what is installed there.
         reached: kubeconfig of the cluster, and a context of it. Where nobody said a kubeconfig it is not looked at.
-        told: the hooks of `tells_of_another_owner`.
+        hooks: those of `tells_of_another_owner`.
     """
     kubeconfig, context = reached
-    if told is None or kubeconfig is None or not _was_there(cluster):
-        return told
+    if hooks is None or kubeconfig is None or not _was_there(cluster):
+        return hooks
     known: list[str] = []
     # The provider, with which the namespace is made, waits for it as well: what can be known is known by then.
     pulumi.Output.from_input(kubeconfig).apply(known.append)
@@ -74,7 +74,7 @@ def looks_for_another(
 
     options = pulumi.ResourceHookOptions(on_dry_run=True)
     return pulumi.ResourceHookBinding(
-        before_create=[pulumi.ResourceHook(f"{name}-already-there", look, options)], on_error=told.on_error
+        before_create=[pulumi.ResourceHook(f"{name}-already-there", look, options)], on_error=hooks.on_error
     )
 
 

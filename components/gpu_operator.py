@@ -96,8 +96,8 @@ class GpuOperator(pulumi.ComponentResource):
 
     def _install(self, name: str, plan: Plan, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None) -> None:
         reached = args.get("kubeconfig"), args.get("context")
-        told = tells_of_another_owner(name, plan.settings.cluster)
-        options = child_options(self, opts, hooks=looks_for_another(name, plan.settings.cluster, "operator", reached, told))
+        hooks = tells_of_another_owner(name, plan.settings.cluster)
+        options = child_options(self, opts, hooks=looks_for_another(name, plan.settings.cluster, "operator", reached, hooks))
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
         keys = self._keys(name, plan, opts, [namespace])
         chart_release(
@@ -105,7 +105,7 @@ class GpuOperator(pulumi.ComponentResource):
             plan.settings.operator.chart,
             OPERATOR_NAMESPACE,
             self.values,
-            child_options(self, opts, depends_on=keys, hooks=told),
+            child_options(self, opts, depends_on=keys, hooks=hooks),
         )
 
     def _configure(self, name: str, before: list[pulumi.Resource], opts: pulumi.ResourceOptions | None) -> None:

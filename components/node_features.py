@@ -64,14 +64,14 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         if plan.settings.nfd.adopted:
             raise InvalidStackError([_nothing_to_install(what)])
         super().__init__("gpu-pools:index:NodeFeatureDiscovery", name, None, opts)
-        told, reached = tells_of_another_owner(name, plan.settings.cluster), (args.get("kubeconfig"), args.get("context"))
-        hooks = looks_for_another(name, plan.settings.cluster, "nfd", reached, told)
-        namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts, hooks=hooks))
+        hooks, reached = tells_of_another_owner(name, plan.settings.cluster), (args.get("kubeconfig"), args.get("context"))
+        first = looks_for_another(name, plan.settings.cluster, "nfd", reached, hooks)
+        namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts, hooks=first))
         chart = plan.settings.nfd.chart
         self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
         self.version = pulumi.Output.from_input(chart.version)
         self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
-        options = child_options(self, opts, depends_on=[namespace], hooks=told)
+        options = child_options(self, opts, depends_on=[namespace], hooks=hooks)
         chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, options)
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
 
