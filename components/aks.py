@@ -19,6 +19,7 @@ from pulumi_azure_native import authorization, containerservice, resources
 from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes, system_pool_left_behind
 from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, sent, subnets
 from gpu_pools.clouds.aks_properties import replacing
+from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import AksSettings, NodeCount, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
@@ -81,6 +82,8 @@ class AksCluster(pulumi.ComponentResource):
         super().__init__("gpu-pools:index:AksCluster", name, None, opts)
         with located_in(f"AksCluster({name})", ALONE):
             check_cloud(settings, self)
+        if settings.options.api_server and settings.options.api_server.private:
+            _log.warn(f"{PRIVATE}, from its first deploy on", self)
         if settings.entra:
             try_login(f"AksCluster({name})", settings.entra, self)
         group = self._group(name, settings, opts)

@@ -43,6 +43,7 @@ class Machines:
         max_pods: pods on a node.
         reservation: id of its capacity reservation group; empty where it has none.
         is_system: whether it is the system pool.
+        version: of Kubernetes, where it names one of its own.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Machines:
     max_pods: int = _PODS_OF_CNI
     reservation: str = ""
     is_system: bool = False
+    version: str | None = None
 
     def at(self, key: str) -> str:
         """Where a key of it is written."""
@@ -122,6 +124,7 @@ def _of_pool(pool: Pool, placement: AksPlacement, cluster: AksSettings, made: Ma
         pod_subnet=_known(options.pod_subnet or beside[1]),
         max_pods=_number(options.max_pods or options.properties.get("maxPods")),
         reservation=_known(options.capacity_reservation_group),
+        version=options.kubernetes_version,
     )
 
 

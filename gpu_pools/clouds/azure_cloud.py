@@ -11,12 +11,13 @@ Sources: azure-aks-docs at fb060abe (use-capacity-reservation-groups, aks-manage
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_machines import CLUSTER, Machines, machines
 from gpu_pools.clouds.azure_answers import Azure, MadeCluster
 from gpu_pools.clouds.azure_room import judge_quota, judge_subnets
-from gpu_pools.clouds.azure_versions import judge_versions
+from gpu_pools.clouds.azure_versions import judge_pool_versions, judge_versions
 from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.text.errors import Problems, show
 
@@ -44,9 +45,12 @@ def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure) -> Judgemen
         azure: what it said.
     """
     problems, warnings = Problems(), list[str]()
+    if _moves(cluster, azure):
+        # Another region is another cluster: of what is there nothing stays.
+        azure = replace(azure, cluster=None)
     made = azure.cluster if isinstance(azure.cluster, MadeCluster) else None
     region = made.location if made else cluster.location
-    if not isinstance(azure.regions, Unread) and not made and cluster.location not in azure.regions:
+    if not isinstance(azure.regions, Unread) and not made and not cluster.existing and cluster.location not in azure.regions:
         _add_region(cluster.location, azure.regions, problems)
         # Whatever else Azure says of a region that there is not means nothing.
         return Judgement(problems.found, ())
@@ -56,6 +60,7 @@ def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure) -> Judgemen
         for one in new:
             _judge_size(one, azure.sizes, region, problems)
     warnings += judge_versions(cluster, made, azure.versions, problems)
+    judge_pool_versions(new, azure.versions, problems)
     warnings += judge_quota(wanted, azure, problems)
     warnings += judge_subnets(wanted, cluster, azure, problems)
     for one in new:
@@ -63,6 +68,11 @@ def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure) -> Judgemen
     if cluster.existing and not isinstance(azure.managed, Unread):
         _judge_managed(azure.managed, problems)
     return Judgement(problems.found, tuple(_unchecked(cluster, azure)), warnings=tuple(dict.fromkeys(warnings)))
+
+
+def _moves(cluster: AksSettings, azure: Azure) -> bool:
+    made = azure.cluster
+    return cluster.existing is None and isinstance(made, MadeCluster) and made.location != cluster.location
 
 
 def _add_region(location: str, regions: Sequence[str], problems: Problems) -> None:

@@ -13,8 +13,9 @@ from gpu_pools.clouds.aks_machines import CLUSTER
 from gpu_pools.clouds.judgement import Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from gpu_pools.clouds.aks_machines import Machines
     from gpu_pools.clouds.azure_answers import MadeCluster, Version
     from gpu_pools.stack.clusters import AksSettings
     from gpu_pools.text.errors import Problems
@@ -43,7 +44,7 @@ def judge_versions(
         return
     found = next((one for one in offered if wanted == one.minor or wanted in one.patches), None)
     if found is None:
-        _add_unknown(wanted, offered, problems)
+        _add_unknown(f"{CLUSTER}.kubernetesVersion", wanted, offered, problems)
     elif _OFFICIAL not in found.plans and not _long_term(cluster):
         problems.add(
             f"{CLUSTER}.kubernetesVersion",
@@ -53,6 +54,22 @@ def judge_versions(
         )
     elif found.preview:
         yield f"Kubernetes {wanted} is a preview in this region: Azure supports it without a promise, and may take it away"
+
+
+def judge_pool_versions(new: Iterable[Machines], offered: Sequence[Version] | Unread, problems: Problems) -> None:
+    """Add what pools that are still to be made name, and AKS does not offer; one that is there keeps what it has.
+
+    Args:
+        new: those pools.
+        offered: in their region.
+        problems: told.
+    """
+    if isinstance(offered, Unread) or not offered:
+        return
+    for pool in new:
+        wanted = pool.version
+        if wanted is not None and not any(wanted == one.minor or wanted in one.patches for one in offered):
+            _add_unknown(pool.at("kubernetesVersion"), wanted, offered, problems)
 
 
 def default_version(offered: Sequence[Version] | Unread) -> str | None:
@@ -71,7 +88,7 @@ def _long_term(cluster: AksSettings) -> bool:
     return cluster.tier == "Premium" and cluster.options.properties.get("supportPlan") == _LONG_TERM
 
 
-def _add_unknown(wanted: str, offered: Sequence[Version], problems: Problems) -> None:
+def _add_unknown(path: str, wanted: str, offered: Sequence[Version], problems: Problems) -> None:
     minor = ".".join(wanted.split(".")[:2])
     same = next((one for one in offered if one.minor == minor), None)
     if same:
@@ -80,7 +97,7 @@ def _add_unknown(wanted: str, offered: Sequence[Version], problems: Problems) ->
         nearest = min((one.minor for one in offered), key=lambda one: abs(numbers(one)[-1] - numbers(minor)[-1]))
         allowed = _minors(offered)
     problems.add(
-        f"{CLUSTER}.kubernetesVersion",
+        path,
         f"AKS does not offer Kubernetes {wanted} in this region",
         allowed=allowed,
         remedy=f'The nearest is "{nearest}"; az aks get-versions --location REGION lists them.',

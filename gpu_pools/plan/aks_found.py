@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 OWNER_TAG: Final = "gpu-pools"
 #: Bound tokens of pods that name their node: on by default since then (gpu_pools/proof/verifier_rights.py).
 LEAST_FOR_VERIFIERS: Final = "1.30"
+#: Of a private API server: what has to run where.
+PRIVATE: Final = (
+    "its API server has a private address only: `pulumi up` must run where that is reached (in its network, in one that is "
+    "peered with it, or over a VPN)"
+)
 _CLUSTER: Final = "gpu-pools:cluster.existing"
 _SYSTEM: Final = "System"
 
@@ -156,10 +161,7 @@ def too_old(settings: Settings, version: str | None, whose: str) -> list[Problem
 def notes(found: FoundCluster) -> Iterator[str]:
     """What whoever deploys should know of the cluster."""
     if found.private:
-        yield (
-            "its API server has a private address only: `pulumi up` must run where that is reached (in its network, in one that "
-            "is peered with it, or over a VPN), and so must a preview once the pools are there"
-        )
+        yield f"{PRIVATE}, and so must a preview once the pools are there"
     if found.running and found.state != "Succeeded":
         yield f"its last operation is {found.state}: Azure may refuse new pools until one has ended well (az aks show)"
 

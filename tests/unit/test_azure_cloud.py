@@ -129,6 +129,13 @@ def test_a_mistyped_region_is_refused_with_the_nearest_and_nothing_else_is_said(
     }
 
 
+def test_another_region_is_another_cluster() -> None:
+    full = replace(usages(**{FAMILY.lower(): Usage(24, 24)}), cluster=there(p0=MadePool(A100.lower(), 1)))
+    assert problems(settings(), full) == {}
+    assert list(problems(settings(location="northeurope"), full)) == [POOL]
+    assert list(problems(settings(location="north"), full)) == [f"{CLUSTER}.location"]
+
+
 def test_a_region_like_no_other() -> None:
     assert "az account list-locations" in problems(settings(location="zz"))[f"{CLUSTER}.location"]
 
@@ -215,6 +222,13 @@ def test_a_version_that_is_not_offered(wanted: str, nearest: str, allowed: str) 
 @pytest.mark.parametrize("wanted", ["1.34", "1.34.10", "1.35", None])
 def test_a_version_that_is_offered(wanted: str | None) -> None:
     assert judged(settings(**({"kubernetesVersion": wanted} if wanted else {}))) == Judgement((), ())
+
+
+def test_a_version_of_a_pool_is_offered_too_or_its_own_already() -> None:
+    stack = settings({"kubernetesVersion": "1.32"})
+    assert problems(stack)[f"{POOL}.kubernetesVersion"].startswith("AKS does not offer Kubernetes 1.32 in this region | 1.33, ")
+    assert problems(stack, replace(AZURE, cluster=there(p0=MadePool(A100.lower(), 1)))) == {}
+    assert problems(settings({"kubernetesVersion": "1.34.2"})) == {}
 
 
 def test_a_version_with_long_term_support_only() -> None:
