@@ -69,8 +69,10 @@ def found_in(kind: str, workloads: Iterable[Mapping[str, Any]]) -> Iterator[Ther
 
 
 def _what(workload: Mapping[str, Any]) -> str | None:
-    labels = workload["metadata"].get("labels") or {}
-    containers = (workload.get("spec") or {}).get("template", {}).get("spec", {}).get("containers") or ()
+    template = (workload.get("spec") or {}).get("template") or {}
+    # Static manifests label the pods alone.
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), **(workload["metadata"].get("labels") or {})}
+    containers = (template.get("spec") or {}).get("containers") or ()
     named = [_IMAGES.get(_last_part(one.get("image") or "")) for one in containers]
     labelled = [what for (key, value), what in _LABELS.items() if labels.get(key) == value]
     return next(filter(None, [*named, *labelled]), None)
