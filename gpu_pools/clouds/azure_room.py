@@ -59,7 +59,7 @@ def judge_quota(wanted: Sequence[Machines], azure: Azure, problems: Problems) ->
         # Of a size that the region has not nothing can be made, which is a problem already.
         if size is not None:
             for quota in _quotas(pool.spot, size):
-                demands.setdefault(quota, []).append(_demand(pool, size, quota, azure))
+                demands.setdefault(quota, []).append(_demand(pool, size, quota, azure, azure.sizes))
     for quota, asked in demands.items():
         usage, name = azure.usages.get(quota), _called(quota, asked, azure.sizes)
         if usage is None:
@@ -72,10 +72,10 @@ def _quotas(spot: bool, size: Size) -> tuple[str, ...]:  # noqa: FBT001 - what i
     return (SPOT_CORES,) if spot else (size.family.lower(), ALL_CORES)
 
 
-def _demand(pool: Machines, size: Size, quota: str, azure: Azure) -> _Demand:
+def _demand(pool: Machines, size: Size, quota: str, azure: Azure, sizes: Mapping[str, Size]) -> _Demand:
     made = azure.cluster.pools.get(pool.name) if isinstance(azure.cluster, MadeCluster) else None
     held = _reserved(pool, azure)
-    has = _has(made, quota, azure.sizes)
+    has = _has(made, quota, sizes)
 
     def more(nodes: int) -> int:
         return max(0, max(nodes, held) * size.vcpus - max(has, held * size.vcpus))
@@ -83,9 +83,9 @@ def _demand(pool: Machines, size: Size, quota: str, azure: Azure) -> _Demand:
     return _Demand(pool, least=more(pool.fewest), most=more(pool.most), surge=pool.surge * size.vcpus)
 
 
-def _has(made: MadePool | None, quota: str, sizes: Mapping[str, Size] | Unread) -> int:
+def _has(made: MadePool | None, quota: str, sizes: Mapping[str, Size]) -> int:
     """Those of a quota that a pool has, and keeps, or gives back before it is made anew."""
-    size = sizes.get(made.size) if made and not isinstance(sizes, Unread) else None
+    size = sizes.get(made.size) if made else None
     return made.count * size.vcpus if made and size and quota in _quotas(made.spot, size) else 0
 
 

@@ -310,6 +310,12 @@ def test_a_pool_that_is_replaced_gives_its_part_back_first() -> None:
     assert problems(settings({"vmSize": T4, "count": 1}), replace(other, cluster=there(p0=MadePool(A100.lower(), 2)))) == {}
 
 
+def test_only_what_counts_against_the_same_quota_is_given_back() -> None:
+    full = usages(**{FAMILY.lower(): Usage(80, 100)})
+    for before in (MadePool(T4.lower(), 100), MadePool(A100.lower(), 9, spot=True), MadePool("standard_gone", 100)):
+        assert list(problems(settings(), replace(full, cluster=there(p0=before)))) == [POOL]
+
+
 def test_another_pool_s_part_is_not_given_back() -> None:
     full = usages(**{FAMILY.lower(): Usage(48, 48)})
     made = replace(full, cluster=there(p0=MadePool(A100.lower(), 2)))
@@ -344,6 +350,29 @@ def test_the_nodes_of_an_upgrade_are_a_warning(pool: dict[str, Any], left: int, 
     assert "maxUnavailable" in said or not needs
 
 
+def test_where_everything_just_fits_nothing_is_said() -> None:
+    stack = settings({"nodes": {"min": 1, "max": 3}, "upgradeSettings": {"maxUnavailable": "1"}})
+    assert warnings(stack, usages(**{FAMILY.lower(): Usage(0, 72)})) == ""
+    assert "autoscaler" in warnings(stack, usages(**{FAMILY.lower(): Usage(0, 71)}))
+    surging = settings({"count": 1}, {"count": 2, "upgradeSettings": {"maxSurge": "2"}})
+    assert warnings(surging, usages(**{FAMILY.lower(): Usage(0, 72 + 48)})) == ""
+    said = warnings(surging, usages(**{FAMILY.lower(): Usage(0, 72 + 47)}))
+    assert said.startswith("an upgrade of pool p1 needs 48 more vCPUs")
+    assert said.endswith("it will fail; with maxUnavailable it needs none")
+
+
+def test_the_system_pool_cannot_do_without_a_surge() -> None:
+    said = warnings(settings({"upgradeSettings": {"maxUnavailable": "1"}}), usages(standarddsv5family=Usage(0, 7)))
+    assert said.startswith("an upgrade of pool system needs 4 more vCPUs of the family standardDSv5Family")
+    assert said.endswith("leaves 3: it will fail")
+
+
+@pytest.mark.parametrize("silent", ["usages", "sizes"])
+def test_quota_needs_both_lists(silent: str) -> None:
+    azure = replace(usages(**{FAMILY.lower(): Usage(9, 9)}), **{silent: WHY})
+    assert problems(settings(), azure) == {}
+
+
 def test_reserved_machines_are_used_already() -> None:
     stack = settings({"count": 3, "capacityReservationGroup": GROUP, "zones": ["1"]}, identity={"userAssigned": IDENTITY})
     full = usages(**{FAMILY.lower(): Usage(48, 48)})
@@ -351,6 +380,8 @@ def test_reserved_machines_are_used_already() -> None:
     assert "24 more vCPUs" in problems(stack, held)[POOL]
     held = replace(full, reservations={GROUP.lower(): [Reservation(A100.lower(), 3)]})
     assert problems(stack, held) == {}
+    other = [Reservation(A100.lower(), 2), Reservation(T4.lower(), 9)]
+    assert "24 more vCPUs" in problems(stack, replace(full, reservations={GROUP.lower(): other}))[POOL]
 
 
 def test_a_quota_that_azure_does_not_list_is_said_not_to_be_checked() -> None:
@@ -429,7 +460,8 @@ def test_in_a_cluster_that_is_there_pools_lie_beside_the_others() -> None:
     assert (pool.name, pool.subnet, pool.pod_subnet) == ("p0", NODES, "")
     found = problems(stack, subnets(Subnet(230, 251), cluster=made))
     assert 'p0 need 31 more addresses of the subnet "nodes", which has 21 left' in found[POOL]
-    assert problems(stack, subnets(Subnet(230, 251), cluster=replace(made, mode="overlay"))) == {}
+    for one in (replace(made, mode="overlay"), replace(made, plugin="kubenet")):
+        assert problems(stack, subnets(Subnet(230, 251), cluster=one)) == {}
 
 
 # --- reservations, managed pools ---------------------------------------------------------------------------
