@@ -218,7 +218,7 @@ class ResourceManager:
 
     def _reservations(self, id_: str, _version: str) -> Answer:
         group = id_.rpartition("/")[0]
-        held = self._cloud.subscription().reservations.get(group.lower())
+        held = self._cloud.subscription().reserved(group)
         if held is None:
             self._found(group)
         return {

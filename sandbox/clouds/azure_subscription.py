@@ -1,7 +1,8 @@
 """What the sandbox's Azure subscription may have: sizes and their zones, quotas, rights; and what it refuses for want of them.
 
 Stand-in: nothing here asks Azure. Unless `<state>/cloud/azure-subscription.json` says otherwise the subscription has every size
-in every region and in three zones, and room for more machines than a sandbox can run. Which real region has what is not known.
+in every region and in three zones, and room for more machines than a sandbox can run; each reservation group that a stack names
+is there, and holds every size. Which real region has what is not known.
 
     {"limits": {"StandardNCADSA100v4Family": 24, "cores": 100, "lowPriorityCores": 0},
      "sizes": {"Standard_NC24ads_A100_v4": {"regions": ["westeurope"], "zones": ["1"], "restrictions": [
@@ -49,13 +50,13 @@ class Subscription:
         limits: quota, in lower case -> vCPUs.
         sizes: VM size, in lower case -> what is special of it.
         missing: rights that whoever asks does not have.
-        reservations: id of a group, in lower case -> what it holds.
+        reservations: id of a group, in lower case -> what it holds; None: every group is there, and holds every size.
     """
 
     limits: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
-    reservations: Mapping[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    reservations: Mapping[str, list[Mapping[str, Any]]] | None = None
 
     def limit(self, quota: str) -> int:
         """What a quota allows, in vCPUs."""
@@ -69,6 +70,12 @@ class Subscription:
     def zones(self, size: str) -> list[str]:
         """In which zones regions have a size."""
         return list(self.sizes.get(size.lower(), {}).get("zones", _ZONES))
+
+    def reserved(self, group: str) -> list[Mapping[str, Any]] | None:
+        """What a capacity reservation group holds; None: there is no such group."""
+        if self.reservations is None:
+            return [{"size": size.name, "machines": _LIMIT} for size in known_sizes()]
+        return self.reservations.get(group.lower())
 
     def restrictions(self, size: str) -> list[Mapping[str, Any]]:
         """What keeps this subscription from a size."""
@@ -86,7 +93,7 @@ def read_subscription(state: Path) -> Subscription:
         limits={key.lower(): value for key, value in raw.get("limits", {}).items()},
         sizes={key.lower(): value for key, value in raw.get("sizes", {}).items()},
         missing=frozenset((raw.get("rights") or {}).get("without", ())),
-        reservations={key.lower(): value for key, value in raw.get("reservations", {}).items()},
+        reservations={key.lower(): value for key, value in raw["reservations"].items()} if "reservations" in raw else None,
     )
 
 
