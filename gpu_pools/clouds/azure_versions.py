@@ -32,13 +32,13 @@ def judge_versions(
     """Add what Azure would refuse of the cluster's version; yields warnings.
 
     Args:
-        cluster: of the stack.
+        cluster: of the stack; one that is there already names no version.
         made: as it is; a version that it has is not asked for anew.
         offered: in its region.
         problems: told.
     """
     wanted = cluster.kubernetes_version
-    if cluster.existing or wanted is None or isinstance(offered, Unread) or not offered:
+    if wanted is None or isinstance(offered, Unread) or not offered:
         return
     if made and (made.version == wanted or made.version.startswith(f"{wanted}.")):
         return

@@ -78,6 +78,8 @@ def test_spot_machines_are_there_unless_it_is_said_that_they_are_not() -> None:
         ({"type": "Zone", "values": ["westus"], "restrictionInfo": {"locations": ["westus"], "zones": ["1"]}}, "", "1"),
         ({"type": "Zone", "values": ["eastus"], "restrictionInfo": {"locations": ["eastus"], "zones": ["1"]}}, "", ""),
         ({"type": "Zone", "values": ["westus"]}, "", ""),
+        ({"type": "Location", "values": ["westus"], "restrictionInfo": {"zones": ["1"]}, "reasonCode": "x"}, "x", ""),
+        ({"type": "Location", "values": ["eu"], "restrictionInfo": {"locations": ["WestUS"]}, "reasonCode": "x"}, "x", ""),
     ],
 )
 def test_restrictions_are_of_a_region_or_of_zones(restriction: dict[str, Any], withheld: str, zones: str) -> None:
@@ -136,7 +138,10 @@ def test_subnets_of_which_azure_may_not_say_how_full_they_are() -> None:
 
     found = read_subnets([usage("/N/a", 9.0, 251.0), usage("/n/b", -1, -1), usage("/n/c", 0, 0), usage("/n/d", 1, 1, "Other")])
     assert found == {"/n/a": Subnet(9, 251), "/n/b": Subnet(None, None), "/n/c": Subnet(0, 0)}
-    assert [subnet.free for subnet in (*found.values(), Subnet(9, None), Subnet(9, 5))] == [242, None, 0, None, 0]
+    assert [subnet.free for subnet in (*found.values(), Subnet(9, None), Subnet(None, 9), Subnet(9, 5))] == [
+        *(242, None, 0),
+        *(None, None, 0),
+    ]
 
 
 def test_reservations_with_their_machines() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.clouds.aks_machines import machines
+from gpu_pools.clouds.aks_machines import Machines, machines
 from gpu_pools.clouds.azure_answers import Azure, MadeCluster, MadePool, Reservation, Size, Subnet, Usage, Version
 from gpu_pools.clouds.azure_cloud import judge
+from gpu_pools.clouds.azure_versions import default_version
 from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.plan.aks_found import too_old
 from gpu_pools.plan.planning import plan_config
@@ -129,6 +130,23 @@ def test_a_mistyped_region_is_refused_with_the_nearest_and_nothing_else_is_said(
     }
 
 
+def test_many_names_are_shortened() -> None:
+    regions = [f"region{number}" for number in range(9)]
+
+    def allowed(*listed: str) -> str:
+        return problems(settings(location="zz"), replace(AZURE, regions=listed))[f"{CLUSTER}.location"].split(" | ")[1]
+
+    assert allowed(*reversed(regions)) == f"{', '.join(regions[:8])} and 1 more"
+    assert allowed(*regions[:8]) == ", ".join(regions[:8])
+    assert allowed() == "none"
+
+
+def test_a_cluster_that_is_there_is_in_a_region_that_there_is() -> None:
+    elsewhere = replace(AZURE, regions=("other",), cluster=there())
+    assert problems(settings(), elsewhere) == {}
+    assert problems(settings(existing={"resourceGroup": "rg", "name": "prod"}), replace(elsewhere, cluster=WHY)) == {}
+
+
 def test_another_region_is_another_cluster() -> None:
     full = replace(usages(**{FAMILY.lower(): Usage(24, 24)}), cluster=there(p0=MadePool(A100.lower(), 1)))
     assert problems(settings(), full) == {}
@@ -228,15 +246,36 @@ def test_a_version_of_a_pool_is_offered_too_or_its_own_already() -> None:
     stack = settings({"kubernetesVersion": "1.32"})
     assert problems(stack)[f"{POOL}.kubernetesVersion"].startswith("AKS does not offer Kubernetes 1.32 in this region | 1.33, ")
     assert problems(stack, replace(AZURE, cluster=there(p0=MadePool(A100.lower(), 1)))) == {}
-    assert problems(settings({"kubernetesVersion": "1.34.2"})) == {}
+    assert problems(settings({"kubernetesVersion": "1.34.2"}, {"kubernetesVersion": "1.35"})) == {}
+    for silent in (WHY, ()):
+        assert problems(stack, replace(AZURE, versions=silent)) == {}
+
+
+def test_versions_are_shown_in_their_order() -> None:
+    mixed = (Version("1.10", ("1.10.10", "1.10.9")), Version("1.9", (), plans=()))
+    found = problems(settings(kubernetesVersion="1.11"), replace(AZURE, versions=mixed))
+    assert "| 1.9, 1.10 |" in found[f"{CLUSTER}.kubernetesVersion"]
+    found = problems(settings(kubernetesVersion="1.10.1"), replace(AZURE, versions=mixed))
+    assert "| 1.10.9, 1.10.10 |" in found[f"{CLUSTER}.kubernetesVersion"]
+    found = problems(settings(kubernetesVersion="1.9.1"), replace(AZURE, versions=mixed))
+    assert "| 1.9 |" in found[f"{CLUSTER}.kubernetesVersion"]
+    found = problems(settings(kubernetesVersion="1.9"), replace(AZURE, versions=mixed[1:]))
+    assert "| none |" in found[f"{CLUSTER}.kubernetesVersion"]
+    assert problems(settings(kubernetesVersion="1.11"), replace(AZURE, versions=())) == {}
+
+
+def test_the_default_is_the_one_that_says_so() -> None:
+    assert default_version(AZURE.versions) == "1.34"
+    assert default_version(WHY) is default_version([Version("1.35", ())]) is None
 
 
 def test_a_version_with_long_term_support_only() -> None:
     premium = {"kubernetesVersion": "1.33", "tier": "Premium"}
-    for cluster in ({"kubernetesVersion": "1.33"}, premium):
+    plan = {"properties": {"supportPlan": "AKSLongTermSupport"}}
+    for cluster in ({"kubernetesVersion": "1.33"}, premium, {"kubernetesVersion": "1.33", **plan}):
         found = problems(settings(**cluster))[f"{CLUSTER}.kubernetesVersion"]
         assert found.startswith("1.33 is offered in this region with long-term support only | 1.34, 1.35, 1.36 | ")
-    assert problems(settings(**premium, properties={"supportPlan": "AKSLongTermSupport"})) == {}
+    assert problems(settings(**premium, **plan)) == {}
 
 
 def test_a_preview_is_told_and_taken() -> None:
@@ -464,6 +503,50 @@ def test_in_a_cluster_that_is_there_pools_lie_beside_the_others() -> None:
         assert problems(stack, subnets(Subnet(230, 251), cluster=one)) == {}
 
 
+def rows(stack: Settings, made: MadeCluster | None = None) -> dict[str, Machines]:
+    assert isinstance(stack.cluster, AksSettings)
+    return {one.name: one for one in machines(stack.cluster, stack.pools, made)}
+
+
+def test_what_is_wanted_of_a_cluster_that_the_stack_makes() -> None:
+    system = {"vmSize": D4, "nodes": {"min": 1, "max": 5}, "zones": ["1"], "properties": {"maxPods": 60}}
+    flat = {"nodeSubnet": NODES, "podSubnet": PODS}
+    found = rows(
+        settings(
+            {"nodes": {"min": 2, "max": 101}, "upgradeSettings": {"maxSurge": "100%"}, "properties": {"maxPods": 70}},
+            {"spot": {}, "maxPods": 80, "subnet": f"{NODES}x", "podSubnet": f"{PODS}x"},
+            systemPool=system,
+            network=flat,
+        )
+    )
+    assert found["system"] == Machines(
+        *("system", f"{CLUSTER}.systemPool", D4, ("1",)),
+        spot=False,
+        fewest=1,
+        most=5,
+        surge=1,
+        subnet=NODES,
+        pod_subnet=PODS,
+        max_pods=60,
+        is_system=True,
+    )
+    first, second = found["p0"], found["p1"]
+    assert (first.fewest, first.most, first.surge, first.max_pods) == (2, 101, 101, 70)
+    assert (first.subnet, first.pod_subnet) == (NODES, PODS)
+    assert (second.spot, second.surge, second.max_pods) == (True, 0, 80)
+    assert (second.subnet, second.pod_subnet) == (f"{NODES}x", f"{PODS}x")
+    plain = rows(settings())["system"]
+    assert (plain.most, plain.subnet, plain.pod_subnet, plain.max_pods) == (1, "", "", 30)
+
+
+def test_in_a_cluster_that_is_there_only_the_pools_are_wanted() -> None:
+    made = replace(there(), subnets={"system": (NODES, ""), "p0": (f"{NODES}x", PODS)})
+    found = rows(settings({}, {}, existing={"resourceGroup": "rg", "name": "prod"}), made)
+    assert {name: (one.subnet, one.pod_subnet) for name, one in found.items()} == {"p0": (f"{NODES}x", PODS), "p1": (NODES, "")}
+    (alone,) = rows(settings(existing={"resourceGroup": "rg", "name": "prod"})).values()
+    assert (alone.subnet, alone.pod_subnet) == ("", "")
+
+
 # --- reservations, managed pools ---------------------------------------------------------------------------
 
 
@@ -510,6 +593,8 @@ def test_managed_gpu_pools_are_refused_in_a_cluster_that_is_there() -> None:
     azure = replace(AZURE, cluster=there(), managed=("theirs",))
     found = problems(stack, azure)[f"{CLUSTER}.existing"]
     assert found.startswith("AKS manages the GPUs of pool theirs itself (gpuProfile.nvidia.managementMode)")
+    assert "pools a, b itself" in problems(stack, replace(azure, managed=("b", "a")))[f"{CLUSTER}.existing"]
+    assert problems(settings(), azure) == {}
 
 
 # --- what was not said -------------------------------------------------------------------------------------
