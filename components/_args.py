@@ -487,6 +487,8 @@ class AksPoolArgs(TypedDict):
     """The oldest driver and CUDA version that will do."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the pool."""
+    adopted: NotRequired[bool]
+    """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
     gpu_model: NotRequired[str]
     """The GPU model, where no table has the size."""
     gpus_per_node: NotRequired[int]
@@ -573,6 +575,8 @@ class MagnumPoolArgs(TypedDict):
     """The oldest driver and CUDA version that will do."""
     protect: NotRequired[bool]
     """Refuse to delete or replace the group."""
+    adopted: NotRequired[bool]
+    """The group was made by hand, and imported: what the stack does not say of it stays as it is."""
     image: NotRequired[str]
     """Image of the nodes; the template's by default."""
     node_group_labels: NotRequired[dict[str, str]]

@@ -17,14 +17,14 @@ import pulumi
 from pulumi_azure_native import authorization, containerservice, resources
 
 from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes, system_pool_left_behind
-from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, sent, subnets
+from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, subnets
 from gpu_pools.clouds.aks_properties import replacing
 from gpu_pools.plan.aks_found import PRIVATE
+from gpu_pools.plan.aks_pool_inputs import Around, counts, kept_as_found, pool_inputs
 from gpu_pools.plan.planned import PoolPlan
-from gpu_pools.stack.clusters import AksSettings, NodeCount, parse_cluster
+from gpu_pools.stack.clusters import AksSettings, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
 from gpu_pools.stack.fields import camel
-from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 from . import _log
@@ -244,12 +244,13 @@ class AksGpuNodePool(pulumi.ComponentResource):
             InvalidStackError: with everything that is wrong with the arguments.
         """
         planned = _pool_plan(f"AksGpuNodePool({name})", args)
+        inputs = pool_inputs(planned, _around(args))
         super().__init__("gpu-pools:index:AksGpuNodePool", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
         pool = containerservice.AgentPool(
             f"{name}-pool",
-            **arguments(containerservice.AgentPoolArgs, _pool_inputs(planned, args)),
+            **arguments(containerservice.AgentPoolArgs, inputs),
             node_labels=once_agreed(f"AksGpuNodePool({name})", planned, args.get("config_keys"), dict(planned.labels)),
             resource_group_name=args["resource_group_name"],
             resource_name_=args["cluster_name"],
@@ -260,7 +261,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 delete_before_replace=True,
                 protect=unless_false(planned.protect),
                 replace_on_changes=replacing("AgentPool"),
-                ignore_changes=["count"] if planned.pool.autoscaled else [],
+                ignore_changes=[*(["count"] if planned.pool.autoscaled else []), *kept_as_found(planned.pool, inputs)],
                 hooks=pulumi.ResourceHookBinding(before_update=[_pool_hook(name)]),
             ),
         )
@@ -353,7 +354,7 @@ def _system_pool(settings: AksSettings) -> dict[str, Any]:
         "osType": "Linux",
         "type": "VirtualMachineScaleSets",
         "vmSize": pool.vm_size,
-        **_counts(pool.nodes),
+        **counts(pool.nodes),
         **subnets(settings.options.network),
     }
     if pool.zones:
@@ -361,11 +362,13 @@ def _system_pool(settings: AksSettings) -> dict[str, Any]:
     return merged(profile, pool.properties)
 
 
-def _counts(nodes: NodeCount) -> dict[str, Any]:
-    if not nodes.autoscaled:
-        return {"count": nodes.fewest, "enableAutoScaling": False}
-    # The API asks for a count also where the autoscaler decides it; it is only where the pool starts.
-    return {"count": nodes.fewest, "enableAutoScaling": True, "minCount": nodes.fewest, "maxCount": nodes.most}
+def _around(args: AksGpuNodePoolArgs) -> Around:
+    return Around(
+        tags=args.get("tags", {}),
+        node_subnet=args.get("node_subnet"),
+        pod_subnet=args.get("pod_subnet"),
+        kubernetes_version=args.get("kubernetes_version"),
+    )
 
 
 def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
@@ -375,36 +378,3 @@ def _pool_plan(what: str, args: AksGpuNodePoolArgs) -> PoolPlan:
     if planned is not None or pool is None:
         raise InvalidStackError([one_of(what, "pool", "planned")])
     return plan_alone(what, {"platform": "aks"}, pool, args.get("mig_strategy"))
-
-
-def _pool_inputs(planned: PoolPlan, args: AksGpuNodePoolArgs) -> dict[str, Any]:
-    """As the plugin calls them."""
-    pool, placement = planned.pool, cast("AksPlacement", planned.pool.placement)
-    inputs: dict[str, Any] = {
-        "agentPoolName": planned.name,
-        "mode": "User",
-        "osType": "Linux",
-        "osSKU": placement.os_sku,
-        "type": "VirtualMachineScaleSets",
-        "vmSize": placement.vm_size,
-        **_counts(pool.nodes),
-        "nodeTaints": [str(taint) for taint in planned.taints],
-        "availabilityZones": list(placement.zones) or None,
-        "gpuProfile": {"driver": "None" if planned.driver == "operator" else "Install"},
-        "gpuInstanceProfile": planned.gpu_instance_profile,
-        "orchestratorVersion": args.get("kubernetes_version"),
-    }
-    if placement.spot:
-        # AKS refuses a surge on spot pools.
-        inputs |= {
-            "scaleSetPriority": "Spot",
-            "scaleSetEvictionPolicy": placement.spot.eviction_policy,
-            "spotMaxPrice": placement.spot.max_price,
-        }
-    else:
-        # One node beyond the pool at an upgrade: GPU quota is scarce; none, where nodes may be away instead.
-        away = placement.options.upgrade_settings.max_unavailable
-        inputs["upgradeSettings"] = {"maxSurge": "1" if away is None else "0"}
-    inputs |= {"vnetSubnetID": args.get("node_subnet"), "podSubnetID": args.get("pod_subnet")}
-    inputs = {**merged(inputs, sent(placement.options)), "tags": {**args.get("tags", {}), **placement.options.tags}}
-    return merged(inputs, placement.options.properties)

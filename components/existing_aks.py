@@ -188,7 +188,8 @@ def _found(what: str, asked: ExistingAks, parent: pulumi.Resource) -> FoundClust
 
 def _pool(pool: containerservice.outputs.ManagedClusterAgentPoolProfileResponse) -> FoundPool:
     tags: Mapping[str, str] = pool.tags or {}
-    return FoundPool(pool.name, pool.mode or "", pool.vnet_subnet_id or "", pool.pod_subnet_id or "", dict(tags))
+    driver = pool.gpu_profile.driver if pool.gpu_profile else None
+    return FoundPool(pool.name, pool.mode or "", pool.vnet_subnet_id or "", pool.pod_subnet_id or "", dict(tags), driver or "")
 
 
 def _check_subscription(what: str, asked: str | None, configured: str) -> None:

@@ -224,6 +224,8 @@ def _pool_plan(what: str, args: MagnumGpuNodePoolArgs) -> PoolPlan:
 def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:
     driver, autoscaling = args["magnum_driver"], args.get("autoscaling", False)
     pool, placement = planned.pool, cast("MagnumPlacement", planned.pool.placement)
+    if pool.adopted:
+        return _adopted_inputs(planned, placement)
     labels = {**node_group_labels(planned, driver), **args.get("labels", {})}
     # No limits for a fixed number: the plugin changes them before the number, and Magnum refuses limits that the number of before
     # does not fit, so that no such group could ever be resized. The lower one is Magnum's default, and written out: left out, the
@@ -241,4 +243,21 @@ def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, A
         **limits,
         "labels": labels or None,
         "merge_labels": True if labels else None,
+    }
+
+
+def _adopted_inputs(planned: PoolPlan, placement: MagnumPlacement) -> dict[str, Any]:
+    """Of a group that somebody else has made: what is not given stays as it is, and its labels can only be made anew with it.
+
+    So there is no label of the stack's, and no lower limit of 0 for a fixed number of nodes.
+    """
+    pool = planned.pool
+    return {
+        "name": planned.name,
+        "flavor_id": placement.flavor,
+        "image_id": placement.image,
+        "docker_volume_size": placement.docker_volume_size,
+        "node_count": pool.min_nodes,
+        **({"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if pool.autoscaled else {}),
+        "labels": dict(placement.labels) or None,
     }

@@ -102,7 +102,8 @@ def _is_usable(existing: ExistingMagnum, magnum: Magnum, problems: Problems) -> 
 
 def _judge_name(pool: Pool, existing: ExistingMagnum, magnum: Magnum, owner: str, problems: Problems) -> None:
     there = magnum.groups.get(pool.name)
-    if there is None or there.labels.get(OWNER_LABEL) == owner:
+    # A label cannot be put on a living group, nor taken off: of an adopted one only the stack can say that it is its own.
+    if there is None or there.labels.get(OWNER_LABEL) == owner or pool.adopted:
         return
     whose = there.labels.get(OWNER_LABEL)
     problems.add(
@@ -110,7 +111,8 @@ def _judge_name(pool: Pool, existing: ExistingMagnum, magnum: Magnum, owner: str
         f"{show(pool.name)} is a node group that the cluster has already, "
         + (f"of the stack {whose}" if whose else "made by another"),
         allowed="a name that no node group of the cluster has",
-        remedy=f"Choose another one; `openstack coe nodegroup list {existing.named}` shows those that are taken.",
+        remedy=f"Choose another one; `openstack coe nodegroup list {existing.named}` shows those that are taken. "
+        "To take over one that was made by hand: `gpu-pools adopt`.",
     )
 
 

@@ -131,7 +131,16 @@ def read_existing_file(name: str) -> ExistingFile:
     Raises:
         UnreadableFileError: if it cannot be read, is not YAML, or nothing in it is recognised.
     """
-    trees = _parse(name, _read(name))
+    return read_existing_text(name, _read(name))
+
+
+def read_existing_text(name: str, text: str) -> ExistingFile:
+    """The same with a text that is there already; the name is for messages.
+
+    Raises:
+        UnreadableFileError: if it is not YAML, or nothing in it is recognised.
+    """
+    trees = _parse(name, text)
     read = _Reader(ExistingFile(name), several=len(trees) > 1)
     for index, tree in enumerate(trees):
         read.document(tree, (index,) if len(trees) > 1 else ())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from gpu_pools.existing.documents import read_existing_file
+from gpu_pools.existing.documents import read_existing_file, read_existing_text
 from gpu_pools.existing.findings import Findings, path_text, plain
 from gpu_pools.existing.losses import Loss, Losses
 from gpu_pools.existing.mig_parted_check import read_mig_configs
@@ -25,7 +25,7 @@ from gpu_pools.stack.sharing import parse_sharing
 from gpu_pools.text.errors import Problems
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpu_pools.existing.documents import Document, ExistingFile, Part
     from gpu_pools.existing.yaml_tree import Path
@@ -108,8 +108,24 @@ def import_files(names: Sequence[str]) -> Imported:
     Raises:
         UnreadableFileError: if one of them cannot be read, or nothing in it is recognised.
     """
+    return _imported([read_existing_file(name) for name in names])
+
+
+def import_texts(texts: Mapping[str, str]) -> Imported:
+    """Turn texts into declarations.
+
+    Args:
+        texts: what they are called in messages -> the text.
+
+    Raises:
+        UnreadableFileError: if nothing in one of them is recognised.
+    """
+    return _imported([read_existing_text(name, text) for name, text in texts.items()])
+
+
+def _imported(files: Sequence[ExistingFile]) -> Imported:
     imported = Imported()
-    importers = [_Importer(file, imported) for file in [read_existing_file(name) for name in names]]
+    importers = [_Importer(file, imported) for file in files]
     for importer in importers:
         importer.run()
     layouts = [declaration for declaration in imported.declarations if "mig" in declaration.sharing]

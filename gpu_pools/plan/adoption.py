@@ -56,6 +56,30 @@ def adoption_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
         )
 
 
+def check_adopted_groups(settings: Settings, problems: Problems) -> None:
+    """What a node group that was made by hand can never get."""
+    if not isinstance(settings.cluster, MagnumSettings) or not settings.verification.startup_taint:
+        return
+    for pool in settings.pools:
+        if pool.adopted:
+            problems.add(
+                f"{pool.path}.adopted",
+                "true, and the startup taint needs a label of the node group's, which never changes",
+                allowed="groups that the stack makes, or a stack without `verification.startupTaint`",
+                remedy="Leave `startupTaint` out; the deploy still waits until the nodes have passed.",
+            )
+
+
+def adopted_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
+    """What a pool that was made by hand cannot be given, and is therefore only told."""
+    by_kubelets = isinstance(settings.cluster, MagnumSettings) and settings.cluster.driver == "heat"
+    if pool.adopted and by_kubelets and pool.taints:
+        yield (
+            "its taints are those that its kubelets register with since it was made by hand; here they are only tolerated, and "
+            "another one needs another group"
+        )
+
+
 def cluster_warnings(settings: Settings) -> Iterator[str]:
     """What of the cluster cannot be known before the deploy, and stops the operator."""
     if settings.nfd.adopted:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_together import check_aks
 from gpu_pools.clouds.azure_versions import OLDEST_FOR_IMAGE, numbers
+from gpu_pools.plan.checks import driver_of
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
 from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.later import Later
@@ -48,6 +49,7 @@ class FoundPool:
         subnet: id of its nodes' subnet; empty where Azure made the network.
         pod_subnet: id of its pods' subnet; empty where they have none.
         tags: of the pool.
+        driver: what Azure was told of GPU drivers: Install or None; empty where nothing was said.
     """
 
     name: str
@@ -55,6 +57,7 @@ class FoundPool:
     subnet: str
     pod_subnet: str
     tags: Mapping[str, str]
+    driver: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,12 @@ def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Pro
     for problem in too_old(settings, found.version, "the cluster has"):
         problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
     for pool in settings.pools:
-        for problem in (*_taken(pool, found, owner), *_elsewhere(pool, found), *_reserved(pool, found)):
+        for problem in (
+            *_taken(pool, found, owner),
+            *_other_driver(pool, settings, found),
+            *_elsewhere(pool, found),
+            *_reserved(pool, found),
+        ):
             problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
     return list(problems.found)
 
@@ -171,13 +179,33 @@ def _taken(pool: Pool, found: FoundCluster, owner: str) -> Iterator[Problem]:
         # Names of pools are lower case; whoever has made one by hand has kept to that.
         if there.name == pool.name and there.tags.get(OWNER_TAG) != owner:
             whose = there.tags.get(OWNER_TAG)
+            if pool.adopted and not whose:
+                continue
             yield Problem(
                 f"{pool.path}.name",
                 f"{show(pool.name)} is a pool that the cluster has already, "
                 + (f"of the stack {whose}" if whose else "made by another"),
                 "a name that no pool of the cluster has",
-                f"Choose another one. If it is this stack's, its tag was taken away: put it back, as {OWNER_TAG}={owner}.",
+                f"Let that stack release it first (`gpu-pools release`), and take the tag {OWNER_TAG} off the pool."
+                if whose and pool.adopted
+                else f"Choose another one. If it is this stack's, its tag was taken away: put it back, as {OWNER_TAG}={owner}. "
+                "To take over one that was made by hand: `gpu-pools adopt`.",
             )
+
+
+def _other_driver(pool: Pool, settings: Settings, found: FoundCluster) -> Iterator[Problem]:
+    """Who installs the driver is settled when a pool is made, so that the stack can only say of an adopted one what there is."""
+    there = next((one for one in found.pools if one.name == pool.name), None)
+    if not pool.adopted or there is None or not there.driver:
+        return
+    owner = "operator" if there.driver == "None" else "preinstalled"
+    if driver_of(pool, settings) != owner:
+        yield Problem(
+            f"{pool.path}.driver",
+            f"{driver_of(pool, settings)}, and the pool was made with gpuProfile.driver {there.driver}, which never changes",
+            owner,
+            f"Write `driver: {owner}`, for all pools of the cluster; or make another pool, and move the work there.",
+        )
 
 
 def _elsewhere(pool: Pool, found: FoundCluster) -> Iterator[Problem]:

@@ -18,7 +18,13 @@ from gpu_pools.clouds.aks_together import aks_warnings
 from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
 from gpu_pools.images.placed import tag_warnings
 from gpu_pools.plan import expectation
-from gpu_pools.plan.adoption import adoption_warnings, check_adoption, cluster_warnings
+from gpu_pools.plan.adoption import (
+    adopted_warnings,
+    adoption_warnings,
+    check_adopted_groups,
+    check_adoption,
+    cluster_warnings,
+)
 from gpu_pools.plan.change_ids import cluster_change, pool_change
 from gpu_pools.plan.chart_values import nfd_values, operand_tolerations, operator_values, reboots, tolerations
 from gpu_pools.plan.checks import (
@@ -106,6 +112,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_together(settings, problems)
     check_startup_taint(settings, problems)
     check_adoption(settings, problems)
+    check_adopted_groups(settings, problems)
     problems.raise_if_any()
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy
@@ -216,6 +223,7 @@ def _pool_warnings(
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
     yield from startup_taint_warnings(settings)
     yield from adoption_warnings(pool, settings)
+    yield from adopted_warnings(pool, settings)
     if pool is settings.pools[0]:
         # Said once: they are about the cluster.
         yield from cluster_warnings(settings)

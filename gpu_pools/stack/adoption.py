@@ -20,11 +20,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.clusters import MagnumSettings
+from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpu_pools.stack.charts import NfdSettings, OperatorSettings
     from gpu_pools.stack.clusters import ClusterSettings
+    from gpu_pools.stack.pools import Pool
     from gpu_pools.text.errors import Problems
 
 #: The ClusterPolicy that the chart gpu-operator makes (templates/clusterpolicy.yaml).
@@ -53,4 +56,18 @@ def check_who_installs(cluster: ClusterSettings, operator: OperatorSettings, nfd
                 allowed="false to use what is there, true where the cloud's operators have switched it off",
                 remedy="Write `install: false`; two of them in one cluster break each other, and no label of Magnum's "
                 "switches the add-on off.",
+            )
+
+
+def check_adopted_pools(cluster: ClusterSettings, pools: Sequence[Pool], problems: Problems) -> None:
+    """That only pools are called adopted that somebody else can have made: those of a cluster that was there."""
+    if isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing:
+        return
+    for pool in pools:
+        if pool.adopted:
+            problems.add(
+                f"{pool.path}.adopted",
+                "true, and the stack makes the cluster, so that nobody else can have made a pool in it",
+                allowed="true for a pool that was imported, in a cluster that is `existing`",
+                remedy="Leave it out, or name the cluster as `existing`.",
             )

@@ -39,6 +39,12 @@ def _data() -> Any:  # noqa: ANN401 - the file's shape
     return json.loads((resources.files("gpu_pools.stack") / "azure_native.json").read_text(encoding="utf-8"))
 
 
+def version() -> str:
+    """The version of azure-native whose types these are."""
+    found: str = _data()["version"]
+    return found
+
+
 def types() -> Mapping[str, Mapping[str, str]]:
     """Type -> property -> what it is: `string`, `list of string`, `map of T`, a type, or an enumeration."""
     found: Mapping[str, Mapping[str, str]] = _data()["types"]

@@ -46,7 +46,8 @@ def _vm_size(section: PoolSection, one: Row) -> str:
     # Looked up beside (azure_hardware), which tells what is wrong with it. As Azure writes it: another case would be a change.
     written = str(section.raw(one.key) or "")
     size = azure_sizes.size(written)
-    return size.name if size else written
+    # Whoever made an adopted pool wrote it in a case of his own, which Azure keeps, and a size in another case is another pool.
+    return size.name if size and section.raw("adopted") is not True else written
 
 
 def _flavor(section: PoolSection, one: Row) -> str | None:

@@ -90,6 +90,11 @@ def _protect(section: PoolSection, one: Row) -> bool | None:
     return section.flag(one.key) if section.context.platform != "existing" else None
 
 
+def _adopted(section: PoolSection, one: Row) -> bool | None:
+    # Nodes of a cluster that exists are never made by the stack.
+    return section.flag(one.key) if section.context.platform != "existing" else None
+
+
 @dataclass(frozen=True)
 class Minimum:
     """The oldest driver and CUDA version that a pool's workloads can use; None: any."""
@@ -118,6 +123,7 @@ class Pool:
         driver: who installs driver and toolkit; None: as the stack's default says.
         minimum: what each node's driver must be at least.
         protect: whether the cloud's resource must be neither deleted nor replaced.
+        adopted: whether somebody else has made it, and the stack took it over (`gpu-pools adopt`).
     """
 
     path: str
@@ -210,6 +216,16 @@ class Pool:
         Kind(_protect, "bool"),
         default=False,
         doc="Refuse to delete or replace the pool, unless that is [acknowledged](#gpu-poolsacknowledged).",
+    )
+    adopted: bool = row(
+        {
+            "aks": "The pool was made by hand, and imported: what the stack does not say of it stays as it is.",
+            "magnum": "The group was made by hand, and imported: what the stack does not say of it stays as it is.",
+        },
+        Kind(_adopted, "bool"),
+        default=False,
+        doc="The pool was made by hand, and imported ([`gpu-pools adopt`](commands.md#adopt) writes it): what the stack does not "
+        "say of it stays as it is, and is no reason to replace it. For pools in a cluster that is `existing`.",
     )
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
-from gpu_pools.stack.adoption import check_who_installs
+from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
 from gpu_pools.stack.charts import NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
@@ -121,6 +121,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged)
     if complete:
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
+        check_adopted_pools(settings.cluster, settings.pools, problems)
     return settings
 
 

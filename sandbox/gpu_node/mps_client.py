@@ -10,7 +10,7 @@ import ctypes
 import json
 import sys
 
-from sandbox.gpu_node.work import Cuda, start
+from sandbox.gpu_node.work import Cuda, start, take
 
 _MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _MIB = 1 << 20
@@ -20,6 +20,7 @@ def main(amounts: list[int]) -> None:
     """Look, and print it."""
     cuda = Cuda()
     start(cuda)
+    take(cuda, 0)
     count, free, total = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
     cuda("cuDeviceGetAttribute", ctypes.byref(count), _MULTIPROCESSORS, 0)
     cuda("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))

@@ -83,8 +83,13 @@ class Play:
         self.clear()
         left = len(self._pods())
         self._told("pods taken away", begun, "none", str(left or "none"), good=not left)
+        if self._machine.gpus > 1:
+            self._whole_node()
         # It wants every share of a node, so nobody else may hold one.
         self._declare("time-slicing 4 with its smoke test", "{timeSlicing: {replicas: 4}}", 4, smoke_test=True)
+        if self._machine.gpus > 1:
+            self._spread()
+        self._two_shares()
 
     def measure(self, folder: Path) -> None:
         """What sharing costs, by pods and by processes: two documents of the bench in a folder.
@@ -170,6 +175,38 @@ class Play:
         why = next((one.why for one in self._pods().values() if not one.rounds), "")
         observed = f"{computing} compute, {waiting} waits: {why.partition(', ')[0]}"
         self._told(f"{wanted + 1} pods", begun, f"{wanted} compute, 1 waits", observed, good=good)
+
+    def _whole_node(self) -> None:
+        """A pod that asks for all GPUs of the node, which are its own alone: it computes on each."""
+        begun, known = time.monotonic(), {gpu["uuid"] for gpu in self._machine.reading["gpus"]}
+        pods.make(self._api(), "whole", NODE, self._machine.gpus)
+        good = _until(lambda: "whole" in self._computing(), _POD_SECONDS)
+        gpus = self._pods()["whole"].gpus
+        name, declared = f"a pod of {self._machine.gpus} GPUs", f"computes on {self._machine.gpus} GPUs that NVML knows"
+        observed = f"computes on {len(known & set(gpus))} GPUs that NVML knows"
+        self._told(name, begun, declared, observed, good=good and known == set(gpus))
+        self.clear()
+
+    def _spread(self) -> None:
+        """As many pods as there are GPUs: the plugin gives each a share of another one, though one GPU had room for all."""
+        begun, number = time.monotonic(), self._machine.gpus
+        for index in range(number):
+            pods.make(self._api(), f"spread-{index}", NODE)
+        good = _until(lambda: len(self._computing()) == number, _POD_SECONDS)
+        used = {gpu for one in self._computing().values() for gpu in one.gpus}
+        declared = f"on {number} GPUs"
+        self._told(f"{number} pods of a share each", begun, declared, f"on {len(used)} GPUs", good=good and len(used) == number)
+        self.clear()
+
+    def _two_shares(self) -> None:
+        """Two shares may be of one GPU, which is no more than one: the plugin refuses them, and the kubelet fails the pod."""
+        begun = time.monotonic()
+        pods.make(self._api(), "two-shares", NODE, 2)
+        good = _until(lambda: self._pods()["two-shares"].phase == "Failed", _POD_SECONDS)
+        found = self._pods()["two-shares"]
+        good = good and "maximum request size for shared resources is 1" in found.why
+        self._told("a pod of 2 shares", begun, "refused", f"{found.phase}: {found.why}", good=good)
+        self.clear()
 
     def _limits(self, replicas: int) -> None:
         """MPS beside the pods: its own daemon serves its own clients alone, and the GPU stays in its compute mode."""

@@ -18,6 +18,7 @@ _APP: Final = "gpu-node-work"
 _PROGRAM: Final = Path(__file__).parent / "work.py"
 #: The real node's registry has it: this machine's Python.
 _IMAGE: Final = "sandbox.invalid/python:own"
+_BEGINS: Final = re.compile(r"begins on (GPU-[^\n]*)")
 _ROUND: Final = re.compile(r"round (\d+) is right")
 _MISSING: Final = 404
 
@@ -33,6 +34,7 @@ class Seen:
         container: the container's id and how often it was restarted; empty before there is one.
         why: what the scheduler, or the container, says where it does not run.
         rounds: how many right sums its log tells of.
+        gpus: UUIDs of those that it computes on.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Seen:
     container: str
     why: str
     rounds: int
+    gpus: tuple[str, ...] = ()
 
     def goes_on(self, before: Seen) -> bool:
         """Whether it is the same container as before, and has computed since."""
@@ -48,13 +51,13 @@ class Seen:
         return same and self.rounds > before.rounds
 
 
-def make(api: Api, name: str, node: str) -> None:
-    """Make a pod that wants one GPU of a node."""
+def make(api: Api, name: str, node: str, gpus: int = 1) -> None:
+    """Make a pod that wants so many GPUs, or shares, of a node."""
     container: dict[str, Any] = {
         "name": "work",
         "image": _IMAGE,
         "command": ["python3", "-c", _PROGRAM.read_text(encoding="utf-8")],
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
     }
     spec = {
         # Where it may run, and not where it runs: the scheduler has to find that there is a GPU left.
@@ -92,7 +95,12 @@ def _seen(pod: dict[str, Any], place: Place) -> Seen:
     logs = (place.root / "var/log/pods" / f"default_{meta['name']}_{meta['uid']}").glob("work/*.log")
     text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
     rounds = max(map(int, _ROUND.findall(text)), default=0)
-    return Seen(meta["name"], meta["uid"], status["phase"], identity, next(filter(None, said), ""), rounds)
+    begun = _BEGINS.search(text)
+    gpus = tuple(begun[1].split(", ")) if begun else ()
+    # The kubelet says of the pod itself what it refuses.
+    refused = f"{status['reason']}: {status.get('message', '')}" if status.get("reason") else ""
+    why = next(filter(None, [refused, *said]), "")
+    return Seen(meta["name"], meta["uid"], status["phase"], identity, why, rounds, gpus)
 
 
 def _said(container: dict[str, Any]) -> str:

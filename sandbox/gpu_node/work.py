@@ -1,4 +1,4 @@
-"""What the GPU pods of `make gpu-node` run: adds two arrays on the GPU again and again, and looks whether each sum is right.
+"""What the GPU pods of `make gpu-node` run: adds two arrays on each of its GPUs, again and again, and looks at each sum.
 
 A program of its own, on Python's library and the driver's libcuda alone: the kernel is PTX, which the driver compiles. Each round
 is a line, so that whoever reads the pod's log sees that it still computes. It ends with 1 at the first wrong sum or error, and
@@ -10,6 +10,7 @@ import ctypes
 import signal
 import sys
 import time
+import uuid
 
 COUNT, BLOCK = 1 << 20, 256
 PAUSE_SECONDS = 0.25
@@ -67,17 +68,22 @@ class Cuda:
         return int(getattr(self._library, function)(*arguments))
 
 
-def start(cuda: Cuda) -> str:
-    """Take the first GPU; returns its name."""
-    count, device, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+def start(cuda: Cuda) -> list[int]:
+    """The GPUs that there are, as the driver numbers them."""
+    count = ctypes.c_int()
     cuda("cuInit", 0)
     cuda("cuDeviceGetCount", ctypes.byref(count))
-    cuda("cuDeviceGet", ctypes.byref(device), 0)
-    name = ctypes.create_string_buffer(100)
-    cuda("cuDeviceGetName", name, len(name), device)
+    return list(range(count.value))
+
+
+def take(cuda: Cuda, index: int) -> tuple[ctypes.c_void_p, str]:
+    """Have the calls that follow mean this GPU; returns its context, and its UUID as NVML writes it."""
+    device, context, identity = ctypes.c_int(), ctypes.c_void_p(), (ctypes.c_ubyte * 16)()
+    cuda("cuDeviceGet", ctypes.byref(device), index)
+    cuda("cuDeviceGetUuid_v2", identity, device)
     cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     cuda("cuCtxSetCurrent", context)
-    return f"{count.value} GPU, the first: {name.value.decode()}"
+    return context, f"GPU-{uuid.UUID(bytes=bytes(identity))}"
 
 
 def say(line: str) -> None:
@@ -94,30 +100,49 @@ def on_gpu(cuda: Cuda, content: bytes) -> ctypes.c_uint64:
     return pointer
 
 
+class Adding:
+    """Two arrays on a GPU, and the kernel that adds them."""
+
+    def __init__(self, cuda: Cuda, index: int) -> None:
+        """Put them there."""
+        self._cuda = cuda
+        self._context, self.uuid = take(cuda, index)
+        module, self._kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        cuda("cuModuleLoadData", ctypes.byref(module), KERNEL)
+        cuda("cuModuleGetFunction", ctypes.byref(self._kernel), module, b"add")
+        a = on_gpu(cuda, array.array("f", [1.0] * COUNT).tobytes())
+        b = on_gpu(cuda, array.array("f", [2.0] * COUNT).tobytes())
+        self._right, self._found = array.array("f", [3.0] * COUNT).tobytes(), ctypes.create_string_buffer(4 * COUNT)
+        self._sum = on_gpu(cuda, bytes(len(self._right)))
+        self._values = (a, b, self._sum, ctypes.c_uint32(COUNT))
+
+    def is_right(self) -> bool:
+        """Add them; whether the sum is what it must be."""
+        cuda, size = self._cuda, ctypes.c_size_t(len(self._right))
+        arguments = (ctypes.c_void_p * len(self._values))(
+            *(ctypes.cast(ctypes.byref(one), ctypes.c_void_p) for one in self._values)
+        )
+        cuda("cuCtxSetCurrent", self._context)
+        # What the last round left must not pass for this one's.
+        cuda("cuMemcpyHtoD_v2", self._sum, bytes(len(self._right)), size)
+        cuda("cuLaunchKernel", self._kernel, (COUNT + BLOCK - 1) // BLOCK, 1, 1, BLOCK, 1, 1, 0, None, arguments, None)
+        cuda("cuCtxSynchronize")
+        cuda("cuMemcpyDtoH_v2", self._found, self._sum, size)
+        return self._found.raw == self._right
+
+
 def main(rounds: float) -> None:
     """Compute so many rounds, or until told to end."""
     # The first process of a container is sent nothing that it does not ask for.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     cuda = Cuda()
-    say(f"begins on {start(cuda)}")
-    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-    cuda("cuModuleLoadData", ctypes.byref(module), KERNEL)
-    cuda("cuModuleGetFunction", ctypes.byref(kernel), module, b"add")
-    a = on_gpu(cuda, array.array("f", [1.0] * COUNT).tobytes())
-    b = on_gpu(cuda, array.array("f", [2.0] * COUNT).tobytes())
-    right, found = array.array("f", [3.0] * COUNT).tobytes(), ctypes.create_string_buffer(4 * COUNT)
-    c = on_gpu(cuda, bytes(len(right)))
-    values = (a, b, c, ctypes.c_uint32(COUNT))
-    arguments = (ctypes.c_void_p * len(values))(*(ctypes.cast(ctypes.byref(one), ctypes.c_void_p) for one in values))
+    gpus = [Adding(cuda, index) for index in start(cuda)]
+    say(f"begins on {', '.join(gpu.uuid for gpu in gpus)}")
     number = 0
     while number < rounds:
-        # What the last round left must not pass for this one's.
-        cuda("cuMemcpyHtoD_v2", c, bytes(len(right)), ctypes.c_size_t(len(right)))
-        cuda("cuLaunchKernel", kernel, (COUNT + BLOCK - 1) // BLOCK, 1, 1, BLOCK, 1, 1, 0, None, arguments, None)
-        cuda("cuCtxSynchronize")
-        cuda("cuMemcpyDtoH_v2", found, c, ctypes.c_size_t(len(right)))
-        if found.raw != right:
-            sys.exit(f"round {number}: a wrong sum")
+        for gpu in gpus:
+            if not gpu.is_right():
+                sys.exit(f"round {number}: a wrong sum on {gpu.uuid}")
         number += 1
         say(f"round {number} is right")
         time.sleep(PAUSE_SECONDS)

@@ -46,6 +46,7 @@ class _Kind:
         required: inputs that the schema requires.
         updatable: inputs whose change does not replace; None where nothing but the region replaces.
         kept: inputs (`Optional` and `Computed` there) that stay as they are when they are given no more.
+        optional: other inputs that the service's answer fills in, by which an import knows them.
     """
 
     resource: str
@@ -53,6 +54,7 @@ class _Kind:
     required: tuple[str, ...]
     updatable: frozenset[str] | None
     kept: frozenset[str]
+    optional: tuple[str, ...] = ()
 
     def replaces(self, inputs: Mapping[str, Value]) -> tuple[str, ...]:
         """The inputs whose change replaces the resource."""
@@ -84,7 +86,8 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         "clusters/{cluster}/nodegroups",
         ("clusterId",),
         frozenset({"nodeCount", "minNodeCount", "maxNodeCount"}),
-        frozenset({"dockerVolumeSize", "labels", "role", "minNodeCount", "imageId", "flavorId"}),
+        frozenset({"dockerVolumeSize", "labels", "role", "minNodeCount", "imageId", "flavorId", "region"}),
+        ("nodeCount", "maxNodeCount"),
     ),
 }
 
@@ -231,12 +234,18 @@ class OpenStackStandIn(StandIn):
         inputs: dict[str, Value],
         outputs: dict[str, Value],
     ) -> tuple[str, dict[str, Value], dict[str, Value]] | None:
-        """The resource as it is; inputs that were given before show what they are now."""
+        """The resource as it is; inputs that were given before show what they are now.
+
+        An import has none yet: then they are all of the answer that may be given (bridge, extractInputsFromOutputs).
+        """
         if self._found(type_, id_) is None:
             return None
         seen = self._outputs(type_, id_, {**outputs, **inputs}, outputs)
-        wanted = inputs or dict.fromkeys((*_kind(type_).required, "name"))
-        return id_, {key: seen.get(key, value) for key, value in wanted.items()}, seen
+        if inputs:
+            return id_, {key: seen.get(key, value) for key, value in inputs.items()}, seen
+        kind = _kind(type_)
+        given = dict.fromkeys((*kind.required, "name", *sorted(kind.kept), *kind.optional))
+        return id_, {key: seen[key] for key in given if seen.get(key) is not None}, seen
 
     def delete(
         self,

@@ -52,9 +52,9 @@ def find() -> Gpus:
     """
     folder = libraries()
     shown = {f"{_ROOT}/usr/lib/{platform.machine()}-linux-gnu": str(folder)}
-    if program := shutil.which("nvidia-smi"):
+    if program := _smi():
         # Programs that the toolkit shows to containers: nvidia-smi, and what talks to MPS.
-        shown[f"{_ROOT}/usr/bin"] = str(Path(program).resolve().parent)
+        shown[f"{_ROOT}/usr/bin"] = str(program.parent)
     simulated = os.environ.get(state.VARIABLE)
     found = of_state(state.read(Path(simulated))) if simulated else Gpus(_devices())
     return replace(found, files={**found.files, _MARK: "its own\n"}, shown=shown)
@@ -114,6 +114,18 @@ def _folders() -> Iterable[Path]:
     cached = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout if _has_ldconfig() else ""
     yield from (Path(path).resolve().parent for path in _CACHED.findall(cached))
     yield from (Path(name) for name in _USUAL)
+
+
+def _smi() -> Path | None:
+    """The driver's nvidia-smi. A script of that name comes last: what it starts has no such path in a container."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = [Path(path).resolve() for folder in folders if folder and (path := shutil.which("nvidia-smi", path=folder))]
+    return min(found, key=_is_script, default=None)
+
+
+def _is_script(program: Path) -> bool:
+    with program.open("rb") as content:
+        return content.read(2) == b"#!"
 
 
 def _has_ldconfig() -> bool:

@@ -6,6 +6,8 @@ what another object owns: it goes with its owner, and an operator that was there
 
 from __future__ import annotations
 
+import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.cluster.api import Api
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BEFORE: Final = "objects-before.json"
+_NEW_KIND_SECONDS: Final = 30
+_POLL_SECONDS: Final = 0.3
 _OWN_DOING: Final = frozenset(
     {"events", "leases", "endpoints", "endpointslices", "componentstatuses", "nodes", "controllerrevisions"}
 )
@@ -65,14 +69,27 @@ def _collections(api: Api) -> Iterator[tuple[str, str]]:
 
 
 def _names(api: Api, path: str, kind: str) -> Iterator[str]:
-    try:
-        items: list[dict[str, Any]] = api.list(path).get("items", [])
-    except ApiError as error:
-        if not error.missing:
-            raise
-        return
-    for item in items:
+    for item in _items(api, path):
         metadata = item["metadata"]
         if (kind, metadata["name"]) in _IN_EVERY_NAMESPACE or metadata.get("ownerReferences"):
             continue
         yield "/".join(part for part in (kind, metadata.get("namespace"), metadata["name"]) if part)
+
+
+def _items(api: Api, path: str) -> list[dict[str, Any]]:
+    """The objects of a collection; none where its kind has gone since. A kind that has just come is waited for, as clients do.
+
+    The API server answers 429 until it has read a new kind's objects (apiserver, storage/cacher: "storage is (re)initializing").
+    """
+    end = time.monotonic() + _NEW_KIND_SECONDS
+    while True:
+        try:
+            items: list[dict[str, Any]] = api.list(path).get("items", [])
+        except ApiError as error:
+            if error.missing:
+                return []
+            if error.status != HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > end:
+                raise
+        else:
+            return items
+        time.sleep(_POLL_SECONDS)

@@ -75,7 +75,10 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
     assert steps["plugin's pod deleted: pods that computed"] == "16 of 16 go on"
     for name in ("verifier hangs", "driver's libraries gone"):
         assert steps[name].startswith(("stale", "not verified", "cannot tell"))
+    assert steps["a pod of 2 GPUs"] == "computes on 2 GPUs that NVML knows"
     assert steps["time-slicing 4 with its smoke test"] == "gpu 8, proven"
+    assert steps["2 pods of a share each"] == "on 2 GPUs"
+    assert steps["a pod of 2 shares"].startswith("Failed: UnexpectedAdmissionError: Allocate failed due to ")
     assert "was edited" in steps["config edited by hand"]
     assert steps["the GPUs' settings"] == "the same"
     assert [gpu["name"] for gpu in result["machine"]["gpus"]] == ["NVIDIA H200"] * 2

@@ -5,19 +5,25 @@ One stack for the file; the tests run in their order.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
+from tests.engine.trial import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.engine.trial import Trial
 
-pytestmark = [pytest.mark.engine, pytest.mark.programs]
+pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
 STACK = """
 config:
@@ -130,6 +136,41 @@ def test_by_its_uuid_it_is_the_same_cluster(trial: Trial) -> None:
     trial.edit(lambda config: config["gpu-pools:cluster"].update(existing={"uuid": uuid}))
     assert trial.planned_steps() == []
     trial.write(STACK)
+
+
+@pytest.mark.sweep
+def test_a_group_that_was_made_by_hand_is_adopted_without_being_changed(trial: Trial, tmp_path: Path) -> None:
+    """Its labels can never be changed, so nothing of the group is: the first preview says `same`."""
+    magnum = MagnumApi(service.load(trial.folder / "openstack").login())
+    cluster = magnum.get("clusters/platform")
+    made = magnum.create_group(cluster["uuid"], {"name": "byhand", "flavorId": "g2", "nodeCount": 1, "role": "ml"})
+    group = magnum.get(f"clusters/{cluster['uuid']}/nodegroups/{made.id.rpartition('/')[2]}")
+    nodes = {node["metadata"]["name"]: node["metadata"]["uid"] for node in trial.api().list("/api/v1/nodes")["items"]}
+    for name, shown_by_openstack in (("cluster", cluster), ("group", group)):
+        (tmp_path / name).write_text(json.dumps(shown_by_openstack))
+    files = ["--cluster", tmp_path / "cluster", "--groups", tmp_path / "group", "--gpus", "g2=a100-40gb:1"]
+    out = ["--stack", "small", "--stack-file", tmp_path / "stack.yaml", "--import-file", tmp_path / "import.json", "--add"]
+    command = [sys.executable, "-m", "gpu_pools", "adopt", "magnum", "--driver", "heat", *map(str, (*files, *out))]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr  # its role, and what is in the cluster, are in no key
+    config = yaml.safe_load((tmp_path / "stack.yaml").read_text())["config"]
+    trial.edit(lambda ours: ours["gpu-pools:pools"].append(config["gpu-pools:pools"][0]))
+    imported = ["import", "--file", str(tmp_path / "import.json"), "--yes", "--skip-preview", "--generate-code=false"]
+    trial.engine(*imported, "--config-file", str(trial.sandbox.config_file)).ok()
+    steps = {step["urn"].rpartition("::")[2]: step["op"] for step in trial.planned_steps() if "$openstack:" in step["urn"]}
+    assert steps == {}
+    trial.up().ok()
+    after = magnum.get(f"clusters/{cluster['uuid']}/nodegroups/{made.id.rpartition('/')[2]}")
+    assert {key: value for key, value in after.items() if key not in ITS_OWN} == {
+        key: value for key, value in group.items() if key not in ITS_OWN
+    }
+    left = {node["metadata"]["name"]: node["metadata"]["uid"] for node in trial.api().list("/api/v1/nodes")["items"]}
+    assert left.items() >= nodes.items()
+    assert trial.holds()
+    # The stack owns it now, and takes it away when it leaves the file.
+    trial.write(STACK)
+    trial.up().ok()
+    assert set(own_groups(trial)) == {"gpu"}
 
 
 @pytest.mark.sweep

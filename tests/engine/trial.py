@@ -166,6 +166,16 @@ class Trial:
         self.runs.append(run)
         return run
 
+    def gpu_pools(self, *arguments: str) -> Run:
+        """Run the project's own command, with the engine of this stack on its PATH."""
+        tools = find_tools(Progress(), only={"pulumi", "helm"})
+        engine = Engine(self.sandbox, tools, attached(self.sandbox))
+        command, begun = [sys.executable, "-m", "gpu_pools", *arguments], time.monotonic()
+        done = subprocess.run(command, cwd=PROJECT, env=engine.environment(), capture_output=True, text=True, check=False)
+        run = Run(" ".join(command), done.returncode, done.stdout, done.stderr, time.monotonic() - begun)
+        self.runs.append(run)
+        return run
+
     def planned_steps(self) -> list[dict[str, Any]]:
         """What the engine would do, step by step; what stays as it is left out."""
         steps: list[dict[str, Any]] = self.engine("preview", "--json").ok().json()["steps"]

@@ -90,6 +90,27 @@ def test_what_is_given_no_more_stays_where_the_plugin_computes_it(
     assert plugin.diff(type_, "id", old, old, {"name": "a"}).changes is changes
 
 
+def test_an_import_takes_over_all_that_could_be_given(plugin: OpenStackStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the bridge does it (extractInputsFromOutputs): what is only computed, as the project's id, is no input."""
+    shown = {
+        "name": "a",
+        "clusterId": "c",
+        "flavorId": "g",
+        "labels": {"x": "y"},
+        "nodeCount": 2,
+        "region": "r",
+        "projectId": "p",
+    }
+    monkeypatch.setattr(plugin, "_found", lambda *_: shown)
+    found = plugin.read(GROUP_TYPE, "c/a", {}, {})
+    assert found is not None
+    assert found[1] == {key: value for key, value in shown.items() if key != "projectId"}
+    # What was given before decides from then on.
+    again = plugin.read(GROUP_TYPE, "c/a", {"name": "a", "clusterId": "c"}, found[2])
+    assert again is not None
+    assert set(again[1]) == {"name", "clusterId"}
+
+
 def test_a_preview_asks_for_nothing(plugin: OpenStackStandIn) -> None:
     assert plugin.create(GROUP_TYPE, "nb", {"clusterId": UNKNOWN, "name": "nb"}, 0, preview=True) == ("", {"name": "nb"})
 

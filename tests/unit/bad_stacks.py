@@ -1629,6 +1629,8 @@ _OPERATOR_CASES = (
         "deadlineSeconds",
         "Did you mean `deadlineSeconds`?",
     ),
+    Case("adopted-a-text", aks({"adopted": "yes"}), f"{_POOL}.adopted", "neither true nor false"),
+    Case("adopted-nodes-of-an-existing-cluster", existing({"adopted": True}), f"{_POOL}.adopted", "unknown key"),
     Case("minimum-a-text", aks({"minimum": "570"}), f"{_POOL}.minimum", "is not a mapping", "a mapping with driver or cuda"),
     Case(
         "minimum-driver-a-number",

@@ -6,6 +6,7 @@ import pytest
 
 from gpu_pools.plan.adoption import cluster_policy_changes
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.yaml_text import load_yaml
 from tests.unit.stacks import aks, existing, magnum, plan_of, pool_of
 
@@ -64,3 +65,11 @@ def test_taints_are_nobody_s_matter_where_the_stack_s_own_nfd_sets_them_or_there
     tainted = {"taints": ["nvidia.com/gpu=true:NoSchedule"]}
     for stack in (magnum(tainted, **capi), magnum(**capi, nodeFeatureDiscovery=ADOPTED)):
         assert "master.enableTaints" not in " ".join(pool_of(stack).warnings)
+
+
+@pytest.mark.parametrize("stack", [aks({"adopted": True}), magnum({"adopted": True})])
+def test_nobody_else_can_have_made_a_pool_in_a_cluster_that_the_stack_makes(stack: str) -> None:
+    with pytest.raises(InvalidStackError) as caught:
+        plan_config(load_yaml(stack)["config"])
+    (problem,) = [one for one in caught.value.problems if one.path.endswith(".adopted")]
+    assert problem.message.startswith("true, and the stack makes the cluster")

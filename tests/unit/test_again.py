@@ -68,18 +68,21 @@ def test_one_that_fails_once_is_named_and_nothing_else_is_run_again(tmp_path: Pa
     assert (tmp_path / "beside").read_text() == "once "
 
 
+@pytest.mark.sweep
 def test_a_file_whose_tests_share_something_is_run_again_as_a_whole(tmp_path: Path) -> None:
     code, said = _again(tmp_path, CHAINED)
     assert code == 0, said
     assert _named(tmp_path) == "FLAKY: test_it.py::test_goes_on\n"
 
 
+@pytest.mark.sweep
 def test_green_is_green_and_names_nothing(tmp_path: Path) -> None:
     code, said = _again(tmp_path, "def test_good(): pass")
     assert code == 0, said
     assert _named(tmp_path) == ""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [

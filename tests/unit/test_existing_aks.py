@@ -134,6 +134,27 @@ def test_a_name_that_is_taken_is_refused_unless_the_pool_is_this_stacks() -> Non
     assert problems(with_pool({OWNER_TAG: OWNER})) == []
 
 
+def test_an_adopted_pool_needs_no_tag_but_another_stacks_pool_stays_that_stacks() -> None:
+    def with_pool(tags: dict[str, str], driver: str = "") -> FoundCluster:
+        return replace(FOUND, pools=(SYSTEM, FoundPool("gpu", "User", SYSTEM.subnet, "", tags, driver)))
+
+    assert problems(with_pool({}), adopted=True) == []
+    assert problems(with_pool({OWNER_TAG: OWNER}), adopted=True) == []
+    ((path, message),) = problems(with_pool({OWNER_TAG: "gpu-pools/dev"}), adopted=True)
+    assert (path, message) == ("pools[0].name", '"gpu" is a pool that the cluster has already, of the stack gpu-pools/dev')
+
+
+@pytest.mark.parametrize(("made_with", "owner"), [("None", "operator"), ("Install", "preinstalled")])
+def test_who_installs_the_driver_of_an_adopted_pool_is_who_did_when_it_was_made(made_with: str, owner: str) -> None:
+    there = replace(FOUND, pools=(SYSTEM, FoundPool("gpu", "User", SYSTEM.subnet, "", {OWNER_TAG: OWNER}, made_with)))
+    other = {"operator": "preinstalled", "preinstalled": "operator"}[owner]
+    assert problems(there, adopted=True, driver=owner) == []
+    assert problems(there, driver=other) == []
+    assert problems(there, adopted=True, driver=other) == [
+        ("pools[0].driver", f"{other}, and the pool was made with gpuProfile.driver {made_with}, which never changes")
+    ]
+
+
 @pytest.mark.parametrize(
     ("version", "asked", "message"),
     [

@@ -210,3 +210,24 @@ def test_what_pools_need_and_the_quota_are_judged_as_in_any_cluster() -> None:
     nothing = Cloud(cloud().magnum, (), (), (), (), Free(None, None, None))
     assert problems(nothing) == [("pools[0].flavor", 'this cloud has no flavor "g2" for this project and user')]
     assert judged(Cloud(Unread("no login"), (), (), (), (), Unread("x"))).unchecked == ("anything (no login)",)
+
+
+# --- groups that were made by hand ---------------------------------------------------------------------------
+
+
+def test_an_adopted_group_is_known_by_the_stacks_word_since_its_labels_never_change() -> None:
+    there = cloud(groups={"gpu": Group(2)})
+    assert [message for _, message in problems(there)] == ['"gpu" is a node group that the cluster has already, made by another']
+    assert problems(there, adopted=True) == []
+
+
+def test_an_adopted_group_can_have_no_startup_taint() -> None:
+    whole = {**config({"driver": "heat", "existing": EXISTING}, adopted=True), "gpu-pools:verification": {"startupTaint": True}}
+    with pytest.raises(InvalidStackError) as caught:
+        plan_config(whole)
+    assert [one.path for one in caught.value.problems] == ["gpu-pools:pools[0].adopted"]
+
+
+def test_taints_of_an_adopted_group_are_told_to_be_those_that_it_was_made_with() -> None:
+    (pool,) = plan_config(config({"driver": "heat", "existing": EXISTING}, adopted=True, taints=["sku=gpu:NoSchedule"])).pools
+    assert any("another one needs another group" in warning for warning in pool.warnings)

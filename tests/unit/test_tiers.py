@@ -18,9 +18,11 @@ PROJECT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("tests/engine", "tests/sandbox")
 #: Files of which `make test` runs nothing; each repeats with special cases what the file behind it shows.
 LEFT_OUT: Final = {
+    "tests/engine/test_adopt.py": "tests/components/test_adopted.py",
     "tests/engine/test_aks_changes.py": "tests/engine/test_platforms.py",
     "tests/engine/test_already_there.py": "tests/components/test_owners.py",
     "tests/engine/test_azure_check.py": "tests/components/test_azure_check.py",
+    "tests/engine/test_aks_existing.py": "tests/components/test_existing_aks.py",
     "tests/engine/test_aks_options.py": "tests/components/test_aks_options.py",
     "tests/engine/test_changes.py": "tests/engine/test_platforms.py",
     "tests/engine/test_entra.py": "tests/sandbox/test_attacks_entra.py",
@@ -30,6 +32,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_lifecycle.py": "tests/engine/test_platforms.py",
     "tests/engine/test_magnum.py": "tests/engine/test_platforms.py",
     "tests/engine/test_magnum_addons.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_magnum_existing.py": "tests/components/test_existing_magnum.py",
     "tests/engine/test_magnum_options.py": "tests/components/test_magnum.py",
     "tests/engine/test_plans.py": "tests/engine/test_platforms.py",
     "tests/engine/test_policy_programs.py": "tests/policies/test_rules.py",
@@ -40,10 +43,8 @@ LEFT_OUT: Final = {
 }
 INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_finishes_what_was_interrupted"
 ENGINE: Final = (
-    "aks_existing",
     "bad_input",
     "interruption",
-    "magnum_existing",
     "packages",
     "platforms",
     "policy_pack",
@@ -52,8 +53,6 @@ ENGINE: Final = (
 #: Each kind, as a pattern of the name of a test in `make test`.
 KINDS: Final = {
     "AKS brought up and changed": r"engine/test_platforms\.py::.*\[aks\]",
-    "pools in an AKS cluster that is there": r"engine/test_aks_existing\.py::test_its_pool",
-    "pools in a Magnum cluster that is there": r"engine/test_magnum_existing\.py::test_its_group",
     "Magnum brought up and changed": r"engine/test_platforms\.py::.*\[magnum\]",
     "an existing cluster brought up and changed": r"engine/test_platforms\.py::.*\[existing\]",
     "an interrupt": r"engine/test_interruption\.py::.*-ctrl-c\]",

@@ -1,5 +1,6 @@
 /* A libcuda that computes on the processor: what sandbox/gpu_node/work.py calls, and no more. As the real one it needs a GPU's
-   device file, and says "no device" where there is none; -DANYWHERE does without. -DWRONG makes it add wrongly.
+   device file, and says "no device" where there is none; -DANYWHERE does without. -DWRONG makes it add wrongly. -DUUIDS names
+   the machine's GPUs in the order of their device files, as 32 hexadecimal digits each; otherwise they are known by number alone.
    A client of MPS has the limits that lie beside the daemon's pipe, as an H200's driver (580.159.04) shows them: fewer
    multiprocessors, in pairs; all of the memory is named, and what is over the limit refused.
    What it has not to give away it does not take: only small allocations are real. */
@@ -13,19 +14,35 @@
 #endif
 #define API __attribute__((visibility("default"))) int
 #ifdef ANYWHERE
-static int devices(void) { return 1; }
+enum { WITHOUT_FILE = 1 };
 #else
-static int devices(void) {
+enum { WITHOUT_FILE = 0 };
+#endif
+#ifndef UUIDS
+#define UUIDS ""
+#endif
+/* How many there are; *number is that of the one at this index, as its device file has it. */
+static int devices(int index, unsigned *number) {
     glob_t found;
     int count = glob("/dev/nvidia[0-9]*", 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    if (number) *number = index < count ? (unsigned)atoi(found.gl_pathv[index] + strlen("/dev/nvidia")) : 0;
     globfree(&found);
-    return count;
+    return count ? count : WITHOUT_FILE;
 }
-#endif
-API cuInit(unsigned flags) { (void)flags; return devices() ? 0 : 100; }
-API cuDeviceGetCount(int *count) { *count = devices(); return 0; }
+API cuInit(unsigned flags) { (void)flags; return devices(0, NULL) ? 0 : 100; }
+API cuDeviceGetCount(int *count) { *count = devices(0, NULL); return 0; }
 API cuDeviceGet(int *device, int index) { *device = index; return 0; }
 API cuDeviceGetName(char *name, int size, int device) { (void)device; strncpy(name, "a processor", (size_t)size); return 0; }
+API cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+    static const char *const known[] = {UUIDS};
+    unsigned number = 0, digits;
+    devices(device, &number);
+    memset(uuid, 0, 16);
+    uuid[15] = (unsigned char)number;
+    if (number < sizeof known / sizeof *known && strlen(known[number]) == 32)
+        for (int i = 0; i < 16 && sscanf(known[number] + 2 * i, "%2x", &digits) == 1; i++) uuid[i] = (unsigned char)digits;
+    return 0;
+}
 API cuDevicePrimaryCtxRetain(void **context, int device) { (void)device; *context = (void *)1; return 0; }
 API cuCtxSetCurrent(void *context) { (void)context; return 0; }
 API cuCtxSynchronize(void) { return 0; }

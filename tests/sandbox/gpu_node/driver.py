@@ -75,4 +75,5 @@ def h200(gpus: int = 1) -> Machine:
 def environment(folder: Path, machine: Machine) -> dict[str, str]:
     """Make all of it; returns the variables by which the machine has it."""
     state.write(folder / "state", machine)
-    return {"LD_LIBRARY_PATH": str(make(folder)), state.VARIABLE: str(folder / "state")}
+    uuids = ",".join(f'"{gpu.uuid.removeprefix("GPU-").replace("-", "")}"' for gpu in machine.gpus)
+    return {"LD_LIBRARY_PATH": str(make(folder, f"-DUUIDS={uuids}")), state.VARIABLE: str(folder / "state")}

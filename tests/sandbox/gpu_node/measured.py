@@ -1,4 +1,4 @@
-"""Writes the table of docs/on-an-h200.md: ``python -m tests.sandbox.gpu_node.measured``; a test holds the page to it."""
+"""Writes the tables of docs/on-an-h200.md: ``python -m tests.sandbox.gpu_node.measured``; a test holds the page to them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = ROOT / "docs" / "on-an-h200.md"
 FOLDER: Final = ROOT / "docs" / "measured" / "h200-gpu-node"
+#: Of a machine with two GPUs.
+TWO: Final = FOLDER.parent / "h100-x2-gpu-node"
 _STEP: Final = re.compile(r"^• (.+?): (.+) \(ok, ([\d.]+) s\)$", re.MULTILINE)
 
 
@@ -48,13 +50,22 @@ def table() -> str:
     return "\n".join(rows)
 
 
+def table_of_two() -> str:
+    """The same of the machine with two GPUs, which was played once."""
+    result = json.loads((TWO / "result.json").read_text("utf-8"))
+    assert result["holds"]
+    rows = [f"| {step['name']} | {step['observed']} | {step['seconds']:.1f} |" for step in result["steps"]]
+    return "\n".join(["| step | seen | seconds |", "|---|---|---|", *rows])
+
+
 def written(page: str) -> str:
-    """The page with its table as the plays had it."""
-    made, count = re.subn(
-        r"(<!-- steps -->\n).*?(<!-- end -->)", lambda found: f"{found[1]}{table()}\n{found[2]}", page, flags=re.DOTALL
-    )
-    assert count == 1
-    return made
+    """The page with its tables as the plays had them."""
+    for name, made in (("steps", table()), ("two", table_of_two())):
+        begin, end = f"<!-- {name} -->\n", "\n<!-- end -->"
+        before, found, rest = page.partition(begin)
+        assert found
+        page = f"{before}{begin}{made}{end}{rest.partition(end)[2]}"
+    return page
 
 
 if __name__ == "__main__":

@@ -69,6 +69,23 @@ def test_its_node_gets_its_devices_and_its_driver(own: Path) -> None:
     assert str(own.parent / "driver") in found.shown.values()
 
 
+@pytest.mark.parametrize("first", ["script", "program"])
+def test_the_drivers_nvidia_smi_is_shown_to_the_node_and_no_script_that_starts_it(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    del own
+    for kind, content in (("script", b"#!/bin/sh\n"), ("program", b"\x7fELF")):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "nvidia-smi").write_bytes(content)
+        (tmp_path / kind / "nvidia-smi").chmod(0o755)
+    search = sorted(("script", "program"), key=lambda kind: kind != first)
+    monkeypatch.setenv("PATH", ":".join([*(str(tmp_path / kind) for kind in search), os.environ["PATH"]]))
+    shown = own_gpus.find().shown
+    assert shown["/run/nvidia/driver/usr/bin"] == str(tmp_path / "program")
+    (tmp_path / "program" / "nvidia-smi").unlink()
+    assert own_gpus.find().shown["/run/nvidia/driver/usr/bin"] == str(tmp_path / "script")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -241,24 +258,32 @@ def test_the_page_has_what_both_plays_on_an_h200_saw() -> None:
     assert page == measured.written(page)
 
 
-def test_the_documents_are_of_one_machine_whose_settings_stayed() -> None:
-    result, evidence, said = (
-        json.loads((measured.FOLDER / f"{name}.json").read_text()) for name in ("result", "evidence", "nvml")
-    )
-    (gpu,) = result["machine"]["gpus"]
-    assert [one["uuid"] for one in said["gpus"]] == [gpu["uuid"]]
-    assert gpu["uuid"] in json.dumps(evidence)
+@pytest.mark.parametrize("folder", [measured.FOLDER, measured.TWO], ids=["h200", "two-h100"])
+def test_the_documents_are_of_one_machine_whose_settings_stayed(folder: Path) -> None:
+    result, evidence, said = (json.loads((folder / f"{name}.json").read_text()) for name in ("result", "evidence", "nvml"))
+    uuids = [gpu["uuid"] for gpu in result["machine"]["gpus"]]
+    assert [one["uuid"] for one in said["gpus"]] == uuids
+    assert all(uuid in json.dumps(evidence) for uuid in uuids)
     assert evidence["verdict"] == "proven"
     assert result["settings"]["before"] == result["settings"]["after"]
-    assert result["settings"]["before"][gpu["uuid"]]["mig"] == {"current": 0, "pending": 0}
+    assert [result["settings"]["before"][uuid]["mig"] for uuid in uuids] == [{"current": 0, "pending": 0}] * len(uuids)
 
 
-@pytest.mark.parametrize(("gpus", "differ"), [({"exclusive": {}}, []), ({"mig": {"layout": {"1g.18gb": 7}}}, ["mig-not-on"])])
-def test_the_verifier_says_of_its_nvml_what_it_said_there(gpus: dict[str, Any], differ: list[str]) -> None:
-    """And of the h200's table, in which every profile is as the GPU has it."""
-    said = read(Reading, json.loads((measured.FOLDER / "nvml.json").read_text("utf-8")))
-    expected = nodes.healthy(*nodes.planned(gpus, key="h200-141gb")).expected
+@pytest.mark.parametrize(
+    ("folder", "key", "gpus"), [(measured.FOLDER, "h200-141gb", 1), (measured.TWO, "h100-80gb", 2)], ids=["h200", "two-h100"]
+)
+@pytest.mark.parametrize(
+    ("sharing", "differ"), [({"exclusive": {}}, []), ({"mig": {"layout": {"SMALLEST": 7}}}, ["mig-not-on"])], ids=["off", "mig"]
+)
+def test_the_verifier_says_of_its_nvml_what_it_said_there(
+    folder: Path, key: str, gpus: int, sharing: dict[str, Any], differ: list[str]
+) -> None:
+    said = read(Reading, json.loads((folder / "nvml.json").read_text("utf-8")))
+    smallest = {"h200-141gb": "1g.18gb", "h100-80gb": "1g.10gb"}[key]
+    declared = json.loads(json.dumps(sharing).replace("SMALLEST", smallest))
+    expected = nodes.healthy(*nodes.planned(declared, key=key, count=gpus)).expected
     findings = Findings()
     compare_gpus(expected, said, findings)
-    assert [finding.cause.key for finding in findings.differences] == differ
+    # One finding for each GPU.
+    assert [finding.cause.key for finding in findings.differences] == differ * gpus
     assert not findings.unknown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +15,7 @@ from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +42,22 @@ def host(library: Path, tmp_path: Path) -> Iterator[GpuHost]:
 
 
 @pytest.fixture(scope="session")
-def plugins(library: Path, pytestconfig: pytest.Config) -> dict[str, Path]:  # noqa: ARG001 nothing is built where nothing can run
-    """Version -> folder with gpu-feature-discovery and nvidia-device-plugin."""
-    return {version: built(f"device-plugin-v{version}", pytestconfig) for version in ("0.19", "0.17")}
+def plugins(library: Path, pytestconfig: pytest.Config) -> Mapping[str, Path]:  # noqa: ARG001 nothing is built where nothing can run
+    """Version -> folder with gpu-feature-discovery and nvidia-device-plugin, which are built when a test asks for them."""
+    return Plugins(pytestconfig)
+
+
+class Plugins(dict[str, Path]):
+    """Built as they are asked for."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """None is built yet."""
+        super().__init__()
+        self._config = config
+
+    def __missing__(self, version: str) -> Path:
+        """Build it, or find it built."""
+        return self.setdefault(version, built(f"device-plugin-v{version}", self._config))
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from gpu_pools.stack.sharing import Exclusive, GpuLayout, Mig, Mps, TimeSlicing
 from sandbox.nvml import from_tables, simulated
 from tests.sandbox.real.device_plugin import Plugin, put_mps_daemon
 from tests.sandbox.real.partitioned import partitioned
+from tests.tiers import these
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ GPUS: Final = 2
 _XID: Final = 8
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=these(VERSIONS, ["0.19"]))
 def plugin(request: pytest.FixtureRequest, shared_host: GpuHost, plugins: Mapping[str, Path]) -> Iterator[Plugin]:
     (shared_host.folder / "bin" / "nvidia-cuda-mps-control").unlink(missing_ok=True)
     shared_host.show(machine("a100-80gb"))

@@ -71,3 +71,10 @@ def test_a_pod_computes_where_it_was_given_a_gpu(driver: Path, minors: str, says
     done = contained(driver, minors, "python3", str(WORK), "1")
     assert says in done.stdout + done.stderr
     assert done.returncode == code
+
+
+def test_a_pod_of_two_gpus_computes_on_both_and_knows_them_apart(driver: Path) -> None:
+    begins, computes = contained(driver, "0 1", "python3", str(WORK), "1").stdout.splitlines()
+    first, second = begins.removeprefix("begins on ").split(", ")
+    alone = contained(driver, "1", "python3", str(WORK), "1").stdout.splitlines()[0]
+    assert (first != second, computes, alone) == (True, "round 1 is right", f"begins on {second}")

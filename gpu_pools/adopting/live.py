@@ -1,0 +1,101 @@
+"""Asks az, openstack and kubectl, each a process of its own: they know every way to log in, and whoever adopts has them already.
+
+Read only. What they print is judged by gpu_pools/adopting/documents.py, as a file would be.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.adopting.adopted import NotAdoptableError
+from gpu_pools.adopting.documents import mapping, mappings, text_of
+from gpu_pools.text.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SECONDS: Final = 600
+_LONGEST_REASON: Final = 400
+#: program -> (where it comes from, how to do without).
+_INSTEAD: Final = {
+    "az": ("https://learn.microsoft.com/cli/azure/install-azure-cli", "--cluster FILE and --pools FILE"),
+    "openstack": ("pip install python-openstackclient python-magnumclient", "--cluster FILE and --groups FILE"),
+    "kubectl": ("https://kubernetes.io/docs/tasks/tools", "--kubernetes FILE"),
+}
+#: How kubectl says that the cluster knows no such kind.
+_NO_SUCH_KIND: Final = ("the server doesn't have a resource type", "could not find the requested resource", "NotFound")
+
+
+def aks(group: str, name: str, subscription: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(cluster, agent pools) as az shows them.
+
+    Raises:
+        NotAdoptableError: if az is missing, or does not show them.
+    """
+    of = ["--output", "json", *(["--subscription", subscription] if subscription else [])]
+    shown = ["az", "aks", "show", "--resource-group", group, "--name", name, *of]
+    listed = ["az", "aks", "nodepool", "list", "--resource-group", group, "--cluster-name", name, *of]
+    return mapping(_json(shown), "az", " ".join(shown)), mappings(_json(listed), "az", " ".join(listed))
+
+
+def magnum(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(cluster, node groups) as openstack shows them; of a group the list tells too little.
+
+    Raises:
+        NotAdoptableError: if openstack is missing, or does not show them.
+    """
+    shown = ["openstack", "coe", "cluster", "show", name, "--format", "json"]
+    listed = ["openstack", "coe", "nodegroup", "list", name, "--format", "json"]
+    cluster = mapping(_json(shown), "openstack", " ".join(shown))
+    groups = mappings(_json(listed), "openstack", " ".join(listed))
+    each = [
+        ["openstack", "coe", "nodegroup", "show", name, text_of(one, "uuid", "openstack", " ".join(listed)), "--format", "json"]
+        for one in groups
+    ]
+    return cluster, [mapping(_json(command), "openstack", " ".join(command)) for command in each]
+
+
+def kubernetes(context: str | None, kubeconfig: str | None) -> list[dict[str, Any]]:
+    """What of a cluster counts here: nodes, ClusterPolicy, the operator's ConfigMaps, DaemonSets and Deployments. No secrets.
+
+    Raises:
+        NotAdoptableError: if kubectl is missing, or cannot read them.
+    """
+    how = [*([f"--context={context}"] if context else []), *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])]
+    wanted = (
+        (["nodes"], False),
+        (["clusterpolicies.nvidia.com"], True),
+        (["configmaps", "--namespace", "gpu-operator"], True),
+        (["daemonsets.apps,deployments.apps", "--all-namespaces"], False),
+    )
+    lists = [_json(["kubectl", "get", *what, "--output", "json", *how], may_be_missing=missing) for what, missing in wanted]
+    return [mapping(one, "kubectl", "kubectl get … --output json") for one in lists if one]
+
+
+def _json(command: Sequence[str], *, may_be_missing: bool = False) -> Any:  # noqa: ANN401 - JSON
+    program, said = command[0], " ".join(command)
+    source, instead = _INSTEAD[program]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        message = f"there is no {program} on PATH"
+        raise _unasked(said, message, f"Install it ({source}), or give files: {instead}.") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _unasked(said, f"{program} does not answer: {error}", f"Run it by hand, and give files: {instead}.") from None
+    errors = " ".join(done.stderr.decode(errors="replace").split())[-_LONGEST_REASON:]
+    if done.returncode and may_be_missing and any(words in errors for words in _NO_SUCH_KIND):
+        return None
+    if done.returncode:
+        raise _unasked(
+            said, f"{program} ended with {done.returncode}: {errors}", f"Log in and try it by hand; or give files: {instead}."
+        )
+    try:
+        return json.loads(done.stdout)
+    except (ValueError, RecursionError):
+        raise _unasked(said, f"{program} printed no JSON", f"Run it by hand, and give files: {instead}.") from None
+
+
+def _unasked(command: str, message: str, remedy: str) -> NotAdoptableError:
+    return NotAdoptableError([Problem(command, message, "an answer in JSON", remedy)])

@@ -1,0 +1,138 @@
+"""What a stack leaves when it lets go of everything: all of it runs on, and nobody renews it.
+
+Judges the engine's state alone, as `pulumi stack export` prints it. Letting go is the engine's own `pulumi state delete --all`:
+it forgets, and asks no cloud (pulumi/pulumi 3.259, pkg/cmd/pulumi/state/state_delete.go). `retainOnDelete` would need a deploy
+first, in which anything may change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.adopting.adopted import NotAdoptableError
+from gpu_pools.text.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: Types that are nothing in a cloud or cluster, by how they begin.
+_ONLY_STATE: Final = ("pulumi:", "gpu-pools:")
+_STASH: Final = "pulumi:index:Stash"
+#: What is there -> what nobody does any more, of what the stack has had; by the type, and a part of the name.
+_NO_LONGER: Final[Sequence[tuple[str, str, str]]] = (
+    (
+        "azure-native:containerservice:AgentPool",
+        "",
+        (
+            "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody. Their tag "
+            "gpu-pools still names the stack: take it off before another stack adopts them"
+        ),
+    ),
+    (
+        "azure-native:containerservice:ManagedCluster",
+        "",
+        "the cluster's Kubernetes version stays where it is, unless Azure upgrades it by itself",
+    ),
+    (
+        "openstack:containerinfra/nodeGroup:NodeGroup",
+        "",
+        "node groups keep their labels for good; their nodes get labels as long as NFD and the labellers run",
+    ),
+    (
+        _STASH,
+        "",
+        "the administrator's kubeconfig goes with the state: whoever needs one asks Magnum (openstack coe cluster config)",
+    ),
+    (
+        "kubernetes:helm.sh/v3:Release",
+        "",
+        "NFD and the GPU operator stay installed, as Helm releases: upgrade and uninstall them with helm",
+    ),
+    (
+        "kubernetes:nvidia.com/v1:ClusterPolicyPatch",
+        "",
+        "the ClusterPolicy keeps what the stack has set; its owner's next upgrade may take it back",
+    ),
+    (
+        "kubernetes:core/v1:ConfigMapPatch",
+        "",
+        "configs of the device plugin stay as they are: they say what the pools' labels name",
+    ),
+    (
+        "kubernetes:apps/v1:DaemonSet",
+        "verifier",
+        (
+            "the verifiers go on comparing each node with what was declared last; `gpu-pools evidence STACK` has no outputs to "
+            "read any more"
+        ),
+    ),
+    (
+        "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+        "",
+        "admission policies stay in force, also against whoever changes what they guard by hand",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a stack would leave.
+
+    Attributes:
+        resources: type -> Pulumi names, of all that is in a cloud or a cluster.
+        no_longer: what nobody does any more, a sentence each.
+        protected: how many are protected, which is the engine's word only.
+    """
+
+    resources: Mapping[str, Sequence[str]]
+    no_longer: Sequence[str]
+    protected: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        found = {type_: list(names) for type_, names in self.resources.items()}
+        return {"resources": found, "noLonger": list(self.no_longer), "protected": self.protected}
+
+
+def released(exported: object) -> Released:
+    """What the stack of this state would leave.
+
+    Args:
+        exported: what `pulumi stack export` prints, secrets encrypted.
+
+    Raises:
+        NotAdoptableError: if it is none, or something is still being done.
+    """
+    deployment = exported.get("deployment") if isinstance(exported, dict) else None
+    if not isinstance(deployment, dict):
+        raise _refused("is no state of a stack", "what `pulumi stack export` prints", "Name a stack that was deployed.")
+    if pending := deployment.get("pending_operations"):
+        names = ", ".join(_named(one.get("resource", {})) for one in pending if isinstance(one, dict))
+        raise _refused(
+            f"says that {names} were being changed when the engine ended",
+            "a state without pending operations",
+            "Look what became of them, then `pulumi refresh`, and release it again: half of it would be in nobody's hands.",
+        )
+    known = [one for one in deployment.get("resources") or [] if isinstance(one, dict) and isinstance(one.get("type"), str)]
+    found: dict[str, list[str]] = {}
+    for one in known:
+        if one.get("custom") and not one.get("external") and not one["type"].startswith(_ONLY_STATE):
+            found.setdefault(one["type"], []).append(_named(one))
+    if not found:
+        raise _refused("has nothing in it", "a stack with resources", "There is nothing to release.")
+    return Released(dict(sorted(found.items())), tuple(_no_longer(known)), sum(bool(one.get("protect")) for one in known))
+
+
+def _no_longer(resources: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    for type_, part, sentence in _NO_LONGER:
+        if any(one["type"].startswith(type_) and part in _named(one) for one in resources):
+            yield sentence
+
+
+def _named(resource: Mapping[str, Any]) -> str:
+    return str(resource.get("urn", "")).rpartition("::")[2] or "a resource"
+
+
+def _refused(message: str, allowed: str, remedy: str) -> NotAdoptableError:
+    return NotAdoptableError([Problem("the state", message, allowed, remedy)])

@@ -1,0 +1,150 @@
+"""How a pool shares its GPUs now, as declarations: from its labels, the operator's ConfigMaps, or Azure's profile.
+
+What a config means is read by gpu_pools/existing; which of several declarations of one MIG config fits a GPU, the planner says
+(`candidates` are tried in their order by gpu_pools/adopting/pools.py). Nothing is guessed: what cannot be read is said.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from gpu_pools.adopting.adopted import Unsaid
+from gpu_pools.existing.documents import MIG_FILE, UnreadableFileError
+from gpu_pools.existing.imported import import_texts
+from gpu_pools.mig.geometry import known_profiles
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.text.yaml_text import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.adopting.inside import Inside
+    from gpu_pools.hardware.models import GpuModel
+
+#: Its name in a stack file -> the declaration.
+Named = tuple[str, "Mapping[str, Any]"]
+WHOLE: Final[Named] = ("whole", {"exclusive": {}})
+#: mig-parted's own name for GPUs without MIG (default-mig-parted-config of the operator).
+_DISABLED: Final = ("all-disabled", "")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How a pool shares.
+
+    Attributes:
+        candidates: declarations, the likeliest first; the last is always exclusive use.
+        unsaid: what was found and is not in them.
+    """
+
+    candidates: tuple[Named, ...]
+    unsaid: tuple[Unsaid, ...]
+
+
+def shared_as(pool: str, labels: Mapping[str, str], inside: Inside) -> Shared:
+    """From a pool's labels and what is in the cluster.
+
+    Args:
+        pool: its name, for messages.
+        labels: of the pool, or of its nodes.
+        inside: the cluster.
+    """
+    unsaid: list[Unsaid] = []
+    texts: dict[str, str] = {}
+    plugin = _plugin_config(pool, labels, inside, unsaid)
+    mig = _mig_config(pool, labels, inside, unsaid)
+    if plugin:
+        # As a ConfigMap, so that its key names the declaration.
+        head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}}
+        texts[f"config {plugin[0]}"] = json.dumps({**head, "data": {plugin[0]: plugin[1]}})
+    if mig:
+        texts[f"MIG config {mig[0]}"] = mig[1]
+    found: list[Named] = []
+    try:
+        imported = import_texts(texts) if texts else None
+    except UnreadableFileError as error:
+        unsaid.append(Unsaid(f"pool {pool}", f"its config cannot be read: {error.problem.message}"))
+        imported = None
+    if imported:
+        declared: list[Named] = [(one.name, one.sharing) for one in imported.declarations]
+        with_mig = [one for one in declared if "mig" in one[1]]
+        # A layout with time-slicing comes out beside the layout alone, after it.
+        joined = [one for one in with_mig if "timeSlicing" in one[1]["mig"]]
+        found = (
+            [*joined, *(one for one in with_mig if one not in joined)]
+            if mig
+            else [one for one in declared if one not in with_mig]
+        )
+        unsaid += [
+            Unsaid(f"pool {pool}: {one.file}", f"{one.path}: {one.why}")
+            for one in imported.lost
+            if _counts(one.path, with_mig=bool(mig))
+        ]
+    return Shared((*found, WHOLE), tuple(dict.fromkeys(unsaid)))
+
+
+def by_azure(profile: str, model: GpuModel) -> Shared:
+    """From what AKS partitions by itself: one full uniform layout.
+
+    Args:
+        profile: its `gpuInstanceProfile`, e.g. ``MIG1g``.
+        model: of the GPUs.
+    """
+    slices = profile.removeprefix("MIG")
+    fitting = sorted(
+        (one for name, one in known_profiles(model).items() if re.fullmatch(rf"{re.escape(slices)}\.\d+gb", name)),
+        key=lambda one: -one.max_instances,
+    )
+    return Shared(tuple((f"mig-{one.name}", {"mig": {"layout": {one.name: one.max_instances}}}) for one in fitting), ())
+
+
+def _plugin_config(pool: str, labels: Mapping[str, str], inside: Inside, unsaid: list[Unsaid]) -> tuple[str, str] | None:
+    """(key, text) of the device plugin's config that holds on the pool's nodes."""
+    name, default, data = inside.config_of("devicePlugin")
+    key = labels.get(DEVICE_PLUGIN_CONFIG_LABEL) or default
+    return _entry(pool, "device plugin", key, name, data, inside, unsaid)
+
+
+def _mig_config(pool: str, labels: Mapping[str, str], inside: Inside, unsaid: list[Unsaid]) -> tuple[str, str] | None:
+    """(key, text) of the layout that mig-manager has been asked for; None: no MIG."""
+    name, default, data = inside.config_of("migManager")
+    key = labels.get(MIG_CONFIG_LABEL) or default
+    if key in _DISABLED:
+        return None
+    name = name or "default-mig-parted-config"
+    data = data or inside.config_maps.get(("gpu-operator", name), {})
+    whole = _entry(pool, "MIG", MIG_FILE if data else key, name, data, inside, unsaid)
+    if whole is None:
+        return None
+    try:
+        document = load_yaml(whole[1])
+        entries = document["mig-configs"][key]
+    except (yaml.YAMLError, KeyError, TypeError):
+        unsaid.append(Unsaid(f"pool {pool}", f"its label asks for the MIG config {key}, which {name} does not have"))
+        return None
+    return key, json.dumps({"version": "v1", "mig-configs": {key: entries}})
+
+
+def _entry(
+    pool: str, what: str, key: str, name: str, data: Mapping[str, str], inside: Inside, unsaid: list[Unsaid]
+) -> tuple[str, str] | None:
+    if not key:
+        return None
+    if key in data:
+        return key, data[key]
+    where = f"the ConfigMap {name} does not have" if data else "no ConfigMap was read that has"
+    remedy = "" if inside.looked else "; give what is in the cluster, with --kubernetes or --context"
+    unsaid.append(
+        Unsaid(f"pool {pool}", f"it is to have the {what} config {key}, which {where}; it is taken to use whole GPUs{remedy}")
+    )
+    return None
+
+
+def _counts(path: str, *, with_mig: bool) -> bool:
+    """Whether a loss is one of this pool: not the frame that was put around its config, nor what its layout has instead."""
+    return not path.startswith(("metadata", "version")) and not (with_mig and "device-filter" in path)

@@ -1,0 +1,283 @@
+"""``gpu-pools adopt``: from a cluster that is there to a stack file and the file for ``pulumi import``.
+
+Read is what files say or what az, openstack and kubectl answer; written are two files, both or neither, and none that is there
+already unless told to. Exit codes: 0 all that was found is in the stack file; 1 something is not, which is said, or there was
+nothing to adopt; 2 the command line or a document is wrong, or a program cannot be asked: nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.text.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_pools.adopting.adopted import Adopted
+    from gpu_pools.adopting.inside import Inside
+    from gpu_pools.adopting.magnum import Gpus
+
+_SOME_IS_NOT: Final = 1
+_WRONG: Final = 2
+_GET: Final = "kubectl get … --output json"
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``adopt`` with a subcommand for each kind of cluster."""
+    adopt = commands.add_parser("adopt", help="write the stack file and the import file for GPU pools that people made by hand")
+    kinds = adopt.add_subparsers(dest="kind", required=True, metavar="KIND")
+    aks = kinds.add_parser("aks", help="agent pools of an AKS cluster")
+    aks.add_argument("--resource-group", metavar="GROUP", help="of the cluster, asked of az")
+    aks.add_argument("--name", metavar="NAME", help="of the cluster, asked of az")
+    aks.add_argument("--subscription", metavar="ID", help="where az has several")
+    aks.add_argument("--cluster", metavar="FILE", help="instead: what `az aks show --output json` prints; - for stdin")
+    aks.add_argument(
+        "--pools", metavar="FILE", help="what `az aks nodepool list --output json` prints; default: as the cluster has them"
+    )
+    _common(aks, _aks)
+    magnum = kinds.add_parser("magnum", help="node groups of an OpenStack Magnum cluster")
+    magnum.add_argument("--name", metavar="NAME", help="of the cluster, or its UUID, asked of openstack")
+    magnum.add_argument(
+        "--driver", required=True, choices=("heat", "magnum-cluster-api", "capi-helm"), help="Magnum's driver in this cloud"
+    )
+    magnum.add_argument("--cluster", metavar="FILE", help="instead: what `openstack coe cluster show --format json` prints")
+    magnum.add_argument(
+        "--groups", metavar="FILE", nargs="+", help="what `openstack coe nodegroup show --format json` prints, one or a list"
+    )
+    magnum.add_argument(
+        "--gpus",
+        metavar="FLAVOR=MODEL:COUNT",
+        type=_gpus,
+        action="append",
+        default=[],
+        help="the GPUs of a flavor, which OpenStack does not tell, e.g. g2.5xlarge=a100-40gb:1; default: by the nodes' labels",
+    )
+    _common(magnum, _magnum)
+    existing = kinds.add_parser("existing", help="GPU nodes of any cluster, by its Kubernetes objects")
+    _common(existing, _existing)
+
+
+def _common(parser: argparse.ArgumentParser, read: Callable[[argparse.Namespace], tuple[Adopted, str]]) -> None:
+    parser.add_argument("--stack", required=True, metavar="NAME", help="of the stack that takes them over")
+    parser.add_argument("--project", default="gpu-pools", metavar="NAME", help="its project (default: %(default)s)")
+    parser.add_argument("--kubernetes", metavar="FILE", nargs="+", default=[], help=f"what of the cluster `{_GET}` printed")
+    parser.add_argument("--context", metavar="NAME", help="ask kubectl instead, with this context of its kubeconfig")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="ask kubectl instead, with this kubeconfig")
+    parser.add_argument("--stack-file", type=Path, metavar="FILE", help="default: stacks/Pulumi.NAME.yaml")
+    parser.add_argument("--import-file", type=Path, metavar="FILE", help="default: import-NAME.json")
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="the stack is deployed already: the import file adds to it, and you merge the stack file",
+    )
+    parser.add_argument("--force", action="store_true", help="write files that are there already")
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.set_defaults(run=partial(_run, read))
+
+
+# What the commands do is imported where they run: every command loads this module, and needs none of it.
+
+
+def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: argparse.Namespace) -> int:
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
+
+    stack_file = options.stack_file or Path("stacks") / f"Pulumi.{_short(options)}.yaml"
+    import_file = options.import_file or Path(f"import-{_short(options)}.json")
+    try:
+        _check_free([stack_file, import_file], forced=options.force)
+        adopted, source = read(options)
+        if adopted.sections.get("pools"):
+            added_to = _owner(options) if options.add else ""
+            _write(adopted, source, stack_file, (import_file, added_to))
+    except NotAdoptableError as error:
+        if options.json:
+            entries = [
+                {"path": one.path, "message": one.message, "allowed": one.allowed, "remedy": one.remedy} for one in error.problems
+            ]
+            print(json.dumps({"config": {}, "errors": entries}, indent=2))
+        else:
+            print(error, file=sys.stderr)
+        return _WRONG
+    if options.json:
+        print(json.dumps({**adopted.as_json(), "errors": []}, indent=2))
+    else:
+        print(_told(adopted, options, stack_file, import_file))
+    return _SOME_IS_NOT if adopted.unsaid or not adopted.sections.get("pools") else 0
+
+
+def _check_free(files: list[Path], *, forced: bool) -> None:
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
+
+    problems = [
+        Problem(
+            str(file),
+            "is there already",
+            "a name that is free",
+            "Name another one (--stack-file, --import-file), or say --force.",
+        )
+        for file in files
+        if not forced and (file.exists() or file.is_symlink())
+    ] + [
+        Problem(
+            str(file), f"there is no folder {file.parent}", "a file in a folder that is there", "Make it, or name another one."
+        )
+        for file in files
+        if not file.parent.is_dir()
+    ]
+    if problems:
+        raise NotAdoptableError(problems)
+
+
+def _write(adopted: Adopted, source: str, stack_file: Path, imports: tuple[Path, str]) -> None:
+    """Both or neither: what cannot be written takes the other away again.
+
+    Args:
+        adopted: what they say.
+        source: what it was made of.
+        stack_file: the one.
+        imports: the other, and the stack that it adds to.
+    """
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.written import import_text, stack_text  # noqa: PLC0415 - see above
+    from gpu_pools.text.files import write_whole  # noqa: PLC0415 - see above
+
+    texts = [
+        (stack_file, stack_text(adopted, source)),
+        *([(imports[0], import_text(adopted, imports[1]))] if adopted.imports else []),
+    ]
+    written: list[Path] = []
+    try:
+        for path, text in texts:
+            fresh = not path.exists()
+            write_whole(path, text)
+            written += [path] if fresh else []
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        problem = Problem(
+            str(error.filename or texts[0][0]),
+            f"cannot be written: {error.strerror}",
+            "a file that can be written",
+            "Name another one.",
+        )
+        raise NotAdoptableError([problem]) from None
+
+
+def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, import_file: Path) -> str:
+    pools = adopted.sections.get("pools", [])
+    if not pools:
+        return "\n".join(
+            ["No pool can be adopted; nothing was written.", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)]
+        )
+    lines = [
+        f"{len(pools)} pool{'' if len(pools) == 1 else 's'} in {stack_file}: {', '.join(str(pool['name']) for pool in pools)}"
+    ]
+    lines += ["", "Managed from the first `up` on:"]
+    lines += [f"- pool {pool}: what the stack file says of it" for pool in adopted.changes] + [
+        f"- {one}" for one in adopted.managed
+    ]
+    if changed := {pool: changes for pool, changes in adopted.changes.items() if changes}:
+        lines += ["", "What the first preview shows of them, all in place (no node is exchanged):"]
+        lines += [f"- pool {pool}: {', '.join(changes)}" for pool, changes in changed.items()]
+    if adopted.unsaid:
+        lines += ["", "Not in the stack file:", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)]
+    stack = options.stack
+    steps = [f"merge {stack_file} into the stack file of {stack}"] if options.add else [f"pulumi stack init {stack}"]
+    steps += [f"pulumi import --stack {stack} --file {import_file} --generate-code=false"] if adopted.imports else []
+    steps += [f"pulumi preview --stack {stack} --diff", f"pulumi up --stack {stack}"]
+    return "\n".join([*lines, "", "Next:", *(f"  {one}" for one in steps)])
+
+
+def _aks(options: argparse.Namespace) -> tuple[Adopted, str]:
+    from gpu_pools.adopting import aks, live  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, mappings, read_json  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
+
+    pools: Any
+    if options.cluster:
+        cluster = mapping(read_json(options.cluster, aks.SHOW), options.cluster, aks.SHOW)
+        pools = mappings(read_json(options.pools, aks.LIST), options.pools, aks.LIST) if options.pools else None
+        source = " and ".join(one for one in (options.cluster, options.pools) if one)
+    elif options.resource_group and options.name:
+        cluster, pools = live.aks(options.resource_group, options.name, options.subscription)
+        source = f"the AKS cluster {options.name} in {options.resource_group}"
+    else:
+        raise _neither("--resource-group GROUP and --name NAME, or --cluster FILE")
+    return aks.adopt_aks(cluster, pools, _inside(options), _owner(options), PLATFORM), source
+
+
+def _magnum(options: argparse.Namespace) -> tuple[Adopted, str]:
+    from gpu_pools.adopting import live, magnum  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, mappings, read_json  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
+
+    if options.cluster and options.groups:
+        cluster = mapping(read_json(options.cluster, magnum.SHOW), options.cluster, magnum.SHOW)
+        read = [(file, read_json(file, magnum.SHOW_GROUPS)) for file in options.groups]
+        groups = [
+            one
+            for file, found in read
+            for one in mappings(found if isinstance(found, list) else [found], file, magnum.SHOW_GROUPS)
+        ]
+        source = f"{options.cluster} and {', '.join(options.groups)}"
+    elif options.name:
+        cluster, groups = live.magnum(options.name)
+        source = f"the Magnum cluster {options.name}"
+    else:
+        raise _neither("--name NAME, or --cluster FILE and --groups FILE")
+    there = magnum.MagnumCluster(cluster, groups, options.driver)
+    return magnum.adopt_magnum(there, dict(options.gpus), _inside(options), PLATFORM), source
+
+
+def _existing(options: argparse.Namespace) -> tuple[Adopted, str]:
+    from gpu_pools.adopting.existing import adopt_existing  # noqa: PLC0415 - see above
+
+    inside = _inside(options)
+    if not inside.looked:
+        raise _neither("--kubernetes FILE, or --context NAME")
+    source = ", ".join(options.kubernetes) or f"the context {options.context}"
+    return adopt_existing(inside, options.context or ""), source
+
+
+def _inside(options: argparse.Namespace) -> Inside:
+    from gpu_pools.adopting import live  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, read_json  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.inside import look  # noqa: PLC0415 - see above
+
+    objects = [mapping(read_json(file, _GET), file, _GET) for file in options.kubernetes]
+    if options.context or options.kubeconfig:
+        objects += live.kubernetes(options.context, options.kubeconfig)
+    return look(objects)
+
+
+def _short(options: argparse.Namespace) -> str:
+    """The stack's own name: with a backend of Pulumi's it may be written behind organisation and project."""
+    return str(options.stack).rpartition("/")[2]
+
+
+def _owner(options: argparse.Namespace) -> str:
+    """As the program says it (components/_stack_owner.py)."""
+    return f"{options.project}/{_short(options)}"
+
+
+def _gpus(text: str) -> tuple[str, Gpus]:
+    from gpu_pools.adopting.magnum import Gpus  # noqa: PLC0415 - see above
+
+    flavor, _, rest = text.partition("=")
+    model, _, count = rest.rpartition(":")
+    if not (flavor and model and count.isdigit() and int(count) > 0):
+        message = f"{text!r} is not FLAVOR=MODEL:COUNT, e.g. g2.5xlarge=a100-40gb:1"
+        raise argparse.ArgumentTypeError(message)
+    return flavor, Gpus(model, int(count))
+
+
+def _neither(allowed: str) -> Exception:
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
+
+    return NotAdoptableError([Problem("the command line", "names no cluster", allowed, "Say where it is read from.")])

@@ -1,0 +1,335 @@
+"""The commands `adopt` and `release` as a user sees them: files, messages, exit codes, and what is left when something is wrong.
+
+az, openstack, kubectl and pulumi are scripts here, which answer with what is in a file and write down how they were called: only
+how they are asked is tried. What the real engine does with an import file, and when it forgets, is in tests/engine/test_adopt.py.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpu_pools.adopting.release import released
+from gpu_pools.cli.main import main
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.text.yaml_text import load_yaml
+from tests.adopting.recorded import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Programs = Callable[..., Path]
+
+#: Of a stack file that adopt writes for an AKS cluster.
+SECTIONS = ("cluster", "sharing", "operator", "nodeFeatureDiscovery", "verification", "pools")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is run: a project with a folder of stacks."""
+    (tmp_path / "stacks").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """Puts programs on PATH, and nothing else; returns the file with their calls."""
+    place = tmp_path / "programs"
+    place.mkdir()
+    monkeypatch.setenv("PATH", str(place))
+
+    def make(**scripts: str) -> Path:
+        for name, script in scripts.items():
+            (place / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{place}/calls\n{script}\n')
+            (place / name).chmod(0o700)
+        return place / "calls"
+
+    return make
+
+
+def document(folder: Path, name: str, content: Any) -> str:
+    (folder / name).write_text(json.dumps(content))
+    return str(folder / name)
+
+
+def aks(folder: Path, case: str = "aks-time-slicing") -> list[str]:
+    found = CASES[case]
+    cluster, pools = document(folder, "cluster.json", found["cluster"]), document(folder, "pools.json", found["pools"])
+    inside = document(folder, "inside.json", {"kind": "List", "items": found["kubernetes"]})
+    return ["adopt", "aks", "--stack", "prod", "--cluster", cluster, "--pools", pools, "--kubernetes", inside]
+
+
+def test_two_files_are_written_and_the_next_steps_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(aks(folder)) == 1
+    out = capsys.readouterr().out
+    assert (folder / "stacks" / "Pulumi.prod.yaml").exists()
+    assert json.loads((folder / "import-prod.json").read_text())["resources"]
+    assert "pulumi import --stack prod --file import-prod.json --generate-code=false" in out
+    assert "all in place (no node is exchanged)" in out
+    assert "- pool win: is not adopted" in out
+
+
+def test_all_that_is_there_in_the_stack_file_ends_with_0(folder: Path) -> None:
+    inside = {
+        "kind": "List",
+        "items": [
+            {
+                "kind": "Node",
+                "metadata": {
+                    "name": "a",
+                    "labels": {"pool": "x", "nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"},
+                },
+            },
+            {"kind": "Node", "metadata": {"name": "b", "labels": {}}},
+        ],
+    }
+    assert main(["adopt", "existing", "--stack", "prod", "--kubernetes", document(folder, "inside.json", inside)]) == 0
+    # Nothing of a cloud is there to be imported.
+    assert not (folder / "import-prod.json").exists()
+
+
+@pytest.mark.parametrize("there", ["stacks/Pulumi.prod.yaml", "import-prod.json"])
+def test_files_that_are_there_are_not_written_over_unless_it_is_told_to(
+    folder: Path, there: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / there).write_text("mine")
+    assert main(aks(folder)) == 2
+    assert f"{there}: is there already" in capsys.readouterr().err
+    assert (folder / there).read_text() == "mine"
+    assert not all((folder / one).exists() for one in ("stacks/Pulumi.prod.yaml", "import-prod.json"))
+    assert main([*aks(folder), "--force"]) == 1
+    assert (folder / there).read_text() != "mine"
+
+
+def test_of_two_files_none_is_written_where_one_cannot_be(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "import-prod.json").mkdir()
+    assert main([*aks(folder), "--force"]) == 2
+    assert "cannot be written: Is a directory" in capsys.readouterr().err
+    assert not (folder / "stacks" / "Pulumi.prod.yaml").exists()
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*aks(folder), "--import-file", str(folder / "no" / "i.json")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert not (folder / "stacks" / "Pulumi.prod.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is not JSON"),
+        ("[]", "is a list of 0, not one object"),
+        ("{}", "is a mapping with no keys, not one object"),
+        ('{"id": 5}', "has 5 as `id`, not a text"),
+        ('{"id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a"}', "none of an AKS cluster"),
+        ('{"id": "/subscriptions/s/resourceGroups/g/providers/M/managedClusters/c"}', "has no agentPoolProfiles"),
+        ("[" * 100000, "is not JSON"),
+    ],
+)
+def test_what_is_no_cluster_is_refused_with_the_command_that_prints_one(
+    folder: Path, content: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "cluster.json").write_text(content)
+    assert main(["adopt", "aks", "--stack", "prod", "--cluster", "cluster.json"]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert "az aks show" in told
+    assert list((folder / "stacks").iterdir()) == []
+
+
+def test_a_cluster_that_nobody_names_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    del folder
+    assert main(["adopt", "aks", "--stack", "prod"]) == 2
+    assert "--resource-group GROUP and --name NAME, or --cluster FILE" in capsys.readouterr().err
+    assert main(["adopt", "magnum", "--driver", "heat", "--stack", "prod"]) == 2
+    assert main(["adopt", "existing", "--stack", "prod"]) == 2
+
+
+def test_a_stack_behind_its_organisation_has_files_and_a_tag_by_its_own_name(folder: Path) -> None:
+    case = json.loads(json.dumps(CASES["aks-time-slicing"]))
+    case["pools"][1]["tags"]["gpu-pools"] = "gpu-pools/prod"
+    arguments = [*aks(folder)[:3], "acme/gpu-pools/prod", *aks(folder)[4:]]
+    document(folder, "pools.json", case["pools"])
+    assert main(arguments) == 1
+    config = load_yaml((folder / "stacks" / "Pulumi.prod.yaml").read_text())["config"]
+    assert [pool["name"] for pool in config["gpu-pools:pools"]] == ["a100", "spot"]
+
+
+def test_a_pool_of_another_stack_is_left_to_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = json.loads(json.dumps(CASES["aks-time-slicing"]))
+    case["pools"][1]["tags"]["gpu-pools"] = "gpu-pools/dev"
+    arguments = aks(folder)
+    document(folder, "pools.json", case["pools"])
+    assert main(arguments) == 1
+    assert "it is the stack gpu-pools/dev's; let that one release it first" in capsys.readouterr().out
+
+
+def test_nothing_to_adopt_is_said_and_nothing_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = document(folder, "cluster.json", CASES["aks-without-gpus"]["cluster"])
+    assert main(["adopt", "aks", "--stack", "prod", "--cluster", cluster]) == 1
+    assert "No pool can be adopted; nothing was written." in capsys.readouterr().out
+    assert list((folder / "stacks").iterdir()) == []
+
+
+def test_texts_of_others_stay_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names in a cluster are anybody's: none ends a comment, a line of the terminal, or a value."""
+    case = json.loads(json.dumps(CASES["aks-time-slicing"]))
+    case["pools"][1]["messageOfTheDay"] = "x\n  gpu-pools:acknowledged: []\u001b[2J\u202e"
+    case["pools"][1]["tags"]["a: b #"] = "{x}\n- evil"
+    case["kubernetes"][0]["items"].append(
+        {
+            "kind": "DaemonSet",
+            "metadata": {"namespace": "x\u001b[31m\ny", "name": "p"},
+            "spec": {"template": {"spec": {"containers": [{"image": "k8s-device-plugin"}]}}},
+        }
+    )
+    cluster, pools = document(folder, "c.json", case["cluster"]), document(folder, "p.json", case["pools"])
+    inside = document(folder, "i.json", {"kind": "List", "items": case["kubernetes"]})
+    main(["adopt", "aks", "--stack", "prod", "--cluster", cluster, "--pools", pools, "--kubernetes", inside])
+    written = (folder / "stacks" / "Pulumi.prod.yaml").read_text()
+    assert "\u001b" not in written + capsys.readouterr().out
+    config = load_yaml(written)["config"]
+    assert set(config) == {f"gpu-pools:{key}" for key in SECTIONS}
+    assert [pool.name for pool in plan_config(config).pools] == ["a100", "spot"]
+    assert config["gpu-pools:pools"][0]["tags"]["a: b #"] == "{x}\n- evil"
+
+
+class TestLive:
+    """az, openstack and kubectl are asked."""
+
+    def test_az_and_kubectl_are_asked_for_what_is_needed_and_for_no_secret(self, folder: Path, programs: Programs) -> None:
+        case = CASES["aks-time-slicing"]
+        cluster, pools = document(folder, "c.json", case["cluster"]), document(folder, "p.json", case["pools"])
+        inside = document(folder, "i.json", {"kind": "List", "items": case["kubernetes"]})
+        calls = programs(
+            az=f'case "$*" in *nodepool*) /bin/cat {pools};; *) /bin/cat {cluster};; esac',
+            kubectl=f"""case "$*" in *clusterpolicies*) echo "the server doesn't have a resource type" >&2; exit 1;;
+            *) /bin/cat {inside};; esac""",
+        )
+        live = ["adopt", "aks", "--stack", "prod", "--resource-group", "Team-ML", "--name", "ml-prod", "--context", "ml"]
+        assert main(live) == 1
+        asked = calls.read_text()
+        assert "az aks show --resource-group Team-ML --name ml-prod --output json" in asked
+        assert "kubectl get nodes --output json --context=ml" in asked
+        assert "secret" not in asked
+        assert "credentials" not in asked
+
+    def test_of_each_group_openstack_is_asked(self, folder: Path, programs: Programs) -> None:
+        case = CASES["magnum-heat"]
+        cluster, groups = document(folder, "c.json", case["cluster"]), document(folder, "g.json", case["groups"])
+        shown = {one["uuid"]: document(folder, f"{one['uuid']}.json", one) for one in case["groups"]}
+        shows = "".join(f"*{uuid}*) /bin/cat {path};; " for uuid, path in shown.items())
+        calls = programs(openstack=f'case "$*" in *cluster*show*) /bin/cat {cluster};; *list*) /bin/cat {groups};; {shows} esac')
+        live = ["adopt", "magnum", "--stack", "prod", "--name", "k8s", *case["arguments"]]
+        assert main(live) == 1
+        assert calls.read_text().count("nodegroup show k8s") == 2
+
+    @pytest.mark.parametrize(
+        ("arguments", "program", "instead"),
+        [
+            (["aks", "--resource-group", "g", "--name", "n"], "az", "--cluster FILE and --pools FILE"),
+            (["magnum", "--driver", "heat", "--name", "n"], "openstack", "--cluster FILE and --groups FILE"),
+            (["existing", "--context", "c"], "kubectl", "--kubernetes FILE"),
+        ],
+    )
+    def test_a_program_that_is_missing_or_fails_is_told_with_the_way_around_it(
+        self,
+        folder: Path,
+        programs: Programs,
+        arguments: list[str],
+        program: str,
+        instead: str,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        assert main(["adopt", *arguments, "--stack", "prod"]) == 2
+        told = capsys.readouterr().err
+        assert f"there is no {program} on PATH" in told
+        assert instead in told
+        programs(**{program: "echo please log in >&2; exit 3"})
+        assert main(["adopt", *arguments, "--stack", "prod"]) == 2
+        assert f"{program} ended with 3: please log in" in capsys.readouterr().err
+        programs(**{program: "echo nonsense"})
+        assert main(["adopt", *arguments, "--stack", "prod"]) == 2
+        assert f"{program} printed no JSON" in capsys.readouterr().err
+        assert list((folder / "stacks").iterdir()) == []
+
+
+STATE: dict[str, Any] = {
+    "version": 3,
+    "deployment": {
+        "resources": [
+            {"urn": "urn:pulumi:prod::gpu-pools::pulumi:pulumi:Stack::gpu-pools-prod", "type": "pulumi:pulumi:Stack"},
+            {"urn": "u::gpu", "type": "gpu-pools:index:GpuPlatform"},
+            {"urn": "u::default", "type": "pulumi:providers:azure-native", "custom": True},
+            {"urn": "u::gpu-a-pool", "type": "azure-native:containerservice:AgentPool", "custom": True, "protect": True},
+            {"urn": "u::gpu-operator-release", "type": "kubernetes:helm.sh/v3:Release", "custom": True},
+            {"urn": "u::read", "type": "kubernetes:core/v1:Namespace", "custom": True, "external": True},
+        ]
+    },
+}
+
+
+class TestRelease:
+    """What a stack leaves."""
+
+    def test_what_is_in_a_cloud_is_told_and_what_nobody_does_any_more(self) -> None:
+        found = released(STATE)
+        assert found.resources == {
+            "azure-native:containerservice:AgentPool": ["gpu-a-pool"],
+            "kubernetes:helm.sh/v3:Release": ["gpu-operator-release"],
+        }
+        assert found.protected == 1
+        assert len(found.no_longer) == 2
+
+    def test_without_yes_nothing_is_let_go(self, folder: Path, programs: Programs, capsys: pytest.CaptureFixture[str]) -> None:
+        calls = programs(pulumi=f"/bin/cat {document(folder, 'state.json', STATE)}")
+        assert main(["release", "prod"]) == 0
+        assert calls.read_text().splitlines() == ["pulumi stack export --stack prod --non-interactive"]
+        assert "Nothing was let go. To do it: add --yes" in capsys.readouterr().out
+
+    def test_with_yes_the_state_is_saved_for_its_owner_before_it_is_forgotten(self, folder: Path, programs: Programs) -> None:
+        state = document(folder, "state.json", STATE)
+        saved = folder / "released-prod.json"
+        calls = programs(pulumi=f'case "$*" in *delete*) /bin/ls {saved} >/dev/null || exit 9;; *) /bin/cat {state};; esac')
+        assert main(["release", "prod", "--yes"]) == 0
+        assert calls.read_text().splitlines()[-1] == "pulumi state delete --all --force --yes --stack prod --non-interactive"
+        assert json.loads(saved.read_text()) == STATE
+        assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+
+    def test_a_saved_state_is_never_written_over(
+        self, folder: Path, programs: Programs, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        calls = programs(pulumi=f"/bin/cat {document(folder, 'state.json', STATE)}")
+        (folder / "released-prod.json").write_text("the one before")
+        assert main(["release", "prod", "--yes"]) == 2
+        assert "is there already" in capsys.readouterr().err
+        assert "delete" not in calls.read_text()
+        assert (folder / "released-prod.json").read_text() == "the one before"
+
+    @pytest.mark.parametrize(
+        ("state", "says"),
+        [
+            (None, "is no state of a stack"),
+            ({"deployment": {}}, "has nothing in it"),
+            ({"deployment": {"pending_operations": [{"resource": {"urn": "u::gpu-a-pool"}}]}}, "gpu-a-pool were being changed"),
+        ],
+    )
+    def test_half_a_deploy_or_none_is_refused(
+        self, folder: Path, programs: Programs, state: object, says: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        calls = programs(pulumi=f"/bin/cat {document(folder, 'state.json', state)}")
+        assert main(["release", "prod", "--yes"]) == 2
+        assert says in capsys.readouterr().err
+        assert "delete" not in calls.read_text()
+
+    def test_an_engine_that_is_missing_or_refuses_is_told(self, programs: Programs, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["release", "prod"]) == 2
+        assert "there is no pulumi on PATH" in capsys.readouterr().err
+        programs(pulumi="echo no stack named prod found >&2; exit 255")
+        assert main(["release", "prod"]) == 2
+        assert "pulumi ended with 255: no stack named prod found" in capsys.readouterr().err
