@@ -84,6 +84,9 @@ def _declared(cluster: ClusterSettings) -> dict[str, Any]:
     declared = dataclasses.asdict(cluster)
     if declared.get("existing", ...) is None:
         del declared["existing"]
+    if isinstance(cluster, AksSettings):
+        # Whether Azure is asked before a deploy changes nothing of the cluster.
+        del declared["check_cloud"]
     if not isinstance(cluster, MagnumSettings):
         return declared
     options = {key: value for key, value in declared.pop("options").items() if value is not None}
