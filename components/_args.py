@@ -249,6 +249,8 @@ class AksClusterArgs(TypedDict):
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
     entra: NotRequired[EntraArgs]
     """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
+    check_cloud: NotRequired[bool]
+    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
     existing_resource_group: NotRequired[str]
     """Name of a resource group that is there, instead of one that the stack makes."""
     node_resource_group: NotRequired[str]
@@ -646,6 +648,8 @@ class ClusterArgs(TypedDict):
     """Refuse to delete or replace the cluster. The pools stay free to be rotated."""
     entra: NotRequired[EntraArgs]
     """Log-in with Entra ID, and no local accounts; without it the kubeconfig is an administrator's."""
+    check_cloud: NotRequired[bool]
+    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
     existing_resource_group: NotRequired[str]
     """Name of a resource group that is there, instead of one that the stack makes."""
     node_resource_group: NotRequired[str]
@@ -690,8 +694,6 @@ class ClusterArgs(TypedDict):
     """Flavor of that group; the template's by default."""
     labels: NotRequired[dict[str, str]]
     """Settings of Magnum's driver, merged over the template's. A change makes a new cluster."""
-    check_cloud: NotRequired[bool]
-    """Whether the cloud is asked first for what the cluster needs of it; true by default."""
     fixed_network: NotRequired[pulumi.Input[str]]
     """A private network for the nodes, by name or id."""
     fixed_subnet: NotRequired[pulumi.Input[str]]

@@ -1,13 +1,25 @@
-"""Says what to do where a chart's namespace or release is somebody else's already.
+"""Says what to do where an operator, NFD, namespace or release is somebody else's already.
 
-Kubernetes and Helm refuse to make what exists, so nothing is installed twice; but their words do not say what to write instead.
-Only clusters that may have an operator of their own are watched: those that exist, and those of Magnum's capi-helm driver.
+Kubernetes and Helm refuse to make what exists, so nothing is installed twice under one name; but their words do not say what to
+write instead, and an operator under another name they let pass. In a cluster that was there before the stack, what it has is
+looked at before the namespace is made, in previews too: the engine runs the hook only if the namespace is none of the stack's own
+yet, so whatever is found is another's. A cluster that cannot be reached stops nothing: a warning says that it was not looked at.
+
+Clusters of Magnum's capi-helm driver are watched, too, but only when something has failed: their add-ons come after the cluster.
 """
 
-import pulumi
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
+import pulumi
+import yaml
+
+from gpu_pools.plan.already_there import There, Wanted, found_in, refusals
 from gpu_pools.stack.adoption import REMEDY
-from gpu_pools.stack.clusters import ClusterSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.clusters import AksSettings, ClusterSettings, ExistingSettings, MagnumSettings
+from gpu_pools.text.errors import InvalidStackError
 
 from . import _log
 
@@ -17,6 +29,8 @@ _REFUSALS = (
     "cannot re-use a name that is still in use",
     "exists and cannot be imported into the current release",
 )
+#: To connect, and to read. A private API server does not answer at all.
+_SECONDS: Final = (5, 15)
 
 
 def tells_of_another_owner(name: str, cluster: ClusterSettings) -> pulumi.ResourceHookBinding | None:
@@ -26,9 +40,86 @@ def tells_of_another_owner(name: str, cluster: ClusterSettings) -> pulumi.Resour
         name: unique among the hooks of the program.
         cluster: where it goes.
     """
-    if not (isinstance(cluster, ExistingSettings) or (isinstance(cluster, MagnumSettings) and cluster.driver == "capi-helm")):
+    if not (_was_there(cluster) or (isinstance(cluster, MagnumSettings) and cluster.driver == "capi-helm")):
         return None
     return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-another-owner", _tell)])
+
+
+def looks_for_another(
+    name: str,
+    cluster: ClusterSettings,
+    wanted: Wanted,
+    reached: tuple[pulumi.Input[str] | None, str | None],
+    hooks: pulumi.ResourceHookBinding | None,
+) -> pulumi.ResourceHookBinding | None:
+    """Hooks for a namespace: besides what is told after a failure a look at the cluster before it is made.
+
+    Args:
+        name: unique among the hooks of the program.
+        cluster: where it goes.
+        wanted: what is installed there.
+        reached: kubeconfig of the cluster, and a context of it. Where nobody said a kubeconfig it is not looked at.
+        hooks: those of `tells_of_another_owner`.
+    """
+    kubeconfig, context = reached
+    if hooks is None or kubeconfig is None or not _was_there(cluster):
+        return hooks
+    known: list[str] = []
+    # The provider, with which the namespace is made, waits for it as well: what can be known is known by then.
+    pulumi.Output.from_input(kubeconfig).apply(known.append)
+
+    async def look(_hook: pulumi.ResourceHookArgs) -> None:
+        if known and known[-1]:
+            await asyncio.to_thread(_look, wanted, lambda: _workloads(known[-1], context))
+
+    options = pulumi.ResourceHookOptions(on_dry_run=True)
+    return pulumi.ResourceHookBinding(
+        before_create=[pulumi.ResourceHook(f"{name}-already-there", look, options)], on_error=hooks.on_error
+    )
+
+
+def _was_there(cluster: ClusterSettings) -> bool:
+    return isinstance(cluster, ExistingSettings) or bool(isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing)
+
+
+def _look(wanted: Wanted, workloads: Callable[[], Iterator[There]]) -> None:
+    """Refuse what is there already.
+
+    Raises:
+        InvalidStackError: with all of it.
+    """
+    try:
+        found = list(workloads())
+    except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
+        what = "a GPU operator or device plugin" if wanted == "operator" else "Node Feature Discovery"
+        _log.warn(f"not looked for before the deploy: {what} that the cluster has already ({_why(error)})")
+        return
+    if problems := refusals(wanted, found):
+        raise InvalidStackError(problems)
+
+
+def _why(error: Exception) -> str:
+    """Short: what a client of Kubernetes says is pages long, and may hold what the server sent."""
+    status = getattr(error, "status", None)
+    return f"the API server answers {status}" if status else f"the cluster cannot be asked: {type(error).__name__}"
+
+
+def _workloads(kubeconfig: str, context: str | None) -> Iterator[There]:
+    from kubernetes.client import ApiClient, AppsV1Api, Configuration  # noqa: PLC0415 - it takes a second to load
+    from kubernetes.config import load_kube_config_from_dict  # noqa: PLC0415
+
+    settings = Configuration()
+    # Else a cluster that does not answer is asked four times.
+    settings.retries = False
+    load_kube_config_from_dict(yaml.safe_load(kubeconfig), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
+    api = AppsV1Api(ApiClient(settings))
+    lists: Mapping[str, Callable[..., Any]] = {
+        "Deployment": api.list_deployment_for_all_namespaces,
+        "DaemonSet": api.list_daemon_set_for_all_namespaces,
+    }
+    for kind, listed in lists.items():
+        answer = listed(_preload_content=False, _request_timeout=_SECONDS)
+        yield from found_in(kind, json.loads(answer.data)["items"])
 
 
 def _tell(failed: pulumi.ErrorHookArgs) -> bool:

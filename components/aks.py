@@ -20,6 +20,7 @@ from pulumi_azure_native import authorization, containerservice, resources
 from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes, system_pool_left_behind
 from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, subnets
 from gpu_pools.clouds.aks_properties import replacing
+from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.aks_pool_inputs import Around, counts, kept_as_found, pool_inputs
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import AksSettings, parse_cluster
@@ -35,7 +36,8 @@ from ._entra_login import try_login
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
-from ._to_stack import plan_alone, stack_keys
+from ._to_stack import ALONE, located_in, plan_alone, stack_keys
+from .azure_check import check_cloud
 from .kubernetes_provider import kubernetes_provider
 
 if TYPE_CHECKING:
@@ -77,10 +79,15 @@ class AksCluster(pulumi.ComponentResource):
             planned: what the arguments mean, where they were checked with a whole stack.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the arguments; with Entra ID, if nobody is logged in.
+            InvalidStackError: with everything that is wrong with the arguments, or that Azure lacks; with Entra ID, if nobody is
+                logged in.
         """
         settings = planned or _cluster_settings(f"AksCluster({name})", args)
         super().__init__("gpu-pools:index:AksCluster", name, None, opts)
+        with located_in(f"AksCluster({name})", ALONE):
+            check_cloud(settings, self)
+        if settings.options.api_server and settings.options.api_server.private:
+            _log.warn(f"{PRIVATE}, from its first deploy on", self)
         if settings.entra:
             try_login(f"AksCluster({name})", settings.entra, self)
         group = self._group(name, settings, opts)

@@ -11,6 +11,7 @@ import pulumi
 from pulumi_azure_native import authorization, containerservice
 
 from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
+from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.fields import read
@@ -25,6 +26,7 @@ from ._not_known_yet import not_known_yet
 from ._stack_owner import stack_owner
 from ._to_stack import stack_keys
 from .aks import AksGpuNodePoolArgs
+from .azure_check import problems_of
 from .kubernetes_provider import kubernetes_provider
 
 __all__ = ["ExistingAksCluster", "ExistingAksClusterArgs"]
@@ -75,8 +77,8 @@ class ExistingAksCluster(pulumi.ComponentResource):
         if self.found:
             for note in notes(self.found):
                 _log.warn(note, self)
-            if stack and (problems := check_found(stack, self.found, stack_owner())):
-                raise InvalidStackError(problems)
+            if stack:
+                self._check(stack, self.found)
             if self.found.entra:
                 try_login(what, EntraSettings(login=asked.login), self, "login")
         self.cluster_name = pulumi.Output.from_input(asked.name)
@@ -94,6 +96,13 @@ class ExistingAksCluster(pulumi.ComponentResource):
                 "kubeconfig": self.kubeconfig,
             }
         )
+
+    def _check(self, stack: Settings, found: FoundCluster) -> None:
+        """Hold the stack against the cluster and the rest of Azure, and tell all problems at once."""
+        cluster = stack.cluster
+        assert isinstance(cluster, AksSettings)  # noqa: S101 - who is here has one
+        if problems := [*check_found(stack, found, stack_owner()), *problems_of(cluster, self, stack)]:
+            raise InvalidStackError(problems)
 
     def pool_args(self, pool: str, args: AksGpuNodePoolArgs) -> AksGpuNodePoolArgs:
         """The arguments of a pool in this cluster: the stack's tag, by which it knows its own, and a place beside the others.

@@ -30,7 +30,7 @@ from gpu_pools.stack.adoption import CLUSTER_POLICY
 from ._args import PoolLike
 from ._helm import chart_release
 from ._options import child_options
-from ._owners import tells_of_another_owner
+from ._owners import looks_for_another, tells_of_another_owner
 from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._sharing_keys import config_keys
@@ -50,6 +50,10 @@ class GpuOperatorArgs(TypedDict):
     """Sections of a stack file by name: operator, cluster (its platform), …; without `pools` sharing and pools, too."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
+    kubeconfig: NotRequired[pulumi.Input[str]]
+    """How to look first whether a cluster that was there has one already; without it nothing is looked for."""
+    context: NotRequired[str]
+    """Of the kubeconfig; its current one by default."""
 
 
 class GpuOperator(pulumi.ComponentResource):
@@ -106,7 +110,7 @@ class GpuOperator(pulumi.ComponentResource):
             pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, child_options(self, opts))
             self._configure(name, self._keys(name, plan, opts, pulling), opts)
         else:
-            self._install(name, plan, opts)
+            self._install(name, plan, args, opts)
         self.register_outputs(
             {
                 "namespace": self.namespace,
@@ -118,9 +122,10 @@ class GpuOperator(pulumi.ComponentResource):
             }
         )
 
-    def _install(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None) -> None:
+    def _install(self, name: str, plan: Plan, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None) -> None:
+        reached = args.get("kubeconfig"), args.get("context")
         hooks = tells_of_another_owner(name, plan.settings.cluster)
-        options = child_options(self, opts, hooks=hooks)
+        options = child_options(self, opts, hooks=looks_for_another(name, plan.settings.cluster, "operator", reached, hooks))
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
         inside = child_options(self, opts, depends_on=[namespace])
         pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, inside)

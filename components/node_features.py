@@ -23,7 +23,7 @@ from ._args import ExistingPoolLike, PoolLike
 from ._config_keys import after_operator, once_agreed, pool_plan
 from ._helm import chart_release
 from ._options import child_options
-from ._owners import tells_of_another_owner
+from ._owners import looks_for_another, tells_of_another_owner
 from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._to_stack import plan_alone, plan_of
@@ -43,6 +43,10 @@ class NodeFeatureDiscoveryArgs(TypedDict):
     """Sections of a stack file by name: node_feature_discovery, cluster (its platform), …; without `pools` these, too."""
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
+    kubeconfig: NotRequired[pulumi.Input[str]]
+    """How to look first whether a cluster that was there has one already; without it nothing is looked for."""
+    context: NotRequired[str]
+    """Of the kubeconfig; its current one by default."""
 
 
 class NodeFeatureDiscovery(pulumi.ComponentResource):
@@ -79,8 +83,9 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         if plan.settings.nfd.adopted:
             raise InvalidStackError([_nothing_to_install(what)])
         super().__init__("gpu-pools:index:NodeFeatureDiscovery", name, None, opts)
-        hooks = tells_of_another_owner(name, plan.settings.cluster)
-        namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts, hooks=hooks))
+        hooks, reached = tells_of_another_owner(name, plan.settings.cluster), (args.get("kubeconfig"), args.get("context"))
+        first = looks_for_another(name, plan.settings.cluster, "nfd", reached, hooks)
+        namespace = privileged_namespace(f"{name}-namespace", NFD_NAMESPACE, child_options(self, opts, hooks=first))
         chart = plan.settings.nfd.chart
         self.namespace = pulumi.Output.from_input(NFD_NAMESPACE)
         self.version = pulumi.Output.from_input(chart.version)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pulumi
 
+from gpu_pools.clouds.judgement import Unread
 from gpu_pools.clouds.magnum_answers import (
     Cloud,
     Free,
@@ -23,7 +24,6 @@ from gpu_pools.clouds.magnum_answers import (
     Magnum,
     Named,
     Template,
-    Unread,
 )
 from gpu_pools.clouds.magnum_cloud import Need, judge, needs
 from gpu_pools.stack.clusters import MagnumSettings

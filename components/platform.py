@@ -119,7 +119,7 @@ class GpuPlatform(pulumi.ComponentResource):
             from_stack_file: whether the settings are those of a stack file, by whose places problems are told then.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the settings; on Magnum, with everything that the cloud lacks.
+            InvalidStackError: with everything that is wrong with the settings, or that the cloud lacks.
         """
         what, places = f"GpuPlatform({name})", {} if from_stack_file else sections_in(args)
         with located_in(what, places):
@@ -133,11 +133,16 @@ class GpuPlatform(pulumi.ComponentResource):
 
             with located_in(what, places):
                 check_cloud(planned.settings.cluster, planned.settings.pools, self)
+        elif isinstance(planned.settings.cluster, AksSettings) and planned.settings.cluster.existing is None:
+            from .azure_check import check_cloud as check_azure  # noqa: PLC0415 - as above
+
+            with located_in(what, places):
+                check_azure(planned.settings.cluster, self, planned.settings)
         for sharing, written in config[f"{NAMESPACE}:sharing"].items():
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
         cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
         inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
-        operator = self._operator(name, planned, inside, secret_sections)
+        operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
         pools = self._pools(name, planned, cluster, operator, inside)
         self.verification = pulumi.Output.from_input(no_reports())
         if planned.settings.verification.enabled:
@@ -176,7 +181,8 @@ class GpuPlatform(pulumi.ComponentResource):
         if isinstance(settings, AksSettings):
             from .aks import AksCluster  # noqa: PLC0415
 
-            return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect))
+            # Azure was asked already, together with the pools.
+            return AksCluster(name, args, opts, planned=replace(settings, protect=planned.protect, check_cloud=False))
         if isinstance(settings, MagnumSettings) and settings.existing:
             from .existing_magnum import ExistingMagnumCluster  # noqa: PLC0415
 
@@ -193,14 +199,22 @@ class GpuPlatform(pulumi.ComponentResource):
         return ExistingCluster(name, args, opts, planned=settings)
 
     def _operator(
-        self, name: str, planned: Plan, inside: pulumi.ResourceOptions, secret_sections: tuple[str, ...]
+        self,
+        name: str,
+        planned: Plan,
+        inside: pulumi.ResourceOptions,
+        secret_sections: tuple[str, ...],
+        kubeconfig: pulumi.Output[str],
     ) -> GpuOperator:
+        reached: Any = {"kubeconfig": kubeconfig}
+        if context := getattr(planned.settings.cluster, "context", None):
+            reached["context"] = context
         before: list[pulumi.Resource] = []
         if not planned.settings.nfd.adopted:
             hidden = "nodeFeatureDiscovery" in secret_sections
-            before = [NodeFeatureDiscovery(f"{name}-nfd", {"secret_values": hidden}, inside, planned=planned)]
+            before = [NodeFeatureDiscovery(f"{name}-nfd", reached | {"secret_values": hidden}, inside, planned=planned)]
         hidden = "operator" in secret_sections
-        return GpuOperator(f"{name}-operator", {"secret_values": hidden}, _after(inside, before), planned=planned)
+        return GpuOperator(f"{name}-operator", reached | {"secret_values": hidden}, _after(inside, before), planned=planned)
 
     def _startup_taint(self, name: str, planned: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
         """What must be there before the pools' first nodes, so that they register with the startup taint."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from gpu_pools.clouds.judgement import Unread
+
 #: Label of a cluster, of all drivers.
 AUTOSCALER: Final = "auto_scaling_enabled"
 Kind = Literal["flavor", "image", "keypair", "external network", "cluster template"]
@@ -19,13 +21,6 @@ Kind = Literal["flavor", "image", "keypair", "external network", "cluster templa
 def is_on(label: object) -> bool:
     """As oslo_utils.strutils.bool_from_string reads it, which Magnum and its drivers use."""
     return str(label).strip().lower() in {"true", "t", "yes", "y", "on", "1"}
-
-
-@dataclass(frozen=True)
-class Unread:
-    """Something that the cloud did not say, and why."""
-
-    why: str
 
 
 @dataclass(frozen=True)

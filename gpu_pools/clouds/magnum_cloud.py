@@ -15,13 +15,14 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named, Unread
+from gpu_pools.clouds.judgement import Judgement, Unread
+from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named
 from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.clouds.magnum_found import judge_found, notes_on_found
 from gpu_pools.clouds.magnum_living import judge_living
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import MagnumPlacement
-from gpu_pools.text.errors import Problem, Problems, show
+from gpu_pools.text.errors import Problems, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,15 +44,6 @@ class Need:
     kind: Kind
     name: str
     path: str
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What is wrong, what could not be told (each with the reason), and what is worth knowing before."""
-
-    problems: tuple[Problem, ...]
-    unchecked: tuple[str, ...]
-    notes: tuple[str, ...] = ()
 
 
 def needs(cluster: MagnumSettings, pools: Sequence[Pool]) -> tuple[Need, ...]:

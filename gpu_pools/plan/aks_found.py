@@ -1,7 +1,7 @@
 """An AKS cluster as it was found, and what of a stack does not go together with it. Pure: what was read comes in.
 
 Azure would refuse all of this, some of it minutes into a deploy. Not here: reading it (components/existing_aks.py); quotas, sizes
-and zones of the region, which the provider has no function for.
+and zones of the region (gpu_pools/clouds/azure_cloud.py).
 Sources: azure-aks-docs at fb060abe (create-node-pools, start-stop-cluster, upgrade-aks-control-plane); Azure's answers to others,
 as sandbox/clouds/azure_networks.py names them.
 """
@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_together import check_aks
+from gpu_pools.clouds.azure_versions import OLDEST_FOR_IMAGE, numbers
 from gpu_pools.plan.checks import driver_of
-from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES, refusal
+from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
 from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 
 #: By which a stack knows its pools in a cluster that it did not make: Azure keeps it, and shows it with the cluster.
 OWNER_TAG: Final = "gpu-pools"
+#: Bound tokens of pods that name their node: on by default since then (gpu_pools/proof/verifier_rights.py).
+LEAST_FOR_VERIFIERS: Final = "1.30"
+#: Of a private API server: what has to run where.
+PRIVATE: Final = (
+    "its API server has a private address only: `pulumi up` must run where that is reached (in its network, in one that is "
+    "peered with it, or over a VPN)"
+)
 _CLUSTER: Final = "gpu-pools:cluster.existing"
 _SYSTEM: Final = "System"
 
@@ -107,14 +115,8 @@ def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Pro
             remedy="Start it: az aks start --resource-group GROUP --name NAME.",
         )
     check_aks(with_found(settings, found), problems)
-    against = refusal(with_found(settings, found).cluster) if settings.verification.startup_taint else ""
-    if against:
-        problems.add(
-            "gpu-pools:verification.startupTaint",
-            f"needs Kubernetes {LEAST_KUBERNETES}, and the cluster has {found.version}",
-            allowed=f"true in a cluster of Kubernetes {LEAST_KUBERNETES} or newer",
-            remedy="Leave it out; the deploy still waits until the nodes have passed.",
-        )
+    for problem in too_old(settings, found.version, "the cluster has"):
+        problems.add(problem.path, problem.message, allowed=problem.allowed, remedy=problem.remedy)
     for pool in settings.pools:
         for problem in (
             *_taken(pool, found, owner),
@@ -126,13 +128,48 @@ def check_found(settings: Settings, found: FoundCluster, owner: str) -> list[Pro
     return list(problems.found)
 
 
+def too_old(settings: Settings, version: str | None, whose: str) -> list[Problem]:
+    """What of the stack needs a newer Kubernetes than a cluster has, or will have.
+
+    Args:
+        settings: of the stack.
+        version: of the cluster, e.g. 1.34.2; None: it is not known.
+        whose: how a message says where the version comes from.
+    """
+    problems, has = Problems(), numbers(version or "")
+    if not has:
+        return []
+    if settings.verification.startup_taint and has < numbers(LEAST_KUBERNETES):
+        problems.add(
+            "gpu-pools:verification.startupTaint",
+            f"needs Kubernetes {LEAST_KUBERNETES}, and {whose} {version}",
+            allowed=f"true in a cluster of Kubernetes {LEAST_KUBERNETES} or newer",
+            remedy="Leave it out; the deploy still waits until the nodes have passed.",
+        )
+    if settings.verification.enabled and has < numbers(LEAST_FOR_VERIFIERS):
+        problems.add(
+            "gpu-pools:verification",
+            f"needs Kubernetes {LEAST_FOR_VERIFIERS}, whose tokens of pods name their node, and {whose} {version}",
+            allowed=f"a cluster of Kubernetes {LEAST_FOR_VERIFIERS} or newer",
+            remedy="Upgrade the cluster, or leave the section out.",
+        )
+    for pool in settings.pools:
+        image = pool.placement.os_sku if isinstance(pool.placement, AksPlacement) else None
+        oldest = OLDEST_FOR_IMAGE.get(image or "")
+        if oldest and has < numbers(oldest):
+            problems.add(
+                f"{pool.path}.osSku",
+                f"{image} needs Kubernetes {oldest}, and {whose} {version}",
+                allowed=f"another image, or Kubernetes {oldest} or newer",
+                remedy="Leave it out: AKS then takes the image that goes with the version.",
+            )
+    return list(problems.found)
+
+
 def notes(found: FoundCluster) -> Iterator[str]:
     """What whoever deploys should know of the cluster."""
     if found.private:
-        yield (
-            "its API server has a private address only: `pulumi up` must run where that is reached (in its network, in one that "
-            "is peered with it, or over a VPN), and so must a preview once the pools are there"
-        )
+        yield f"{PRIVATE}, and so must a preview once the pools are there"
     if found.running and found.state != "Succeeded":
         yield f"its last operation is {found.state}: Azure may refuse new pools until one has ended well (az aks show)"
 

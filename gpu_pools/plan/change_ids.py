@@ -86,6 +86,9 @@ def _declared(cluster: ClusterSettings) -> dict[str, Any]:
         del declared["existing"]
     # How a cluster is reached by a text is a secret, and no part of what it is.
     declared.pop("kubeconfig_content", None)
+    if isinstance(cluster, AksSettings):
+        # Whether Azure is asked before a deploy changes nothing of the cluster.
+        del declared["check_cloud"]
     if not isinstance(cluster, MagnumSettings):
         return declared
     options = {key: value for key, value in declared.pop("options").items() if value is not None}

@@ -64,6 +64,8 @@ _PROTECTED: Final = (
     "Refuse to delete or replace the cluster (a `pulumi destroy` takes everything else first), unless that is "
     "[acknowledged](#gpu-poolsacknowledged)."
 )
+_CHECKED: Final = "Whether the cloud is asked first for what the cluster needs of it; true by default."
+_CHECKED_DOC: Final = "`false` leaves out the [check of the cloud](#the-check-of-the-cloud) before a deploy."
 
 
 @dataclass(frozen=True)
@@ -267,11 +269,17 @@ class AksSettings:
         doc="Users log in with Entra ID, and no certificate of an administrator can be had: the default for production, see "
         "[below](#entra-id). Taking it out again is refused.",
     )
+    check_cloud: bool = row(
+        _CHECKED,
+        flag(),
+        default=True,
+        doc=_CHECKED_DOC,
+    )
     existing: ExistingAks | None = row(
         "A cluster that is there: the stack adds its pools to it.",
         inner(ExistingAks, "a mapping with resourceGroup and name"),
         doc="A cluster that is there already: [the stack adds its pools to it](../real-clouds.md#an-aks-cluster-that-is-there) "
-        "and manages nothing else of it. Beside it only `tags` may stand, which are those of the pools.",
+        "and manages nothing else of it. Beside it only `tags`, which are those of the pools, and `checkCloud` may stand.",
     )
     options: AksClusterOptions = reads(Kind(cluster_options, ""), AksClusterOptions())
 
@@ -519,10 +527,10 @@ class MagnumSettings:
         "Refuse to delete or replace the cluster. The node groups stay free to be rotated.", flag(), default=False, doc=_PROTECTED
     )
     check_cloud: bool = row(
-        "Whether the cloud is asked first for what the cluster needs of it; true by default.",
+        _CHECKED,
         flag(),
         default=True,
-        doc="`false` leaves out the [check of the cloud](#the-check-of-the-cloud) before a deploy.",
+        doc=_CHECKED_DOC,
     )
     existing: ExistingMagnum | None = row(
         "A cluster that is there: the stack adds its node groups to it.",
@@ -603,10 +611,12 @@ def _existing_aks(section: Section) -> AksSettings:
     own = [one.key for settings in (AksSettings, AksClusterOptions) for one in rows(settings)]
     refuse_beside(section, own, existing_aks.BESIDE, existing_aks.INSTEAD)
     found = read_inner(ExistingAks, section, Row("existing", "", flag()), "a mapping with resourceGroup and name")
-    tags = section.texts("tags")
+    tags, asked = section.texts("tags"), section.flag("checkCloud")
     section.finish()
     existing = found or ExistingAks()
-    return AksSettings(name=existing.name, resource_group=existing.resource_group, tags=tags, existing=existing)
+    return AksSettings(
+        name=existing.name, resource_group=existing.resource_group, tags=tags, check_cloud=asked is not False, existing=existing
+    )
 
 
 def _existing_magnum(section: Section) -> MagnumSettings:

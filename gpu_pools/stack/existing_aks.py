@@ -29,7 +29,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "entra": "Who may log in is the cluster's own; how kubelogin does is `existing.login`.",
     "kubernetesVersion": "Pools follow the cluster; a pool that is to stay behind has a `kubernetesVersion` of its own.",
 }
-BESIDE: Final = ("existing", "tags")
+BESIDE: Final = ("existing", "tags", "checkCloud")
 
 
 @dataclass(frozen=True)

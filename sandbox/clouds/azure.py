@@ -7,8 +7,8 @@ what is answered in azure_answers.
 Labels and taints of a pool are one set each: what Azure puts in at first (a spot pool's) is in it, and a request that names
 the set replaces it whole (Azure/AKS#3152); one that names none keeps it (cluster-api-provider-azure#2859).
 
-Deliberately not modelled: subscriptions, quotas, long-running operations (a request answers when the thing
-is done, and another one meanwhile is refused), and the spread of a pool over several zones (all its machines are in the first).
+Deliberately not modelled: several subscriptions, long-running operations (a request answers when the thing is done, and another
+one meanwhile is refused), and the spread of a pool over several zones (all its machines are in the first).
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import assignment_id, cluster_id, digest, group_id, network_id, parts, pool_id, window_id
 from sandbox.clouds.azure_machines import machine_group
 from sandbox.clouds.azure_pool_options import check_with_cluster
+from sandbox.clouds.azure_subscription import Subscription, check_room, read_subscription
 from sandbox.clouds.entra import Tenant
 from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
-from sandbox.cluster.machine_groups import Hardware
-from sandbox.system.files import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from sandbox.clouds.azure_rules import Body
@@ -45,6 +44,8 @@ _BESIDE: Final = {
     "windows": "Microsoft.ContainerService/managedClusters/maintenanceConfigurations",
     "assignments": "Microsoft.Authorization/roleAssignments",
 }
+_PODS_OF_FLAT: Final = 30
+_PODS_OF_SUBNET: Final = 110
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
 
 
@@ -68,10 +69,6 @@ class AzureCloud:
             state / "cloud" / "azure.json", ("groups", "networks", "clusters", "pools", "windows", "assignments")
         )
         self._tenant = Tenant(state)
-
-    def _offered(self) -> rules.Offered:
-        """VM sizes besides those of the tables, as the stack at hand declares them (sandbox/stack/prerequisites.py)."""
-        return {name: Hardware(**has) for name, has in read_json(self._state / "cloud" / "azure-sizes.json").items()}
 
     # ---------------------------------------------------------------- resource groups
 
@@ -141,15 +138,17 @@ class AzureCloud:
         check_cluster_options(body)
         versions.check_new_cluster(name, body.get("kubernetesVersion"))
         version = versions.full(body.get("kubernetesVersion"))
-        pools = {pool["name"]: _settled(pool) for pool in body["agentPoolProfiles"]}
+        pools = {pool["name"]: _settled(pool, body) for pool in body["agentPoolProfiles"]}
         for pool_name, pool in pools.items():
-            rules.check_pool(pool_name, pool, body["location"], self._offered())
+            rules.check_pool(pool_name, pool, body["location"], self.subscription().offered)
             check_with_cluster(pool, body)
             versions.check_pool(pool.get("orchestratorVersion"), version, version)
         folder = f"{re.sub(r'[^A-Za-z0-9-]', '-', name)}-{digest(id_)[:6]}"
         with self._records.change() as data:
             self._require_group(data, group)
+            self._check_room(data, body["location"], pools)
             networks.check_pools(data["networks"].values(), pools)
+            networks.check_addresses(data["networks"].values(), pools, body)
             self._refuse_busy(data, id_)
             data["clusters"][id_.lower()] = {
                 "id": id_,
@@ -193,7 +192,7 @@ class AzureCloud:
                         "pool operations: https://aka.ms/agent-pool-rest-api"
                     )
                     raise AzureError(400, "InvalidParameter", message, "agentPoolProfiles")
-                _change_pool(pool, profile, cluster, self._offered())
+                _change_pool(pool, profile, cluster, self.subscription().offered)
             rules.check_entra_change(cluster["body"], body)
             wanted["location"] = cluster["body"]["location"]
             if body.get("aadProfile"):
@@ -313,18 +312,24 @@ class AzureCloud:
             # Of a pool that is not there yet none is in progress: the others may be made at the same time.
             self._refuse_busy(data, parent, [existing] if existing else [])
             if existing is None:
-                settled = _settled(body)
-                rules.check_pool(name, settled, cluster["body"]["location"], self._offered())
+                settled = _settled(body, cluster["body"])
+                rules.check_pool(name, settled, cluster["body"]["location"], self.subscription().offered)
                 check_with_cluster(settled, cluster["body"])
                 beside = {pool["name"]: pool["body"] for pool in _pools_of(data, cluster)}
+                self._check_room(data, cluster["body"]["location"], {name: settled})
                 networks.check_pools(data["networks"].values(), {**beside, name: settled})
+                networks.check_addresses(data["networks"].values(), {**beside, name: settled}, cluster["body"])
                 version = settled.get("orchestratorVersion")
                 versions.check_pool(version, None, version_of(cluster))
                 version = versions.resolved(version, version_of(cluster)) if version else version_of(cluster)
                 data["pools"][id_.lower()] = _pool_record(parent, name, settled, version, inline=False)
             else:
                 _refuse_last_system(data, existing, body.get("mode", "User"))
-                _change_pool(existing, body, cluster, self._offered())
+                before = existing["count"]
+                _change_pool(existing, body, cluster, self.subscription().offered)
+                if existing["count"] > before:
+                    grown = {**existing["body"], "count": existing["count"]}
+                    self._check_room(data, cluster["body"]["location"], {name: grown}, id_)
                 existing["state"] = "Updating"
         self._put_machines(parent, only=id_)
         with self._records.change() as data:
@@ -361,7 +366,10 @@ class AzureCloud:
         with self._records.change() as data:
             pool = _find_pool(data, cluster_name, pool_name)
             body = {**pool["body"], "count": count}
-            rules.check_pool(pool_name, body, data["clusters"][pool["cluster"]]["body"]["location"], self._offered())
+            location = data["clusters"][pool["cluster"]]["body"]["location"]
+            rules.check_pool(pool_name, body, location, self.subscription().offered)
+            if count > pool["count"]:
+                self._check_room(data, location, {pool_name: body}, pool["id"])
             pool["count"] = count
             cluster, id_ = data["clusters"][pool["cluster"]]["id"], pool["id"]
         self._put_machines(cluster, only=id_)
@@ -468,6 +476,14 @@ class AzureCloud:
         for key in data["groups"].keys() - kept:
             self.delete_group(data["groups"][key]["name"])
 
+    def read(self) -> Data:
+        """All records as they are now; changing the result changes nothing."""
+        return self._records.read()
+
+    def subscription(self) -> Subscription:
+        """What the subscription may have; a file that is changed counts from the next question on."""
+        return read_subscription(self._state)
+
     # ---------------------------------------------------------------- inner workings
 
     def _folder(self, name: str) -> Path:
@@ -476,6 +492,14 @@ class AzureCloud:
     def _require_group(self, data: Data, group: str) -> None:
         if group_id(group).lower() not in data["groups"]:
             raise AzureError(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+
+    def _check_room(self, data: Data, region: str, pools: Mapping[str, Body], own: str = "") -> None:
+        """Refuse pools for which the subscription has no size, zone or quota; a pool that grows does not count beside itself."""
+        there = {key for key, cluster in data["clusters"].items() if cluster["body"]["location"] == region}
+        others = [one for key, one in data["pools"].items() if one["cluster"] in there and key != own.lower()]
+        for name, body in pools.items():
+            check_room(self.subscription(), name, body, region, others)
+            others.append({"body": body, "count": body["count"]})
 
     def _refuse_busy(self, data: Data, id_: str, pools: Collection[dict[str, Any]] | None = None) -> None:
         """One operation at a time on a cluster and on each pool; one of the cluster (None) is one of all pools (both seen)."""
@@ -507,7 +531,7 @@ class AzureCloud:
         folder = self._folder(cluster["folder"])
         for key, pool in data["pools"].items():
             if pool["cluster"] == id_.lower() and (only is None or key == only.lower()):
-                self._host.put(folder, machine_group(cluster, pool, self._offered()))
+                self._host.put(folder, machine_group(cluster, pool, self.subscription().offered))
 
 
 def scale_node_pool(state: Path, cluster: str, pool: str, count: int) -> None:
@@ -525,10 +549,10 @@ def scale_node_pool(state: Path, cluster: str, pool: str, count: int) -> None:
     AzureCloud(state).scale(cluster, pool, count)
 
 
-def _settled(body: Body) -> Body:
-    """A new pool's properties with what AKS fills in."""
+def _settled(body: Body, cluster: Body) -> Body:
+    """A new pool's properties with what AKS fills in, some of it by its cluster."""
     given = {key: value for key, value in body.items() if value is not None and key != "name"}
-    settled = {**rules.POOL_DEFAULTS, "vmSize": rules.DEFAULT_VM_SIZE, **given}
+    settled = {**rules.POOL_DEFAULTS, "vmSize": rules.DEFAULT_VM_SIZE, **_max_pods(body, cluster), **given}
     if "count" not in settled:
         settled["count"] = settled.get("minCount", 1) if settled["enableAutoScaling"] else 1
     if settled.get("scaleSetPriority") == "Spot":
@@ -538,6 +562,15 @@ def _settled(body: Body) -> Body:
         settled["nodeLabels"] = {**(settled.get("nodeLabels") or {}), rules.SPOT_KEY: "spot"}
         settled["nodeTaints"] = taints if rules.SPOT_TAINT in taints else [*taints, rules.SPOT_TAINT]
     return settled
+
+
+def _max_pods(body: Body, cluster: Body) -> Body:
+    """By the network of the cluster (azure-aks-docs, concepts-network-ip-address-planning); nothing said is overlay here."""
+    profile = cluster.get("networkProfile") or {}
+    if profile.get("networkPlugin") in {None, "none"} or profile.get("networkPluginMode") == "overlay":
+        return {}
+    flat = profile["networkPlugin"] == "azure" and not body.get("podSubnetID")
+    return {"maxPods": _PODS_OF_FLAT if flat else _PODS_OF_SUBNET}
 
 
 def _pool_record(cluster: str, name: str, body: Body, version: str, *, inline: bool) -> dict[str, Any]:

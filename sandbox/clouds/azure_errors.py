@@ -24,6 +24,7 @@ class AzureError(Refusal):
     Attributes:
         status: the HTTP status.
         code: ARM's error code.
+        message: what it says.
     """
 
     def __init__(self, status: int, code: str, message: str, target: str = "") -> None:
@@ -32,6 +33,7 @@ class AzureError(Refusal):
         super().__init__(f'{text} Target="{target}"' if target else text)
         self.status = status
         self.code = code
+        self.message = message
 
 
 @lru_cache(maxsize=1)

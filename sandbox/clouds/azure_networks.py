@@ -2,10 +2,11 @@
 
 Stand-in: nothing here asks Azure. Texts marked "seen" were read as the service's answers to others: azure-docs#123869 (ranges),
 cluster-api-provider-azure#172 (deletion), Azure/AKS#695 and #2927 (pools), and, of azurerm, #7687 (a subnet in use) and #8677
-(either all pools lie in subnets or none).
+(either all pools lie in subnets or none); AKS-Construction#701 and Azure/AKS#3653 for addresses that run out, whose exact sum was
+not to be read: people were told of more than this counts.
 
-Deliberately not modelled: addresses that run out, subnets as resources of their own, peerings, security groups, rights of the
-cluster's identity, and who owns a network while a pool is made in it (Azure/AKS#4522).
+Deliberately not modelled: addresses that others than clusters take, subnets as resources of their own, peerings, security groups,
+rights of the cluster's identity, and who owns a network while a pool is made in it (Azure/AKS#4522).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from sandbox.clouds.azure_rules import Body
 
 API_VERSION: Final = "2024-05-01"
+#: Addresses of each subnet that Azure keeps for itself.
+KEPT_ADDRESSES: Final = 5
 
 
 def subnets_of(network: str, body: Body) -> dict[str, str]:
@@ -130,3 +133,34 @@ def check_pools(networks: Iterable[Mapping[str, Any]], pools: Mapping[str, Body]
             raise AzureError(400, "InvalidParameter", f"The Agentpool {name} does not have subnet defined.")
     if len({subnet.partition("/subnets/")[0] for subnet in lie.values()}) > 1:
         raise invalid("agentPoolProfile.vnetSubnetID", "all agent pools of a cluster must lie in the same virtual network")
+
+
+def check_addresses(networks: Iterable[Mapping[str, Any]], pools: Mapping[str, Body], cluster: Body) -> None:
+    """Refuse pools whose nodes and pods cannot all have an address of their subnet; of an autoscaled one its most nodes count.
+
+    Args:
+        networks: records of all virtual networks.
+        pools: name -> properties of all pools of the cluster, as they shall be.
+        cluster: its properties.
+
+    Raises:
+        AzureError: InsufficientSubnetSize (seen).
+    """
+    profile = cluster.get("networkProfile") or {}
+    if profile.get("networkPlugin") != "azure" or profile.get("networkPluginMode") == "overlay":
+        return
+    ranges = {id_: prefix for network in networks for id_, prefix in subnets_of(network["id"], network["body"]).items()}
+    wanted: dict[str, int] = {}
+    for body in pools.values():
+        subnet = str(body.get("vnetSubnetID") or "").lower()
+        pods = 0 if body.get("podSubnetID") else body["maxPods"]
+        wanted[subnet] = wanted.get(subnet, 0) + (body.get("maxCount") or body["count"]) * (1 + pods)
+    for subnet, addresses in wanted.items():
+        if subnet in ranges and addresses > (free := _range(ranges[subnet]).num_addresses - KEPT_ADDRESSES):
+            message = (
+                f"Pre-allocated IPs {addresses} exceeds IPs available {free} in Subnet Cidr {ranges[subnet]}, Subnet Name "
+                f"{subnet.rpartition('/')[2]}. If Autoscaler is enabled, the max-count from each nodepool is counted towards "
+                "this total (which means that pre-allocated IPs count represents a theoretical max value, not the actual number "
+                "of IPs requested). http://aka.ms/aks/insufficientsubnetsize"
+            )
+            raise AzureError(400, "InsufficientSubnetSize", message)

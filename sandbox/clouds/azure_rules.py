@@ -4,8 +4,8 @@ Stand-in: nothing here asks Azure. Texts marked "seen" below were copied from wh
 others; the rest keep the service's pattern ("The value of parameter X is invalid. Error details: ...").
 Sources: MicrosoftDocs/azure-aks-docs at fb060abe (node pools, labels, taints, spot, multi-instance GPU);
 the issue trackers of Azure/AKS, azure-cli, pulumi-azure-native and cluster-api-provider-azure for the
-texts. Versions of Kubernetes are in azure_versions. Deliberately not modelled: quotas, regions without a size, Windows nodes,
-networking.
+texts. Versions of Kubernetes are in azure_versions, quotas and regions without a size in azure_subscription. Deliberately not
+modelled: Windows nodes, networking.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class VmSize:
 
 
 @lru_cache(maxsize=1)
-def _cpu_sizes() -> dict[str, Any]:
+def cpu_sizes() -> dict[str, Any]:
+    """Name of a VM size without a GPU -> what it has."""
     text = (resources.files("sandbox.clouds") / "data" / "azure_cpu_sizes.yaml").read_text(encoding="utf-8")
     sizes: dict[str, Any] = load_yaml(text)
     return sizes
@@ -133,7 +134,7 @@ def vm_size(name: str, offered: Offered) -> VmSize | None:
     if gpu is not None:
         count = max(1, int(gpu.gpus))
         return VmSize(gpu.name, gpu.vcpus, gpu.memory_gib, gpu.arch, gpu.gpu_model, gpu.product, count, gpu.mig is True)
-    for known, entry in _cpu_sizes().items():
+    for known, entry in cpu_sizes().items():
         if known.lower() == name.lower():
             return VmSize(known, entry["vcpus"], entry["memoryGiB"])
     return None
@@ -383,7 +384,8 @@ def _fixed(path: str) -> AzureError:
 
 
 @lru_cache(maxsize=1)
-def _regions() -> frozenset[str]:
+def regions() -> frozenset[str]:
+    """Names of all regions."""
     text = (resources.files("sandbox.clouds") / "data" / "azure_regions.yaml").read_text(encoding="utf-8")
     return frozenset(region for line in load_yaml(text) for region in line)
 
@@ -394,7 +396,7 @@ def check_location(location: str, kind: str) -> None:
     Raises:
         AzureError: with ARM's text (seen, as every list of regions is left out here).
     """
-    if location not in _regions():
+    if location not in regions():
         message = f"The provided location '{location}' is not available for {kind}."
         code = "LocationNotAvailableForResourceGroup" if kind == "resource group" else "LocationNotAvailableForResourceType"
         raise AzureError(400, code, message)

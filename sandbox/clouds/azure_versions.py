@@ -20,6 +20,7 @@ KUBERNETES_VERSION: Final = "1.36.3"
 #: N to N-2 and the one that is leaving.
 _OFFERED: Final = (33, 36)
 _WIDEST_SKEW: Final = 3
+_SHOWN_PATCHES: Final = 13
 _FORM: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _SEE: Final = "Please use [az aks get-versions] command to get the supported version list in this region."
 
@@ -29,6 +30,25 @@ def full(version: str | None) -> str:
     if version is None or KUBERNETES_VERSION.startswith(f"{version}."):
         return KUBERNETES_VERSION
     return version if version.count(".") > 1 else f"{version}.0"
+
+
+def offered() -> list[dict[str, object]]:
+    """The versions as the API lists them; any patch is taken, so some are shown."""
+    minors = range(_OFFERED[0], _OFFERED[1] + 1)
+    return [
+        {
+            "version": f"1.{minor}",
+            **({"isDefault": True} if KUBERNETES_VERSION.startswith(f"1.{minor}.") else {}),
+            "capabilities": {"supportPlan": ["KubernetesOfficial", "AKSLongTermSupport"]},
+            "patchVersions": {patch: {"upgrades": []} for patch in _patches(minor)},
+        }
+        for minor in minors
+    ]
+
+
+def _patches(minor: int) -> list[str]:
+    newest = full(f"1.{minor}")
+    return [newest] if newest == KUBERNETES_VERSION else [f"1.{minor}.{patch}" for patch in range(_SHOWN_PATCHES)]
 
 
 def check_new_cluster(name: str, version: str | None) -> None:

@@ -1,8 +1,9 @@
 """Serve the provider stand-ins of one sandbox: `python -m sandbox.providers --state .sandbox/<stack>`.
 
-All of them in one process, each on a free loopback port. When they answer, `<state>/providers.json` tells
-the process id, the ports, and the Keystone that they log in to; it is removed at the end. Runs until TERM or INT. Before it
-serves, the stand-in of Azure finishes or undoes what a kill interrupted; that of OpenStack has a real Magnum behind it.
+All of them in one process, each on a free loopback port, and Azure's Resource Manager on another one. When they answer,
+`<state>/providers.json` tells the process id, the ports, and the Keystone that they log in to; it is removed at the end. Runs
+until TERM or INT. Before it serves, the stand-in of Azure finishes or undoes what a kill interrupted; that of OpenStack has a
+real Magnum behind it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from gpu_pools.text.terminal import guarded
 from sandbox.clouds.azure import AzureCloud
+from sandbox.clouds.azure_server import Server
 from sandbox.clouds.host import simulated_host
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
@@ -53,6 +55,13 @@ def _stand_ins(state: Path, packages: Sequence[str]) -> list[StandIn]:
     return made
 
 
+def _resource_manager(stand_in: AzureNativeStandIn, state: Path) -> Server:
+    """Serve Azure's own API, for what no function of the plugin tells."""
+    server = Server(stand_in.resource_manager, state)
+    server.serve()
+    return server
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until told to stop; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.providers", description=__doc__)
@@ -78,8 +87,10 @@ def _run(state: Path, packages: Sequence[str]) -> int:
     for stand_in in stand_ins:
         server, ports[stand_in.package] = serve(stand_in)
         servers.append(server)
+    manager = next((_resource_manager(one, state) for one in stand_ins if isinstance(one, AzureNativeStandIn)), None)
     keystone = service.load(state / "openstack").keystone_url if "openstack" in packages else None
-    files.write_json(record, {"pid": os.getpid(), "ports": ports, "openstack": keystone, "code": own_code()})
+    known = {"pid": os.getpid(), "ports": ports, "openstack": keystone, "code": own_code()}
+    files.write_json(record, {**known, "resourceManager": manager.port if manager else None})
     stopping.wait()
     record.unlink(missing_ok=True)
     # Whatever still waits for a cluster gives up now, and takes its helm process with it.

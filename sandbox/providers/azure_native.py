@@ -13,11 +13,13 @@ Sources: pulumi-azure-native's provider/pkg/gen/replacement.go (replacements), p
 from __future__ import annotations
 
 import re
+import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gpu_pools.stack import azure_types
 from sandbox.clouds import azure_answers, azure_beside, azure_ids, azure_networks, azure_rules
+from sandbox.clouds.azure_rest import ResourceManager
 from sandbox.clouds.entra import TENANT
 from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
 from sandbox.providers.differences import compare
@@ -174,6 +176,7 @@ class AzureNativeStandIn(StandIn):
         """Stand before a cloud."""
         super().__init__()
         self._cloud = cloud
+        self._token = secrets.token_urlsafe(32)
         self._locations: Configurations[str] = Configurations()
 
     def configure(self, variables: dict[str, str], args: dict[str, Value]) -> None:
@@ -318,8 +321,13 @@ class AzureNativeStandIn(StandIn):
 
     # ---------------------------------------------------------------- functions
 
+    @property
+    def resource_manager(self) -> ResourceManager:
+        """Azure's own API, for whoever has the token that the plugin hands out."""
+        return ResourceManager(self._cloud, self._token)
+
     def invoke(self, token: str, args: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:
-        """Credentials of a cluster, and who asks."""
+        """Credentials of a cluster, who asks, and a token of his."""
         name = _plain(token)
         if name == "azure-native:authorization:getClientConfig":
             return {
@@ -330,19 +338,23 @@ class AzureNativeStandIn(StandIn):
             }, []
         # Who has not logged in is told nothing.
         self._locations.of(self.current.connection)
+        if name == "azure-native:authorization:getClientToken":
+            # As the plugin's, it is not marked as a secret.
+            return {"token": self._token}, []
         if name == "azure-native:resources:getResourceGroup":
             return self._found(azure_ids.group_id(str(args.get("resourceGroupName")))), []
         if name == "azure-native:containerservice:getManagedCluster":
             return self._found(azure_ids.cluster_id(str(args.get("resourceGroupName")), str(args.get("resourceName")))), []
         match = re.fullmatch(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials", name)
-        if match is None:
-            return super().invoke(token, args)
+        return self._credentials(match[1], args) if match else super().invoke(token, args)
+
+    def _credentials(self, whose: str, args: dict[str, Value]) -> tuple[dict[str, Value], list[Failure]]:
         failures = [(key, _missing(key)) for key in _CREDENTIAL_ARGS if args.get(key) is None]
         if failures:
             return {}, failures
-        admin = match[1] == "Admin"
+        admin = whose == "Admin"
         value = self._cloud.credentials(*(args[key] for key in _CREDENTIAL_ARGS), admin=admin)
-        return {"kubeconfigs": [{"name": f"cluster{match[1]}", "value": Secret(value)}]}, []
+        return {"kubeconfigs": [{"name": f"cluster{whose}", "value": Secret(value)}]}, []
 
     def _found(self, id_: str) -> dict[str, Value]:
         found = self._cloud.get(id_)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from sandbox.clouds import azure_server
 from sandbox.stack.state import PROJECT, adopt_salt
 from sandbox.system import private_network
 from sandbox.system.errors import SandboxError
@@ -24,7 +25,7 @@ from sandbox.system.files import explained, make_folder, read_json, write_atomic
 from sandbox.system.screen import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sandbox.stack.stand_ins import Attached
     from sandbox.stack.state import Sandbox
@@ -64,6 +65,7 @@ class Engine:
         return {
             **kept,
             **self.attached.login,
+            **self._azure(),
             "PATH": os.pathsep.join([*self._programs(), kept.get("PATH", os.defpath)]),
             "KUBECONFIG": str(self.sandbox.existing_cluster / "kubeconfig"),
             "PULUMI_BACKEND_URL": f"file://{self.sandbox.backend}",
@@ -73,6 +75,11 @@ class Engine:
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_DEBUG_PROVIDERS": ports,
         }
+
+    def _azure(self) -> Mapping[str, str]:
+        """Where the stand-in of Azure's Resource Manager is, and who vouches for it."""
+        port = self.attached.resource_manager
+        return azure_server.environment(self.sandbox.folder, port) if port else {}
 
     @property
     def alone(self) -> bool:
@@ -198,7 +205,8 @@ class Engine:
             command.append("--run-program")
         if arguments[0] in {"up", "preview", "destroy", "refresh"}:
             command += ["--config-file", str(self.sandbox.config_file)]
-        return private_network.command(self.sandbox.folder, self.attached.ports.values(), command) if self.alone else command
+        ports = [*self.attached.ports.values(), *filter(None, [self.attached.resource_manager])]
+        return private_network.command(self.sandbox.folder, ports, command) if self.alone else command
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:

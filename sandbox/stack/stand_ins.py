@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import MagnumSettings
 from sandbox.openstack import service
@@ -39,10 +39,12 @@ class Attached:
     Attributes:
         ports: provider name -> port of its stand-in.
         login: variables with which a plugin logs in to OpenStack; none where there is none.
+        resource_manager: port of the stand-in of Azure's Resource Manager; 0 where it is not known.
     """
 
     ports: Mapping[str, int] = field(default_factory=dict)
     login: Mapping[str, str] = field(default_factory=dict, repr=False)
+    resource_manager: int = 0
 
 
 def start_openstack(sandbox: Sandbox, plan: Plan, progress: Progress) -> dict[str, str]:
@@ -82,13 +84,17 @@ def start(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -> Attached:
     """
     if login:
         _await_addresses(sandbox, MagnumApi(login))
-    return Attached(_start_providers(sandbox, tools, login), login)
+    return _attached(_start_providers(sandbox, tools, login), login)
 
 
 def attached(sandbox: Sandbox) -> Attached:
     """What has been started by whoever works on the sandbox; nothing is started."""
     login = service.load(sandbox.openstack).login() if service.exists(sandbox.openstack) else {}
-    return Attached(dict(read_json(sandbox.providers_record).get("ports") or {}), login)
+    return _attached(read_json(sandbox.providers_record), login)
+
+
+def _attached(record: Mapping[str, Any], login: Mapping[str, str]) -> Attached:
+    return Attached(dict(record.get("ports") or {}), login, record.get("resourceManager") or 0)
 
 
 def stop(sandbox: Sandbox) -> None:
@@ -102,12 +108,13 @@ def magnum(sandbox: Sandbox) -> MagnumApi | None:
     return MagnumApi(service.load(sandbox.openstack).login()) if service.exists(sandbox.openstack) else None
 
 
-def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -> dict[str, int]:
+def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -> Mapping[str, Any]:
+    """Their record."""
     alive = processes.running(sandbox.folder).get(NAME)
     record = read_json(sandbox.providers_record)
     keystone = None if tools.openstack_plugin else login.get("OS_AUTH_URL")
     if alive and (record.get("pid"), record.get("openstack"), record.get("code")) == (alive.pid, keystone, own_code()):
-        return dict(record["ports"])
+        return record
     processes.stop(sandbox.folder, [NAME])
     sandbox.providers_record.unlink(missing_ok=True)
     command = [sys.executable, "-m", "sandbox.providers", "--state", str(sandbox.folder)]
@@ -128,7 +135,7 @@ def _start_providers(sandbox: Sandbox, tools: Tools, login: Mapping[str, str]) -
     if not sandbox.providers_record.exists():
         message = f"The provider stand-ins ended at once:\n{processes.log_tail(sandbox.folder, NAME)}"
         raise SandboxError(message, f"Read {sandbox.folder}/logs/{NAME}.log; `make clean` starts over.")
-    return dict(read_json(sandbox.providers_record)["ports"])
+    return read_json(sandbox.providers_record)
 
 
 def _settled(sandbox: Sandbox) -> bool:

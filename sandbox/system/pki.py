@@ -94,6 +94,22 @@ def make_pki(folder: Path, service_address: str) -> Pki:
     return pki
 
 
+def make_server_pki(folder: Path, stem: str, addresses: tuple[str, ...]) -> Pki:
+    """Create an authority (ca) and the certificate of one server, unless they are there.
+
+    Args:
+        folder: where the files go.
+        stem: of the server's files.
+        addresses: under which it is reached.
+    """
+    pki = Pki(folder)
+    if not pki[f"{stem}.key"].exists():
+        make_folder(folder)
+        authority = _make_authority(pki, "ca", f"gpu-pools sandbox {stem}")
+        _issue(pki, authority, stem, _name(stem), _alternatives(("localhost",), addresses), client=False)
+    return pki
+
+
 def make_authority(pki: Pki, stem: str, common_name: str) -> str:
     """Create an authority for clients, unless it is there, and return its certificate."""
     if not (pki[f"{stem}.crt"].exists() and pki[f"{stem}.key"].exists()):

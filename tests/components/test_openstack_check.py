@@ -19,7 +19,8 @@ from components._openstack_settings import Settings
 from components.magnum import MagnumCluster
 from components.openstack_check import read_cloud
 from components.platform import GpuPlatform
-from gpu_pools.clouds.magnum_answers import Free, Group, MachineFlavor, Named, Unread
+from gpu_pools.clouds.judgement import Unread
+from gpu_pools.clouds.magnum_answers import Free, Group, MachineFlavor, Named
 from gpu_pools.clouds.magnum_cloud import Need
 from gpu_pools.text.errors import InvalidStackError
 

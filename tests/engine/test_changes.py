@@ -18,7 +18,7 @@ import pytest
 
 from gpu_pools.cli.main import main
 from sandbox.stack.engine import Engine
-from sandbox.stack.stand_ins import Attached
+from sandbox.stack.stand_ins import attached
 from sandbox.system.files import read_json
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
@@ -529,8 +529,7 @@ def _two_groups(trial: Trial, folder: Path, *, chained: bool) -> Run:
         two = group("two", [one] if {chained} else [])
         """)
     )
-    ports = json.loads(trial.sandbox.providers_record.read_text())["ports"]
-    engine = Engine(trial.sandbox, find_tools(Progress(), only={"pulumi", "helm"}), Attached(ports, trial.login()))
+    engine = Engine(trial.sandbox, find_tools(Progress(), only={"pulumi", "helm"}), attached(trial.sandbox))
     backend = folder / "state"
     backend.mkdir()
     environment = {**engine.environment(), "PULUMI_BACKEND_URL": f"file://{backend}", "PWD": os.fspath(folder)}

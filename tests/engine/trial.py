@@ -27,7 +27,7 @@ from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.stack import offline_charts
 from sandbox.stack.engine import Engine
-from sandbox.stack.stand_ins import Attached
+from sandbox.stack.stand_ins import attached
 from sandbox.stack.state import Sandbox, prepare
 from sandbox.system import processes
 from sandbox.system.progress import Progress
@@ -155,8 +155,7 @@ class Trial:
         if tools.kubernetes_plugin:
             # As `make up` does it: a real plugin knows nothing of the charts' stand-ins.
             offline_charts.use(self.sandbox, self.plan(), Progress())
-        ports = json.loads(self.sandbox.providers_record.read_text())["ports"]
-        engine = Engine(self.sandbox, tools, Attached(ports, self.login()))
+        engine = Engine(self.sandbox, tools, attached(self.sandbox))
         begun = time.monotonic()
         done = subprocess.run(
             engine._command(arguments),
@@ -174,8 +173,7 @@ class Trial:
     def gpu_pools(self, *arguments: str) -> Run:
         """Run the project's own command, with the engine of this stack on its PATH."""
         tools = find_tools(Progress(), only={"pulumi", "helm"})
-        ports = json.loads(self.sandbox.providers_record.read_text())["ports"]
-        engine = Engine(self.sandbox, tools, Attached(ports, self.login()))
+        engine = Engine(self.sandbox, tools, attached(self.sandbox))
         command, begun = [sys.executable, "-m", "gpu_pools", *arguments], time.monotonic()
         done = subprocess.run(command, cwd=PROJECT, env=engine.environment(), capture_output=True, text=True, check=False)
         run = Run(" ".join(command), done.returncode, done.stdout, done.stderr, time.monotonic() - begun)

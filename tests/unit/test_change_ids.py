@@ -6,10 +6,12 @@ that `up` wants a new one for what nobody has changed: right only where the stac
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gpu_pools.plan import change_ids
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.stack_file import read_stack_file
 
 from .golden import golden_object
@@ -28,3 +30,11 @@ def ids(stack: str) -> dict[str, list[str]]:
 def test_the_stacks_of_the_project_keep_their_ids() -> None:
     names = ("aks-dev", "aks-prod", "magnum-dev", "magnum-prod", "byo")
     golden_object("change-ids.yaml", {name: ids(name) for name in names})
+
+
+def test_whether_azure_is_asked_is_no_change_of_the_cluster() -> None:
+    plan = plan_config(read_stack_file(STACKS / "Pulumi.aks-dev.yaml"))
+    cluster = plan.settings.cluster
+    assert isinstance(cluster, AksSettings)
+    unasked = replace(cluster, check_cloud=False)
+    assert change_ids.cluster_change(unasked, plan.pools) == change_ids.cluster_change(cluster, plan.pools)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, MachineFlavor, Magnum, Unread
-from gpu_pools.clouds.magnum_cloud import Judgement, judge, needs
+from gpu_pools.clouds.judgement import Judgement, Unread
+from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, MachineFlavor, Magnum
+from gpu_pools.clouds.magnum_cloud import judge, needs
 from gpu_pools.clouds.magnum_found import OWNER_LABEL
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.clusters import MagnumSettings

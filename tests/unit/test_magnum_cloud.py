@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, Image, MachineFlavor, MadeOf, Magnum, Named, Template, Unread
-from gpu_pools.clouds.magnum_cloud import Judgement, judge, needs
+from gpu_pools.clouds.judgement import Judgement, Unread
+from gpu_pools.clouds.magnum_answers import Cloud, Free, Group, Image, MachineFlavor, MadeOf, Magnum, Named, Template
+from gpu_pools.clouds.magnum_cloud import judge, needs
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.clusters import MagnumSettings
 

@@ -20,6 +20,8 @@ FOLDERS: Final = ("tests/engine", "tests/sandbox")
 LEFT_OUT: Final = {
     "tests/engine/test_adopt.py": "tests/components/test_adopted.py",
     "tests/engine/test_aks_changes.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_already_there.py": "tests/components/test_owners.py",
+    "tests/engine/test_azure_check.py": "tests/components/test_azure_check.py",
     "tests/engine/test_aks_existing.py": "tests/components/test_existing_aks.py",
     "tests/engine/test_aks_options.py": "tests/components/test_aks_options.py",
     "tests/engine/test_aks_rows.py": "tests/components/test_aks_options.py",

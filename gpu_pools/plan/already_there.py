@@ -1,0 +1,112 @@
+"""What a cluster has already of what a stack would install: a GPU operator, NFD, a device plugin. Pure: objects come in.
+
+Two of them in one cluster break each other (gpu_pools/stack/adoption.py). They are known by their images, which keep the last
+part of their name in mirrors, and by the labels of their charts. What the operator itself has made is not meant: its DaemonSets
+belong to a ClusterPolicy. Who asks, and that it is none of the stack's own, is components/_owners.py.
+
+Sources: NVIDIA/gpu-operator v26.7.0 (templates/operator.yaml, values.yaml), kubernetes-sigs/node-feature-discovery 0.19 (its
+chart's values and _helpers.tpl), NVIDIA/k8s-device-plugin 0.20 (its chart and static manifest); azure-aks-docs, use-nvidia-gpu,
+for the plugin that AKS users put in by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from gpu_pools.stack.adoption import NFD, OPERATOR
+from gpu_pools.text.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+#: ``operator`` looks for device plugins, too: it brings one.
+Wanted = Literal["operator", "nfd"]
+#: Last part of an image's name.
+_IMAGES: Final[Mapping[str, str]] = {
+    "gpu-operator": "operator",
+    "node-feature-discovery": "nfd",
+    "k8s-device-plugin": "plugin",
+}
+#: Labels of the charts' own workloads.
+_LABELS: Final[Mapping[tuple[str, str], str]] = {
+    ("app.kubernetes.io/component", "gpu-operator"): "operator",
+    ("app.kubernetes.io/name", "node-feature-discovery"): "nfd",
+    ("app.kubernetes.io/name", "nvidia-device-plugin"): "plugin",
+    ("name", "nvidia-device-plugin-ds"): "plugin",
+}
+_LISTS: Final = {"operator": ("operator", "plugin"), "nfd": ("nfd",)}
+_LEAVE: Final = "and no second one is installed."
+
+
+@dataclass(frozen=True)
+class There:
+    """A workload.
+
+    Attributes:
+        what: operator, nfd or plugin.
+        kind: Deployment or DaemonSet.
+        place: its namespace and name, as `namespace/name`.
+    """
+
+    what: str
+    kind: str
+    place: str
+
+
+def found_in(kind: str, workloads: Iterable[Mapping[str, Any]]) -> Iterator[There]:
+    """Those of the workloads that are an operator, NFD or device plugin.
+
+    Args:
+        kind: of all of them: Deployment or DaemonSet.
+        workloads: as the API shows them.
+    """
+    for one in workloads:
+        metadata = one["metadata"]
+        what = _what(one)
+        if what and not any(owner.get("kind") == "ClusterPolicy" for owner in metadata.get("ownerReferences") or ()):
+            yield There(what, kind, f"{metadata.get('namespace')}/{metadata['name']}")
+
+
+def _what(workload: Mapping[str, Any]) -> str | None:
+    template = (workload.get("spec") or {}).get("template") or {}
+    # Static manifests label the pods alone.
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), **(workload["metadata"].get("labels") or {})}
+    containers = (template.get("spec") or {}).get("containers") or ()
+    named = [_IMAGES.get(_last_part(one.get("image") or "")) for one in containers]
+    labelled = [what for (key, value), what in _LABELS.items() if labels.get(key) == value]
+    return next(filter(None, [*named, *labelled]), None)
+
+
+def _last_part(image: str) -> str:
+    """`gpu-operator` of `nvcr.io/nvidia/gpu-operator:v26.7.0@sha256:…`."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def refusals(wanted: Wanted, found: Iterable[There]) -> list[Problem]:
+    """Why it must not be installed.
+
+    Args:
+        wanted: what the stack would install.
+        found: what is there.
+    """
+    mine = [one for one in found if one.what in _LISTS[wanted]]
+    return [_problem(wanted, one) for one in mine]
+
+
+def _problem(wanted: Wanted, there: There) -> Problem:
+    path, shown = OPERATOR if wanted == "operator" else NFD, f"{there.kind} {there.place}"
+    if there.what == "plugin":
+        return Problem(
+            path,
+            f"the cluster has a device plugin of its own ({shown}), and the operator would run a second one on the same nodes",
+            "a cluster without it",
+            f"Have its owner take it away: kubectl delete {there.kind.lower()} --namespace {there.place.replace('/', ' ')}.",
+        )
+    name = "a GPU operator" if there.what == "operator" else "Node Feature Discovery"
+    return Problem(
+        path,
+        f"the cluster has {name} already ({shown}), and two of them break each other",
+        "false",
+        f"Write `install: false` there: the one that is there is used, {_LEAVE}",
+    )

@@ -1,0 +1,171 @@
+"""What a cluster has already is looked for before a namespace is made there, and nowhere else; over HTTP on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+import pytest
+import yaml
+
+from components import _owners
+from components._owners import looks_for_another, tells_of_another_owner
+from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.existing_aks import ExistingAks
+from gpu_pools.stack.existing_magnum import ExistingMagnum
+from gpu_pools.text.errors import InvalidStackError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .conftest import Recorder
+
+    Run = Callable[..., Recorder]
+
+THERE = (
+    ExistingSettings(),
+    AksSettings(existing=ExistingAks("rg", "prod")),
+    MagnumSettings(existing=ExistingMagnum("mine")),
+)
+
+
+def workload(name: str, image: str = "x", labels: dict[str, str] | None = None, owner: str = "") -> dict[str, Any]:
+    owners = [{"kind": owner, "name": "o"}] if owner else []
+    metadata = {"name": name, "namespace": "ns", "labels": labels or {}, "ownerReferences": owners}
+    return {"metadata": metadata, "spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}}
+
+
+# --- when it is looked for ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cluster", [*THERE, AksSettings(), MagnumSettings(driver="capi-helm"), MagnumSettings(driver="heat")])
+def test_only_in_clusters_that_were_there(run: Run, cluster: Any) -> None:
+    def program() -> None:
+        told = tells_of_another_owner("n", cluster)
+        hooks = looks_for_another("n", cluster, "nfd", ("kubeconfig", None), told)
+        assert bool(hooks and hooks.before_create) is (cluster in THERE)
+        assert bool(told) is (cluster in THERE or getattr(cluster, "driver", "") == "capi-helm")
+        assert looks_for_another("n", cluster, "nfd", (None, None), told) is told
+
+    run(program)
+
+
+class _ApiServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.items: dict[str, Any] = {"deployments": [], "daemonsets": []}
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def kubeconfig(self) -> str:
+        return kubeconfig(self.server_address[1])
+
+
+def kubeconfig(port: int) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    return yaml.safe_dump(config)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _ApiServer
+
+    def do_GET(self) -> None:
+        items = self.server.items.get(self.path.rpartition("/")[2], 404)
+        self.send_response(items if isinstance(items, int) else 200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps({"items": [] if isinstance(items, int) else items}).encode())
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api() -> Iterator[_ApiServer]:
+    server = _ApiServer()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    heard: list[str] = []
+    monkeypatch.setattr(_owners._log, "warn", heard.append)
+    return heard
+
+
+def look(run: Run, given: str, wanted: Any = "operator") -> None:
+    """Run the hook as the engine does, once outputs are known."""
+    made: list[pulumi.ResourceHookBinding | None] = []
+
+    def program() -> None:
+        told = tells_of_another_owner("n", THERE[0])
+        made.append(looks_for_another("n", THERE[0], wanted, (pulumi.Output.secret(given), None), told))
+
+    run(program, preview=True)
+    assert made[0]
+    assert made[0].before_create
+    (hook,) = made[0].before_create
+    assert isinstance(hook, pulumi.ResourceHook)
+    assert hook.opts
+    assert hook.opts.on_dry_run
+    called: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "Namespace"))
+    asyncio.get_event_loop().run_until_complete(called)
+
+
+def test_what_is_there_is_refused(run: Run, api: _ApiServer) -> None:
+    api.items = {
+        "deployments": [
+            workload("theirs", "nvcr.io/nvidia/gpu-operator:v1"),
+            workload("nfd-master", "nfd/node-feature-discovery:v1"),
+        ],
+        "daemonsets": [workload("plugin", "nvcr.io/nvidia/k8s-device-plugin:v1")],
+    }
+    with pytest.raises(InvalidStackError) as refused:
+        look(run, api.kubeconfig)
+    assert [one.message.partition("(")[2].partition(")")[0] for one in refused.value.problems] == [
+        "Deployment ns/theirs",
+        "DaemonSet ns/plugin",
+    ]
+    with pytest.raises(InvalidStackError, match="Deployment ns/nfd-master"):
+        look(run, api.kubeconfig, "nfd")
+
+
+def test_a_cluster_that_has_nothing_is_good(run: Run, api: _ApiServer, said: list[str]) -> None:
+    look(run, api.kubeconfig)
+    assert said == []
+
+
+def test_who_may_not_look_is_warned_and_not_stopped(run: Run, api: _ApiServer, said: list[str]) -> None:
+    api.items = {"deployments": 403}
+    look(run, api.kubeconfig)
+    (warning,) = said
+    assert warning.startswith("not looked for before the deploy: a GPU operator or device plugin that the cluster has already")
+    assert warning.endswith("(the API server answers 403)")
+
+
+def test_a_cluster_that_is_not_reached_stops_nothing(run: Run, said: list[str]) -> None:
+    look(run, kubeconfig(9), "nfd")
+    (warning,) = said
+    assert warning.startswith(
+        "not looked for before the deploy: Node Feature Discovery that the cluster has already (the cluster cannot"
+    )
+
+
+def test_a_kubeconfig_that_is_not_known_is_not_used(run: Run, said: list[str]) -> None:
+    look(run, "")
+    assert said == []
