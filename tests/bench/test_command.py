@@ -223,7 +223,7 @@ case "$1" in
   exec) [ "$2 $4" = "-i --" ] || exit 3
         echo "$3" >> "$HEARD"; shift 4
         case "$*" in */bench/client.*)
-          exec sh -c "$(echo "$3" | sed "s,/bench/client.py torch,CLIENT sleeper,; s,/tmp/,$(dirname "$PODS")/,")" "$4" ;;
+          exec sh -c "$(echo "$3" | sed "s,/tmp/,$(dirname "$PODS")/,; s,/bench/client.py torch,CLIENT sleeper,")" "$4" ;;
         esac
         exec "$@" ;;
   *) exit 3 ;;
