@@ -139,15 +139,17 @@ def plan_alone(
     Args:
         what: the component, for messages.
         platform: the cluster section, as far as planning needs it.
-        pool: the pool in Python's words; its `sharing` is a component or a mapping.
+        pool: a declaration, or the pool in Python's words; its `sharing` is a component or a mapping.
         mig_strategy: how the cluster's MIG nodes name their resources, None to derive it from this pool.
-        flavor: what the pool's Magnum flavor has.
-        models: GPU models that no table has, in the words of a stack file.
+        flavor: what the pool's Magnum flavor has; by default what the declaration says.
+        models: GPU models that no table has, in the words of a stack file; by default those of the declaration.
 
     Raises:
         InvalidStackError: with every problem, located in the component's arguments.
     """
     written = pool_keys(pool, what)
+    flavor = getattr(pool, "hardware", None) if flavor is None else flavor
+    models = getattr(pool, "models", None) if models is None else models
     sharing = written.get("sharing")
     written["sharing"] = "declared"
     sections: dict[str, Any] = {

@@ -392,8 +392,5 @@ def _around(args: AksGpuNodePoolArgs) -> Around:
 
 
 def _alone(name: str, args: AksGpuNodePoolArgs) -> Callable[[Any], PoolPlan]:
-    def plan(pool: Any) -> PoolPlan:  # noqa: ANN401 - a component or a mapping
-        models = args.get("gpu_models", getattr(pool, "models", None))
-        return plan_alone(f"AksGpuNodePool({name})", {"platform": "aks"}, pool, args.get("mig_strategy"), models=models)
-
-    return plan
+    what, cluster, models = f"AksGpuNodePool({name})", {"platform": "aks"}, args.get("gpu_models")
+    return lambda pool: plan_alone(what, cluster, pool, args.get("mig_strategy"), models=models)

@@ -229,14 +229,9 @@ def _template_inputs(settings: MagnumSettings, template: MagnumTemplate) -> dict
 
 
 def _alone(name: str, args: MagnumGpuNodePoolArgs) -> Callable[[Any], PoolPlan]:
+    what, models = f"MagnumGpuNodePool({name})", args.get("gpu_models")
     cluster = {"platform": "magnum", "driver": args["magnum_driver"]}
-
-    def plan(pool: Any) -> PoolPlan:  # noqa: ANN401 - a component or a mapping
-        flavor = args.get("flavor", getattr(pool, "hardware", None))
-        models = args.get("gpu_models", getattr(pool, "models", None))
-        return plan_alone(f"MagnumGpuNodePool({name})", cluster, pool, args.get("mig_strategy"), flavor, models=models)
-
-    return plan
+    return lambda pool: plan_alone(what, cluster, pool, args.get("mig_strategy"), args.get("flavor"), models=models)
 
 
 def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, Any]:

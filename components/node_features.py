@@ -198,11 +198,8 @@ def chart_values(values: Any, *, secret: bool) -> pulumi.Output[dict[str, Any]]:
 
 
 def _alone(name: str, args: PoolLabelsArgs) -> Callable[[Any], PoolPlan]:
-    def plan(pool: Any) -> PoolPlan:  # noqa: ANN401 - a component or a mapping
-        models = args.get("gpu_models", getattr(pool, "models", None))
-        return plan_alone(f"PoolLabels({name})", {"platform": "existing"}, pool, args.get("mig_strategy"), models=models)
-
-    return plan
+    what, cluster, models = f"PoolLabels({name})", {"platform": "existing"}, args.get("gpu_models")
+    return lambda pool: plan_alone(what, cluster, pool, args.get("mig_strategy"), models=models)
 
 
 def _selector(planned: PoolPlan, args: PoolLabelsArgs) -> dict[str, str]:

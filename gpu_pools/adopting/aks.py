@@ -35,7 +35,7 @@ from gpu_pools.stack.kubernetes_names import (
     label_refused_by_aks,
 )
 from gpu_pools.text.errors import show
-from gpu_pools.text.nested import at
+from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -352,7 +352,7 @@ def _different(old: Any, new: Any, path: str) -> Iterator[str]:  # noqa: ANN401 
 def _left(name: str, inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -> Iterator[Unsaid]:
     """What the pool has that no key says, and that Azure would not have taken by itself."""
     said = {key for key, value in pool_inputs(planned, Around({OWNER_TAG: owner})).items() if value is not None} | {"nodeLabels"}
-    for path, value in _leaves(inputs):
+    for path, value in leaves(inputs):
         top = path.partition(".")[0]
         if top in said | PLACE | OF_OTHERS | _BY_HAND or value in (None, "", [], {}):
             continue
@@ -363,11 +363,3 @@ def _left(name: str, inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -
             f"pool {name}: {path} = {show(value)}",
             "no key says it, or Azure takes it by itself; it stays as it is, and is not managed",
         )
-
-
-def _leaves(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, one in value.items():
-        if isinstance(one, dict):
-            yield from _leaves(one, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", one

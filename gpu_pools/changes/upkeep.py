@@ -20,7 +20,7 @@ from gpu_pools.plan.change_ids import rolling_options
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.sharing import Mps
-from gpu_pools.text.nested import at
+from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -257,7 +257,7 @@ def _toleration(written: Mapping[str, str]) -> str:
 
 def _operands(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
     """What single values restart; tolerations are told apart."""
-    old, new = dict(_leaves(before.operator_values)), dict(_leaves(after.operator_values))
+    old, new = dict(leaves(before.operator_values)), dict(leaves(after.operator_values))
     differ = sorted(path for path in {*old, *new} - {"daemonsets.tolerations"} if old.get(path) != new.get(path))
     found = {name: path for path in reversed(differ) for name in _restarted(path)}
     restarts = _present(tuple(sorted(found)), stay)
@@ -272,14 +272,6 @@ def _operands(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator
 def _restarted(path: str) -> tuple[str, ...]:
     beginnings = [known for known in _RESTARTS if path == known or path.startswith(f"{known}.")]
     return _RESTARTS[max(beginnings, key=len)] if beginnings else ()
-
-
-def _leaves(values: Mapping[str, Any], inside: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{inside}{key}.")
-        else:
-            yield f"{inside}{key}", value
 
 
 def _present(daemon_sets: tuple[str, ...], stay: tuple[PoolPlan, ...]) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.hardware.operands import OPERANDS, overridden
+from gpu_pools.text.nested import leaves
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from gpu_pools.stack.section import Section
 
@@ -56,7 +57,7 @@ def read_own_chart(section: Section, key: str) -> OwnChart | None:
         )
         return None
     brought: dict[str, str] = {operand: text for operand in OPERANDS if (text := overridden(values, operand))}
-    found = dict(_leaves(values))
+    found = dict(leaves(values))
     repositories = {path: str(value) for path, value in found.items() if path.endswith(".repository") and value}
     pulling = tuple(path.removesuffix("imagePullSecrets") for path in found if path.endswith(".imagePullSecrets"))
     pulling += ("",) if "imagePullSecrets" in found else ()
@@ -70,14 +71,6 @@ def _defaults(file: Path) -> dict[Any, Any]:
     if not isinstance(values, dict):
         raise TypeError("it is not a mapping")
     return values
-
-
-def _leaves(values: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
 
 
 def _keys(values: Mapping[Any, Any]) -> dict[str, Any]:

@@ -497,8 +497,9 @@ class AzureCloud:
         """Refuse pools for which the subscription has no size, zone or quota; a pool that grows does not count beside itself."""
         there = {key for key, cluster in data["clusters"].items() if cluster["body"]["location"] == region}
         others = [one for key, one in data["pools"].items() if one["cluster"] in there and key != own.lower()]
+        subscription = self.subscription()
         for name, body in pools.items():
-            check_room(self.subscription(), name, body, region, others)
+            check_room(subscription, name, body, region, others)
             others.append({"body": body, "count": body["count"]})
 
     def _refuse_busy(self, data: Data, id_: str, pools: Collection[dict[str, Any]] | None = None) -> None:
