@@ -16,7 +16,7 @@ def at(values: object, *keys: str) -> object:
 
 
 def leaves(values: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value that is no mapping, with the dotted path to it; an empty mapping has none.
+    """Each value that is not a mapping, with the dotted path to it; an empty mapping has none.
 
     Args:
         values: nested mappings.
