@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from tests.mutants.mutations import Mutant
-
 #: How a fork ends that could not take the mutant.
 _NOT_HERE = 75
 
@@ -44,12 +42,13 @@ class Loaded:
         self._ours.close()
         return suite.run_there(tree, paths, _Serving(tree, asked))
 
-    def tried(self, mutant: Mutant, whole: str, names: Sequence[str], seconds: float) -> int | None:
+    def tried(self, file: str, whole: str, source: str, names: Sequence[str], seconds: float) -> int | None:
         """The exit code of these tests, in this order; None if they had to be ended.
 
         Args:
-            mutant: the change.
-            whole: its file without it.
+            file: below the root of the project.
+            whole: its text without the mutant.
+            source: with it, or the same text without one.
             names: tests.
             seconds: how long they may take.
 
@@ -57,10 +56,10 @@ class Loaded:
             LookupError: if that mutant cannot be tried here.
         """
         # Plain values: classes of ours have other copies there.
-        self._ours.send((mutant.file, whole, mutant.source, names, seconds))
+        self._ours.send((file, whole, source, names, seconds))
         code = self._ours.recv()
         if code == _NOT_HERE:
-            raise LookupError(mutant.file)
+            raise LookupError(file)
         found: int | None = code
         return found
 
@@ -93,7 +92,14 @@ def _run(session: pytest.Session, chosen: Sequence[pytest.Item | None], put: Cal
         return _NOT_HERE
     for item, following in zip(chosen, [*chosen[1:], None], strict=True):
         assert item is not None
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        try:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        except MemoryError:
+            raise
+        # A mutant may fail a test while that has replaced what pytest reports with (`ast.parse`), or interrupt it: `pytest.main`
+        # would end so.
+        except BaseException:  # noqa: BLE001
+            return int(pytest.ExitCode.INTERNAL_ERROR)
         if session.testsfailed:
             return int(pytest.ExitCode.TESTS_FAILED)
     return int(pytest.ExitCode.OK)

@@ -66,7 +66,9 @@ def forked(seconds: float, scratch: Path, run: Callable[[], int]) -> int | None:
         scratch: a folder for what it leaves, which is removed afterwards.
         run: gives the exit code.
     """
-    scratch.mkdir()
+    # Processes that were killed a moment ago may have left something while it was removed.
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(exist_ok=True)
     child = begun(lambda: _limited(scratch, run))
     try:
         return _awaited(child, seconds)

@@ -38,8 +38,10 @@ class Functions:
         Args:
             file: below the root of the project.
             whole: its text without the mutant.
-            changed: with it.
+            changed: with it; the same text is put in everywhere.
         """
+        if changed == whole:
+            return True
         path = str(self._tree / file)
         if path not in self._files:
             return True

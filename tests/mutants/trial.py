@@ -1,7 +1,13 @@
-"""Does any test notice one mutant? The quickest few are asked first: nearly every mutant ends there."""
+"""Does any test notice one mutant? The quickest few are asked first: nearly every mutant ends there.
+
+Tests may also fail, or take for ever, because the machine is busy. So what took suspiciously long is held against the same tests
+without the mutant, at once and the same way: only where these pass, and soon, was it the mutant.
+"""
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -12,7 +18,7 @@ from tests.mutants import suite
 from tests.mutants.covering import remembered_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.mutants.covering import Covering
@@ -22,6 +28,10 @@ if TYPE_CHECKING:
 _FIRST_TESTS, _FIRST_SECONDS = 40, 1.5
 #: A mutant that takes so much longer than the tests did is one that does not end.
 _SLOWER, _AT_LEAST_SECONDS = 8, 6.0
+#: Quicker than that, a failure is not one of a busy machine.
+_SOON_SLOWER, _SOON_SECONDS = 2, 3.0
+#: How often tests are asked whose answer may be the machine's, and how much longer each time.
+_ATTEMPTS, _LONGER = 4, 4
 
 
 class Ended(Enum):
@@ -62,20 +72,15 @@ class Trials:
 
     def ended(self, mutant: Mutant) -> Ended:
         """Put a mutant into the copy, run its tests there, and take it out again."""
-        file = self.tree / mutant.file
-        whole = file.read_text(encoding="utf-8")
+        whole = (self.tree / mutant.file).read_text(encoding="utf-8")
         remembered = mutant.line in remembered_lines(whole)
         names = self._within(self.covering.tests_of(mutant.file, mutant.line, remembered=remembered), self.patience)
         if not names:
             return Ended.UNTESTED
         first = self._within(names[:_FIRST_TESTS], _FIRST_SECONDS)
-        file.write_text(mutant.source, encoding="utf-8")
-        try:
-            for part in (first, names[len(first) :]):
-                if part and (how := self._asked(mutant, whole, part)) is not Ended.MISSED:
-                    return how
-        finally:
-            file.write_text(whole, encoding="utf-8")
+        for part in (first, names[len(first) :]):
+            if part and (how := self._asked(mutant, whole, part)) is not Ended.MISSED:
+                return how
         return Ended.MISSED
 
     def _within(self, names: Sequence[str], seconds: float) -> list[str]:
@@ -89,21 +94,43 @@ class Trials:
         return kept
 
     def _asked(self, mutant: Mutant, whole: str, names: Sequence[str]) -> Ended:
-        seconds = _AT_LEAST_SECONDS + _SLOWER * sum(self.covering.seconds[name] for name in names)
-        match self._code(mutant, whole, names, seconds):
-            case None | suite.EXHAUSTED:
-                return Ended.UNENDING
-            case suite.BROKEN:
-                raise RuntimeError(f"no test could be run: {mutant.identity}")
-            # The tests that would have been asked have other names now, and none was run.
-            case pytest.ExitCode.OK | pytest.ExitCode.NO_TESTS_COLLECTED:
+        measured = sum(self.covering.seconds[name] for name in names)
+        seconds = _AT_LEAST_SECONDS + _SLOWER * measured
+        for _ in range(_ATTEMPTS):
+            code, took = self._timed(mutant, whole, mutant.source, names, seconds)
+            # With none collected the tests that would have been asked have other names now.
+            if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
                 return Ended.MISSED
-        return Ended.NOTICED
+            ended = Ended.UNENDING if code in {None, suite.EXHAUSTED} else Ended.NOTICED
+            if code not in {None, suite.BROKEN} and took < _SOON_SECONDS + _SOON_SLOWER * measured:
+                return ended
+            without, then = self._timed(mutant, whole, whole, names, seconds)
+            if without == pytest.ExitCode.OK and (code is not None or then * _LONGER < took):
+                return ended
+            seconds *= _LONGER
+        # What nobody can tell is not claimed.
+        return Ended.MISSED
 
-    def _code(self, mutant: Mutant, whole: str, names: Sequence[str], seconds: float) -> int | None:
+    def _timed(self, mutant: Mutant, whole: str, source: str, names: Sequence[str], seconds: float) -> tuple[int | None, float]:
+        """How the tests end with that as the mutant's file, asked in the way that the mutant needs; and after how long."""
+        began = time.monotonic()
+        with self._placed(mutant.file, whole, source):
+            code = self._code(mutant, whole, source, names, seconds)
+        return code, time.monotonic() - began
+
+    @contextmanager
+    def _placed(self, name: str, whole: str, source: str) -> Iterator[None]:
+        file = self.tree / name
+        file.write_text(source, encoding="utf-8")
+        try:
+            yield
+        finally:
+            file.write_text(whole, encoding="utf-8")
+
+    def _code(self, mutant: Mutant, whole: str, source: str, names: Sequence[str], seconds: float) -> int | None:
         if mutant.line not in self.covering.loading.get(mutant.file, ()):
             try:
-                return self.loaded.tried(mutant, whole, names, seconds)
+                return self.loaded.tried(mutant.file, whole, source, names, seconds)
             except LookupError:
                 pass
         files = sorted({name.partition("::")[0] for name in names})

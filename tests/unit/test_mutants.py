@@ -20,7 +20,7 @@ from tests.mutants.swapping import Functions
 from tests.mutants.trial import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
@@ -241,6 +241,49 @@ assert suite.forked(20, suite.scratch(tree), lambda: 1 // 0) == suite.BROKEN
 for one in mutants("small.py", (tree / "small.py").read_text()):
     print(one.now, "|", trials.ended(one).value)
 """
+#: A machine that is busy where a file says so: then a test waits in vain, whatever the mutant.
+BUSY = """
+import time
+from pathlib import Path
+import pytest
+from busy import twice
+
+def test_twice():
+    busy = Path("busy.txt")
+    if (left := int(busy.read_text())) > 0:
+        busy.write_text(str(left - 1))
+        time.sleep(0.06)
+        pytest.fail("it took too long")
+    assert twice(2) == 4
+"""
+#: What a test of this runs has replaced is what pytest reports with.
+REPLACED = """
+import ast
+from busy import twice
+
+def test_twice(monkeypatch):
+    monkeypatch.setattr(ast, "parse", None)
+    assert twice(2) == 4
+"""
+BUSILY = """
+import sys
+from pathlib import Path
+from tests.mutants import suite, trial
+from tests.mutants.covering import measure, read
+from tests.mutants.loaded import Loaded
+from tests.mutants.mutations import mutants
+
+tree, busy = Path(sys.argv[1]), Path(sys.argv[1]) / "busy.txt"
+busy.write_text("0")
+covering = read(measure(tree, ["busy.py"], ["test_busy.py"], 60))
+covering.seconds.update(dict.fromkeys(covering.seconds, 0.0))
+trial._SOON_SECONDS = 0.05
+trials = trial.Trials(tree, covering, Loaded(tree, ["test_busy.py"]), 20)
+for times in sys.argv[2:]:
+    for one in mutants("busy.py", (tree / "busy.py").read_text()):
+        busy.write_text(times)
+        print(one.now, "|", times, "|", trials.ended(one).value, flush=True)
+"""
 SMALL = """
 LIMIT = 3
 
@@ -259,14 +302,31 @@ def test_few():
 """
 
 
+def tried(tree: Path, program: str, sources: Mapping[str, str], *arguments: str) -> list[list[str]]:
+    """What a program tells of the mutants of a project that is as small as can be."""
+    ini = "[pytest]\npythonpath = .\nmarkers =\n    programs\n    engine\n"
+    for name, text in {**sources, "pytest.ini": ini}.items():
+        (tree / name).write_text(text)
+    command = [sys.executable, "-c", program, str(tree), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    return [line.split(" | ") for line in done.stdout.splitlines()]
+
+
+def test_what_fails_because_the_machine_is_busy_is_asked_again_and_not_claimed(tmp_path: Path) -> None:
+    sources = {"busy.py": "def twice(count):\n    return count * 2\n", "test_busy.py": BUSY}
+    found = tried(tmp_path, BUSILY, sources, "0", "2", "99")
+    assert {how for _, busy, how in found if busy != "99"} == {"noticed"}
+    # As long as the tests fail without a mutant, too, none of them is noticed.
+    assert {how for _, busy, how in found if busy == "99"} == {"missed"}
+
+
+def test_a_mutant_that_fails_a_test_where_pytest_cannot_report_it_is_noticed(tmp_path: Path) -> None:
+    found = tried(tmp_path, BUSILY, {"busy.py": "def twice(count):\n    return count * 2\n", "test_busy.py": REPLACED}, "0")
+    assert {how for _, _, how in found} == {"noticed"}
+
+
 def test_a_mutant_is_noticed_missed_or_never_run(tmp_path: Path) -> None:
-    (tmp_path / "small.py").write_text(SMALL)
-    (tmp_path / "test_small.py").write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n    programs\n    engine\n")
-    done = subprocess.run(
-        [sys.executable, "-c", TRIED, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
-    )
-    found = dict(line.split(" | ") for line in done.stdout.splitlines())
+    found = dict(tried(tmp_path, TRIED, {"small.py": SMALL, "test_small.py": TESTS}))
     assert found == {
         # Nobody asks about three itself.
         "LIMIT = 4": "noticed",
