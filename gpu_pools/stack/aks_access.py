@@ -38,11 +38,9 @@ def _zone(section: Section, one: Row) -> str | None:
     if not section.given(one.key):
         return None
     written = section.raw(one.key)
-    return (
-        str(written)
-        if written in {"system", "none"}
-        else read_id(written, _ZONE, section.at(one.key), section.problems, "system or none")
-    )
+    if isinstance(written, str) and written in {"system", "none"}:
+        return written
+    return read_id(written, _ZONE, section.at(one.key), section.problems, "system or none")
 
 
 def _ranges(section: Section, one: Row) -> tuple[str, ...]:
