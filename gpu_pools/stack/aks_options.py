@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpu_pools.stack.aks_network import Rule
     from gpu_pools.stack.section import Section
 
-GROUP_NAME: Final = r"[-\w._()]{1,89}[-\w_()]"
+GROUP_NAME: Final = r"[-\w._()]{0,89}[-\w_()]"
 GROUP_NAMES: Final = "1 to 90 letters, digits, - _ . ( )"
 #: Channels by which Azure leaves no minor version alone.
 MOVING_CHANNELS: Final = ("stable", "rapid")
