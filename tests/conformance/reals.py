@@ -37,6 +37,7 @@ _MADE: Final = {
         ("kubelet", "kubelet"), ("containerd", "containerd"), ("runc", "runc"), ("toolkit", "nvidia-container-toolkit"),
     ],
     "node-programs": [("device plugin", "device-plugin-v0.19"), ("mig-parted", "mig-parted")],
+    "kubelogin": [("kubelogin", "kubelogin")],
 }  # fmt: skip
 
 
