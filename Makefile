@@ -50,7 +50,7 @@ tools: first venv ## find, download or build the programs
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain
 	@$(HOLD) $(VENV)/bin/python -m sandbox.openstack.environment
 
-plugins: first venv ## have Pulumi download the real Kubernetes and openstack plugins, which every sandbox uses from then on
+plugins: first venv ## have Pulumi itself download the real Kubernetes and openstack plugins: from a mirror, say
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain --plugins
 
 up: first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)

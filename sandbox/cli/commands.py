@@ -23,14 +23,14 @@ from sandbox.cli.shell import enter
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
-from sandbox.stack import checkpoint, offline_charts, real_nodes, recovery, stand_ins
+from sandbox.stack import checkpoint, offline_charts, plugin_choice, real_nodes, recovery, stand_ins
 from sandbox.stack.engine import Engine
 from sandbox.stack.prerequisites import boot_existing_cluster, give_aks_cluster, give_magnum_cluster, offer_sizes, seed_openstack
 from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
 from sandbox.system import processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, read_json
-from sandbox.toolchain.find import find_tools
+from sandbox.toolchain.find import download_plugins, find_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,10 +75,12 @@ def up(stack: str, progress: Progress, nodes: str | None = None) -> Look:
     """
     sandbox = find_sandbox(stack)
     plan = plan_of(sandbox)
+    download_plugins(plugin_choice.to_download(sandbox, plan), progress)
     tools = find_platform_tools(progress)
     with _held(sandbox, "up"):
         real = real_nodes.choose(sandbox, plan, nodes)
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, real=real)
+        plugin_choice.remember(sandbox, engine.tools)
         engine = _recovered(engine, progress)
         progress.note(f"pulumi up --stack {stack}")
         if engine.run("up", *_QUIETLY, watch=_watch(sandbox, plan, progress)) != 0:
@@ -203,7 +205,8 @@ def shell(stack: str, command: Sequence[str], progress: Progress) -> NoReturn:
     sandbox = find_sandbox(stack)
     if who := _at_work(sandbox):
         progress.note(f"{who} works on {stack} right now: this is a look into the middle of it")
-        enter(Engine(sandbox, find_tools(progress, only=_ENGINE_ONLY), stand_ins.attached(sandbox)), command)
+        tools = plugin_choice.kept(sandbox, find_tools(progress, only=_ENGINE_ONLY), progress)
+        enter(Engine(sandbox, tools, stand_ins.attached(sandbox)), command)
     else:
         with _for_looking(sandbox, plan_of(sandbox), progress, "shell") as engine:
             enter(engine, command)  # its first act is to close what holds the sandbox
@@ -329,6 +332,7 @@ def _engine(
     keep_stack_file: bool = False,
     real: Mapping[str, RealNodes] | None = None,
 ) -> Engine:
+    tools = plugin_choice.kept(sandbox, tools, progress)
     if not (keep_stack_file and sandbox.config_file.exists()):
         prepare(sandbox)
         if tools.kubernetes_plugin:
@@ -364,6 +368,7 @@ def _for_looking(sandbox: Sandbox, plan: Plan, progress: Progress, command: str)
     # A stack for an existing cluster looks at that cluster in a preview; the others only at what the engine recorded.
     there = plan.platform == "existing" or bool(getattr(plan.settings.cluster, "existing", None))
     needs_cluster = there or bool(sandbox.cluster_folders())
+    download_plugins(plugin_choice.to_download(sandbox, plan), progress)
     tools = find_platform_tools(progress) if needs_cluster else find_tools(progress, only=_ENGINE_ONLY)
     with _held(sandbox, command):
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=needs_cluster)

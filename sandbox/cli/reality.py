@@ -15,9 +15,10 @@ from sandbox.cluster import machine_groups, node_tools
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.stack import stand_ins
+from sandbox.toolchain import plugin_releases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from sandbox.stack.state import Sandbox
@@ -46,8 +47,8 @@ def reality(sandbox: Sandbox, platform: str) -> str:
 
     if platform == "magnum":
         real.append("Keystone and Magnum")
-        tell("openstack plugin", "openstack" not in played)
-    tell("Kubernetes plugin", "kubernetes" not in played)
+        tell(*_plugin("openstack plugin", "openstack", played))
+    tell(*_plugin("Kubernetes plugin", "kubernetes", played))
     for chart, holds in charts(folders):
         tell(f"chart {chart}", holds)
     operators = {record["version"] for folder in folders if (record := node_tools.recorded_operator(folder))}
@@ -60,6 +61,13 @@ def reality(sandbox: Sandbox, platform: str) -> str:
     cloud = [_CLOUDS[platform]] if platform in _CLOUDS else []
     stand_in = [*cloud, *stand_in, others, "GPUs", "MPS daemon"]
     return f"Real: {', '.join(real)}. Stand-ins: {', '.join(stand_in)} (docs/what-is-real.md)."
+
+
+def _plugin(what: str, provider: str, played: Collection[str]) -> tuple[str, bool]:
+    """What is told of a provider's plugin, and whether it is the real one."""
+    if provider not in played:
+        return what, True
+    return what + (" (its release is out of reach)" if plugin_releases.cannot_be_had(provider) else ""), False
 
 
 def charts(folders: Iterable[Path]) -> list[tuple[str, bool | None]]:

@@ -2,9 +2,10 @@
 
     python -m sandbox.clouds.kubelogin <state folder> get-token --server-id … [--login …] [--tenant-id …]
 
-Whose state folder he may read is logged in, by each of kubelogin's methods: there is nobody to ask. What the real one refuses is
-refused in its words: methods that there are not, a server that is not AKS's, another tenant. AAD_LOGIN_METHOD goes before the
-flag, as in its UpdateFromEnv.
+Whose state folder he may read is logged in, by each of kubelogin's methods: there is nobody to ask. What the real one refuses
+before it asks anybody is refused in its words (tests/conformance/test_kubelogin.py); a server that is not AKS's and another
+tenant in ours. Not refused: a method whose secret or program is missing. AAD_LOGIN_METHOD goes before the flag, as in its
+UpdateFromEnv.
 """
 
 from __future__ import annotations
@@ -14,31 +15,46 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from gpu_pools.stack.entra import LOGINS, SERVER_ID
+from gpu_pools.stack.entra import SERVER_ID
 from gpu_pools.text.terminal import guarded
 from sandbox.clouds.entra import TENANT, Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_METHODS: Final = ("devicecode", "interactive", "ropc", *LOGINS)
+#: In the order in which the real one names them.
+_METHODS: Final = (
+    "devicecode", "interactive", "spn", "ropc", "msi", "azurecli", "azd", "workloadidentity", "azurepipelines",
+)  # fmt: skip
+
+
+class _Flags(argparse.ArgumentParser):
+    """Wrong ones end with 1 and a line, as those of the real one."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it and end."""
+        raise SystemExit(_refused(message))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print what lets in; 1 with a word on stderr where nobody is."""
-    parser = argparse.ArgumentParser(prog="kubelogin", allow_abbrev=False)
+    parser = _Flags(prog="kubelogin", allow_abbrev=False)
     parser.add_argument("state", type=Path)
     parser.add_argument("command", choices=["get-token"])
     for flag, default in (("--environment", "AzurePublicCloud"), ("--client-id", ""), ("--tenant-id", TENANT)):
         parser.add_argument(flag, default=default)
-    parser.add_argument("--server-id", required=True)
+    parser.add_argument("--server-id", default="")
     parser.add_argument("--login", default="devicecode")
-    given = parser.parse_args(arguments)
+    given, more = parser.parse_known_args(arguments)
+    if more:
+        return _refused(f"unknown flag: {more[0].partition('=')[0]}")
     method = os.environ.get("AAD_LOGIN_METHOD") or given.login
     if method not in _METHODS:
         return _refused(f"'{method}' is not a supported login method. Supported method is one of {', '.join(_METHODS)}")
+    if not given.server_id:
+        return _refused("server-id is required")
     if given.server_id != SERVER_ID:
         return _refused(f"failed to get token: the application {given.server_id} was not found in the tenant {given.tenant_id}")
     if given.tenant_id.lower() != TENANT:

@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from sandbox.system.files import explained
+from sandbox.toolchain import plugin_releases
 from sandbox.toolchain.cache import cache_folder, make_once
 from sandbox.toolchain.machine import on_this_machine, plugin
 from sandbox.toolchain.obtain import BUILT, made, obtain
@@ -55,6 +56,19 @@ def find_tools(progress: Progress, *, only: Collection[str] | None = None) -> To
             **{search.tool: origins.get(search.made_by, _CACHE) for search in missing},
         },
     )
+
+
+def download_plugins(providers: Collection[str], progress: Progress) -> None:
+    """Have the real plugins of providers on this machine, where they are not and can be had; find_tools finds them then.
+
+    Args:
+        providers: which, of PROVIDERS.
+        progress: told of it, and of what stands in.
+
+    Raises:
+        SandboxError: when what comes is not what its release lists.
+    """
+    plugin_releases.download([one for one in providers if plugin(one, major=PROVIDERS[one]) is None], progress)
 
 
 def find_built(name: str, progress: Progress) -> Path:

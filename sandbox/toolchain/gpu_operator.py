@@ -12,14 +12,13 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sandbox.system import trust
 from sandbox.system.errors import SandboxError
-from sandbox.system.files import explained, make_folder
+from sandbox.toolchain import reach
 from sandbox.toolchain.cache import cache_folder, fill_once
 from sandbox.toolchain.download import SWITCH, Unreachable, download_steps
 from sandbox.toolchain.releases import OPERATOR_VERSION, operator_image
@@ -40,8 +39,6 @@ _IN_IMAGE: Final = Path("usr/bin") / _PROGRAM
 _AN_ASSET: Final = Path("state-device-plugin/0500_daemonset.yaml")
 _VERSION_SECONDS: Final = 30.0
 _VERSION: Final = re.compile(r"version: (v\S+?)[\",\s]")
-#: After a registry could not be reached, it is not asked again for so long: nobody without a way to it should wait each time.
-_ASKED_AGAIN_SECONDS: Final = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -141,16 +138,13 @@ def _of_image(progress: Progress) -> GpuOperator | None:
 
 
 def _fetched(image: ImageSteps, target: Path, progress: Progress) -> bool:
-    asked = target.with_name(f".{target.name}.not-reached")
-    if asked.exists() and time.time() - asked.stat().st_mtime < _ASKED_AGAIN_SECONDS:
+    if reach.out_of_reach(target):
         return False
     try:
         with progress.step(f"Downloading the GPU operator {OPERATOR_VERSION} out of its image"):
             fill_once(target, lambda folder: download_steps(image, threading.Event(), folder))
     except Unreachable as error:
         progress.note(f"a stand-in plays the GPU operator, whose image cannot be had from here: {error}; asked again in a day")
-        with explained(asked, "write"):
-            make_folder(asked.parent)
-            asked.touch()
+        reach.remember(target)
         return False
     return True

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sandbox.system import trust
-from sandbox.toolchain import plugins
+from sandbox.toolchain import plugin_releases, plugins
 from sandbox.toolchain.programs import pinned_version, program
 from sandbox.toolchain.version import parsed
 
@@ -44,7 +44,15 @@ def on_this_machine(search: Search, progress: Progress) -> tuple[Path, str] | No
 
 
 def plugin(provider: str, *, major: int) -> Path | None:
-    """A real provider, of the major version that the program's SDK has: on PATH, else the newest that Pulumi has installed."""
+    """A real provider, of the major version that the program's SDK has; None where a stand-in is to play, or there is none.
+
+    On PATH, else the newest that Pulumi has installed, else that of the release that was downloaded.
+
+    Raises:
+        SandboxError: when the variable that chooses says something unknown.
+    """
+    if plugin_releases.wanted() == plugin_releases.NO:
+        return None
     name = f"pulumi-resource-{provider}"
     on_path = shutil.which(name)
     if on_path is not None:
@@ -52,7 +60,8 @@ def plugin(provider: str, *, major: int) -> Path | None:
     homes = (Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"), plugins.home())
     places = f"plugins/resource-{provider}-v{major}.*/{name}"
     installed = [path for home in homes for path in home.glob(places) if path.is_file()]
-    return max(installed, key=lambda p: parsed(p.parent.name) or (0, 0, 0), default=None)
+    newest = max(installed, key=lambda p: parsed(p.parent.name) or (0, 0, 0), default=None)
+    return newest or plugin_releases.downloaded(provider)
 
 
 def _candidates(search: Search) -> Iterator[tuple[Path, str]]:

@@ -1,8 +1,8 @@
 """The real provider plugins, where somebody asks for them: Pulumi's own command downloads them, as it does for any other stack.
 
 In the versions of the program's SDKs (requirements.txt), into the cache, where every sandbox of the user finds them from then on.
-Not by default: of these versions no sum could be read anywhere but at the host that gives the archives out
-(docs/decisions/README.md, 190). Azure's plugin is left out: there is no Azure here that it could talk to.
+For whom the default is out of reach (plugin_releases.py): Pulumi takes them from a mirror, if it has been told of one, and
+compares no sum (docs/decisions/README.md, 190). Azure's plugin is left out: there is no Azure here that it could talk to.
 """
 
 from __future__ import annotations

@@ -35,6 +35,25 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class ListedArchive:
+    """A .tar.gz whose sum stands in a list that its publisher keeps at another host.
+
+    Attributes:
+        url: where it is.
+        listed_at: where the list is.
+        sum: what the list says of it, in hexadecimal digits.
+        members: which of its files to take: path in the archive -> file name.
+        instead: what whoever does not get it may do, in words.
+    """
+
+    url: str
+    listed_at: str
+    sum: str
+    members: Mapping[str, str]
+    instead: str
+
+
+@dataclass(frozen=True)
 class Image:
     """A container image whose last layer has a program.
 

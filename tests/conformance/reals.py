@@ -1,8 +1,8 @@
 """The real ones that suites may be run against beside the stand-ins: where they are, and their versions.
 
 Tests hold the stand-in of the GPU operator to what they say, whatever the machine has: so whoever starts tests has no real one,
-and what the environment named is kept aside, for the suites that ask for it here. A real provider plugin is used by every engine
-test that finds one, as by `make up`.
+and what the environment named is kept aside, for the suites that ask for it here. The plugins' stand-ins play as well, unless
+GPU_POOLS_PLUGINS says otherwise: then every engine test uses the real ones that are here, as `make up` does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from sandbox.system.progress import Progress
-from sandbox.toolchain import gpu_operator
+from sandbox.toolchain import gpu_operator, plugin_releases
 from sandbox.toolchain.download import SWITCH
 from sandbox.toolchain.find import find_tools
 from sandbox.toolchain.programs import pinned_version, program
@@ -37,11 +37,13 @@ _MADE: Final = {
         ("kubelet", "kubelet"), ("containerd", "containerd"), ("runc", "runc"), ("toolkit", "nvidia-container-toolkit"),
     ],
     "node-programs": [("device plugin", "device-plugin-v0.19"), ("mig-parted", "mig-parted")],
+    "kubelogin": [("kubelogin", "kubelogin")],
 }  # fmt: skip
 
 
 def keep_aside() -> None:
-    """Let nothing that tests start find a real operator by itself."""
+    """Let nothing that tests start find a real operator or plugin by itself."""
+    os.environ.setdefault(plugin_releases.VARIABLE, plugin_releases.NO)
     asked = os.environ.get(gpu_operator.VARIABLE, "")
     if asked != gpu_operator.NO:
         os.environ[_KEPT] = asked

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = Path(__file__).with_name("suites.yaml")
@@ -59,6 +63,7 @@ class Suite:
         needs: how a machine comes to have the real one.
         without: why there is no suite.
         limits: what it does not say.
+        environment: variables with which the suite's tests are run, so that they find the real one.
         run: the last one against the real one; None where it never was.
     """
 
@@ -68,6 +73,7 @@ class Suite:
     needs: str = ""
     without: str = ""
     limits: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
     run: Run | None = None
 
 
@@ -89,7 +95,7 @@ def run(suite: Suite, real: str) -> Run:
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *suite.tests]
-        subprocess.run(command, cwd=ROOT, check=False)
+        subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, **suite.environment})
         counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
         for one in ET.parse(report).iter("testsuite"):  # noqa: S314 - pytest's own
             for key in counts:

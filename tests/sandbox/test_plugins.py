@@ -14,7 +14,7 @@ import pytest
 
 from sandbox.system.errors import SandboxError
 from sandbox.system.progress import Progress
-from sandbox.toolchain import machine, plugins
+from sandbox.toolchain import machine, plugin_releases, plugins
 from sandbox.toolchain.find import find_tools
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pulumi: Path) -> Itera
     monkeypatch.setenv("GPU_POOLS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "the-users-own"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv(plugin_releases.VARIABLE, plugin_releases.FOUND)
     address = f"http://127.0.0.1:{found.server.server_port}"
     monkeypatch.setenv("PULUMI_PLUGIN_DOWNLOAD_URL_OVERRIDES", f"^.*$={address}")
     yield found

@@ -15,6 +15,7 @@ from sandbox.cluster.api_errors import UnreachableError
 from sandbox.cluster.machine_groups import Hardware, MachineGroup
 from sandbox.stack.state import Sandbox
 from sandbox.system.files import make_folder, write_json
+from sandbox.toolchain import plugin_releases, reach
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,8 @@ class Silent:
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    monkeypatch.setenv("GPU_POOLS_CACHE", str(tmp_path / "no-cache"))
     found = Sandbox("byo", make_folder(tmp_path / "byo"), tmp_path / "Pulumi.byo.yaml")
     folder = make_folder(found.clusters / "existing")
     write_json(folder / "cluster.json", {"nodePrograms": PROGRAMS, "gpuOperator": None})
@@ -61,6 +63,19 @@ def test_what_plays_off_the_internet(monkeypatch: pytest.MonkeyPatch, sandbox: S
         "Stand-ins: Azure, Kubernetes plugin, chart gpu-operator, chart node-feature-discovery, GPU operator, kubelets, GPUs, "
         "MPS daemon (docs/what-is-real.md)."
     )
+
+
+def test_a_plugin_that_is_out_of_reach_is_told_as_that(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPU_POOLS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(plugin_releases, "platform_name", lambda: "linux-x64")
+    release = plugin_releases.release("kubernetes")
+    assert release is not None
+    reach.remember(release.place)
+    write_json(sandbox.providers_record, {"ports": {"kubernetes": 1, "openstack": 2}})
+    said = line(monkeypatch, sandbox, Silent(), "magnum")
+    assert "Stand-ins: OpenStack's compute, openstack plugin, Kubernetes plugin (its release is out of reach), chart" in said
+    write_json(sandbox.providers_record, {"ports": {}})
+    assert "out of reach" not in line(monkeypatch, sandbox, Silent(), "magnum"), "found elsewhere meanwhile"
 
 
 def test_what_plays_where_all_can_be_had(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:

@@ -106,6 +106,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi-home"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("GPU_POOLS_DOWNLOADS", "no")
+    monkeypatch.setenv("GPU_POOLS_PLUGINS", "found")
     return machine
 
 
