@@ -85,9 +85,9 @@ def imported_warnings(settings: Settings) -> Iterator[str]:
     """What a stack that only holds pools does not do, although it is written in its file."""
     if settings.imported:
         yield (
-            f"{ADOPTION} is {IMPORTED}: the pools are in the state; nothing is made or changed. Labels, tags, sharing, "
-            "operator, NFD and verification are what the file says for later; a change of a pool is refused. Take the section out "
-            "to have all of it managed"
+            f"{ADOPTION} is {IMPORTED}: pools are in the state; nothing is made or changed. Labels, tags, sharing, "
+            "operator, NFD and verification are what the file says for later; a change of a pool is refused. Take the "
+            "section out to have all of it managed"
         )
 
 

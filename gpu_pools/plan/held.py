@@ -23,10 +23,15 @@ def changed(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[P
     return [
         Problem(
             f"{what}: {key}",
-            f"would be {show(new.get(key))}, and {ADOPTION} is {IMPORTED}: nothing of the pool is changed",
-            f"{show(old.get(key))}, as it was imported",
+            f"would be {_shown(new.get(key))}, and {ADOPTION} is {IMPORTED}: nothing of the pool is changed",
+            f"{_shown(old.get(key))}, as it was imported",
             f"Take `{ADOPTION}` out first, and deploy that; or, where somebody else has changed the pool, write what it has now "
             "and run `pulumi refresh`.",
         )
         for key in different
     ]
+
+
+def _shown(value: object) -> str:
+    """A whole number as one: the engine hands over all numbers as floats."""
+    return show(int(value) if isinstance(value, float) and value.is_integer() else value)

@@ -68,7 +68,7 @@ def test_of_a_cluster_that_the_stack_makes_nothing_can_be_held() -> None:
 
 
 def test_each_property_that_would_change_is_a_problem() -> None:
-    problems = changed("pool gpu", {"count": 1, "maxPods": 30}, {"count": 2, "maxPods": 30, "osDiskSizeGB": 64})
+    problems = changed("pool gpu", {"count": 1.0, "maxPods": 30}, {"count": 2.0, "maxPods": 30, "osDiskSizeGB": 64})
     assert [one.path for one in problems] == ["pool gpu: count", "pool gpu: osDiskSizeGB"]
     assert "would be 2" in problems[0].message
     assert "1, as it was imported" in problems[0].allowed
