@@ -33,6 +33,7 @@ from ._args import AksClusterArgs, AksPoolArgs, AksPoolLike
 from ._azure_arguments import arguments
 from ._config_keys import after_operator, once_agreed, pool_plan
 from ._entra_login import try_login
+from ._held import held_hook
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
@@ -281,8 +282,10 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 delete_before_replace=True,
                 protect=unless_false(planned.protect),
                 replace_on_changes=replacing("AgentPool"),
-                ignore_changes=[*(["count"] if planned.pool.autoscaled else []), *kept_as_found(planned.pool, inputs)],
-                hooks=pulumi.ResourceHookBinding(before_update=[_pool_hook(name)]),
+                ignore_changes=[*(["count"] if planned.pool.autoscaled else []), *kept_as_found(planned, inputs)],
+                hooks=pulumi.ResourceHookBinding(
+                    before_update=[held_hook(name, "pool") if planned.imported else _pool_hook(name)]
+                ),
             ),
         )
         self.pool_id = pool.id

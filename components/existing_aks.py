@@ -54,6 +54,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
         *,
         stack: Settings | None = None,
+        inside: bool = True,
     ) -> None:
         """Read the cluster.
 
@@ -62,6 +63,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             args: which cluster.
             opts: options of the component.
             stack: what is to be put into it, where a whole stack is; it is held against the cluster.
+            inside: whether anything is put into it but pools.
 
         Raises:
             InvalidStackError: with everything that does not go together with the cluster; outside of previews also if it cannot
@@ -87,7 +89,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
         self.kubeconfig = self._kubeconfig(asked)
         identity = f"{asked.subscription or ''}/{asked.resource_group}/{asked.name}".lower()
         #: For everything that is put into this cluster.
-        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, identity, given=opts)
+        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, identity, given=opts) if inside else None
         self.register_outputs(
             {
                 "cluster_id": self.cluster_id,

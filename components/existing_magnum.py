@@ -61,6 +61,7 @@ class ExistingMagnumCluster(pulumi.ComponentResource):
         *,
         planned: MagnumSettings | None = None,
         pools: Sequence[Pool] = (),
+        inside: bool = True,
     ) -> None:
         """Read the cluster.
 
@@ -70,6 +71,7 @@ class ExistingMagnumCluster(pulumi.ComponentResource):
             opts: options of the component.
             planned: what the arguments mean, where they were checked with a whole stack.
             pools: all that the stack adds to it, where a whole stack is.
+            inside: whether anything is put into it but groups; else no kubeconfig comes into the state.
 
         Raises:
             InvalidStackError: with everything that does not go together with the cluster; outside of previews also if it cannot
@@ -87,9 +89,12 @@ class ExistingMagnumCluster(pulumi.ComponentResource):
         self.autoscales = found is not None and is_on(found.labels.get(AUTOSCALER, ""))
         self.cluster_name = pulumi.Output.from_input(asked.named)
         self.cluster_id = pulumi.Output.from_input(found.uuid) if found else _unknown()
-        self.kubeconfig = self._kept(name, found, opts) if found else pulumi.Output.secret(_unknown())
+        if found and inside:
+            self.kubeconfig = self._kept(name, found, opts)
+        else:
+            self.kubeconfig = pulumi.Output.secret(found.kubeconfig if found else _unknown())
         #: For everything that is put into this cluster.
-        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id, given=opts)
+        self.kubernetes = kubernetes_provider(name, self, self.kubeconfig, self.cluster_id, given=opts) if inside else None
         self.register_outputs({"cluster_id": self.cluster_id, "cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
 
     def pool_args(self, args: MagnumGpuNodePoolArgs) -> MagnumGpuNodePoolArgs:

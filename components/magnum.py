@@ -22,6 +22,7 @@ from gpu_pools.text.errors import Problems
 
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs, MagnumPoolLike
 from ._config_keys import after_operator, pool_plan
+from ._held import held_hook
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
 from ._to_stack import ALONE, located_in, plan_alone, stack_keys
@@ -191,6 +192,7 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
                 protect=unless_false(planned.protect),
                 ignore_changes=["nodeCount"] if planned.pool.autoscaled else [],
                 custom_timeouts=_SLOW,
+                hooks=pulumi.ResourceHookBinding(before_update=[held_hook(name, "node group")]) if planned.imported else None,
             ),
         )
         self.group_id = group.id

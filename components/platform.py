@@ -84,6 +84,8 @@ class GpuPlatformArgs(TypedDict):
     """A registry of one's own, from which all images come."""
     acknowledged: NotRequired[Acknowledged]
     """Replacements of protected pools, or of the cluster, that somebody wants."""
+    adoption: NotRequired[str]
+    """Of pools that were imported: imported, to have them as they are, or managed, as without it."""
 
 
 class GpuPlatform(pulumi.ComponentResource):
@@ -138,17 +140,17 @@ class GpuPlatform(pulumi.ComponentResource):
 
             with located_in(what, places):
                 check_azure(planned.settings.cluster, self, planned.settings)
-        for sharing, written in config[f"{NAMESPACE}:sharing"].items():
+        declared = {} if planned.settings.imported else config[f"{NAMESPACE}:sharing"]
+        for sharing, written in declared.items():
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
         cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
-        inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
-        operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
-        pools = self._pools(name, planned, cluster, operator, inside)
         self.verification = pulumi.Output.from_input(no_reports())
-        if planned.settings.verification.enabled:
-            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
+        if cluster.kubernetes is None:
+            # What is only held is nothing but pools, and nothing of it is a change after an import.
+            self._cloud_pools(name, planned, cluster, child_options(self, opts))
         else:
-            self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
+            inside = child_options(self, opts, provider=cluster.kubernetes, deleted_with=cluster.resource)
+            self._inside(name, planned, cluster, inside, secret_sections, config)
         self.cluster_name = cluster.cluster_name
         self.kubeconfig = cluster.kubeconfig
         self.plan = pulumi.Output.from_input(plan_json(planned))
@@ -162,6 +164,23 @@ class GpuPlatform(pulumi.ComponentResource):
                 "verification": self.verification,
             }
         )
+
+    def _inside(
+        self,
+        name: str,
+        planned: Plan,
+        cluster: "_Cluster",
+        inside: pulumi.ResourceOptions,
+        secret_sections: tuple[str, ...],
+        config: Mapping[str, Any],
+    ) -> None:
+        """Operator, pools, and what proves them."""
+        operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
+        pools = self._pools(name, planned, cluster, operator, inside)
+        if planned.settings.verification.enabled:
+            self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
+        else:
+            self._keys_left(name, planned, _after(inside, [made for several in pools.values() for made in several]))
 
     def _cluster(
         self,
@@ -177,7 +196,9 @@ class GpuPlatform(pulumi.ComponentResource):
         if isinstance(settings, AksSettings) and settings.existing:
             from .existing_aks import ExistingAksCluster, existing_aks_args  # noqa: PLC0415
 
-            return ExistingAksCluster(name, existing_aks_args(settings.existing), opts, stack=planned.settings)
+            return ExistingAksCluster(
+                name, existing_aks_args(settings.existing), opts, stack=planned.settings, inside=not planned.settings.imported
+            )
         if isinstance(settings, AksSettings):
             from .aks import AksCluster  # noqa: PLC0415
 
@@ -186,7 +207,9 @@ class GpuPlatform(pulumi.ComponentResource):
         if isinstance(settings, MagnumSettings) and settings.existing:
             from .existing_magnum import ExistingMagnumCluster  # noqa: PLC0415
 
-            return ExistingMagnumCluster(name, args, opts, planned=replace(settings, check_cloud=False))
+            return ExistingMagnumCluster(
+                name, args, opts, planned=replace(settings, check_cloud=False), inside=not planned.settings.imported
+            )
         if isinstance(settings, MagnumSettings):
             from .magnum import MagnumCluster  # noqa: PLC0415
 
@@ -234,14 +257,21 @@ class GpuPlatform(pulumi.ComponentResource):
     ) -> Mapping[str, list[pulumi.Resource]]:
         """Pool -> what makes its nodes what they are."""
         after_operator = _after(inside, [operator, *self._startup_taint(name, planned, inside)])
+        made = self._cloud_pools(name, planned, cluster, after_operator)
+        # On AKS labels are the agent pools' own business.
+        for pool in planned.pools if not isinstance(planned.settings.cluster, AksSettings) else ():
+            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator))
+        return made
+
+    def _cloud_pools(
+        self, name: str, planned: Plan, cluster: "_Cluster", opts: pulumi.ResourceOptions
+    ) -> dict[str, list[pulumi.Resource]]:
+        """What the cloud has of each pool: an agent pool, a node group, or nothing."""
         made: dict[str, list[pulumi.Resource]] = {pool.name: [] for pool in planned.pools}
         if isinstance(planned.settings.cluster, AksSettings):
-            self._aks_pools(name, planned, cast("AksCluster | ExistingAksCluster", cluster), after_operator, made)
-            return made
+            self._aks_pools(name, planned, cast("AksCluster | ExistingAksCluster", cluster), opts, made)
         if isinstance(planned.settings.cluster, MagnumSettings):
-            self._node_groups(name, planned, cast("MagnumCluster | ExistingMagnumCluster", cluster), after_operator, made)
-        for pool in planned.pools:
-            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator))
+            self._node_groups(name, planned, cast("MagnumCluster | ExistingMagnumCluster", cluster), opts, made)
         return made
 
     def _keys_left(self, name: str, planned: Plan, opts: pulumi.ResourceOptions) -> None:

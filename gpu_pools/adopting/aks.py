@@ -325,7 +325,7 @@ def _wanted(inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -> dict[st
     around = Around({OWNER_TAG: owner}, inputs.get("vnetSubnetID"), inputs.get("podSubnetID"))
     program = {key: value for key, value in pool_inputs(planned, around).items() if value is not None}
     program["nodeLabels"] = dict(planned.labels)
-    kept = kept_as_found(planned.pool, program)
+    kept = kept_as_found(planned, program)
     if planned.pool.autoscaled:
         kept.append("count")
     said = {key: value for key, value in program.items() if key not in {*kept, *PLACE}}

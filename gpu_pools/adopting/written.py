@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 #: The component around everything; __main__.py gives it its name.
 _PLATFORM: Final = "gpu-pools:index:GpuPlatform"
 PLATFORM: Final = "gpu"
-_ORDER: Final = ("cluster", "flavors", "sharing", "operator", "nodeFeatureDiscovery", "verification", "pools")
+#: Of a cluster that is there; below the platform, and by its name (components/platform.py).
+_CLUSTERS: Final = {"aks": "gpu-pools:index:ExistingAksCluster", "magnum": "gpu-pools:index:ExistingMagnumCluster"}
+_ORDER: Final = ("cluster", "adoption", "flavors", "sharing", "operator", "nodeFeatureDiscovery", "verification", "pools")
 #: Sections that say something by being there.
 _MEAN_SOMETHING: Final = {"verification"}
 _WIDTH: Final = 120
@@ -53,7 +55,9 @@ def import_text(adopted: Adopted, added_to: str = "") -> str:
     """
     project, _, stack = added_to.partition("/")
     table = {"nameTable": {_label(PLATFORM): f"urn:pulumi:{stack}::{project}::{_PLATFORM}::{PLATFORM}"}} if added_to else {}
-    whole = [*([] if added_to else [Imported(_PLATFORM, PLATFORM)]), *adopted.imports]
+    cluster = _CLUSTERS.get(adopted.sections["cluster"]["platform"])
+    around = [Imported(_PLATFORM, PLATFORM), *([Imported(cluster, PLATFORM, PLATFORM)] if cluster else [])]
+    whole = [*([] if added_to else around), *adopted.imports]
     return json.dumps({**table, "resources": [_spec(one) for one in whole]}, indent=2) + "\n"
 
 
@@ -63,6 +67,8 @@ def _label(component: str) -> str:
 
 def _spec(one: Imported) -> dict[str, Any]:
     name = f"resource {one.name}" if one.id else _label(one.name)
+    if one.type in _CLUSTERS.values():
+        name = f"cluster {one.name}"
     spec: dict[str, Any] = {"type": one.type, "name": name, "logicalName": one.name}
     spec |= {"id": one.id} if one.id else {"component": True}
     spec |= {"parent": _label(one.parent)} if one.parent else {}

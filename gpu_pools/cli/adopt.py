@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 _SOME_IS_NOT: Final = 1
 _WRONG: Final = 2
 _GET: Final = "kubectl get … --output json"
+#: What a stack that only holds its pools is (gpu_pools/stack/imported.py).
+_HELD: Final = (
+    "As it is, until you take `gpu-pools:adoption: imported` out of the stack file. The preview after the import shows",
+    "no change; nothing is made in the cluster, and a change of a pool is refused.",
+)
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -86,12 +91,15 @@ def _common(parser: argparse.ArgumentParser, read: Callable[[argparse.Namespace]
 
 def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: argparse.Namespace) -> int:
     from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
+    from gpu_pools.stack.imported import IMPORTED  # noqa: PLC0415 - see above
 
     stack_file = options.stack_file or Path("stacks") / f"Pulumi.{_short(options)}.yaml"
     import_file = options.import_file or Path(f"import-{_short(options)}.json")
     try:
         _check_free([stack_file, import_file], forced=options.force)
         adopted, source = read(options)
+        if adopted.imports and not options.add:
+            adopted.sections["adoption"] = IMPORTED
         if adopted.sections.get("pools"):
             added_to = _owner(options) if options.add else ""
             _write(adopted, source, stack_file, (import_file, added_to))
@@ -170,6 +178,8 @@ def _write(adopted: Adopted, source: str, stack_file: Path, imports: tuple[Path,
 
 
 def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, import_file: Path) -> str:
+    from gpu_pools.stack.imported import ADOPTION  # noqa: PLC0415 - see above
+
     pools = adopted.sections.get("pools", [])
     if not pools:
         return "\n".join(
@@ -178,19 +188,27 @@ def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, impor
     lines = [
         f"{len(pools)} pool{'' if len(pools) == 1 else 's'} in {stack_file}: {', '.join(str(pool['name']) for pool in pools)}"
     ]
-    lines += ["", "Managed from the first `up` on:"]
+    held = "adoption" in adopted.sections
+    if held:
+        lines += ["", *_HELD]
+    lines += ["", "Managed from then on:" if held else "Managed from the first `up` on:"]
     lines += [f"- pool {pool}: what the stack file says of it" for pool in adopted.changes] + [
         f"- {one}" for one in adopted.managed
     ]
     if changed := {pool: changes for pool, changes in adopted.changes.items() if changes}:
-        lines += ["", "What the first preview shows of them, all in place (no node is exchanged):"]
+        when = "What the first preview shows of them then" if held else "What the first preview shows of them"
+        lines += ["", f"{when}, all in place (no node is exchanged):"]
         lines += [f"- pool {pool}: {', '.join(changes)}" for pool, changes in changed.items()]
     if adopted.unsaid:
         lines += ["", "Not in the stack file:", *(f"- {one.place}: {one.why}" for one in adopted.unsaid)]
     stack = options.stack
     steps = [f"merge {stack_file} into the stack file of {stack}"] if options.add else [f"pulumi stack init {stack}"]
     steps += [f"pulumi import --stack {stack} --file {import_file} --generate-code=false"] if adopted.imports else []
-    steps += [f"pulumi preview --stack {stack} --diff", f"pulumi up --stack {stack}"]
+    look = [f"pulumi preview --stack {stack} --diff", f"pulumi up --stack {stack}"]
+    steps += (
+        [f"{look[0]} --expect-no-changes", f"take `{ADOPTION}` out of {stack_file}, when they are to be managed"] if held else []
+    )
+    steps += look
     return "\n".join([*lines, "", "Next:", *(f"  {one}" for one in steps)])
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.plan.mig_strategy import derived_mig_strategy
 from gpu_pools.stack.adoption import OPERATOR
 from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.imported import ADOPTION, IMPORTED
 from gpu_pools.stack.sharing import Mps
 
 if TYPE_CHECKING:
@@ -80,8 +81,20 @@ def adopted_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
         )
 
 
+def imported_warnings(settings: Settings) -> Iterator[str]:
+    """What a stack that only holds pools does not do, although it is written in its file."""
+    if settings.imported:
+        yield (
+            f"{ADOPTION} is {IMPORTED}: pools are in the state; nothing is made or changed. Labels, tags, sharing, "
+            "operator, NFD and verification are what the file says for later; a change of a pool is refused. Take the "
+            "section out to have all of it managed"
+        )
+
+
 def cluster_warnings(settings: Settings) -> Iterator[str]:
     """What of the cluster cannot be known before the deploy, and stops the operator."""
+    if settings.imported:
+        return
     if settings.nfd.adopted:
         yield (
             "the NFD that is there must publish pci-10de.present and system-os_release of its GPU nodes; without the latter the "

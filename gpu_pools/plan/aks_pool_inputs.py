@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gpu_pools.plan.planned import PoolPlan
     from gpu_pools.stack.clusters import NodeCount
     from gpu_pools.stack.placements import AksPlacement
-    from gpu_pools.stack.pools import Pool
 
 #: Where a pool lies: no properties of it.
 PLACE: Final = frozenset({"resourceGroupName", "resourceName", "agentPoolName"})
@@ -84,22 +83,27 @@ def counts(nodes: NodeCount) -> dict[str, Any]:
     return {"count": nodes.fewest, "enableAutoScaling": True, "minCount": nodes.fewest, "maxCount": nodes.most}
 
 
-def kept_as_found(pool: Pool, inputs: Mapping[str, Any]) -> list[str]:
+def kept_as_found(planned: PoolPlan, inputs: Mapping[str, Any]) -> list[str]:
     """The properties of an adopted pool that stay as they were imported: those that the stack does not say.
 
     An import takes over all that Azure answers with, its defaults included (pulumi-azure-native, provider.go, Read). Left out of
     the program they would be a change, and for many Azure knows none but a new pool.
 
+    Of a pool that is only held (gpu_pools/stack/imported.py) labels, tags and what others change stay, too: it is never sent.
+
     Args:
-        pool: any pool.
+        planned: any pool.
         inputs: what `pool_inputs` gives for it.
     """
+    pool = planned.pool
     if not pool.adopted:
         return []
     said = {key for key, value in inputs.items() if value not in (None, [], {})} - {"gpuProfile"}
     options = cast("AksPlacement", pool.placement).options
     if not sent(options).get("upgradeSettings") and "upgradeSettings" not in options.properties:
         said.discard("upgradeSettings")
+    if planned.imported:
+        return sorted(azure_types.types()["AgentPool"].keys() - (said - {"tags"}) - PLACE)
     # The program always sends them: labels of the plan, and the tag by which the stack knows its pools.
     said |= {"nodeLabels", "tags"}
     return sorted(azure_types.types()["AgentPool"].keys() - said - PLACE - OF_OTHERS)

@@ -49,6 +49,7 @@ class PoolPlan:
         change: id of becoming what is planned here (gpu_pools/stack/acknowledged.py).
         protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
         pull_secrets: as of its labellers' pods: Secrets to pull images with.
+        imported: whether it is only held as it was imported (gpu_pools/stack/imported.py).
     """
 
     pool: Pool
@@ -73,6 +74,7 @@ class PoolPlan:
     change: str = ""
     protect: bool = False
     pull_secrets: tuple[Mapping[str, str], ...] = ()
+    imported: bool = False
 
     @property
     def pod_requests(self) -> tuple[PodRequest, ...]:

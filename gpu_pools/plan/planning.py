@@ -24,6 +24,7 @@ from gpu_pools.plan.adoption import (
     check_adopted_groups,
     check_adoption,
     cluster_warnings,
+    imported_warnings,
 )
 from gpu_pools.plan.change_ids import cluster_change, pool_change
 from gpu_pools.plan.chart_values import nfd_values, operand_tolerations, operator_values, reboots, tolerations
@@ -165,7 +166,8 @@ def _protection(settings: Settings, pools: tuple[PoolPlan, ...]) -> tuple[str, b
     guarded = []
     for planned in pools:
         change = pool_change(planned, settings.cluster)
-        protect = planned.pool.protect and not lifted and (planned.name, change) not in acknowledged
+        # What is only held must go with no edit: a pool that is taken out of the file would be deleted.
+        protect = settings.imported or (planned.pool.protect and not lifted and (planned.name, change) not in acknowledged)
         guarded.append(replace(planned, change=change, protect=protect))
     return whole, getattr(settings.cluster, "protect", False) and not lifted, tuple(guarded)
 
@@ -187,8 +189,10 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
     config_key, config = device_plugin_config(sharing, strategies.chosen)
     owner = cast("MigOwner", mig_owner(pool))
     mig_key = _mig_key(sharing, hardware, owner)
-    labels = {**pool.labels, POOL_LABEL: pool.name, DEVICE_PLUGIN_CONFIG_LABEL: config_key}
-    if mig_key:
+    labels = dict(pool.labels)
+    if not settings.imported:
+        labels |= {POOL_LABEL: pool.name, DEVICE_PLUGIN_CONFIG_LABEL: config_key}
+    if mig_key and not settings.imported:
         labels[MIG_CONFIG_LABEL] = mig_key
     taints = pool.taints
     if isinstance(pool.placement, AksPlacement) and pool.placement.spot:
@@ -216,6 +220,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         other_strategy=other_strategy(hardware, sharing, strategies.chosen),
         refuses_two=refuses_two(sharing, settings),
         pull_secrets=tuple(settings.registry.pull_secrets),
+        imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
 
@@ -237,6 +242,7 @@ def _pool_warnings(
     yield from adopted_warnings(pool, settings)
     if pool is settings.pools[0]:
         # Said once: they are about the cluster.
+        yield from imported_warnings(settings)
         yield from cluster_warnings(settings)
         yield from chart_warnings(settings)
         yield from tag_warnings(settings)

@@ -17,6 +17,7 @@ from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE, NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
 from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
+from gpu_pools.stack.imported import check_imported, parse_adoption
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.pool_section import PoolContext
@@ -40,7 +41,7 @@ NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
 KEYS: Final = (
     *("cluster", "sharing", "gpuModels", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "registry"),
-    "acknowledged",
+    *("acknowledged", "adoption"),
 )
 
 
@@ -58,6 +59,7 @@ class Settings:
         flavors: Magnum flavors by name.
         acknowledged: replacements that somebody wants although what they replace is protected.
         registry: from where the nodes pull images.
+        imported: whether the pools are only held as they were imported, and nothing is made (gpu_pools/stack/imported.py).
     """
 
     cluster: ClusterSettings
@@ -69,6 +71,7 @@ class Settings:
     flavors: Mapping[str, Flavor]
     acknowledged: tuple[Acknowledgement, ...] = ()
     registry: RegistrySettings = field(default_factory=RegistrySettings)
+    imported: bool = False
 
 
 def config_value(text: object) -> object:
@@ -117,6 +120,10 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
     registry = parse_registry(config.get(f"{NAMESPACE}:registry"), f"{NAMESPACE}:registry", problems)
     nfd, verification = _from_mirror(registry, nfd, verification)
+    imported = parse_adoption(config.get(f"{NAMESPACE}:adoption"), f"{NAMESPACE}:adoption", problems)
+    if imported:
+        # Written already, for the day that the pools are managed; until then nothing of it is made.
+        verification = replace(verification, enabled=False, startup_taint=False, smoke_test=False)
     context = PoolContext(
         platform=cluster.platform if cluster else _likely_platform(config),
         flavors=flavors,
@@ -132,10 +139,12 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
     if cluster is None:
         return None
-    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged, registry)
+    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged, registry, imported)
     if complete:
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
         check_adopted_pools(settings.cluster, settings.pools, problems)
+        if imported:
+            check_imported(settings.cluster, settings.pools, problems)
     return settings
 
 

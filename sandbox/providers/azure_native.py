@@ -225,10 +225,16 @@ class AzureNativeStandIn(StandIn):
         type_: str,
         id_: str,  # noqa: ARG002
         old_inputs: dict[str, Value],
-        old_outputs: dict[str, Value],  # noqa: ARG002
+        old_outputs: dict[str, Value],
         news: dict[str, Value],
     ) -> Diff:
-        """Compare inputs; only what the plugin knows to be fixed forces a replacement."""
+        """Compare inputs; only what the plugin knows to be fixed forces a replacement.
+
+        An import has no note of the API's version among its inputs; the plugin then takes that of its outputs
+        (pulumi-azure-native 006a62af, provider.go, Diff).
+        """
+        if "azureApiVersion" not in old_inputs and "azureApiVersion" in old_outputs:
+            old_inputs = {**old_inputs, "azureApiVersion": old_outputs["azureApiVersion"]}
         create_first = old_inputs.get(_CREATE_FIRST) is True and news.get(_CREATE_FIRST) is True
         return compare(old_inputs, news, replace_on=_kind(type_).replaces, delete_before_replace=not create_first)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Programs = Callable[..., Path]
 
 #: Of a stack file that adopt writes for an AKS cluster.
-SECTIONS = ("cluster", "sharing", "operator", "nodeFeatureDiscovery", "verification", "pools")
+SECTIONS = ("cluster", "adoption", "sharing", "operator", "nodeFeatureDiscovery", "verification", "pools")
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str
 
 
 @pytest.mark.sweep
-def test_the_first_preview_after_the_import_replaces_and_creates_nothing_of_the_cloud(
+def test_the_import_changes_nothing_and_what_is_managed_then_replaces_nothing_of_the_cloud(
     trial: Trial, before: tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]], tmp_path: Path
 ) -> None:
     del before
@@ -122,12 +122,22 @@ def test_the_first_preview_after_the_import_replaces_and_creates_nothing_of_the_
     assert 'messageOfTheDay = "aGVsbG8=": no key says it' in run.out
     config = ["--config-file", str(trial.sandbox.config_file)]
     trial.engine("import", "--file", str(imports), "--yes", "--skip-preview", "--generate-code=false", *config).ok()
+    assert trial.planned_steps() == []
+    trial.edit(lambda config: config["gpu-pools:pools"][0].update(count=2))
+    refused = trial.engine("preview")
+    assert refused.code != 0
+    assert (
+        "pool gpu-byhand: count: would be 2, and gpu-pools:adoption is imported: nothing of the pool is changed" in refused.text
+    )
+    trial.edit(lambda config: config["gpu-pools:pools"][0].update(count=1))
+
+    trial.edit(lambda config: config.pop("gpu-pools:adoption"))
     steps = trial.planned_steps()
     assert of_cloud(steps) == {"gpu-byhand-pool": "update"}
     assert {step["op"] for step in steps} == {"create", "update"}
     (pool,) = [step for step in steps if step["op"] == "update"]
-    # azureApiVersion is the plugin's own note; version and power state are sent no more, so that Azure leaves them as they are.
-    assert set(pool["diffReasons"]) == {"nodeLabels", "tags", "azureApiVersion", "orchestratorVersion", "powerState"}
+    # Version and power state are sent no more, so that Azure leaves them as they are.
+    assert set(pool["diffReasons"]) == {"nodeLabels", "tags", "orchestratorVersion", "powerState"}
 
 
 @pytest.mark.sweep
