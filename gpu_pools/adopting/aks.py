@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.adopting.adopted import Adopted, Imported, Taken, Unsaid
+from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
 from gpu_pools.adopting.documents import as_inputs, flat, refused, text_of
 from gpu_pools.adopting.inside import COUNT, PRODUCT
 from gpu_pools.adopting.pools import majority, planned_alone, put_in
@@ -34,7 +34,7 @@ from gpu_pools.stack.kubernetes_names import (
     POOL_LABEL,
     label_refused_by_aks,
 )
-from gpu_pools.text.errors import show
+from gpu_pools.text.errors import Problem, show
 from gpu_pools.text.nested import at, leaves
 
 if TYPE_CHECKING:
@@ -121,10 +121,12 @@ def adopt_aks(
         platform: Pulumi name of the program's GpuPlatform.
 
     Raises:
-        NotAdoptableError: if it is no AKS cluster.
+        NotAdoptableError: if it is not an AKS cluster, or the pools are not that cluster's.
     """
     cluster = flat(cluster)
     which = _which(cluster)
+    if pools is not None:
+        _check_pools(pools, which)
     listed = [flat(one) for one in pools] if pools is not None else _inline(cluster)
     adopted = Adopted({"cluster": {"platform": "aks", "existing": _existing(which)}})
     # Azure's answers always have these; lists that people have shortened may not.
@@ -170,6 +172,24 @@ def _which(cluster: Mapping[str, Any]) -> _Cluster:
     if not {"subscriptions", "resourcegroups", "managedclusters"} <= named.keys():
         raise refused("the cluster", f"has the id {cluster['id']}, which is none of an AKS cluster", SHOW)
     return _Cluster(named["subscriptions"], named["resourcegroups"], named["managedclusters"])
+
+
+def _check_pools(pools: Sequence[Mapping[str, Any]], which: _Cluster) -> None:
+    """Refuse what az lists of something else, and pools of another cluster: written down they would be taken over by name."""
+    problems = []
+    own = f"/subscriptions/{which.subscription}/resourcegroups/{which.group}/".lower()
+    below = f"/managedclusters/{which.name}/agentpools/".lower()
+    these = f"pools of the cluster {which.name} in {which.group} of subscription {which.subscription}"
+    for index, one in enumerate(pools):
+        place, there = f"pool {show(one.get('name', index))}", one.get("id")
+        if not isinstance(flat(one).get("vmSize"), str):
+            why = "has no `vmSize`, so it is not an agent pool"
+            problems.append(Problem(place, why, f"what `{LIST}` prints", "Print the list anew."))
+        elif isinstance(there, str) and not (there.lower().startswith(own) and below in there.lower()):
+            why = f"has the id {there}, which is of another cluster"
+            problems.append(Problem(place, why, these, "Print the list of that cluster."))
+    if problems:
+        raise NotAdoptableError(problems)
 
 
 def _existing(which: _Cluster) -> dict[str, str]:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from gpu_pools.adopting.adopted import Adopted, Imported, Taken, Unsaid
+from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
 from gpu_pools.adopting.documents import text_of
 from gpu_pools.adopting.inside import COUNT, PRODUCT
 from gpu_pools.adopting.pools import planned_alone, put_in
@@ -20,6 +20,7 @@ from gpu_pools.adopting.sharing import shared_as
 from gpu_pools.adopting.surroundings import attach
 from gpu_pools.hardware.models import find_model
 from gpu_pools.stack.clusters import NODE_GROUP_LABELS, MagnumDriver
+from gpu_pools.text.errors import Problem, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,10 +75,11 @@ def adopt_magnum(there: MagnumCluster, flavors: Mapping[str, Gpus], inside: Insi
         platform: Pulumi name of the program's GpuPlatform.
 
     Raises:
-        NotAdoptableError: if it is no cluster.
+        NotAdoptableError: if it is not a cluster, or the groups are not its own.
     """
     uuid = text_of(there.cluster, "uuid", "the cluster", SHOW)
     name = text_of(there.cluster, "name", "the cluster", SHOW)
+    _check_groups(there.groups, uuid)
     section = {"platform": "magnum", "driver": there.driver, "existing": {"uuid": uuid}}
     adopted = Adopted({"cluster": section, "flavors": {}})
     adopted.managed.append(f"of the cluster {name}: nothing but the groups below")
@@ -94,6 +96,22 @@ def adopt_magnum(there: MagnumCluster, flavors: Mapping[str, Gpus], inside: Insi
     used = {pool["flavor"] for pool in adopted.sections.get("pools", [])}
     adopted.sections["flavors"] = {key: value for key, value in adopted.sections["flavors"].items() if key in used}
     return adopted
+
+
+def _check_groups(groups: Sequence[Mapping[str, Any]], uuid: str) -> None:
+    """Refuse node groups of another cluster: where the client tells whose they are, it must be this one."""
+    problems = [
+        Problem(
+            f"node group {show(group.get('name', index))}",
+            f"is of the cluster {group['cluster_id']}",
+            f"node groups of the cluster {uuid}",
+            "Print the groups of that cluster.",
+        )
+        for index, group in enumerate(groups)
+        if group.get("cluster_id") not in (None, uuid)
+    ]
+    if problems:
+        raise NotAdoptableError(problems)
 
 
 def _nodes(name: str, driver: str, inside: Inside) -> tuple[Node, ...]:

@@ -214,43 +214,55 @@ def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, impor
 
 def _aks(options: argparse.Namespace) -> tuple[Adopted, str]:
     from gpu_pools.adopting import aks, live  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, mappings, read_json  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, mappings, read_json, together  # noqa: PLC0415 - see above
     from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
 
     pools: Any
     if options.cluster:
-        cluster = mapping(read_json(options.cluster, aks.SHOW), options.cluster, aks.SHOW)
-        pools = mappings(read_json(options.pools, aks.LIST), options.pools, aks.LIST) if options.pools else None
+        cluster, pools, inside = together(
+            lambda: mapping(read_json(options.cluster, aks.SHOW), options.cluster, aks.SHOW),
+            lambda: mappings(read_json(options.pools, aks.LIST), options.pools, aks.LIST) if options.pools else None,
+            lambda: _inside(options),
+        )
         source = " and ".join(one for one in (options.cluster, options.pools) if one)
     elif options.resource_group and options.name:
-        cluster, pools = live.aks(options.resource_group, options.name, options.subscription)
+        (cluster, pools), inside = together(
+            lambda: live.aks(options.resource_group, options.name, options.subscription), lambda: _inside(options)
+        )
         source = f"the AKS cluster {options.name} in {options.resource_group}"
     else:
         raise _neither("--resource-group GROUP and --name NAME, or --cluster FILE")
-    return aks.adopt_aks(cluster, pools, _inside(options), _owner(options), PLATFORM), source
+    return aks.adopt_aks(cluster, pools, inside, _owner(options), PLATFORM), source
 
 
 def _magnum(options: argparse.Namespace) -> tuple[Adopted, str]:
     from gpu_pools.adopting import live, magnum  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, mappings, read_json  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, read_json, together  # noqa: PLC0415 - see above
     from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
 
     if options.cluster and options.groups:
-        cluster = mapping(read_json(options.cluster, magnum.SHOW), options.cluster, magnum.SHOW)
-        read = [(file, read_json(file, magnum.SHOW_GROUPS)) for file in options.groups]
-        groups = [
-            one
-            for file, found in read
-            for one in mappings(found if isinstance(found, list) else [found], file, magnum.SHOW_GROUPS)
-        ]
+        cluster, inside, *read = together(
+            lambda: mapping(read_json(options.cluster, magnum.SHOW), options.cluster, magnum.SHOW),
+            lambda: _inside(options),
+            *(partial(_groups, file) for file in options.groups),
+        )
+        groups = [one for found in read for one in found]
         source = f"{options.cluster} and {', '.join(options.groups)}"
     elif options.name:
-        cluster, groups = live.magnum(options.name)
+        (cluster, groups), inside = together(lambda: live.magnum(options.name), lambda: _inside(options))
         source = f"the Magnum cluster {options.name}"
     else:
         raise _neither("--name NAME, or --cluster FILE and --groups FILE")
     there = magnum.MagnumCluster(cluster, groups, options.driver)
-    return magnum.adopt_magnum(there, dict(options.gpus), _inside(options), PLATFORM), source
+    return magnum.adopt_magnum(there, dict(options.gpus), inside, PLATFORM), source
+
+
+def _groups(file: str) -> list[dict[str, Any]]:
+    from gpu_pools.adopting.documents import mappings, read_json  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.magnum import SHOW_GROUPS  # noqa: PLC0415 - see above
+
+    found = read_json(file, SHOW_GROUPS)
+    return mappings(found if isinstance(found, list) else [found], file, SHOW_GROUPS)
 
 
 def _existing(options: argparse.Namespace) -> tuple[Adopted, str]:
@@ -265,10 +277,10 @@ def _existing(options: argparse.Namespace) -> tuple[Adopted, str]:
 
 def _inside(options: argparse.Namespace) -> Inside:
     from gpu_pools.adopting import live  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, read_json  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, read_json, together  # noqa: PLC0415 - see above
     from gpu_pools.adopting.inside import look  # noqa: PLC0415 - see above
 
-    objects = [mapping(read_json(file, _GET), file, _GET) for file in options.kubernetes]
+    objects = together(*(partial(lambda file: mapping(read_json(file, _GET), file, _GET), file) for file in options.kubernetes))
     if options.context or options.kubeconfig:
         objects += live.kubernetes(options.context, options.kubeconfig)
     return look(objects)

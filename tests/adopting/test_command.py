@@ -142,6 +142,56 @@ def test_what_is_no_cluster_is_refused_with_the_command_that_prints_one(
     assert list((folder / "stacks").iterdir()) == []
 
 
+def test_what_is_wrong_with_several_documents_is_told_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = document(folder, "cluster.json", CASES["aks-time-slicing"]["cluster"])
+    (folder / "cut.json").write_text('[{"name": "a100", "vmSi')
+    (folder / "text.json").write_text("Please run 'az login'")
+    wrong = ["--cluster", "nowhere.json", "--pools", "cut.json", "--kubernetes", "text.json", "missing.json"]
+    assert main(["adopt", "aks", "--stack", "prod", *wrong]) == 2
+    told = capsys.readouterr().err
+    assert "4 problems" in told
+    assert all(f"- {name}: " in told for name in ("nowhere.json", "cut.json", "text.json", "missing.json"))
+    assert main(["adopt", "aks", "--stack", "prod", "--cluster", good, "--kubernetes", "text.json", "missing.json"]) == 2
+    assert "2 problems" in capsys.readouterr().err
+    groups = ["--groups", "cut.json", "missing.json"]
+    assert main(["adopt", "magnum", "--driver", "heat", "--stack", "prod", "--cluster", "text.json", *groups]) == 2
+    assert "3 problems" in capsys.readouterr().err
+    assert list((folder / "stacks").iterdir()) == []
+
+
+def test_machines_are_not_taken_for_agent_pools(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What `az vm list` prints has names, too."""
+    cluster = document(folder, "cluster.json", CASES["aks-time-slicing"]["cluster"])
+    machines = document(
+        folder, "vm.json", [{"name": "vm-1", "hardwareProfile": {"vmSize": "Standard_NC24ads_A100_v4"}}, {"name": 5}]
+    )
+    assert main(["adopt", "aks", "--stack", "prod", "--cluster", cluster, "--pools", machines]) == 2
+    told = capsys.readouterr().err
+    assert 'pool "vm-1": has no `vmSize`' in told
+    assert "pool 5: has no `vmSize`" in told
+    assert "az aks nodepool list" in told
+
+
+@pytest.mark.parametrize("place", [1, 3, 7], ids=["subscription", "resource group", "cluster"])
+def test_pools_of_another_cluster_are_refused(folder: Path, place: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their names would be looked up in this one: of two clusters made alike, the wrong pool."""
+    case = CASES["aks-time-slicing"]
+    parts = case["cluster"]["id"].strip("/").split("/")
+    command = ["adopt", "aks", "--stack", "prod", "--force", "--cluster", document(folder, "cluster.json", case["cluster"])]
+    for parts_of, code in ((parts, {0, 1}), ([*parts[:place], "another", *parts[place + 1 :]], {2})):
+        pools = [{**one, "id": f"/{'/'.join(parts_of)}/agentPools/{one['name']}"} for one in case["pools"]]
+        assert main([*command, "--pools", document(folder, "pools.json", pools)]) in code
+    assert "which is of another cluster" in capsys.readouterr().err
+
+
+def test_node_groups_of_another_cluster_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = json.loads(json.dumps(CASES["magnum-heat"]))
+    cluster = document(folder, "cluster.json", case["cluster"])
+    groups = document(folder, "groups.json", [{**one, "cluster_id": "of-another"} for one in case["groups"]])
+    assert main(["adopt", "magnum", "--driver", "heat", "--stack", "prod", "--cluster", cluster, "--groups", groups]) == 2
+    assert "is of the cluster of-another" in capsys.readouterr().err
+
+
 def test_a_cluster_that_nobody_names_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     del folder
     assert main(["adopt", "aks", "--stack", "prod"]) == 2

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: What `suite.FAST` tests; the tests of evidence are not among them.
 _CORE = (
-    *("changes", "cli", "clouds", "existing", "hardware", "images", "mig"),
+    *("adopting", "changes", "cli", "clouds", "existing", "hardware", "images", "mig"),
     *("plan", "proof", "rendering", "stack", "text", "verifier"),
 )
 PACKAGES = (*(f"gpu_pools/{package}" for package in _CORE), "policies")
