@@ -78,7 +78,7 @@ def test_a_play_on_a_machine_of_two_gpus_holds_and_leaves_nothing(tmp_path: Path
     assert steps["a pod of 2 GPUs"] == "computes on 2 GPUs that NVML knows"
     assert steps["time-slicing 4 with its smoke test"] == "gpu 8, proven"
     assert steps["2 pods of a share each"] == "on 2 GPUs"
-    assert steps["a pod of 2 shares"].startswith("Failed: UnexpectedAdmissionError: Allocate failed due to ")
+    assert steps["a pod of 2 shares"].startswith("Failed: UnexpectedAdmissionError: Pod was rejected: Allocate failed due to ")
     assert "was edited" in steps["config edited by hand"]
     assert steps["the GPUs' settings"] == "the same"
     assert [gpu["name"] for gpu in result["machine"]["gpus"]] == ["NVIDIA H200"] * 2
