@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpu_pools.text.errors import InvalidStackError, listed
+from gpu_pools.text.errors import InvalidStackError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpu_pools.text.errors import Problem
 
 
-class NotAdoptableError(Exception):
+class NotAdoptableError(RefusedError):
     """Nothing can be written: a document is not what it must be, or nothing in it can be adopted.
 
     Attributes:
@@ -21,8 +21,7 @@ class NotAdoptableError(Exception):
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__(listed(self.problems, "what was given", "written"))
+        super().__init__(problems, "what was given", "written")
 
 
 @dataclass(frozen=True)

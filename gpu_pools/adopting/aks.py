@@ -10,7 +10,7 @@ replace is not adopted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
@@ -107,6 +107,12 @@ class _Cluster:
     group: str
     name: str
 
+    def same_as(self, other: _Cluster | None) -> bool:
+        """Whether that is this cluster: Azure's names are the same in any case."""
+        return other is not None and all(
+            getattr(self, part.name).lower() == getattr(other, part.name).lower() for part in fields(self)
+        )
+
 
 def adopt_aks(
     cluster: Mapping[str, Any], pools: Sequence[Mapping[str, Any]] | None, inside: Inside, owner: str, platform: str
@@ -167,25 +173,31 @@ class _Place:
 
 
 def _which(cluster: Mapping[str, Any]) -> _Cluster:
-    parts = text_of(cluster, "id", "the cluster", SHOW).strip("/").split("/")
+    found = _named(text_of(cluster, "id", "the cluster", SHOW))
+    if found is None:
+        raise refused("the cluster", f"has the id {cluster['id']}, which is none of an AKS cluster", SHOW)
+    return found
+
+
+def _named(id_: str) -> _Cluster | None:
+    """The cluster that an id names, its own or that of something in it."""
+    parts = id_.strip("/").split("/")
     named = {key.lower(): value for key, value in zip(parts[::2], parts[1::2], strict=False)}
     if not {"subscriptions", "resourcegroups", "managedclusters"} <= named.keys():
-        raise refused("the cluster", f"has the id {cluster['id']}, which is none of an AKS cluster", SHOW)
+        return None
     return _Cluster(named["subscriptions"], named["resourcegroups"], named["managedclusters"])
 
 
 def _check_pools(pools: Sequence[Mapping[str, Any]], which: _Cluster) -> None:
     """Refuse what az lists of something else, and pools of another cluster: written down they would be taken over by name."""
     problems = []
-    own = f"/subscriptions/{which.subscription}/resourcegroups/{which.group}/".lower()
-    below = f"/managedclusters/{which.name}/agentpools/".lower()
     these = f"pools of the cluster {which.name} in {which.group} of subscription {which.subscription}"
     for index, one in enumerate(pools):
         place, there = f"pool {show(one.get('name', index))}", one.get("id")
         if not isinstance(flat(one).get("vmSize"), str):
             why = "has no `vmSize`, so it is not an agent pool"
             problems.append(Problem(place, why, f"what `{LIST}` prints", "Print the list anew."))
-        elif isinstance(there, str) and not (there.lower().startswith(own) and below in there.lower()):
+        elif isinstance(there, str) and not which.same_as(_named(there)):
             why = f"has the id {there}, which is of another cluster"
             problems.append(Problem(place, why, these, "Print the list of that cluster."))
     if problems:

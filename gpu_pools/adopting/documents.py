@@ -17,7 +17,7 @@ from gpu_pools.text.errors import Problem, show
 from gpu_pools.text.files import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 #: Larger answers are none of a cluster.
 _LARGEST: Final = 64 << 20
@@ -42,24 +42,6 @@ def read_json(name: str, how: str) -> Any:  # noqa: ANN401 - JSON is whatever it
         raise refused(name, f"cannot be read: {error}", how) from None
     except (ValueError, RecursionError) as error:
         raise refused(name, f"is not JSON: {error}", how) from None
-
-
-def together(*reads: Callable[[], Any]) -> list[Any]:
-    """What each read gives; what is wrong with any document is told together with what is wrong with the others.
-
-    Raises:
-        NotAdoptableError: with the problems of all.
-    """
-    found: list[Any] = []
-    problems: list[Problem] = []
-    for read in reads:
-        try:
-            found.append(read())
-        except NotAdoptableError as error:
-            problems += error.problems
-    if problems:
-        raise NotAdoptableError(problems)
-    return found
 
 
 def refused(path: str, message: str, how: str) -> NotAdoptableError:

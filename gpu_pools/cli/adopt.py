@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.text.errors import Problem
+from gpu_pools.text.errors import Problem, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,10 +106,7 @@ def _run(read: Callable[[argparse.Namespace], tuple[Adopted, str]], options: arg
             _write(adopted, source, stack_file, (import_file, added_to))
     except NotAdoptableError as error:
         if options.json:
-            entries = [
-                {"path": one.path, "message": one.message, "allowed": one.allowed, "remedy": one.remedy} for one in error.problems
-            ]
-            print(json.dumps({"config": {}, "errors": entries}, indent=2))
+            print(json.dumps({"config": {}, "errors": [asdict(one) for one in error.problems]}, indent=2))
         else:
             print(error, file=sys.stderr)
         return _WRONG
@@ -214,12 +212,14 @@ def _told(adopted: Adopted, options: argparse.Namespace, stack_file: Path, impor
 
 def _aks(options: argparse.Namespace) -> tuple[Adopted, str]:
     from gpu_pools.adopting import aks, live  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, mappings, read_json, together  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, mappings, read_json  # noqa: PLC0415 - see above
     from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
 
     pools: Any
     if options.cluster:
         cluster, pools, inside = together(
+            NotAdoptableError,
             lambda: mapping(read_json(options.cluster, aks.SHOW), options.cluster, aks.SHOW),
             lambda: mappings(read_json(options.pools, aks.LIST), options.pools, aks.LIST) if options.pools else None,
             lambda: _inside(options),
@@ -227,7 +227,9 @@ def _aks(options: argparse.Namespace) -> tuple[Adopted, str]:
         source = " and ".join(one for one in (options.cluster, options.pools) if one)
     elif options.resource_group and options.name:
         (cluster, pools), inside = together(
-            lambda: live.aks(options.resource_group, options.name, options.subscription), lambda: _inside(options)
+            NotAdoptableError,
+            lambda: live.aks(options.resource_group, options.name, options.subscription),
+            lambda: _inside(options),
         )
         source = f"the AKS cluster {options.name} in {options.resource_group}"
     else:
@@ -237,11 +239,13 @@ def _aks(options: argparse.Namespace) -> tuple[Adopted, str]:
 
 def _magnum(options: argparse.Namespace) -> tuple[Adopted, str]:
     from gpu_pools.adopting import live, magnum  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, read_json, together  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.documents import mapping, read_json  # noqa: PLC0415 - see above
     from gpu_pools.adopting.written import PLATFORM  # noqa: PLC0415 - see above
 
     if options.cluster and options.groups:
         cluster, inside, *read = together(
+            NotAdoptableError,
             lambda: mapping(read_json(options.cluster, magnum.SHOW), options.cluster, magnum.SHOW),
             lambda: _inside(options),
             *(partial(_groups, file) for file in options.groups),
@@ -249,7 +253,7 @@ def _magnum(options: argparse.Namespace) -> tuple[Adopted, str]:
         groups = [one for found in read for one in found]
         source = f"{options.cluster} and {', '.join(options.groups)}"
     elif options.name:
-        (cluster, groups), inside = together(lambda: live.magnum(options.name), lambda: _inside(options))
+        (cluster, groups), inside = together(NotAdoptableError, lambda: live.magnum(options.name), lambda: _inside(options))
         source = f"the Magnum cluster {options.name}"
     else:
         raise _neither("--name NAME, or --cluster FILE and --groups FILE")
@@ -277,13 +281,19 @@ def _existing(options: argparse.Namespace) -> tuple[Adopted, str]:
 
 def _inside(options: argparse.Namespace) -> Inside:
     from gpu_pools.adopting import live  # noqa: PLC0415 - see above
-    from gpu_pools.adopting.documents import mapping, read_json, together  # noqa: PLC0415 - see above
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - see above
     from gpu_pools.adopting.inside import look  # noqa: PLC0415 - see above
 
-    objects = together(*(partial(lambda file: mapping(read_json(file, _GET), file, _GET), file) for file in options.kubernetes))
+    objects = together(NotAdoptableError, *(partial(_objects, file) for file in options.kubernetes))
     if options.context or options.kubeconfig:
         objects += live.kubernetes(options.context, options.kubeconfig)
     return look(objects)
+
+
+def _objects(file: str) -> dict[str, Any]:
+    from gpu_pools.adopting.documents import mapping, read_json  # noqa: PLC0415 - see above
+
+    return mapping(read_json(file, _GET), file, _GET)
 
 
 def _short(options: argparse.Namespace) -> str:

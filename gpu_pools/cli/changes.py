@@ -10,7 +10,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpu_pools.changes.blast import Limits, blast_radius
 from gpu_pools.changes.markdown import comment
@@ -22,12 +22,11 @@ from gpu_pools.changes.workloads import of_cluster, of_stack
 from gpu_pools.hardware.prices import read_prices
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
-from gpu_pools.text.errors import InvalidStackError, Problem, listed
+from gpu_pools.text.errors import InvalidStackError, Problem, listed, together
 from gpu_pools.text.files import read_text, write_whole
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from gpu_pools.changes.blast import BlastRadius
     from gpu_pools.hardware.prices import Prices
@@ -80,7 +79,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _radius(options: argparse.Namespace) -> BlastRadius:
-    preview, after, before, pods, prices = _all(
+    preview, after, before, pods, prices = together(
+        InvalidStackError,
         lambda: read_preview(options.preview, _text(options.preview)),
         lambda: _planned(options.after),
         lambda: _planned(options.before) if options.before else None,
@@ -95,20 +95,6 @@ def _radius(options: argparse.Namespace) -> BlastRadius:
         prices=prices,
         limits=Limits(options.max_more_gpus, options.max_more_cost),
     )
-
-
-def _all(*readers: Callable[[], object]) -> list[Any]:
-    """What each of them reads; raises the problems of all at once."""
-    read: list[Any] = []
-    problems: list[Problem] = []
-    for reader in readers:
-        try:
-            read.append(reader())
-        except InvalidStackError as error:
-            problems += error.problems
-    if problems:
-        raise InvalidStackError(problems)
-    return read
 
 
 def _planned(path: str) -> Plan:

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,10 +49,7 @@ def _run(options: argparse.Namespace) -> int:
             _pulumi(options.stack, "state", "delete", "--all", "--force", "--yes")
     except NotAdoptableError as error:
         if options.json:
-            entries = [
-                {"path": one.path, "message": one.message, "allowed": one.allowed, "remedy": one.remedy} for one in error.problems
-            ]
-            print(json.dumps({"errors": entries}, indent=2))
+            print(json.dumps({"errors": [asdict(one) for one in error.problems]}, indent=2))
         else:
             print(str(error).replace("nothing was written", "nothing was let go"), file=sys.stderr)
         return _WRONG

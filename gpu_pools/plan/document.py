@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gpu_pools.stack.sharing import Mig, Mps, TimeSlicing
@@ -21,11 +22,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 def problems_json(problems: Iterable[Problem]) -> dict[str, Any]:
     """The document of ``plan --json`` for a stack that cannot be planned."""
-    entries = [
-        {"path": problem.path, "message": problem.message, "allowed": problem.allowed, "remedy": problem.remedy}
-        for problem in problems
-    ]
-    return {"pools": [], "errors": entries}
+    return {"pools": [], "errors": [asdict(problem) for problem in problems]}
 
 
 def pool_json(pool: PoolPlan) -> dict[str, Any]:

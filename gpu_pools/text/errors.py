@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.text.harmless import line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _SHOWN_VALUE_LENGTH = 80
 #: Names of others are in most messages, and may be of any length.
@@ -49,12 +49,43 @@ def _short(part: str) -> str:
     return shown if len(shown) <= _LONGEST_PART else f"{shown[:_LONGEST_PART]}…"
 
 
-class InvalidStackError(Exception):
-    """A stack file that cannot be planned. ``problems`` holds every reason, in file order where that is known."""
+class RefusedError(Exception):
+    """Something given that cannot be used. ``problems`` holds every reason, in its order where that is known."""
+
+    def __init__(self, problems: Iterable[Problem], where: str, undone: str) -> None:
+        """Say in what the problems are, and what was therefore not done."""
+        self.problems = tuple(problems)
+        super().__init__(listed(self.problems, where, undone))
+
+
+class InvalidStackError(RefusedError):
+    """A stack file that cannot be planned."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__(listed(self.problems, _where(self.problems), "created or changed"))
+        found = tuple(problems)
+        super().__init__(found, _where(found), "created or changed")
+
+
+def together(refused: Callable[[Sequence[Problem]], RefusedError], *readers: Callable[[], Any]) -> list[Any]:
+    """What each of them reads; what is wrong with one thing is told together with what is wrong with the others.
+
+    Args:
+        refused: makes the error of all problems.
+        readers: each may raise such an error.
+
+    Raises:
+        RefusedError: as `refused` makes it.
+    """
+    read: list[Any] = []
+    problems: list[Problem] = []
+    for reader in readers:
+        try:
+            read.append(reader())
+        except RefusedError as error:
+            problems += error.problems
+    if problems:
+        raise refused(problems)
+    return read
 
 
 def _where(problems: Sequence[Problem]) -> str:

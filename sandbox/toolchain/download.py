@@ -7,6 +7,7 @@ that nothing in an archive decides where anything is written.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -29,7 +30,7 @@ from sandbox.system.files import explained
 from sandbox.toolchain.releases import Archive
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from sandbox.toolchain.releases import Image, ImageSteps, ListedArchive, Release
@@ -73,13 +74,11 @@ def download(release: Release, over: threading.Event, folder: Path) -> None:
         SandboxError: when what came is not the file that this repository names.
     """
     for part in release:
-        try:
+        with _as_expected(part.url):
             if isinstance(part, Archive):
                 _take(part.url, part.sha256, part.members, folder, over)
             else:
                 _take_from_image(part, folder, over)
-        except (KeyError, IndexError, TypeError, ValueError, tarfile.TarError) as error:
-            raise Unreachable(f"{part.url}: is of another form than expected: {error!r}") from error
 
 
 def download_steps(image: ImageSteps, over: threading.Event, folder: Path) -> None:
@@ -94,7 +93,7 @@ def download_steps(image: ImageSteps, over: threading.Event, folder: Path) -> No
         Unreachable: when the registry cannot be reached, or its image is made otherwise.
         SandboxError: when what came is not what this repository names.
     """
-    try:
+    with _as_expected(image.url, AttributeError):
         manifest = _manifest(image, over)
         config = manifest["config"]["digest"].removeprefix("sha256:")
         history = _document(f"{image.url}/blobs/sha256:{config}", config, over)["history"]
@@ -106,8 +105,6 @@ def download_steps(image: ImageSteps, over: threading.Event, folder: Path) -> No
             if len(digests) != 1:
                 raise Unreachable(f"{image.url}: {len(digests)} layers of it are made by {step}")
             _take(f"{image.url}/blobs/{digests[0]}", digests[0].removeprefix("sha256:"), members, folder, over)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, tarfile.TarError) as error:
-        raise Unreachable(f"{image.url}: is of another form than expected: {error!r}") from error
 
 
 def listed_sum(address: str, name: str, over: threading.Event) -> str:
@@ -146,21 +143,31 @@ def download_listed(archive: ListedArchive, over: threading.Event, folder: Path)
         Unreachable: when the archive cannot be had, or is made otherwise.
         SandboxError: when what came is not of that sum.
     """
+    with _as_expected(archive.url), tempfile.TemporaryFile(dir=folder) as file:
+        kind = _SUMS[len(archive.sum)]
+        found = _receive(archive.url, file, over, hashlib.new(kind, usedforsecurity=False))
+        if found != archive.sum:
+            message = (
+                f"{archive.url}: is not the file that {archive.listed_at} lists: its {kind} is {found}, "
+                f"wanted: {archive.sum}. Nothing of it was used."
+            )
+            raise SandboxError(message, f"Find out who answers for these hosts here (a proxy, a mirror); or {archive.instead}.")
+        _unpack_members(file, archive.url, archive.members, folder)
+
+
+@contextlib.contextmanager
+def _as_expected(url: str, *more: type[Exception]) -> Iterator[None]:
+    """What is made otherwise than its readers expect could not be had.
+
+    Args:
+        url: of what is read.
+        more: what its readers raise then, besides the usual.
+    """
+    otherwise: tuple[type[Exception], ...] = (KeyError, IndexError, TypeError, ValueError, tarfile.TarError, *more)
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            kind = _SUMS[len(archive.sum)]
-            found = _receive(archive.url, file, over, hashlib.new(kind, usedforsecurity=False))
-            if found != archive.sum:
-                message = (
-                    f"{archive.url}: is not the file that {archive.listed_at} lists: its {kind} is {found}, "
-                    f"wanted: {archive.sum}. Nothing of it was used."
-                )
-                raise SandboxError(
-                    message, f"Find out who answers for these hosts here (a proxy, a mirror); or {archive.instead}."
-                )
-            _unpack_members(file, archive.url, archive.members, folder)
-    except (KeyError, TypeError, ValueError, tarfile.TarError) as error:
-        raise Unreachable(f"{archive.url}: is of another form than expected: {error!r}") from error
+        yield
+    except otherwise as error:
+        raise Unreachable(f"{url}: is of another form than expected: {error!r}") from error
 
 
 def _take_from_image(image: Image, folder: Path, over: threading.Event) -> None:

@@ -20,6 +20,14 @@ CASES: Final[dict[str, Any]] = {
     path.stem: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(CLUSTERS.glob("*.yaml"))
 }
 WITH_POOLS: Final = [name for name, case in CASES.items() if case["pools_expected"]]
+#: For whoever has no pool of a stack's yet: what is adopted takes this file's place.
+BEFORE: Final = """
+config:
+  gpu-pools:cluster: {platform: aks, existing: {resourceGroup: platform-rg, name: platform}}
+  gpu-pools:sharing: {whole: {exclusive: {}}}
+  gpu-pools:pools:
+    - {name: none, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: whole}
+"""
 #: As the tests of components are called.
 OWNER: Final = "gpu-pools/test"
 

@@ -15,6 +15,7 @@ import pytest
 
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import cluster_id, network_id, pool_id
+from tests.adopting.recorded import BEFORE
 from tests.engine.trial import PROJECT, Run
 
 if TYPE_CHECKING:
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
-#: For whoever has no pool of a stack's yet: what is adopted takes this file's place.
-BEFORE = """
-config:
-  gpu-pools:cluster: {platform: aks, existing: {resourceGroup: platform-rg, name: platform}}
-  gpu-pools:sharing: {whole: {exclusive: {}}}
-  gpu-pools:pools:
-    - {name: none, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: whole}
-"""
 CLUSTER = cluster_id("platform-rg", "platform")
 POOL = pool_id("platform-rg", "platform", "byhand")
 BODY: dict[str, Any] = {

@@ -17,7 +17,7 @@ from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import cluster_id, network_id, pool_id
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
-from tests.adopting.recorded import CASES, WITH_POOLS
+from tests.adopting.recorded import BEFORE, CASES, WITH_POOLS
 from tests.tiers import one_of_each, these
 
 if TYPE_CHECKING:
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.programs]
 
 POOL = "azure-native:containerservice:AgentPool"
-#: For whoever has no pool of a stack's yet: what is adopted takes this file's place.
-AKS = """
-config:
-  gpu-pools:cluster: {platform: aks, existing: {resourceGroup: platform-rg, name: platform}}
-  gpu-pools:sharing: {whole: {exclusive: {}}}
-  gpu-pools:pools:
-    - {name: none, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: whole}
-"""
 SUBNET = f"{network_id('platform-rg', 'platform-network')}/subnets/nodes"
 #: Settled by the cluster that the recording is put into: its version, and its network.
 OF_THE_CLUSTER = {"orchestratorVersion", "vnetSubnetID", "podSubnetID", "powerState"}
@@ -81,7 +73,7 @@ def manage(trial: Trial) -> None:
 @pytest.fixture(scope="module")
 def azure(shared_sandbox: Callable[..., Trial]) -> Trial:
     """A cluster in which nobody has GPUs yet."""
-    made = shared_sandbox(AKS)
+    made = shared_sandbox(BEFORE)
     made.preview().ok()
     return made
 
@@ -99,7 +91,7 @@ class TestAks:
             cloud.put_pool("platform-rg", "platform", pool["name"], {**body, "vnetSubnetID": SUBNET})
             cloud.belongs_to_others(pool_id("platform-rg", "platform", pool["name"]))
         before = self.shown(cloud, case)
-        trial.write(AKS)
+        trial.write(BEFORE)
         (tmp_path / "cluster.json").write_text(json.dumps(cloud.get(cluster_id("platform-rg", "platform"))))
         run = adopt(trial, tmp_path, "aks", "--cluster", str(tmp_path / "cluster.json"), *kubernetes(case, tmp_path))
         assert run.code in {0, 1}, run.text
