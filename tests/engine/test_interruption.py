@@ -288,8 +288,8 @@ def _records(trial: Trial) -> dict[str, list[dict[str, Any]]]:
 _LOST: Final = re.compile(r'([\w.]+) "([^"]+)" already exists')
 _LOST_RELEASE: Final = "cannot re-use a name that is still in use"
 _RELEASES: Final = ("helm", "list", "--all", "--all-namespaces", "--output=json")
-#: Ways after which the engine may not know what was made.
-_LOSE: Final = frozenset({"kill providers", "kill kube-apiserver"})
+#: Ways after which the engine may not know what was made: a plugin has died between making something and saying so.
+_LOSE: Final = frozenset({"kill providers", "kill kube-apiserver", "kill all"})
 
 
 def _take_away_lost(trial: Trial, failed: Run) -> None:
