@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from .findings import Where
-from .layout import canonical, why_illegal
+from .layout import instance_name, instances_by_profile, profiles_by_id, why_illegal
 from .names import LOADER
 from .reading import Failed, Gpu, Hung, Mode, Reading, RemappedRows, Unreadable
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from .expectation import Expectation, GpuExpectation
     from .findings import Findings
-    from .reading import GpuInstance, Profile
 
 _DRIVER: Final = Where("driver")
 _NVML: Final = Where("NVML")
@@ -110,7 +109,7 @@ def _compare(expected: Expectation, reading: Reading, findings: Findings) -> Non
     # Surplus GPUs are compared with what is declared of the last.
     declared = {gpu.index: expected.gpus[min(gpu.index, expected.count - 1)] for gpu in reading.gpus}
     right = {
-        gpu.index: _layout(gpu, expected) == Counter(declared[gpu.index].instances)
+        gpu.index: instances_by_profile(gpu, expected.profiles) == Counter(declared[gpu.index].instances)
         for gpu in reading.gpus
         if declared[gpu.index].instances
     }
@@ -261,7 +260,7 @@ def _compare_mig(
         _compare_computes(expected, gpu, where, findings)
         return
     if gpu.mig.current and not isinstance(gpu.instances, Failed):
-        found = _layout(gpu, expected)
+        found = instances_by_profile(gpu, expected.profiles)
         why = "mig-layout" if found else "mig-empty"
         if found and any(right.values()):
             why = "mig-one-differs"
@@ -294,34 +293,16 @@ def _holders(gpu: Gpu) -> str:
     return f"processes on the GPU: {shown}"
 
 
-def _layout(gpu: Gpu, expected: Expectation) -> Counter[str]:
-    """The GPU instances by profile, in the declaration's names."""
-    if isinstance(gpu.instances, Failed):
-        return Counter()
-    profiles = _by_id(gpu)
-    return Counter(_instance_name(instance, profiles, expected) for instance in gpu.instances)
-
-
-def _by_id(gpu: Gpu) -> dict[int, Profile]:
-    return {} if isinstance(gpu.profiles, Failed) else {profile.id: profile for profile in gpu.profiles}
-
-
-def _instance_name(instance: GpuInstance, profiles: Mapping[int, Profile], expected: Expectation) -> str:
-    if instance.profile_id in profiles:
-        return canonical(profiles[instance.profile_id], expected.profiles)
-    return f"profile {instance.profile_id}"
-
-
 def _compare_computes(expected: Expectation, gpu: Gpu, where: Where, findings: Findings) -> None:
     """Each GPU instance needs one compute instance of its whole size, and a place that its profile may have."""
     if isinstance(gpu.instances, Failed):
         return
-    profiles = _by_id(gpu)
+    profiles = profiles_by_id(gpu)
     for instance in gpu.instances:
         profile = profiles.get(instance.profile_id)
         if profile is None:
             continue
-        what = f"{_instance_name(instance, profiles, expected)} instance {instance.id}"
+        what = f"{instance_name(instance, profiles, expected.profiles)} instance {instance.id}"
         found = [compute.slices for compute in instance.computes]
         if found != [profile.slices]:
             observed = [f"{slices} of {profile.slices} slices" for slices in found]

@@ -1,10 +1,11 @@
-"""Whether MIG instances fit on a GPU, by what its own driver says of its profiles. Pure.
+"""Which MIG instances a GPU has, in the declaration's names, and whether declared ones fit by what its driver says.
 
-The plan has checked the layout against tables already (gpus/mig.py); here the node's hardware has the last word.
+The plan has checked the layout against tables already (gpus/mig.py); here the node's hardware has the last word. Pure.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from .reading import Failed, Profile
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .expectation import Profile as Described
+    from .reading import Gpu, GpuInstance
 
 
 def canonical(profile: Profile, described: Mapping[str, Described]) -> str:
@@ -24,6 +26,26 @@ def canonical(profile: Profile, described: Mapping[str, Described]) -> str:
         elif profile.name == name or profile.name in known.other_names:
             return name
     return profile.name or f"profile {profile.id}"
+
+
+def instances_by_profile(gpu: Gpu, described: Mapping[str, Described]) -> Counter[str]:
+    """How many GPU instances of each profile there are; none where they could not be read."""
+    if isinstance(gpu.instances, Failed):
+        return Counter()
+    profiles = profiles_by_id(gpu)
+    return Counter(instance_name(instance, profiles, described) for instance in gpu.instances)
+
+
+def profiles_by_id(gpu: Gpu) -> dict[int, Profile]:
+    """The profiles that NVML lists."""
+    return {} if isinstance(gpu.profiles, Failed) else {profile.id: profile for profile in gpu.profiles}
+
+
+def instance_name(instance: GpuInstance, profiles: Mapping[int, Profile], described: Mapping[str, Described]) -> str:
+    """The declared name of the instance's profile, its own, or its number."""
+    if instance.profile_id in profiles:
+        return canonical(profiles[instance.profile_id], described)
+    return f"profile {instance.profile_id}"
 
 
 def why_illegal(layout: Mapping[str, int], listed: Sequence[Profile], described: Mapping[str, Described]) -> str | None:

@@ -1,8 +1,10 @@
-"""The same findings four ways: for people, for machines, for a termination message, for Prometheus. Decides nothing."""
+"""The same findings three ways: for people, for machines, for a termination message. Decides nothing.
+
+For Prometheus: gpu_pools/verifier/metrics.py.
+"""
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 API_VERSION: Final = "gpu-pools/v1"
 #: The kubelet cuts a termination message there.
 MOST_TERMINATION_BYTES: Final = 4096
-_VERDICTS: Final = tuple(Verdict)
 
 
 def moment(seconds: float | None = None) -> str:
@@ -136,47 +137,3 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "remedy": finding.cause.remedy,
         "incidents": list(finding.cause.incidents),
     }
-
-
-def metrics(expected: Expectation, assertion: Assertion, *, finished: float, runs: int) -> str:
-    """For Prometheus, text format 0.0.4.
-
-    Args:
-        expected: the expectation.
-        assertion: the last one.
-        finished: when it ended, seconds since the epoch.
-        runs: how many assertions there were.
-    """
-    pool = _labels(pool=expected.pool)
-    verdict = assertion.findings.verdict
-    causes = sorted({finding.cause.key for finding in assertion.findings.differences})
-    lines = [
-        "# HELP gpu_pools_verified Whether the node is as its pool declares.",
-        "# TYPE gpu_pools_verified gauge",
-        f"gpu_pools_verified{pool} {int(verdict is Verdict.HOLDS)}",
-        "# HELP gpu_pools_verdict The verdict of the last assertion.",
-        "# TYPE gpu_pools_verdict gauge",
-        *(f"gpu_pools_verdict{_labels(pool=expected.pool, verdict=one.words)} {int(one is verdict)}" for one in _VERDICTS),
-        "# HELP gpu_pools_differences Differences by likely cause.",
-        "# TYPE gpu_pools_differences gauge",
-    ]
-    for cause in causes:
-        count = sum(finding.cause.key == cause for finding in assertion.findings.differences)
-        lines.append(f"gpu_pools_differences{_labels(pool=expected.pool, cause=cause)} {count}")
-    lines += [
-        "# HELP gpu_pools_last_assertion_timestamp_seconds When the last assertion ended.",
-        "# TYPE gpu_pools_last_assertion_timestamp_seconds gauge",
-        f"gpu_pools_last_assertion_timestamp_seconds{pool} {finished:.3f}",
-        "# HELP gpu_pools_assertion_seconds How long the last assertion took.",
-        "# TYPE gpu_pools_assertion_seconds gauge",
-        f"gpu_pools_assertion_seconds{pool} {assertion.seconds:.3f}",
-        "# HELP gpu_pools_assertions_total How many assertions there were.",
-        "# TYPE gpu_pools_assertions_total counter",
-        f"gpu_pools_assertions_total{pool} {runs}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _labels(**labels: str) -> str:
-    # JSON escapes quotes, backslashes and line breaks as the text format does.
-    return "{" + ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items()) + "}"

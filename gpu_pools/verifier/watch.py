@@ -3,8 +3,8 @@
 An assertion is due when the interval is over, and as soon as the node object changes. Nothing is kept open between two
 assertions but the API's watch: NVML events would need the driver kept open, which blocks the resets that MIG changes need.
 HTTP runs in threads of its own and only shows what is there, so a driver that hangs cannot block it. Whoever reaches the port may
-ask: it tells no more than a verdict and its causes, and there are few threads, fewer still for one address. What was read and
-found in words stands on the node, for those who may read that.
+ask: it tells no more than a verdict, its causes and counts (gpu_pools/verifier/metrics.py), and there are few threads, fewer
+still for one address. What was read and found in words stands on the node, for those who may read that.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from . import report
 from .api import ApiError
 from .findings import Verdict
+from .metrics import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -261,7 +262,7 @@ def answer(watcher: Watcher, path: str) -> tuple[int, str, str]:
         return 404, plain, "known are /healthz, /readyz and /metrics\n"
     if result is None:
         return 503, plain, "no assertion has ended yet\n"
-    text = report.metrics(watcher.expected, result.assertion, finished=result.ended, runs=result.runs)
+    text = metrics(watcher.expected, result.assertion, finished=result.ended, runs=result.runs)
     return 200, "text/plain; version=0.0.4; charset=utf-8", text
 
 

@@ -29,9 +29,10 @@ from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.commands import _pause
 from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.findings import Findings, Where
+from gpu_pools.verifier.metrics import metrics
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.part import part_of
-from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, metrics, moment, report, termination_message, text
+from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, moment, report, termination_message, text
 from sandbox.nvml import simulated
 from tests.unit.stacks import aks
 from tests.verifier import nodes
@@ -528,19 +529,6 @@ def test_a_moment_is_told_as_kubernetes_writes_it() -> None:
     assert moment(nodes.STARTED_SECONDS) == nodes.STARTED
     assert moment(0) == "1970-01-01T00:00:00Z"
     assert abs(time.mktime(time.strptime(moment(), "%Y-%m-%dT%H:%M:%SZ")) - time.mktime(time.gmtime())) < 60
-
-
-def test_metrics_are_in_prometheus_text_format() -> None:
-    findings = Findings()
-    findings.differs(Where("node"), "GPU count", 8, 7, "gpu-missing")
-    expected = replace(healthy().expected, pool='a"b')
-    lines = metrics(expected, assertion(findings), finished=1.5, runs=3).splitlines()
-    assert 'gpu_pools_verified{pool="a\\"b"} 0' in lines
-    assert 'gpu_pools_verdict{pool="a\\"b",verdict="differs"} 1' in lines
-    assert 'gpu_pools_differences{pool="a\\"b",cause="gpu-missing"} 1' in lines
-    assert 'gpu_pools_assertions_total{pool="a\\"b"} 3' in lines
-    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert len(set(names)) == len(names)
 
 
 # --- watch ------------------------------------------------------------------------------------------------
