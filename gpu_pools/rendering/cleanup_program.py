@@ -1,6 +1,6 @@
 """Takes from the nodes what NVIDIA's operator and our verifier leave there; runs once, in a pod, when the operator has gone.
 
-Started with this text as an argument by a Job of the operator's chart (gpus/node_cleanup.py), so it needs Python alone, and no
+Started with this text as an argument by a Job of the operator's chart (node_cleanup.py), so it needs Python alone, and no
 double brace may stand in it: Helm would take it for its own. Only names that are the operator's or ours are removed. What others
 have written under them stays: a part of the operator that was switched off by hand, an upgrade that is to be skipped.
 """

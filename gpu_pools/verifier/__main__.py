@@ -1,7 +1,7 @@
 """``verifier export | assert --expect FILE | watch --expect FILE``: what a GPU node is, and whether that is what was declared.
 
 Exit codes: 0 the node is as declared, 1 it differs, 2 that cannot be told (or the command line is wrong), 130
-interrupted, 143 terminated. What the commands do is in verifier/commands.py.
+interrupted, 143 terminated. What the commands do is in gpu_pools/verifier/commands.py.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_expectation(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--expect", type=Path, required=True, metavar="FILE", help="the expectation: python -m gpus expect")
+    command.add_argument("--expect", type=Path, required=True, metavar="FILE", help="the expectation: gpu-pools expect")
     command.add_argument("--expect-sha256", metavar="HEX", help="the SHA-256 of that file; another one is not asserted")
     command.add_argument("--untaint", metavar="KEY", help="remove the node's taint of that key once an assertion held")
     command.add_argument("--mark", action="store_true", help="write each verdict to the node: condition and annotation")

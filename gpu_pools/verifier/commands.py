@@ -16,6 +16,7 @@ from . import report
 from .documents import DocumentError
 from .expectation import Expectation, read_expectation
 from .findings import Verdict
+from .moments import moment
 from .observation import Observer
 from .reading import Reading
 
@@ -111,7 +112,7 @@ def _untainter(options: argparse.Namespace, node: NodeReader | None) -> Callable
 
 def _export(options: argparse.Namespace, reader: Reader) -> int:
     observation = _observer(options, reader).look(None)
-    document = {"apiVersion": report.API_VERSION, "kind": "NodeObservation", "time": report.moment(), **observation.as_json()}
+    document = {"apiVersion": report.API_VERSION, "kind": "NodeObservation", "time": moment(), **observation.as_json()}
     print(json.dumps(document, indent=2))
     if isinstance(observation.nvml, Reading) and observation.nvml.failure is None:
         return 0
@@ -123,7 +124,7 @@ def _assert(options: argparse.Namespace, reader: Reader) -> int:
     expected, document = _expectation(options)
     assertion = _hold(options, reader, expected, document)
     if options.json:
-        print(json.dumps(report.report(expected, assertion, at=report.moment()), indent=2))
+        print(json.dumps(report.report(expected, assertion, at=moment()), indent=2))
     else:
         print(report.text(expected, assertion))
     return _finish(options, expected, assertion)
@@ -151,7 +152,7 @@ def _hold(options: argparse.Namespace, reader: Reader, expected: Expectation, do
         if assertion.findings.verdict is Verdict.HOLDS or left <= 0:
             return assertion
         if reason != told:
-            print(f"{report.moment()} waiting: {reason}", file=sys.stderr, flush=True)
+            print(f"{moment()} waiting: {reason}", file=sys.stderr, flush=True)
             told, since = reason, time.monotonic()
         time.sleep(min(_pause(options.every, time.monotonic() - since), left))
 

@@ -1,6 +1,6 @@
 """What a node of a pool must be: the document that the plan writes and the verifier reads.
 
-`python -m gpus expect` prints it; gpus/node_expectation.py makes it. Values that no source gives are null, and are then not
+`gpu-pools expect` prints it; gpu_pools/proof/node_expectation.py makes it. Values that no source gives are null, and are then not
 compared. Nothing here is compared with anything.
 """
 

@@ -1,4 +1,4 @@
-"""What a comparison finds: differences, what cannot be told, and notes. Words for people are in verifier/report.py.
+"""What a comparison finds: differences, what cannot be told, and notes. Words for people are in gpu_pools/verifier/report.py.
 
 A difference is proven. What cannot be told (no permission, the API away) is a defect of the verifier's surroundings, or a
 question that nobody answered: it is never counted as a pass. A note does not change the verdict.

@@ -1,6 +1,7 @@
 """Which MIG instances a GPU has, in the declaration's names, and whether declared ones fit by what its driver says.
 
-The plan has checked the layout against tables already (gpus/mig.py); here the node's hardware has the last word. Pure.
+The plan has checked the layout against tables already (gpu_pools/mig/geometry.py); here the node's hardware has the last word.
+Pure.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 True: the last assertion held. False: the node differs. Unknown: it could not be told. The message is the line of the termination
 message, the heartbeat the time of the assertion. Beside it, in the same request and with the same time, goes what was found and
-seen (verifier/evidence.py), as an annotation: a status may be patched together with annotations, and one request costs the API
-half of two. Nothing is decided by the write: where it is refused the verdict stays what it is, and the reason is told.
+seen (evidence.py), as an annotation: a status may be patched together with annotations, and one request costs the API half of
+two. Nothing is decided by the write: where it is refused the verdict stays what it is, and the reason is told.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from . import report
 from .api import ApiError
 from .evidence import ANNOTATION, evidence
 from .findings import Verdict
+from .moments import moment
 
 if TYPE_CHECKING:
     from .evidence import Origin
@@ -30,7 +31,7 @@ _MOST_BYTES: Final = 1024
 
 def mark(node: NodeReader, origin: Origin, expected: Expectation, assertion: Assertion) -> str | None:
     """Write condition and annotation; returns what of it was not possible and why, None where all was."""
-    now = report.moment()
+    now = moment()
     path = f"/api/v1/nodes/{node.name}"
     told = {"annotations": {ANNOTATION: evidence(expected, assertion, origin, node=node.name, at=now)}}
     try:

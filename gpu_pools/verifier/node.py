@@ -3,7 +3,7 @@
 Where none of the operands has a pod, the operator is asked why: its ClusterPolicy is read then, and only then.
 
 Only reads, only its own node and the namespaces that the expectation names. Of what comes back only what is compared is kept,
-so that two readings of a settled node are equal. Judging is the business of verifier/compare_node.py.
+so that two readings of a settled node are equal. Judging is the business of gpu_pools/verifier/compare_node.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
 from .marks import changed_label, set_by
-from .report import moment
+from .moments import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

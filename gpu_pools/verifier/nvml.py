@@ -4,8 +4,8 @@ Only reads. Each call's error is kept where its answer would stand. NVML is open
 process that keeps it open would itself stand in the way of a reset. `verifier.serve` runs this in a process of its own,
 since a call may never come back; before each call the name is told to whoever listens.
 
-What comes out is JSON, in the form of verifier/reading.py, which says what each field means: to load dataclasses would take as
-long as to read the GPU.
+What comes out is JSON, in the form of reading.py, which says what each field means: to load dataclasses would take as long as
+to read the GPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text of others made harmless where it is written: what NVML, the node object and the API say may hold what a terminal acts on.
 
-The project's own writer (gpus/terminal.py) is not here: this program stands alone. It has no colours, and no letters of its own
-that are not printable, so all that is not printable is written out. Loads nothing of Python's library: a node waits for it.
+The project's own writer (gpu_pools/text/terminal.py) is not here: this program stands alone. It has no colours, and no letters of
+its own that are not printable, so all that is not printable is written out. Loads nothing of Python's library: a node waits.
 """
 
 from __future__ import annotations

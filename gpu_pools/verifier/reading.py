@@ -1,7 +1,7 @@
 """What NVML said of a node, as plain values.
 
 Where NVML answered an error, the error stands in the field's place: it is a fact of its own and is never replaced by a
-default. Reading is the business of verifier/nvml.py, which writes it as JSON, judging that of verifier/compare_gpus.py.
+default. Reading is the business of gpu_pools/verifier/nvml.py, which writes it as JSON, judging that of compare_gpus.py.
 """
 
 from __future__ import annotations

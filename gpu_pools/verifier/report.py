@@ -5,7 +5,6 @@ For Prometheus: gpu_pools/verifier/metrics.py.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from .findings import Verdict, ordered
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
 API_VERSION: Final = "gpu-pools/v1"
 #: The kubelet cuts a termination message there.
 MOST_TERMINATION_BYTES: Final = 4096
-
-
-def moment(seconds: float | None = None) -> str:
-    """A moment as Kubernetes writes it (RFC 3339, UTC).
-
-    Args:
-        seconds: since the epoch; None for now.
-    """
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def shown(value: object) -> str:

@@ -45,7 +45,7 @@ _ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES = (
     "kube-scheduler",
     "machines",
 )
-#: In a cluster's folder, where the API server works: by it go its connections to kubelets (real_node/egress.py).
+#: In a cluster's folder, where the API server works: by it go its connections to kubelets (sandbox/real_node/egress.py).
 EGRESS_SOCKET = "kubelets.sock"
 _EGRESS = "egress.json"
 _PARTS = (_ETCD, _API, _CONTROLLERS, _SCHEDULER, _MACHINES)

@@ -141,7 +141,7 @@ def _kubelet() -> dict[str, object]:
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "maxPods": _MAX_PODS,
-        # As the simulated kubelets: a stack's wait for changed ConfigMaps is scaled to it (stack/scaled.py).
+        # As the simulated kubelets: a stack's wait for changed ConfigMaps is scaled to it (sandbox/stack/scaled.py).
         "syncFrequency": f"{SYNC_SECONDS:g}s",
     }
 

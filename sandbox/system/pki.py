@@ -3,7 +3,7 @@
 Two authorities: one for the Kubernetes API (its server, its clients, what the cluster signs for others), one
 that only etcd and the API server know, so that a client certificate of the cluster opens no way to the stored
 data. All files are readable by their owner only. They last ten years: a sandbox is thrown away, not renewed. A third one may be
-trusted by the API server beside its own: that of the sandbox's Entra ID (clouds/entra.py), whose clients last minutes.
+trusted by the API server beside its own: that of the sandbox's Entra ID (sandbox/clouds/entra.py), whose clients last minutes.
 """
 
 from __future__ import annotations

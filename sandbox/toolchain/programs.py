@@ -74,7 +74,7 @@ class Program:
         companion: the name of another program that it cannot do without, and that its release has.
         left_out: packages that it is built without.
         tags: Go's build tags.
-        libseccomp: whether it is linked with that C library, which no Go module has (toolchain/libseccomp.py).
+        libseccomp: whether it is linked with that C library, which no Go module has (sandbox/toolchain/libseccomp.py).
     """
 
     name: str

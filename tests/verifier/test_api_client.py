@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.verifier import report
+from gpu_pools.verifier import mark as marking
 from gpu_pools.verifier.api import Api, ApiError, in_cluster
 from gpu_pools.verifier.evidence import ANNOTATION, Origin, evidence
 from gpu_pools.verifier.findings import Findings, Where
@@ -207,7 +207,7 @@ def asserted(verdict: tuple[str, str] = HOLDS) -> Assertion:
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(report, "moment", lambda: AT)
+    monkeypatch.setattr(marking, "moment", lambda: AT)
     return AT
 
 

@@ -392,7 +392,7 @@ def test_an_assertion_that_does_not_hold_is_made_again(
 ) -> None:
     time, left = _Time(), list(found)
     monkeypatch.setattr(commands, "time", time)
-    monkeypatch.setattr(commands.report, "moment", lambda: "NOW")
+    monkeypatch.setattr(commands, "moment", lambda: "NOW")
     monkeypatch.setattr(commands.Observer, "hold", lambda *_: assertion(*(left.pop(0) if len(left) > 1 else left[0])))
     options = argparse.Namespace(only="nvml", mark=False, untaint=None, pause=0, processes=Path(), wait=wait, every=every)
     last = commands._hold(options, Reader(), HEALTHY.expected, b"")

@@ -30,9 +30,10 @@ from gpu_pools.verifier.commands import _pause
 from gpu_pools.verifier.documents import as_json
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.metrics import metrics
+from gpu_pools.verifier.moments import moment
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.part import part_of
-from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, moment, report, termination_message, text
+from gpu_pools.verifier.report import MOST_TERMINATION_BYTES, report, termination_message, text
 from sandbox.nvml import simulated
 from tests.unit.stacks import aks
 from tests.verifier import nodes
