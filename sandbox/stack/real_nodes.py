@@ -1,8 +1,8 @@
 """Which nodes of a stack are real ones, and that they run (`make up NODES=real`): one pool's first, on a cluster that exists.
 
 A pool with MIG or MPS stays simulated, since what these need on a node has no program here
-(sandbox/real_node/operand_images.py), and so does one whose machines bring a driver. Its GPUs are simulated, or (OWN) those of the machine that this runs on. What was chosen
-stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
+(sandbox/real_node/operand_images.py), and so does one whose machines bring a driver. Its GPUs are simulated, or (OWN) those of
+the machine that this runs on. What was chosen stays so until the stack goes down. Not here: the nodes of AKS and Magnum.
 """
 
 from __future__ import annotations
