@@ -76,7 +76,7 @@ def test_declared_and_advertised_devices_of_a_shared_gpu() -> None:
     found = samples(told(node))
     assert found["gpu_pools_declared_devices"] == found["gpu_pools_allocatable_devices"] == {("nvidia.com/gpu",): 8}
     # Without MIG nothing is said of instances.
-    assert not any("mig" in name for name in found)
+    assert "mig" not in told(node)
 
 
 def test_the_layout_of_each_gpu() -> None:
@@ -94,6 +94,23 @@ def test_what_is_declared_and_not_there_is_a_zero_and_what_is_there_undeclared_i
     assert found["gpu_pools_mig_instances"] == {(gpu, "3g.40gb"): 0 for gpu in "01"} | {(gpu, "7g.80gb"): 1 for gpu in "01"}
     (declared,) = found["gpu_pools_declared_devices"]
     assert found["gpu_pools_allocatable_devices"] == {declared: 0, ("nvidia.com/mig-7g.80gb",): 2}
+
+
+def test_samples_stand_in_the_same_order_whatever_order_they_were_found_in() -> None:
+    findings = Findings()
+    for cause in ("taint-missing", "gpu-missing", "count-other"):
+        findings.differs(Where("node"), "x", 1, 2, cause)
+    node = nodes.healthy(*nodes.planned({"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}}, count=2))
+    assert node.expected.node
+    turned = replace(
+        node.expected,
+        gpus=tuple(replace(gpu, instances=dict(sorted(gpu.instances.items())[::-1])) for gpu in node.expected.gpus[::-1]),
+        node=replace(node.expected.node, allocatable=dict(sorted(node.expected.node.allocatable.items())[::-1])),
+    )
+    found = samples(told(replace(node, expected=turned), findings))
+    for name in ("gpu_pools_differences", "gpu_pools_declared_devices", "gpu_pools_declared_mig_instances"):
+        assert len(found[name]) > 1
+        assert list(found[name]) == sorted(found[name])
 
 
 @pytest.mark.parametrize(
