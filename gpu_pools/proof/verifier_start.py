@@ -19,10 +19,10 @@ with open(file, "rb") as mounted:
     content = mounted.read()
 found = hashlib.sha256(content).hexdigest()
 if found != wanted:
-    told = f"cannot tell: W90: {file} is not the verifier that was deployed: its SHA-256 is {found}, not {wanted}. Run pulumi up."
+    why = f"cannot tell: W90: {file} is not the verifier that was deployed: its SHA-256 is {found}, not {wanted}. Run pulumi up."
     with open(log, "w") as words:
-        words.write(told)
-    print(told, file=sys.stderr)
+        words.write(why)
+    print(why, file=sys.stderr)
     sys.exit(2)
 copy = os.memfd_create("verifier", os.MFD_ALLOW_SEALING)
 with open(copy, "wb", closefd=False) as memory:

@@ -187,7 +187,7 @@ _TABLE: Final = (
     _Row(
         "gpu-lost",
         "the GPU fell off the bus (Xid 79)",
-        "Drain the node, power-cycle it, and have the card replaced if it happens again.",
+        "Drain the node, power-cycle it, and have the GPU replaced if it happens again.",
         "R11",
     ),
     _Row(
@@ -220,7 +220,7 @@ _TABLE: Final = (
     _Row(
         "memory-broken",
         "the GPU has memory errors that it cannot repair",
-        "Drain the node and have the card replaced.",
+        "Drain the node and have the GPU replaced.",
         "R11",
     ),
     _Row(
@@ -232,7 +232,7 @@ _TABLE: Final = (
     _Row(
         "memory-errors",
         "uncorrected memory errors happened since the driver was loaded; the device plugin may have taken the GPU out",
-        "Drain the node and reset the GPU; if the errors come back, have the card replaced.",
+        "Drain the node and reset the GPU; if the errors come back, have the GPU replaced.",
         "R11",
     ),
     _Row(
@@ -244,7 +244,7 @@ _TABLE: Final = (
     _Row(
         "inforom",
         "the GPU's own configuration memory is corrupt",
-        "Drain the node and have the card replaced.",
+        "Drain the node and have the GPU replaced.",
         "R11",
     ),
     _Row(
@@ -257,7 +257,7 @@ _TABLE: Final = (
     _Row(
         "label-missing",
         "the pool's label is not on the node: set by hand and lost, or it never reached the node",
-        "Let the pool carry the label (AKS: nodeLabels; elsewhere the marker and its NodeFeatureRule), and check NFD.",
+        "Let the pool carry the label (AKS: nodeLabels; elsewhere the labeller and its NodeFeatureRule), and check NFD.",
         "D02 C07 C12 P06",
     ),
     _Row(

@@ -123,8 +123,8 @@ def _pending(found: NodeReading) -> tuple[str, str]:
         return "mig-config-pending", paused
     waited = _seconds(found.moment) - _seconds(found.mig_state_since)
     given_up = bool(paused) and waited > _MIG_PENDING_SECONDS
-    told = f"for {waited // 60} minutes" if waited >= _MINUTE else ""
-    return "mig-stuck" if given_up else "mig-config-pending", "; ".join(filter(None, (told, paused)))
+    since = f"for {waited // 60} minutes" if waited >= _MINUTE else ""
+    return "mig-stuck" if given_up else "mig-config-pending", "; ".join(filter(None, (since, paused)))
 
 
 def _paused(found: NodeReading) -> list[str]:

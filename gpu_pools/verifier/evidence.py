@@ -70,7 +70,7 @@ def evidence(expected: Expectation, assertion: Assertion, origin: Origin, *, nod
         "node": node,
         "pool": expected.pool,
         "time": at,
-        "verdict": findings.verdict.words,
+        "verdict": findings.verdict.text,
         "intervalSeconds": origin.interval_seconds,
         "expectation": origin.expectation,
         "program": origin.program,
@@ -113,11 +113,11 @@ def _compact(value: object) -> str:
 
 
 def _finding(finding: Any) -> dict[str, Any]:  # noqa: ANN401 - a finding, whose values are anything
-    told = finding_json(finding)
+    written = finding_json(finding)
     for key in ("expected", "observed"):
-        if len(_compact(told[key])) > _MOST_CHARACTERS:
-            told[key] = _cut(shown(told[key]))
-    return {key: _cut(value) if isinstance(value, str) else value for key, value in told.items()}
+        if len(_compact(written[key])) > _MOST_CHARACTERS:
+            written[key] = _cut(shown(written[key]))
+    return {key: _cut(value) if isinstance(value, str) else value for key, value in written.items()}
 
 
 def _cut(text: str, most: int = _MOST_CHARACTERS) -> str:
@@ -131,8 +131,8 @@ def _versions(seen: Observation) -> dict[str, Any]:
     if isinstance(nvml, Unreadable):
         return {"failure": _cut(nvml.reason)}
     failure = nvml.failure or (nvml.gpus if isinstance(nvml.gpus, Failed) else None)
-    told = {"driver": str(nvml.driver), "nvml": str(nvml.nvml), "cuda": str(nvml.cuda)}
-    return {**({"failure": _cut(str(failure))} if failure else {}), **{key: _cut(text) for key, text in told.items()}}
+    versions = {"driver": str(nvml.driver), "nvml": str(nvml.nvml), "cuda": str(nvml.cuda)}
+    return {**({"failure": _cut(str(failure))} if failure else {}), **{key: _cut(text) for key, text in versions.items()}}
 
 
 def _mps(reading: MpsReading | None) -> dict[str, Any] | None:

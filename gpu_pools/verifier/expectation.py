@@ -145,7 +145,7 @@ def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation
         sha256: what it must have; None where nobody said so.
 
     Raises:
-        DocumentError: when it cannot be read, is another one, or is no expectation.
+        DocumentError: when it cannot be read, is another one, or is not an expectation.
     """
     try:
         content = path.read_bytes()
@@ -160,7 +160,7 @@ def read_expectation(path: Path, sha256: str | None = None) -> tuple[Expectation
     try:
         document = json.loads(content)
     except ValueError as error:
-        raise DocumentError([f"{path}: is no JSON: {error}"]) from error
+        raise DocumentError([f"{path}: is not JSON: {error}"]) from error
     return parse_expectation(document), content
 
 

@@ -24,7 +24,7 @@ class Verdict(Enum):
     CANNOT_TELL = 2
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """As reports write it."""
         return self.name.lower().replace("_", " ")
 

@@ -33,13 +33,13 @@ def mark(node: NodeReader, origin: Origin, expected: Expectation, assertion: Ass
     """Write condition and annotation; returns what of it was not possible and why, None where all was."""
     now = moment()
     path = f"/api/v1/nodes/{node.name}"
-    told = {"annotations": {ANNOTATION: evidence(expected, assertion, origin, node=node.name, at=now)}}
+    metadata = {"annotations": {ANNOTATION: evidence(expected, assertion, origin, node=node.name, at=now)}}
     try:
         conditions = (node.api.get(path).get("status") or {}).get("conditions") or []
         # Merged by type: the conditions of others stay as they are, whoever writes them meanwhile.
         status = {"conditions": [_condition(expected, assertion, conditions, now)]}
         try:
-            node.api.patch(f"{path}/status", {"metadata": told, "status": status})
+            node.api.patch(f"{path}/status", {"metadata": metadata, "status": status})
         except ApiError as error:
             if error.status is None:
                 raise

@@ -37,12 +37,12 @@ def set_by(node: dict[str, Any], expected: NodeExpectation, taints: Iterable[str
     metadata = node["metadata"]
     labels, there = metadata.get("labels") or {}, frozenset(taints)
     by_nfd, tainted = _listed(metadata, _LABELS), _listed(metadata, _TAINTS)
-    told = {}
+    writers = {}
     for key in expected.labels:
-        told[f"label {key}"] = MISSING if key not in labels else NFD if key in by_nfd else _manager(metadata, key)
+        writers[f"label {key}"] = MISSING if key not in labels else NFD if key in by_nfd else _manager(metadata, key)
     for taint in expected.taints:
-        told[f"taint {taint}"] = MISSING if taint not in there else NFD if taint in tainted else OTHERS
-    return told
+        writers[f"taint {taint}"] = MISSING if taint not in there else NFD if taint in tainted else OTHERS
+    return writers
 
 
 def changed_label(metadata: dict[str, Any], key: str) -> str | None:

@@ -48,7 +48,7 @@ def _verdict(expected: Expectation, assertion: Assertion) -> Iterator[str]:
     pool, verdict = expected.pool, assertion.findings.verdict
     about = "Whether the node is as its pool declares."
     yield from _family("gpu_pools_verified", "gauge", about, [({"pool": pool}, int(verdict is Verdict.HOLDS))])
-    verdicts = [({"pool": pool, "verdict": one.words}, int(one is verdict)) for one in _VERDICTS]
+    verdicts = [({"pool": pool, "verdict": one.text}, int(one is verdict)) for one in _VERDICTS]
     yield from _family("gpu_pools_verdict", "gauge", "The verdict of the last assertion.", verdicts)
     causes = Counter(finding.cause.key for finding in assertion.findings.differences)
     counted = [({"pool": pool, "cause": cause}, count) for cause, count in sorted(causes.items())]

@@ -193,9 +193,9 @@ class NodeReader:
         except ApiError as error:
             return _failure(error)
         # The real operator keeps the cause in the condition Error, and in Ready too where that is False.
-        told = [one for one in status.get("conditions") or [] if (one.get("type"), one.get("status")) in _WHY]
-        words = next((f"{one.get('reason', '')}: {one['message']}" for one in told if one.get("message")), "")
-        return PolicyReading(str(status.get("state") or "unknown"), " ".join(words.split()))
+        reasons = [one for one in status.get("conditions") or [] if (one.get("type"), one.get("status")) in _WHY]
+        why = next((f"{one.get('reason', '')}: {one['message']}" for one in reasons if one.get("message")), "")
+        return PolicyReading(str(status.get("state") or "unknown"), " ".join(why.split()))
 
     def _config(self, expected: NodeExpectation) -> ConfigReading | ApiFailure:
         wanted = expected.device_plugin_config
@@ -345,6 +345,6 @@ def _reason(status: dict[str, Any]) -> tuple[str, str]:
     for kind in ("waiting", "terminated"):
         if kind in state:
             own = state[kind]
-            told = last.get("message") or ("" if own.get("reason") in _CRASH_REASONS else own.get("message")) or ""
-            return own.get("reason") or kind, " ".join(told.split())
+            message = last.get("message") or ("" if own.get("reason") in _CRASH_REASONS else own.get("message")) or ""
+            return own.get("reason") or kind, " ".join(message.split())
     return "running, not ready", ""

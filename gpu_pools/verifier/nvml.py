@@ -176,7 +176,7 @@ def _recovery_action(nvml: Nvml, device: object) -> int:
 
 
 def _processes(nvml: Nvml, device: object) -> list[dict[str, Any]]:
-    """Those of all lists; a list that the driver or the GPU does not have is no error as long as another is there."""
+    """Those of all lists; a list that the driver or the GPU does not have is not a failure as long as another is there."""
     found: list[dict[str, Any]] = []
     lists = {kind: _or_failure(functools.partial(nvml, function, device)) for kind, function in _PROCESS_LISTS.items()}
     for kind, answer in lists.items():

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def digest_of(entries: Iterable[tuple[str, bytes]]) -> str:
     """SHA-256, in hexadecimal, of (name, content) pairs sorted by name."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, content in entries:
-        told.update(f"{name} {len(content)}\n".encode() + content)
-    return told.hexdigest()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
 
 def own_digest(file: Path = Path(__file__).parents[1]) -> str | None:

@@ -1,6 +1,6 @@
 """Takes the startup taint from the verifier's own node, once the node is what was declared.
 
-Nodes are born with it, so that no workload starts on one that nobody has looked at. It is taken away after an assertion that
+Nodes register with it, so that no workload starts on one that nobody has looked at. It is taken away after an assertion that
 held, never put back: what a node does later is told by its condition, and pods that run there are not this program's to stop.
 The removal names the taints that it was decided on: where somebody else has changed them meanwhile it is refused, and tried again
 with what is there then, so that nobody's taint is lost. Nothing is decided by it: where it stays refused, the reason is told.

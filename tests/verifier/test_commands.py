@@ -474,7 +474,7 @@ def test_watch_serves_what_it_asserts_writes_it_and_follows_the_node(
 def test_watch_of_the_gpus_alone_writes_and_follows_nothing(expect: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts: list[Any] = []
     monkeypatch.setattr(
-        watch.Watcher, "run", lambda watcher: verdicts.append(watcher.assert_once().assertion.findings.verdict.words)
+        watch.Watcher, "run", lambda watcher: verdicts.append(watcher.assert_once().assertion.findings.verdict.text)
     )
     monkeypatch.setattr(watch, "follow", lambda *_: pytest.fail("followed"))
     assert gpus_only("watch", expect, "--mark", "--untaint", "fresh", "--listen", "127.0.0.1:0") == 0
