@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
 from gpu_pools.adopting.documents import as_inputs, flat, refused, text_of
-from gpu_pools.adopting.inside import COUNT, PRODUCT
 from gpu_pools.adopting.pools import majority, planned_alone, put_in
-from gpu_pools.adopting.sharing import WHOLE, by_azure, shared_as
+from gpu_pools.adopting.sharing import WHOLE, by_azure, gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
 from gpu_pools.clouds.aks_properties import known_of
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.hardware.models import find_model, model
+from gpu_pools.hardware.models import model
 from gpu_pools.plan.aks_found import OWNER_TAG
 from gpu_pools.plan.aks_pool_inputs import OF_OTHERS, PLACE, Around, kept_as_found, pool_inputs
 from gpu_pools.stack.aks_pools import AksPoolOptions
@@ -225,6 +224,10 @@ def _is_gpu(name: str, inputs: Mapping[str, Any], inside: Inside, adopted: Adopt
             why = f"its {key} is {inputs[key]}, and pools of a stack are {wanted}: its nodes stay as they are"
             adopted.unsaid.append(Unsaid(f"pool {name}", f"is not adopted: {why}"))
             return False
+    if date := azure_sizes.retired(size):
+        why = f"Azure has retired {size} on {date}, and a stack cannot have that size: make a pool of another one"
+        adopted.unsaid.append(Unsaid(f"pool {name}", f"is not adopted: {why}"))
+        return False
     if azure_sizes.size(size) is None and _product(name, inside) is None:
         why = f"no table has {size}, and no node says which GPUs it has; write the pool by hand, with gpuModel and gpusPerNode"
         adopted.unsaid.append(Unsaid(f"pool {name}", f"is not adopted: {why}"))
@@ -235,9 +238,9 @@ def _is_gpu(name: str, inputs: Mapping[str, Any], inside: Inside, adopted: Adopt
 def _product(name: str, inside: Inside) -> tuple[str, int] | None:
     """(GPU model, GPUs of a node) as the pool's nodes say it."""
     for node in _nodes(name, inside):
-        found = find_model(node.labels.get(PRODUCT, ""))
-        if found and node.labels.get(COUNT, "").isdigit():
-            return found[0].key, int(node.labels[COUNT])
+        found = gpus_of(name, node.labels, inside)
+        if found:
+            return found[0].key, found[2]
     return None
 
 

@@ -39,10 +39,11 @@ def test_the_stack_file_can_be_planned_and_holds_nothing_but_what_was_found(name
     assert config == adopted(name).config
 
 
-def test_there_are_six_makes_and_each_says_what_it_is() -> None:
-    assert len(WITH_POOLS) >= 6
-    assert {case["kind"] for case in CASES.values()} == {"recording", "constructed"}
+def test_there_are_six_real_clusters_with_pools_and_each_says_what_it_is() -> None:
+    assert {case["kind"] for case in CASES.values()} == {"recording", "printed", "constructed"}
+    assert len([name for name in WITH_POOLS if CASES[name]["kind"] != "constructed"]) >= 6
     assert all(case["source"] for case in CASES.values())
+    assert all(case["added"] for case in CASES.values() if case["kind"] != "constructed")
 
 
 @pytest.mark.parametrize("name", WITH_POOLS)
