@@ -126,13 +126,14 @@ def adopt_aks(
         platform: Pulumi name of the program's GpuPlatform.
 
     Raises:
-        NotAdoptableError: if it is not an AKS cluster, or the pools are not that cluster's.
+        NotAdoptableError: if it is not an AKS cluster, if the pools are not that cluster's, or if Azure manages GPUs of it.
     """
     cluster = flat(cluster)
     which = _which(cluster)
     if pools is not None:
         _check_pools(pools, which)
     listed = [flat(one) for one in pools] if pools is not None else _inline(cluster)
+    _check_managed(listed)
     adopted = Adopted({"cluster": {"platform": "aks", "existing": _existing(which)}})
     # Azure's answers always have these; lists that people have shortened may not.
     always = {**_ALWAYS, "enableAutoScaling": False}
@@ -199,6 +200,22 @@ def _check_pools(pools: Sequence[Mapping[str, Any]], which: _Cluster) -> None:
         elif isinstance(there, str) and not which.same_as(_named(there)):
             why = f"has the id {there}, which is of another cluster"
             problems.append(Problem(place, why, these, "Print the list of that cluster."))
+    if problems:
+        raise NotAdoptableError(problems)
+
+
+def _check_managed(pools: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a cluster in which AKS brings driver and device plugin, as the deploy does (gpu_pools/clouds/azure_cloud.py)."""
+    problems = [
+        Problem(
+            f"pool {show(one.get('name', index))}",
+            "AKS manages its GPUs itself (gpuProfile.nvidia.managementMode), and a stack brings another device plugin",
+            "a cluster without managed GPU pools",
+            "Leave the cluster to AKS, or make such a pool anew with managementMode Unmanaged, which is fixed at its creation.",
+        )
+        for index, one in enumerate(pools)
+        if at(one, "gpuProfile", "nvidia", "managementMode") == "Managed"
+    ]
     if problems:
         raise NotAdoptableError(problems)
 

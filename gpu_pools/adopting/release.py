@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
+from gpu_pools.plan.aks_found import OWNER_TAG
 from gpu_pools.text.errors import Problem
+from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +28,7 @@ _NO_LONGER: Final[Sequence[tuple[str, str, str]]] = (
     (
         "azure-native:containerservice:AgentPool",
         "",
-        (
-            "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody. Their tag "
-            "gpu-pools still names the stack: take it off before another stack adopts them"
-        ),
+        "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody",
     ),
     (
         "azure-native:containerservice:ManagedCluster",
@@ -150,6 +149,9 @@ def _no_longer(resources: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     for type_, part, sentence in _NO_LONGER:
         if any(one["type"].startswith(type_) and part in _named(one) for one in resources):
             yield sentence
+    # Pools that were only held have never got it.
+    if tagged := [_named(one) for one in resources if isinstance(tags := at(one, "inputs", "tags"), dict) and OWNER_TAG in tags]:
+        yield f"the tag {OWNER_TAG} of {', '.join(tagged)} still names the stack: take it off before another stack adopts them"
 
 
 def _named(resource: Mapping[str, Any]) -> str:

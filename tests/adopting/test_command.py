@@ -184,6 +184,20 @@ def test_pools_of_another_cluster_are_refused(folder: Path, place: int, capsys: 
     assert "which is of another cluster" in capsys.readouterr().err
 
 
+def test_a_cluster_whose_gpus_aks_manages_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the deploy refuses it; the profile is what azure-aks-docs shows of such a pool (aks-managed-gpu-nodes)."""
+    case = json.loads(json.dumps(CASES["aks-time-slicing"]))
+    command = ["adopt", "aks", "--stack", "prod", "--cluster", document(folder, "cluster.json", case["cluster"]), "--pools"]
+    for mode, code in (("Unmanaged", 1), ("Managed", 2)):
+        for path in ("stacks/Pulumi.prod.yaml", "import-prod.json"):
+            (folder / path).unlink(missing_ok=True)
+        nvidia = {"managementMode": mode, "migStrategy": None}
+        case["pools"][1]["gpuProfile"] = {"driver": "Install", "driverType": "", "nvidia": nvidia}
+        assert main([*command, document(folder, "pools.json", case["pools"])]) == code
+    assert 'pool "a100": AKS manages its GPUs itself' in capsys.readouterr().err
+    assert not (folder / "stacks" / "Pulumi.prod.yaml").exists()
+
+
 def test_node_groups_of_another_cluster_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = json.loads(json.dumps(CASES["magnum-heat"]))
     cluster = document(folder, "cluster.json", case["cluster"])
@@ -412,6 +426,13 @@ class TestRelease:
         assert "released-prod.json: is a file" in told
         assert "pulumi stack import" in told
         assert not calls.exists()
+
+    def test_the_tag_is_told_of_where_a_pool_has_it(self) -> None:
+        """A pool that was only held has never got it."""
+        assert not any("tag gpu-pools" in one for one in released(STATE).no_longer)
+        state = json.loads(json.dumps(STATE))
+        state["deployment"]["resources"][3]["inputs"] = {"tags": {"gpu-pools": "gpu-pools/prod"}}
+        assert any("the tag gpu-pools of gpu-a-pool still names the stack" in one for one in released(state).no_longer)
 
     def test_what_a_program_has_beside_the_components_is_told_by_name(self) -> None:
         own = {"urn": "urn:pulumi:prod::gpu-pools::azure-native:network:VirtualNetwork::hub", "custom": True}
