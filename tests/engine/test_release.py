@@ -17,6 +17,7 @@ from sandbox.stack.engine import Engine
 from sandbox.stack.stand_ins import attached
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
+from tests.engine.test_adopt import OWNERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +129,14 @@ def test_nodes_of_an_existing_cluster_go_on_sharing(sandbox: Callable[..., Trial
         other.write_text(text)
         assert trial.engine("stack", "import", "--file", str(other)).code != 0
     assert trial.engine("stack", "export").ok().out == exported
+    trial.down().ok()
+
+
+def test_an_operator_of_another_owner_shares_on_as_the_stack_has_left_it(sandbox: Callable[..., Trial], tmp_path: Path) -> None:
+    """No hook stops such an `up`: nothing that it would install is there already."""
+    trial = sandbox(f"{OWNERS}  gpu-pools:verification: {{}}\n")
+    trial.up().ok()
+    leaves_all_as_it_is(trial, lambda: inside(trial), tmp_path)
     trial.down().ok()
 
 
