@@ -144,7 +144,7 @@ class GpuPlatform(pulumi.ComponentResource):
         for sharing, written in declared.items():
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
         cluster = self._cluster(name, planned, config[f"{NAMESPACE}:cluster"], child_options(self, opts), opts)
-        self.verification = pulumi.Output.from_input(no_reports())
+        self.verification = pulumi.Output.from_input(no_reports(imported=planned.settings.imported))
         if cluster.kubernetes is None:
             # What is only held is nothing but pools, and nothing of it is a change after an import.
             self._cloud_pools(name, planned, cluster, child_options(self, opts))

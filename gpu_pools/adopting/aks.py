@@ -14,14 +14,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
-from gpu_pools.adopting.documents import as_inputs, flat, refused, text_of
-from gpu_pools.adopting.inside import COUNT, PRODUCT
+from gpu_pools.adopting.documents import as_inputs, flat, refused, text_of, unknown
 from gpu_pools.adopting.pools import majority, planned_alone, put_in
-from gpu_pools.adopting.sharing import WHOLE, by_azure, shared_as
+from gpu_pools.adopting.sharing import WHOLE, by_azure, gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
 from gpu_pools.clouds.aks_properties import known_of
 from gpu_pools.hardware import azure_sizes
-from gpu_pools.hardware.models import find_model, model
+from gpu_pools.hardware.models import model
 from gpu_pools.plan.aks_found import OWNER_TAG
 from gpu_pools.plan.aks_pool_inputs import OF_OTHERS, PLACE, Around, kept_as_found, pool_inputs
 from gpu_pools.stack.aks_pools import AksPoolOptions
@@ -69,9 +68,17 @@ _BY_ITSELF: Final[Mapping[str, Any]] = {
     "securityProfile.sshAccess": "LocalUser",
     "messageOfTheDay": "",
     "kubeletConfig": {},
+    "gpuProfile.nvidia.managementMode": "Unmanaged",
 }
 #: What a pool of a stack is, so that it is no property to tell of.
 _ALWAYS: Final[Mapping[str, Any]] = {"mode": "User", "osType": "Linux", "type": "VirtualMachineScaleSets"}
+#: What Azure tells of a pool and nobody sets, or az adds.
+_ANSWERED: Final = frozenset(
+    {
+        *("id", "name", "type", "typePropertiesType", "resourceGroup", "eTag", "etag", "provisioningState", "status"),
+        *("currentOrchestratorVersion", "nodeImageVersion", "systemData"),
+    }
+)
 #: Read by hand: they follow from other keys, or several keys from one.
 _BY_HAND: Final = frozenset(
     {
@@ -127,26 +134,27 @@ def adopt_aks(
         platform: Pulumi name of the program's GpuPlatform.
 
     Raises:
-        NotAdoptableError: if it is not an AKS cluster, or the pools are not that cluster's.
+        NotAdoptableError: if it is not an AKS cluster, if the pools are not that cluster's, or if Azure manages GPUs of it.
     """
     cluster = flat(cluster)
     which = _which(cluster)
     if pools is not None:
         _check_pools(pools, which)
     listed = [flat(one) for one in pools] if pools is not None else _inline(cluster)
+    _check_managed(listed)
     adopted = Adopted({"cluster": {"platform": "aks", "existing": _existing(which)}})
     # Azure's answers always have these; lists that people have shortened may not.
     always = {**_ALWAYS, "enableAutoScaling": False}
     found = [
-        (text_of(one, "name", f"pool {index}", LIST), {**always, **as_inputs(one, "AgentPool")})
+        (text_of(one, "name", f"pool {index}", LIST), {**always, **as_inputs(one, "AgentPool")}, one)
         for index, one in enumerate(listed)
     ]
-    gpu = [(name, inputs) for name, inputs in found if _is_gpu(name, inputs, inside, adopted)]
-    owners = [_driver(inputs) for _, inputs in gpu]
+    gpu = [(name, inputs, one) for name, inputs, one in found if _is_gpu(name, inputs, inside, adopted)]
+    owners = [_driver(inputs) for _, inputs, _ in gpu]
     driver = majority([one for one in owners if one]) or ("preinstalled" if gpu else "operator")
     attach(adopted, inside, driver, str(cluster.get("currentKubernetesVersion") or cluster.get("kubernetesVersion") or ""))
-    for name, inputs in gpu:
-        taken = _taken(_Place(which, name, owner, platform), inputs, inside, adopted)
+    for name, inputs, answer in gpu:
+        taken = _taken(_Place(which, name, owner, platform), inputs, answer, inside, adopted)
         why = taken if isinstance(taken, str) else put_in(adopted, taken)
         if why:
             adopted.unsaid.append(Unsaid(f"pool {name}", f"is not adopted: {why}"))
@@ -204,6 +212,22 @@ def _check_pools(pools: Sequence[Mapping[str, Any]], which: _Cluster) -> None:
         raise NotAdoptableError(problems)
 
 
+def _check_managed(pools: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a cluster in which AKS brings driver and device plugin, as the deploy does (gpu_pools/clouds/azure_cloud.py)."""
+    problems = [
+        Problem(
+            f"pool {show(one.get('name', index))}",
+            "AKS manages its GPUs itself (gpuProfile.nvidia.managementMode), and a stack brings another device plugin",
+            "a cluster without managed GPU pools",
+            "Leave the cluster to AKS, or make such a pool anew with managementMode Unmanaged, which is fixed at its creation.",
+        )
+        for index, one in enumerate(pools)
+        if at(one, "gpuProfile", "nvidia", "managementMode") == "Managed"
+    ]
+    if problems:
+        raise NotAdoptableError(problems)
+
+
 def _existing(which: _Cluster) -> dict[str, str]:
     return {"resourceGroup": which.group, "name": which.name, "subscription": which.subscription}
 
@@ -225,6 +249,10 @@ def _is_gpu(name: str, inputs: Mapping[str, Any], inside: Inside, adopted: Adopt
             why = f"its {key} is {inputs[key]}, and pools of a stack are {wanted}: its nodes stay as they are"
             adopted.unsaid.append(Unsaid(f"pool {name}", f"is not adopted: {why}"))
             return False
+    if date := azure_sizes.retired(size):
+        why = f"Azure has retired {size} on {date}, and a stack cannot have that size: make a pool of another one"
+        adopted.unsaid.append(Unsaid(f"pool {name}", f"is not adopted: {why}"))
+        return False
     if azure_sizes.size(size) is None and _product(name, inside) is None:
         why = f"no table has {size}, and no node says which GPUs it has; write the pool by hand, with gpuModel and gpusPerNode"
         adopted.unsaid.append(Unsaid(f"pool {name}", f"is not adopted: {why}"))
@@ -235,9 +263,9 @@ def _is_gpu(name: str, inputs: Mapping[str, Any], inside: Inside, adopted: Adopt
 def _product(name: str, inside: Inside) -> tuple[str, int] | None:
     """(GPU model, GPUs of a node) as the pool's nodes say it."""
     for node in _nodes(name, inside):
-        found = find_model(node.labels.get(PRODUCT, ""))
-        if found and node.labels.get(COUNT, "").isdigit():
-            return found[0].key, int(node.labels[COUNT])
+        found = gpus_of(name, node.labels, inside)
+        if found:
+            return found[0].key, found[2]
     return None
 
 
@@ -251,7 +279,7 @@ def _driver(inputs: Mapping[str, Any]) -> str:
     return {"None": "operator", "Install": "preinstalled"}.get(asked, "") if isinstance(asked, str) else ""
 
 
-def _taken(place: _Place, inputs: Mapping[str, Any], inside: Inside, adopted: Adopted) -> Taken | str:
+def _taken(place: _Place, inputs: Mapping[str, Any], answer: Mapping[str, Any], inside: Inside, adopted: Adopted) -> Taken | str:
     name = place.pool
     owners = (inputs.get("tags") or {}).get(OWNER_TAG)
     if owners and owners != place.owner:
@@ -286,6 +314,7 @@ def _taken(place: _Place, inputs: Mapping[str, Any], inside: Inside, adopted: Ad
     if replaced := [path for path, change in changes.items() if change == "replaces"]:
         return f"the first `up` would make it anew, for {', '.join(replaced)}"
     adopted.unsaid += _left(name, inputs, planned, place.owner)
+    adopted.unsaid += _newer(name, answer)
     return Taken(
         {**entry, "sharing": sharing}, declaration, _imports(place), tuple(f"{path}: {how}" for path, how in changes.items())
     )
@@ -379,6 +408,14 @@ def _different(old: Any, new: Any, path: str) -> Iterator[str]:  # noqa: ANN401 
             yield from _different(old.get(key), new.get(key), f"{path}.{key}" if path else key)
     elif old != new:
         yield path
+
+
+def _newer(name: str, answer: Mapping[str, Any]) -> Iterator[Unsaid]:
+    """What Azure tells of the pool and azure-native's API version does not have, so that no import has it either."""
+    for path, value in unknown(answer, "AgentPool"):
+        if path.partition(".")[0] not in _ANSWERED and value != _BY_ITSELF.get(path):
+            why = "the plugin's API version does not know it; it stays, unless Azure takes an update without it for a change"
+            yield Unsaid(f"pool {name}: {path} = {show(value)}", why)
 
 
 def _left(name: str, inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -> Iterator[Unsaid]:

@@ -15,9 +15,10 @@ from gpu_pools.stack import azure_types
 from gpu_pools.stack.stack_file import STANDARD_INPUT
 from gpu_pools.text.errors import Problem, show
 from gpu_pools.text.files import read_text
+from gpu_pools.text.nested import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: Larger answers are none of a cluster.
 _LARGEST: Final = 64 << 20
@@ -100,6 +101,23 @@ def as_inputs(value: Mapping[str, Any], type_: str) -> dict[str, Any]:
         if by_name.get(key.lower()) is not None
     }
     return {key: one for key, one in found.items() if one is not None}
+
+
+def unknown(value: Mapping[str, Any], type_: str, above: str = "") -> Iterator[tuple[str, Any]]:
+    """What of a resource azure-native's type lacks: (dotted path, value), without what is off or empty.
+
+    Args:
+        value: the resource, flat; names in any case.
+        type_: of azure-native, e.g. ``AgentPool``.
+        above: what each path begins with.
+    """
+    kinds = {key.lower(): kind for key, kind in azure_types.types()[type_].items()}
+    for key, one in value.items():
+        path, kind = (f"{above}.{key}" if above else key), kinds.get(key.lower())
+        if kind in azure_types.types() and isinstance(one, dict):
+            yield from unknown(one, str(kind), path)
+        elif kind is None:
+            yield from ((name, inner) for name, inner in leaves({path: one}) if inner not in (None, False, "", [], {}))
 
 
 def _converted(value: Any, kind: str) -> Any:  # noqa: ANN401 - JSON

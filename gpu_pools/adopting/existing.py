@@ -11,11 +11,10 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import Adopted, NotAdoptableError, Taken, Unsaid
-from gpu_pools.adopting.inside import COUNT, PRODUCT
+from gpu_pools.adopting.labelled import COUNT, PRODUCT, Labelled, labelled
 from gpu_pools.adopting.pools import planned_alone, put_in
 from gpu_pools.adopting.sharing import shared_as
 from gpu_pools.adopting.surroundings import attach
-from gpu_pools.hardware.models import find_model
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.text.errors import Problem
 
@@ -31,12 +30,15 @@ _GROUPS: Final = (
     *("magnum.openstack.org/nodegroup", "capi.stackhpc.com/node-group", "node.cluster.x-k8s.io/nodegroup"),
     *("topology.cluster.x-k8s.io/deployment-name", "machine.openshift.io/machineset", "kops.k8s.io/instancegroup"),
     *("doks.digitalocean.com/node-pool", "oci.oraclecloud.com/node-pool", "ibm-cloud.kubernetes.io/worker-pool-name"),
+    *("alpha.eksctl.io/nodegroup-name", "karpenter.sh/provisioner-name", "vks.vmware.com/nodepool"),
 )
 _HOST: Final = "kubernetes.io/hostname"
-#: Whoever writes them writes something else on the day that the nodes share in another way, or on each node.
+#: Whoever writes them writes something else on the day that the nodes share in another way, or on each node, or with each version
+#: of the nodes' image; or they say what a node does for the cluster.
 _NO_SELECTORS: Final = re.compile(
-    r"nvidia\.com/.*|feature\.node\.kubernetes\.io/.*|gpu-pools/.*|(beta\.)?kubernetes\.io/(arch|os|hostname|instance-type)"
-    r"|(failure-domain\.beta|topology)\.kubernetes\.io/.*|node-role\.kubernetes\.io/.*|node\.kubernetes\.io/instance-type|.*\.csi\..*"
+    r"nvidia\.com/.*|feature\.node\.kubernetes\.io/.*|gpu-pools/.*|(beta\.)?kubernetes\.io/(arch|os|hostname|instance-type|role)"
+    r"|(failure-domain\.beta|topology)\.kubernetes\.io/.*|node(-role)?\.kubernetes\.io/.*|.*\.csi\..*"
+    r"|k8s\.io/.*|([a-z0-9-]+\.)*(amazonaws\.com|eksctl\.io|azure\.com|cloud\.google\.com|vmware\.com|karpenter\.sh|openshift\.io)/.*"
 )
 
 
@@ -67,22 +69,22 @@ def adopt_existing(inside: Inside, context: str) -> Adopted:
 def _alike(nodes: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
     groups: dict[tuple[object, ...], list[Node]] = {}
     for node in nodes:
-        model = find_model(node.labels.get(PRODUCT, ""))
-        shares = (node.labels.get(DEVICE_PLUGIN_CONFIG_LABEL), node.labels.get(MIG_CONFIG_LABEL))
+        seen = labelled(node.labels)
+        shares: tuple[object, ...] = (node.labels.get(DEVICE_PLUGIN_CONFIG_LABEL), node.labels.get(MIG_CONFIG_LABEL))
+        if isinstance(seen, Labelled) and shares == (None, None):
+            shares = (seen.replicas, *sorted(seen.instances.items()))
         lasting = tuple(sorted(taint for taint in node.taints if not taint.startswith("node.kubernetes.io/")))
         group = next((node.labels[key] for key in _GROUPS if key in node.labels), "")
-        groups.setdefault((model and model[0].key, node.labels.get(COUNT), shares, lasting, group), []).append(node)
+        gpu = seen if isinstance(seen, str) else seen.model.key
+        groups.setdefault((gpu, node.labels.get(COUNT), shares, lasting, group), []).append(node)
     yield from (tuple(group) for group in groups.values())
 
 
 def _put(nodes: Sequence[Node], inside: Inside, adopted: Adopted) -> None:
     where = f"nodes {', '.join(node.name for node in nodes)}"
-    product, count = nodes[0].labels.get(PRODUCT, ""), nodes[0].labels.get(COUNT, "")
-    found = find_model(product)
-    if found is None or not count.isdigit():
-        seen = f"their product is {product or 'told by no label'}, {count or '?'} of it"
-        why = f"{seen}: write the pool by hand, with gpuModel and gpusPerNode"
-        adopted.unsaid.append(Unsaid(where, why))
+    seen = labelled(nodes[0].labels)
+    if isinstance(seen, str):
+        adopted.unsaid.append(Unsaid(where, f"{seen}: write the pool by hand, with gpuModel and gpusPerNode"))
         return
     selector = _selector(nodes, inside.nodes)
     if not selector:
@@ -91,23 +93,29 @@ def _put(nodes: Sequence[Node], inside: Inside, adopted: Adopted) -> None:
         )
         adopted.unsaid.append(Unsaid(where, why))
         return
+    name = _pool_name(selector, seen.model.key, [pool["name"] for pool in adopted.sections.get("pools", [])])
+    shared = shared_as(name, nodes[0].labels, inside)
+    gpus = seen.gpus(shared.layout)
+    if gpus is None:
+        why = f"they show {seen.told}, which does not tell how many GPUs there are: write the pool by hand, with gpusPerNode"
+        adopted.unsaid.append(Unsaid(where, why))
+        return
     entry: dict[str, Any] = {
-        "name": _pool_name(selector, found[0].key, [pool["name"] for pool in adopted.sections.get("pools", [])]),
+        "name": name,
         "nodeSelector": selector,
-        "gpuModel": found[1] or found[0].key,
-        "gpusPerNode": int(count),
+        "gpuModel": seen.product or seen.model.key,
+        "gpusPerNode": gpus,
         "count": len(nodes),
     }
     if taints := sorted({taint for node in nodes for taint in node.taints if not taint.startswith("node.kubernetes.io/")}):
         entry["taints"] = taints
-    shared = shared_as(str(entry["name"]), nodes[0].labels, inside)
     planned = planned_alone(adopted.sections, entry, shared.candidates)
     if isinstance(planned, str):
         adopted.unsaid.append(Unsaid(where, f"are not adopted: {planned}"))
         return
     adopted.unsaid += shared.unsaid
-    (name, sharing), _ = planned
-    if why := put_in(adopted, Taken({**entry, "sharing": name}, sharing)):
+    (named, sharing), _ = planned
+    if why := put_in(adopted, Taken({**entry, "sharing": named}, sharing)):
         adopted.unsaid.append(Unsaid(where, f"are not adopted: {why}"))
 
 

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from gpu_pools.adopting.adopted import Adopted, Imported, NotAdoptableError, Taken, Unsaid
 from gpu_pools.adopting.documents import text_of
-from gpu_pools.adopting.inside import COUNT, PRODUCT
 from gpu_pools.adopting.pools import planned_alone, put_in
-from gpu_pools.adopting.sharing import shared_as
+from gpu_pools.adopting.sharing import gpus_of, shared_as
 from gpu_pools.adopting.surroundings import attach
-from gpu_pools.hardware.models import find_model
 from gpu_pools.stack.clusters import NODE_GROUP_LABELS, MagnumDriver
 from gpu_pools.text.errors import Problem, show
 
@@ -120,9 +118,9 @@ def _nodes(name: str, driver: str, inside: Inside) -> tuple[Node, ...]:
 
 def _by_nodes(name: str, driver: str, inside: Inside) -> Gpus | None:
     for node in _nodes(name, driver, inside):
-        found = find_model(node.labels.get(PRODUCT, ""))
-        if found and node.labels.get(COUNT, "").isdigit():
-            return Gpus(found[1] or found[0].key, int(node.labels[COUNT]))
+        found = gpus_of(name, node.labels, inside)
+        if found:
+            return Gpus(found[1] or found[0].key, found[2])
     return None
 
 

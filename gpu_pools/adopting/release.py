@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
+from gpu_pools.plan.aks_found import OWNER_TAG
 from gpu_pools.text.errors import Problem
+from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+#: How the types of the project's components begin.
+_OURS: Final = "gpu-pools:index:"
 #: Types that are nothing in a cloud or cluster, by how they begin.
 _ONLY_STATE: Final = ("pulumi:", "gpu-pools:")
 _STASH: Final = "pulumi:index:Stash"
@@ -24,10 +28,7 @@ _NO_LONGER: Final[Sequence[tuple[str, str, str]]] = (
     (
         "azure-native:containerservice:AgentPool",
         "",
-        (
-            "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody. Their tag "
-            "gpu-pools still names the stack: take it off before another stack adopts them"
-        ),
+        "agent pools keep labels, taints and tags, and new nodes get them; a changed declaration reaches nobody",
     ),
     (
         "azure-native:containerservice:ManagedCluster",
@@ -102,7 +103,7 @@ def released(exported: object) -> Released:
         exported: what `pulumi stack export` prints, secrets encrypted.
 
     Raises:
-        NotAdoptableError: if it is none, or something is still being done.
+        NotAdoptableError: if it is none, if it is another program's, or if something is still being done.
     """
     deployment = exported.get("deployment") if isinstance(exported, dict) else None
     if not isinstance(deployment, dict):
@@ -121,13 +122,36 @@ def released(exported: object) -> Released:
             found.setdefault(one["type"], []).append(_named(one))
     if not found:
         raise _refused("has nothing in it", "a stack with resources", "There is nothing to release.")
-    return Released(dict(sorted(found.items())), tuple(_no_longer(known)), sum(bool(one.get("protect")) for one in known))
+    if not any(one["type"].startswith(_OURS) for one in known):
+        # The engine would forget whatever it is: a network, a database.
+        message = "has no component of gpu-pools in it: it is that of another program"
+        raise _refused(message, "a stack that has GPU pools", "Name that one; `pulumi stack ls --all` shows all.")
+    no_longer = (*_no_longer(known), *_beside(known))
+    return Released(dict(sorted(found.items())), no_longer, sum(bool(one.get("protect")) for one in known))
+
+
+def _beside(resources: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """What the program has made itself, beside the components: the engine forgets that, too."""
+    own = [
+        _named(one)
+        for one in resources
+        if one.get("custom")
+        and not one.get("external")
+        and not one["type"].startswith(_ONLY_STATE)
+        # A type in a URN is behind those of what it lies in.
+        and _OURS not in str(one.get("urn", ""))
+    ]
+    if own:
+        yield f"what the program has beside gpu-pools' components is let go, too: {', '.join(own)}"
 
 
 def _no_longer(resources: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     for type_, part, sentence in _NO_LONGER:
         if any(one["type"].startswith(type_) and part in _named(one) for one in resources):
             yield sentence
+    # Pools that were only held have never got it.
+    if tagged := [_named(one) for one in resources if isinstance(tags := at(one, "inputs", "tags"), dict) and OWNER_TAG in tags]:
+        yield f"the tag {OWNER_TAG} of {', '.join(tagged)} still names the stack: take it off before another stack adopts them"
 
 
 def _named(resource: Mapping[str, Any]) -> str:

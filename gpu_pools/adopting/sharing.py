@@ -1,7 +1,9 @@
 """How a pool shares its GPUs now, as declarations: from its labels, the operator's ConfigMaps, or Azure's profile.
 
 What a config means is read by gpu_pools/existing; which of several declarations of one MIG config fits a GPU, the planner says
-(`candidates` are tried in their order by gpu_pools/adopting/pools.py). Nothing is guessed: what cannot be read is said.
+(`candidates` are tried in their order by gpu_pools/adopting/pools.py). Where no config can be read, what gpu-feature-discovery's
+labels show of the nodes counts, and that is said, as is what cannot be read at all: nodes that are partitioned or shared by
+somebody's hand must not become whole GPUs without a word.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from gpu_pools.adopting.adopted import Unsaid
+from gpu_pools.adopting.labelled import Labelled, labelled
 from gpu_pools.existing.documents import MIG_FILE, UnreadableFileError
 from gpu_pools.existing.imported import import_texts
 from gpu_pools.mig.geometry import known_profiles
@@ -45,6 +48,12 @@ class Shared:
     candidates: tuple[Named, ...]
     unsaid: tuple[Unsaid, ...]
 
+    @property
+    def layout(self) -> Mapping[str, int]:
+        """MIG instances of each GPU, where all have the same by the likeliest declaration; else nothing."""
+        mig = self.candidates[0][1].get("mig")
+        return mig.get("layout", {}) if mig else {}
+
 
 def shared_as(pool: str, labels: Mapping[str, str], inside: Inside) -> Shared:
     """From a pool's labels and what is in the cluster.
@@ -65,6 +74,11 @@ def shared_as(pool: str, labels: Mapping[str, str], inside: Inside) -> Shared:
     if mig:
         texts[f"MIG config {mig[0]}"] = mig[1]
     found: list[Named] = []
+    shown: list[Named] = []
+    seen = labelled(labels)
+    if isinstance(seen, Labelled) and not mig and (seen.instances or not plugin):
+        shown, said = _by_labels(pool, seen)
+        unsaid += said
     try:
         imported = import_texts(texts) if texts else None
     except UnreadableFileError as error:
@@ -85,7 +99,22 @@ def shared_as(pool: str, labels: Mapping[str, str], inside: Inside) -> Shared:
             for one in imported.lost
             if _counts(one.path, with_mig=bool(mig))
         ]
-    return Shared((*found, WHOLE), tuple(dict.fromkeys(unsaid)))
+    return Shared((*shown, *found, WHOLE), tuple(dict.fromkeys(unsaid)))
+
+
+def gpus_of(pool: str, labels: Mapping[str, str], inside: Inside) -> tuple[GpuModel, str, int] | None:
+    """(model, product as the tables write it or nothing, GPUs of the node); None: the labels do not tell.
+
+    Args:
+        pool: its name, for messages.
+        labels: of a node.
+        inside: the cluster, whose configs tell how many MIG instances a GPU has.
+    """
+    seen = labelled(labels)
+    if isinstance(seen, str):
+        return None
+    gpus = seen.gpus(shared_as(pool, labels, inside).layout)
+    return (seen.model, seen.product, gpus) if gpus else None
 
 
 def by_azure(profile: str, model: GpuModel) -> Shared:
@@ -139,10 +168,29 @@ def _entry(
         return key, data[key]
     where = f"the ConfigMap {name} does not have" if data else "no ConfigMap was read that has"
     remedy = "" if inside.looked else "; give what is in the cluster, with --kubernetes or --context"
-    unsaid.append(
-        Unsaid(f"pool {pool}", f"it is to have the {what} config {key}, which {where}; it is taken to use whole GPUs{remedy}")
-    )
+    instead = "it is taken to share as its nodes' labels show, or to use whole GPUs"
+    unsaid.append(Unsaid(f"pool {pool}", f"it is to have the {what} config {key}, which {where}; {instead}{remedy}"))
     return None
+
+
+def _by_labels(pool: str, seen: Labelled) -> tuple[list[Named], list[Unsaid]]:
+    """What the nodes show, where no config that was read says it."""
+    if seen.instances:
+        if not seen.layout or seen.replicas > 1:
+            shared = f", each shared by {seen.replicas}" if seen.replicas > 1 else ""
+            why = f"no config was read, and its nodes show {seen.told}{shared}: what each GPU has is not known"
+            return [], [Unsaid(f"pool {pool}", f"{why}; it is taken to use whole GPUs. Write its sharing by hand")]
+        full = "" if not seen.single else ", since as many fit on a GPU"
+        layout = ", ".join(f"{number}x {profile}" for profile, number in seen.layout.items())
+        why = f"no config was read; its nodes show {seen.told}, which is taken as {layout} on each of {seen.gpus({})} GPUs{full}"
+        name = "-".join(["mig", *(re.sub(r"[^a-z0-9.]", "-", profile) for profile in seen.layout)])
+        return [(name, {"mig": {"layout": seen.layout}})], [Unsaid(f"pool {pool}", why)]
+    if seen.replicas == 1:
+        return [], []
+    way = "mps" if seen.mps else "timeSlicing"
+    declared = {"replicas": seen.replicas, **({"renameByDefault": True} if seen.renamed else {})}
+    why = f"no config was read; its nodes show {seen.replicas} replicas, which is taken as {way} of each GPU"
+    return [(f"{'mps' if seen.mps else 'time-slicing'}-{seen.replicas}", {way: declared})], [Unsaid(f"pool {pool}", why)]
 
 
 def _counts(path: str, *, with_mig: bool) -> bool:

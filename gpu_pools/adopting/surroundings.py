@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Bound tokens that name their node (gpu_pools/proof/verifier_rights.py).
 _VERIFIES: Final = (1, 30)
+#: Set by the operator on each GPU node; it leaves them there when it is uninstalled.
+_DEPLOYED: Final = "nvidia.com/gpu.deploy."
 
 
 def attach(adopted: Adopted, inside: Inside, driver: str, kubernetes: str = "", *, add_ons: bool = False) -> None:
@@ -99,6 +101,12 @@ def _around(inside: Inside) -> list[Unsaid]:
         )
         for one in inside.plugins
     ]
+    if not inside.operator and any(key.startswith(_DEPLOYED) for node in inside.nodes for key in node.labels):
+        why = (
+            "has left labels on the nodes, and no ClusterPolicy was read. Where it is still there, give its ClusterPolicy, too "
+            "(kubectl get clusterpolicies.nvidia.com --output json): this stack installs one, and its `up` ends beside another"
+        )
+        found.append(Unsaid("the GPU operator", why))
     for operand in ("devicePlugin", "migManager"):
         name, _, data = inside.config_of(operand)
         if inside.operator and name:

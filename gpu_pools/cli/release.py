@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _WRONG = 2
 _SECONDS = 600
+#: How the engine says that there is no such stack (pulumi/pulumi 3.259, pkg/cmd/pulumi/stack).
+_UNKNOWN = "no stack named"
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,11 +44,12 @@ def _run(options: argparse.Namespace) -> int:
 
     saved = options.saved or Path(f"released-{options.stack.replace('/', '-')}.json")
     try:
+        _check_name(options.stack)
         text = _pulumi(options.stack, "stack", "export")
         found = released(_parsed(text))
         if options.yes:
             _save(saved, text)
-            _pulumi(options.stack, "state", "delete", "--all", "--force", "--yes")
+            _forget(options.stack, saved)
     except NotAdoptableError as error:
         if options.json:
             print(json.dumps({"errors": [asdict(one) for one in error.problems]}, indent=2))
@@ -76,6 +79,27 @@ def _told(found: Released, options: argparse.Namespace, saved: Path) -> str:
         else ["Nothing was let go. To do it: add --yes"]
     )
     return "\n".join([*lines, "", *end])
+
+
+def _check_name(stack: str) -> None:
+    """Refuse a file: what is released is what the engine has, not what somebody once exported."""
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - loaded only where it is used
+
+    if Path(stack).is_file():
+        remedy = f"Name the stack. To take back what a file has: pulumi stack import --stack STACK --file {stack}"
+        raise NotAdoptableError([Problem(stack, "is a file", "the name of a stack, as `pulumi --stack` takes it", remedy)])
+
+
+def _forget(stack: str, saved: Path) -> None:
+    from gpu_pools.adopting.adopted import NotAdoptableError  # noqa: PLC0415 - loaded only where it is used
+
+    try:
+        _pulumi(stack, "state", "delete", "--all", "--force", "--yes")
+    except NotAdoptableError as error:
+        # It is kept: the engine may have forgotten all of it, and only its answer was lost.
+        remedy = f"The state is saved in {saved}. See what the engine still has (pulumi stack export --stack {stack}), "
+        again = "move that file away, and release it again."
+        raise NotAdoptableError([replace(one, remedy=remedy + again) for one in error.problems]) from None
 
 
 def _save(path: Path, text: str) -> None:
@@ -121,5 +145,8 @@ def _pulumi(stack: str, *arguments: str) -> str:
         raise NotAdoptableError([Problem(said, f"pulumi does not answer: {error}", "an answer", remedy)]) from None
     if done.returncode:
         errors = " ".join(done.stderr.decode(errors="replace").split())
+        if _UNKNOWN in errors:
+            remedy = "Name another one: `pulumi stack ls --all` shows those of the backend that `pulumi whoami --verbose` names."
+            raise NotAdoptableError([Problem(stack, "is not a stack that the engine knows", "the name of a stack", remedy)])
         raise NotAdoptableError([Problem(said, f"pulumi ended with {done.returncode}: {errors}", "an answer", remedy)])
     return done.stdout.decode(errors="replace")

@@ -14,6 +14,8 @@ from gpu_pools.evidence.errors import EvidenceError
 
 OUTPUT: Final = "verification"
 _SHOWN: Final = 80
+#: Where the outputs name no remedy, as those of older versions.
+_DECLARE: Final = "Add the section gpu-pools:verification to the stack file, and deploy it."
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def declared(outputs: object) -> Declared:
     found = outputs[OUTPUT]
     if isinstance(found, Mapping) and found.get("enabled") is False:
         message = f"Nothing is verified: {found.get('why') or 'the stack says so'}."
-        raise EvidenceError(message, "Add the section gpu-pools:verification to the stack file, and deploy it.")
+        remedy = found.get("remedy")
+        raise EvidenceError(message, remedy if isinstance(remedy, str) and remedy else _DECLARE)
     problems: list[str] = []
     parsed = _declared(_Section(found, OUTPUT, problems))
     if problems:

@@ -12,6 +12,7 @@ from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.verifier_pods import EXPECTATION_FILE, PROGRAM_FILE, expectation_file, verifier_selector
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION, VERIFIER_NAMESPACE
 from gpu_pools.stack.clusters import ExistingSettings
+from gpu_pools.stack.imported import ADOPTION, IMPORTED
 from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
@@ -19,9 +20,19 @@ if TYPE_CHECKING:
     from gpu_pools.proof.verifier_pods import Program
 
 
-def no_reports() -> dict[str, Any]:
-    """The output of a stack whose nodes are not verified."""
-    return {"enabled": False, "why": "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"}
+def no_reports(*, imported: bool = False) -> dict[str, Any]:
+    """The output of a stack whose nodes are not verified.
+
+    Args:
+        imported: whether it only holds its pools as they were imported, whatever its file says of verification.
+    """
+    if imported:
+        why = f"{ADOPTION} is {IMPORTED}: no verifier runs yet, and nothing is proven"
+        remedy = f"Take {ADOPTION} out of the stack file, add gpu-pools:verification where it has none, and deploy it."
+    else:
+        why = "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"
+        remedy = "Add the section gpu-pools:verification to the stack file, and deploy it."
+    return {"enabled": False, "why": why, "remedy": remedy}
 
 
 def reports(plan: Plan, program: Program, pool: str | None = None) -> dict[str, Any]:

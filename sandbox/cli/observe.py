@@ -1,7 +1,8 @@
 """Declared, expected, observed: what the nodes of each pool show, compared to the unit.
 
 The sandbox's own look at the API server. It reads allocatable (never capacity), labels and taints; what NVML says is the business
-of the verifier on the node, whose verdict counts where a stack has one.
+of the verifier on the node, whose verdict counts where a stack has one. Of pools that a stack only holds as they were imported
+(gpu_pools/stack/imported.py) its file says sharing for later: there only what the pool itself has is compared.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
 
 _PREFIX: Final = "nvidia.com/"
+#: Expected of a pool that is only held: whatever it has.
+AS_IT_IS: Final = "as it is"
 _SHORTEST_ELLIPSIS: Final = 3
 _SUFFIXES: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3}
 
@@ -93,11 +96,11 @@ class _Looked:
         # Causes before what follows from them: counts come last, and stand in a column of their own.
         differences = [
             *node_states(node),
-            *_mig_difference(_labels(node)),
+            *(() if planned.imported else _mig_difference(_labels(node))),
             *self._verdict(node),
-            *_label_differences({**planned.labels, **planned.gfd_labels}, _labels(node)),
+            *_label_differences({**planned.labels, **({} if planned.imported else planned.gfd_labels)}, _labels(node)),
             *_taint_differences(planned, node),
-            *_resource_differences(planned.advertises, found),
+            *(() if planned.imported else _resource_differences(planned.advertises, found)),
         ]
         return NodeObservation(node["metadata"]["name"], dict(sorted(found.items())), tuple(differences))
 
@@ -168,6 +171,8 @@ def notes(pools: Iterable[PoolObservation]) -> Iterable[str]:
 
 def _rows(pool: PoolObservation) -> Iterable[tuple[str, ...]]:
     declared, expected = sharing_text(pool.planned.sharing), resources_text(pool.planned.advertises)
+    if pool.planned.imported:
+        declared, expected = f"{declared}, later", AS_IT_IS
     for node in pool.nodes:
         verdict = "ok" if not node.differences else _short(node.differences)
         yield pool.planned.name, node.name, declared, expected, resources_text(node.allocatable), verdict
@@ -187,7 +192,7 @@ def report_json(pools: Iterable[PoolObservation]) -> list[dict[str, Any]]:
         {
             "pool": pool.planned.name,
             "holds": pool.holds,
-            "expected": dict(pool.planned.advertises),
+            "expected": {} if pool.planned.imported else dict(pool.planned.advertises),
             "nodes": [
                 {"name": node.name, "observed": dict(node.allocatable), "differences": list(node.differences)}
                 for node in pool.nodes

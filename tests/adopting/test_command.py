@@ -184,6 +184,20 @@ def test_pools_of_another_cluster_are_refused(folder: Path, place: int, capsys: 
     assert "which is of another cluster" in capsys.readouterr().err
 
 
+def test_a_cluster_whose_gpus_aks_manages_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the deploy refuses it; the profile is what azure-aks-docs shows of such a pool (aks-managed-gpu-nodes)."""
+    case = json.loads(json.dumps(CASES["aks-time-slicing"]))
+    command = ["adopt", "aks", "--stack", "prod", "--cluster", document(folder, "cluster.json", case["cluster"]), "--pools"]
+    for mode, code in (("Unmanaged", 1), ("Managed", 2)):
+        for path in ("stacks/Pulumi.prod.yaml", "import-prod.json"):
+            (folder / path).unlink(missing_ok=True)
+        nvidia = {"managementMode": mode, "migStrategy": None}
+        case["pools"][1]["gpuProfile"] = {"driver": "Install", "driverType": "", "nvidia": nvidia}
+        assert main([*command, document(folder, "pools.json", case["pools"])]) == code
+    assert 'pool "a100": AKS manages its GPUs itself' in capsys.readouterr().err
+    assert not (folder / "stacks" / "Pulumi.prod.yaml").exists()
+
+
 def test_node_groups_of_another_cluster_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = json.loads(json.dumps(CASES["magnum-heat"]))
     cluster = document(folder, "cluster.json", case["cluster"])
@@ -309,6 +323,7 @@ class TestLive:
         assert list((folder / "stacks").iterdir()) == []
 
 
+_IN = "urn:pulumi:prod::gpu-pools::gpu-pools:index:GpuPlatform$"
 STATE: dict[str, Any] = {
     "version": 3,
     "deployment": {
@@ -316,8 +331,17 @@ STATE: dict[str, Any] = {
             {"urn": "urn:pulumi:prod::gpu-pools::pulumi:pulumi:Stack::gpu-pools-prod", "type": "pulumi:pulumi:Stack"},
             {"urn": "u::gpu", "type": "gpu-pools:index:GpuPlatform"},
             {"urn": "u::default", "type": "pulumi:providers:azure-native", "custom": True},
-            {"urn": "u::gpu-a-pool", "type": "azure-native:containerservice:AgentPool", "custom": True, "protect": True},
-            {"urn": "u::gpu-operator-release", "type": "kubernetes:helm.sh/v3:Release", "custom": True},
+            {
+                "urn": f"{_IN}azure-native:containerservice:AgentPool::gpu-a-pool",
+                "type": "azure-native:containerservice:AgentPool",
+                "custom": True,
+                "protect": True,
+            },
+            {
+                "urn": f"{_IN}kubernetes:helm.sh/v3:Release::gpu-operator-release",
+                "type": "kubernetes:helm.sh/v3:Release",
+                "custom": True,
+            },
             {"urn": "u::read", "type": "kubernetes:core/v1:Namespace", "custom": True, "external": True},
         ]
     },
@@ -366,6 +390,7 @@ class TestRelease:
         [
             (None, "is no state of a stack"),
             ({"deployment": {}}, "has nothing in it"),
+            ({"deployment": {"resources": STATE["deployment"]["resources"][3:]}}, "has no component of gpu-pools in it"),
             ({"deployment": {"pending_operations": [{"resource": {"urn": "u::gpu-a-pool"}}]}}, "gpu-a-pool were being changed"),
         ],
     )
@@ -380,6 +405,49 @@ class TestRelease:
     def test_an_engine_that_is_missing_or_refuses_is_told(self, programs: Programs, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["release", "prod"]) == 2
         assert "there is no pulumi on PATH" in capsys.readouterr().err
-        programs(pulumi="echo no stack named prod found >&2; exit 255")
+        programs(pulumi="echo the backend is away >&2; exit 255")
         assert main(["release", "prod"]) == 2
-        assert "pulumi ended with 255: no stack named prod found" in capsys.readouterr().err
+        assert "pulumi ended with 255: the backend is away" in capsys.readouterr().err
+
+    def test_a_stack_that_the_engine_does_not_know_is_refused_with_where_to_look(
+        self, folder: Path, programs: Programs, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        programs(pulumi="""echo "error: no stack named 'prod' found" >&2; exit 255""")
+        assert main(["release", "prod", "--yes"]) == 2
+        told = capsys.readouterr().err
+        assert "prod: is not a stack that the engine knows" in told
+        assert "pulumi stack ls --all" in told
+        assert not (folder / "released-prod.json").exists()
+
+    def test_a_file_is_not_a_stack(self, folder: Path, programs: Programs, capsys: pytest.CaptureFixture[str]) -> None:
+        calls = programs(pulumi=f"/bin/cat {document(folder, 'state.json', STATE)}")
+        assert main(["release", document(folder, "released-prod.json", STATE), "--yes"]) == 2
+        told = capsys.readouterr().err
+        assert "released-prod.json: is a file" in told
+        assert "pulumi stack import" in told
+        assert not calls.exists()
+
+    def test_the_tag_is_told_of_where_a_pool_has_it(self) -> None:
+        """A pool that was only held has never got it."""
+        assert not any("tag gpu-pools" in one for one in released(STATE).no_longer)
+        state = json.loads(json.dumps(STATE))
+        state["deployment"]["resources"][3]["inputs"] = {"tags": {"gpu-pools": "gpu-pools/prod"}}
+        assert any("the tag gpu-pools of gpu-a-pool still names the stack" in one for one in released(state).no_longer)
+
+    def test_what_a_program_has_beside_the_components_is_told_by_name(self) -> None:
+        own = {"urn": "urn:pulumi:prod::gpu-pools::azure-native:network:VirtualNetwork::hub", "custom": True}
+        state = json.loads(json.dumps(STATE))
+        state["deployment"]["resources"].append({**own, "type": "azure-native:network:VirtualNetwork"})
+        assert any("is let go, too: hub" in one for one in released(state).no_longer)
+        assert not any("is let go, too" in one for one in released(STATE).no_longer)
+
+    def test_a_state_that_the_engine_does_not_forget_stays_saved_and_that_is_told(
+        self, folder: Path, programs: Programs, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        state = document(folder, "state.json", STATE)
+        programs(pulumi=f'case "$*" in *delete*) echo locked >&2; exit 1;; *) /bin/cat {state};; esac')
+        assert main(["release", "prod", "--yes"]) == 2
+        told = capsys.readouterr().err
+        assert "pulumi ended with 1: locked" in told
+        assert "The state is saved in released-prod.json" in told
+        assert json.loads((folder / "released-prod.json").read_text()) == STATE

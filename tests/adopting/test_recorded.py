@@ -18,7 +18,7 @@ from gpu_pools.adopting.magnum import Gpus, MagnumCluster, adopt_magnum
 from gpu_pools.adopting.written import PLATFORM, import_text, stack_text
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.yaml_text import load_yaml
-from tests.adopting.recorded import CASES, WITH_POOLS, adopted
+from tests.adopting.recorded import CASES, OWNER, WITH_POOLS, adopted
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -39,10 +39,11 @@ def test_the_stack_file_can_be_planned_and_holds_nothing_but_what_was_found(name
     assert config == adopted(name).config
 
 
-def test_there_are_six_makes_and_each_says_what_it_is() -> None:
-    assert len(WITH_POOLS) >= 6
-    assert {case["kind"] for case in CASES.values()} == {"recording", "constructed"}
+def test_there_are_six_real_clusters_with_pools_and_each_says_what_it_is() -> None:
+    assert {case["kind"] for case in CASES.values()} == {"recording", "printed", "constructed"}
+    assert len([name for name in WITH_POOLS if CASES[name]["kind"] != "constructed"]) >= 6
     assert all(case["source"] for case in CASES.values())
+    assert all(case["added"] for case in CASES.values() if case["kind"] != "constructed")
 
 
 @pytest.mark.parametrize("name", WITH_POOLS)
@@ -81,6 +82,52 @@ def test_clusters_with_add_ons_have_them_unless_it_was_seen_that_they_have_not(*
     found = adopt_magnum(there, {"8d1c1f0e-gpu.h100.1": Gpus("h100-80gb", 1)}, look([node] if looked else []), PLATFORM)
     assert [pool["name"] for pool in found.sections["pools"]] == ["h100"]
     assert found.sections["operator"]["install"] is found.sections["nodeFeatureDiscovery"]["install"] is installs
+
+
+#: A pool as az prints one (Azure/ARO-HCP#6447, 2026: names, nulls, what is off), on a size with GPUs, with what else newer
+#: versions of the API tell of such pools (azure-aks-docs, aks-managed-gpu-nodes, artifact-streaming).
+PRINTED: dict[str, Any] = {
+    **dict.fromkeys(
+        ("capacityReservationGroupId", "creationData", "enableCustomCaTrust", "gatewayProfile", "gpuInstanceProfile")
+    ),
+    **dict.fromkeys(("kubeletConfig", "linuxOsConfig", "nodeTaints", "spotMaxPrice", "status", "virtualMachinesProfile")),
+    "artifactStreamingProfile": {"enabled": True},
+    "availabilityZones": ["2"],
+    "count": 1,
+    "currentOrchestratorVersion": "1.35.6",
+    "eTag": "3f5963e1",
+    "enableAutoScaling": True,
+    "enableFips": False,
+    "gpuProfile": {"driver": "Install", "driverType": "GRID", "nvidia": {"managementMode": "Unmanaged", "migStrategy": None}},
+    "maxCount": 4,
+    "minCount": 1,
+    "mode": "User",
+    "name": "gpu",
+    "orchestratorVersion": "1.35",
+    "osSku": "AzureLinux",
+    "osType": "Linux",
+    "powerState": {"code": "Running"},
+    "provisioningState": "Succeeded",
+    "resourceGroup": "rg",
+    "securityProfile": {"enableSecureBoot": False, "enableVtpm": False, "sshAccess": "LocalUser"},
+    "type": "Microsoft.ContainerService/managedClusters/agentPools",
+    "typePropertiesType": "VirtualMachineScaleSets",
+    "upgradeSettings": {"drainTimeoutInMinutes": None, "maxBlockedNodes": "1", "maxSurge": "10%", "maxUnavailable": "0"},
+    "vmSize": "Standard_NC24ads_A100_v4",
+}
+
+
+def test_what_a_newer_api_tells_and_the_plugin_lacks_is_said() -> None:
+    """The plugin leaves it out of an import without a word."""
+    found = adopt_aks({**CASES["aks-without-gpus"]["cluster"], "agentPoolProfiles": [PRINTED]}, None, look([]), OWNER, PLATFORM)
+    (pool,) = found.sections["pools"]
+    assert pool["driver"] == "preinstalled"
+    newer = {one.place for one in found.unsaid if "the plugin's API version does not know it" in one.why}
+    assert newer == {
+        "pool gpu: artifactStreamingProfile.enabled = true",
+        'pool gpu: gpuProfile.driverType = "GRID"',
+        'pool gpu: upgradeSettings.maxBlockedNodes = "1"',
+    }
 
 
 #: What AKS says of pools, by the plugin's names, with values that it may have.

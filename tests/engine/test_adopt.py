@@ -94,7 +94,6 @@ def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str
 def test_the_import_changes_nothing_and_what_is_managed_then_replaces_nothing_of_the_cloud(
     trial: Trial, before: tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]], tmp_path: Path
 ) -> None:
-    del before
     document, imports = tmp_path / "cluster.json", tmp_path / "import.json"
     document.write_text(json.dumps(AzureCloud(trial.folder).get(CLUSTER)))
     adopt = [
@@ -123,6 +122,9 @@ def test_the_import_changes_nothing_and_what_is_managed_then_replaces_nothing_of
         "pool gpu-byhand: count: would be 2, and gpu-pools:adoption is imported: nothing of the pool is changed" in refused.text
     )
     trial.edit(lambda config: config["gpu-pools:pools"][0].update(count=1))
+    held(trial)
+    pool, cluster = shown(trial)
+    assert (pool, cluster, machines(trial)) == before
 
     trial.edit(lambda config: config.pop("gpu-pools:adoption"))
     steps = trial.planned_steps()
@@ -131,6 +133,25 @@ def test_the_import_changes_nothing_and_what_is_managed_then_replaces_nothing_of
     (pool,) = [step for step in steps if step["op"] == "update"]
     # Version and power state are sent no more, so that Azure leaves them as they are.
     assert set(pool["diffReasons"]) == {"nodeLabels", "tags", "orchestratorVersion", "powerState"}
+
+
+def held(trial: Trial) -> None:
+    """A stack that only holds its pool is deployed, looked at, and judged by the policies: all of it says what it is."""
+    run = trial.up().ok()
+    assert "as it is" in run.out
+    for node, _ in machines(trial):
+        assert node in trial.status().ok().out
+    looked = json.loads(trial.run("status", "small", "--json").ok().out)
+    assert looked["troubles"] == []
+    (pool,) = looked["pools"]
+    assert (pool["expected"], pool["holds"]) == ({}, True)
+    proven = trial.run("verify", "small")
+    assert proven.code == 2
+    assert "Nothing is verified: gpu-pools:adoption is imported" in proven.err
+    assert "Take gpu-pools:adoption out of the stack file" in proven.err
+    for level in ("dev", "prod"):
+        pack = ("--policy-pack", "policies/pack", "--policy-pack-config", f"policies/levels/{level}.json")
+        trial.engine("preview", "--expect-no-changes", *pack).ok()
 
 
 @pytest.mark.sweep
@@ -165,6 +186,13 @@ def test_what_is_released_runs_on_and_is_taken_back_whole(trial: Trial, tmp_path
     assert (shown(trial), machines(trial)) == ((pool, cluster), nodes)
     assert {one["metadata"]["name"] for one in trial.api().list("/apis/apps/v1/daemonsets")["items"]} == objects
     assert trial.gpu_pools("release", "small").code == 2
+
+    again = trial.engine("up", "--yes", "--skip-preview")
+    assert again.code != 0
+    assert (shown(trial), machines(trial)) == ((pool, cluster), nodes), again.text
+    trial.engine("destroy", "--yes", "--skip-preview").ok()
+    assert (shown(trial), machines(trial)) == ((pool, cluster), nodes)
+    assert {one["metadata"]["name"] for one in trial.api().list("/apis/apps/v1/daemonsets")["items"]} == objects
 
     trial.engine("stack", "import", "--file", str(saved)).ok()
     assert trial.planned_steps() == []

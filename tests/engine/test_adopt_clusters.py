@@ -70,6 +70,12 @@ def manage(trial: Trial) -> None:
     trial.edit(lambda config: config.pop("gpu-pools:adoption"))
 
 
+def judged(trial: Trial) -> None:
+    """The policies for production stop no stack that changes nothing: what its owner has made was there before them."""
+    pack = ("--policy-pack", "policies/pack", "--policy-pack-config", "policies/levels/prod.json")
+    assert "✅ gpu-pools@" in trial.engine("preview", *pack).ok().text
+
+
 @pytest.fixture(scope="module")
 def azure(shared_sandbox: Callable[..., Trial]) -> Trial:
     """A cluster in which nobody has GPUs yet."""
@@ -100,6 +106,7 @@ class TestAks:
         assert config["gpu-pools:sharing"] == case["sharing_expected"]
         imported(trial, tmp_path)
         assert trial.planned_steps() == []
+        judged(trial)
 
         manage(trial)
         steps = trial.planned_steps()
@@ -202,6 +209,12 @@ class TestMagnum:
         assert config["gpu-pools:sharing"] == case["sharing_expected"]
         imported(trial, tmp_path)
         assert trial.planned_steps() == []
+        judged(trial)
+        self.refused(trial)
+        assert self.shown(magnum, uuid, ids) == before
+        trial.wait_until(lambda: trial.status().code == 0, "its nodes, as they are", 120)
+        looked = json.loads(trial.run("status", "small", "--json").ok().out)
+        assert {one["pool"]: (one["expected"], one["holds"]) for one in looked["pools"]} == {name: ({}, True) for name in wanted}
 
         manage(trial)
         steps = trial.planned_steps()
@@ -210,6 +223,23 @@ class TestMagnum:
 
         released(trial, tmp_path)
         assert self.shown(magnum, uuid, ids) == before
+
+    def refused(self, trial: Trial) -> None:
+        """No edit of a group that is only held is sent, and none takes it away."""
+        text = trial.file.read_text()
+
+        def more(config: dict[str, Any]) -> None:
+            pool = config["gpu-pools:pools"][0]
+            if "count" in pool:
+                pool["count"] += 1
+            else:
+                pool["nodes"]["max"] += 1
+
+        trial.edit(more)
+        for run in (trial.engine("preview"), trial.engine("up", "--yes", "--skip-preview")):
+            assert run.code != 0
+            assert "gpu-pools:adoption is imported: nothing of the pool is changed" in run.text
+        trial.write(text)
 
     def shown(self, magnum: MagnumApi, uuid: str, groups: list[str]) -> list[Any]:
         """The cluster and the groups, as Magnum shows them."""

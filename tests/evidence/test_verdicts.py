@@ -290,6 +290,15 @@ def test_a_report_without_an_interval_is_fresh_for_as_long_as_an_assertion_repea
 def test_a_stack_that_is_not_verified_says_so() -> None:
     with pytest.raises(EvidenceError, match="nothing is proven") as told:
         declared({"verification": no_reports()})
+    assert "Add the section gpu-pools:verification" in told.value.remedy
+    with pytest.raises(EvidenceError, match="gpu-pools:adoption is imported") as told:
+        declared({"verification": no_reports(imported=True)})
+    assert "Take gpu-pools:adoption out" in told.value.remedy
+
+
+def test_outputs_of_before_a_remedy_was_in_them_are_understood() -> None:
+    with pytest.raises(EvidenceError, match="the stack says so") as told:
+        declared({"verification": {"enabled": False}})
     assert "gpu-pools:verification" in told.value.remedy
 
 

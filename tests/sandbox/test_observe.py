@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from gpu_pools.plan.planning import plan_config
-from sandbox.cli.observe import observe
+from sandbox.cli.observe import AS_IT_IS, observe, report_json, report_table
 
 #: The API server writes a whole number of thousands with a suffix: 8 GPUs x 125 replicas are 1k.
 CONFIG: Final[dict[str, object]] = {
@@ -52,3 +52,31 @@ def test_thousands_are_read(quantity: str) -> None:
 )
 def test_one_too_few_or_too_many_differs(allocatable: dict[str, str], difference: str) -> None:
     assert differences(allocatable) == (difference,)
+
+
+def test_a_pool_that_is_only_held_is_compared_by_what_it_has_itself() -> None:
+    """How it is to share is written for later; its own labels and taints, and a node that is away, are not."""
+    pool = {
+        "name": "nb",
+        "vmSize": "Standard_ND96asr_v4",
+        "count": 2,
+        "sharing": "many",
+        "adopted": True,
+        "labels": {"team": "ml"},
+    }
+    existing = {"platform": "aks", "existing": {"resourceGroup": "rg", "name": "platform"}}
+    plan = plan_config({**CONFIG, "gpu-pools:cluster": existing, "gpu-pools:adoption": "imported", "gpu-pools:pools": [pool]})
+    labels = {
+        "kubernetes.azure.com/agentpool": "nb",
+        "team": "ml",
+        "nvidia.com/mig.config": "x",
+        "nvidia.com/mig.config.state": "failed",
+    }
+    node: dict[str, Any] = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": {"nvidia.com/gpu": "3"}}}
+    other = {**node, "metadata": {"name": "o", "labels": {**labels, "team": "ops"}}}
+    (seen,) = observe(plan, [node, other], verifiers_run=True)
+    assert [one.differences for one in seen.nodes] == [(), ("label team=ops instead of ml",)]
+    assert AS_IT_IS in report_table([seen])
+    assert report_json([seen])[0]["expected"] == {}
+    (lacking,) = observe(plan, [node], verifiers_run=True)
+    assert not lacking.holds

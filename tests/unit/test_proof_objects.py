@@ -122,4 +122,12 @@ def _pool(name: str) -> dict[str, Any]:
 
 def test_a_stack_that_verifies_nothing_says_so() -> None:
     why = "the stack declares no gpu-pools:verification: no verifier runs, and nothing is proven"
-    assert no_reports() == {"enabled": False, "why": why}
+    remedy = "Add the section gpu-pools:verification to the stack file, and deploy it."
+    assert no_reports() == {"enabled": False, "why": why, "remedy": remedy}
+
+
+def test_a_stack_that_only_holds_its_pools_says_that_it_is_why() -> None:
+    said = no_reports(imported=True)
+    assert not said["enabled"]
+    assert said["why"].startswith("gpu-pools:adoption is imported")
+    assert said["remedy"].startswith("Take gpu-pools:adoption out")

@@ -38,6 +38,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_magnum_options.py": "tests/components/test_magnum.py",
     "tests/engine/test_plans.py": "tests/engine/test_platforms.py",
     "tests/engine/test_policy_programs.py": "tests/policies/test_rules.py",
+    "tests/engine/test_release.py": "tests/adopting/test_command.py",
     "tests/engine/test_reverts.py": "tests/engine/test_interruption.py",
     "tests/engine/test_startup_taint.py": "tests/components/test_startup_taint.py",
     "tests/engine/test_environment.py": "tests/engine/test_interruption.py",
