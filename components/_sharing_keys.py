@@ -16,13 +16,13 @@ import pulumi
 from pulumi_kubernetes.core.v1 import ConfigMap, ConfigMapPatch
 
 from gpu_pools.plan.planned import Plan
-from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
 from gpu_pools.rendering.sharing_configs import (
     DEVICE_PLUGIN_CONFIG_MAP,
     MIG_PARTED_CONFIG_MAP,
     MIG_PARTED_ENTRIES_CONFIG_MAP,
     mig_parted_file,
 )
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._options import child_options
 

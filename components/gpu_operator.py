@@ -24,8 +24,8 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from gpu_pools.plan.adoption import cluster_policy_changes
 from gpu_pools.plan.planned import Plan
 from gpu_pools.proof.key_wait import KEY_WAIT, key_wait_spec
-from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
 from gpu_pools.stack.adoption import CLUSTER_POLICY
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._args import PoolLike
 from ._helm import chart_release

@@ -21,11 +21,11 @@ from gpu_pools.plan.placing import labeller_selector
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.key_wait import KEYS_LEFT, keys_left_spec
-from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
 from gpu_pools.proof.verifier_reports import no_reports, reports
 from gpu_pools.rendering.startup_taint import tainted_by
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.settings import NAMESPACE
 from gpu_pools.text.incidents import explained
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.labelled import PRODUCT
 from gpu_pools.stack.adoption import CLUSTER_POLICY
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-OPERATOR_NAMESPACE: Final = "gpu-operator"
 #: A label that only NFD sets on a node with an NVIDIA GPU, by the chart's own whitelist of device classes.
 _NFD_PREFIX: Final = "feature.node.kubernetes.io/"
 #: Names under which images of the device plugin are known; AKS' and the community's manifests use the same image.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
 from gpu_pools.adopting.documents import mapping, mappings, text_of
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def kubernetes(context: str | None, kubeconfig: str | None) -> list[dict[str, An
     wanted = (
         (["nodes"], False),
         (["clusterpolicies.nvidia.com"], True),
-        (["configmaps", "--namespace", "gpu-operator"], True),
+        (["configmaps", "--namespace", OPERATOR_NAMESPACE], True),
         (["daemonsets.apps,deployments.apps", "--all-namespaces"], False),
     )
     lists = [_json(["kubectl", "get", *what, "--output", "json", *how], may_be_missing=missing) for what, missing in wanted]

@@ -20,7 +20,7 @@ from gpu_pools.adopting.labelled import Labelled, labelled
 from gpu_pools.existing.documents import MIG_FILE, UnreadableFileError
 from gpu_pools.existing.imported import import_texts
 from gpu_pools.mig.geometry import known_profiles
-from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
 from gpu_pools.text.yaml_text import load_yaml
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _mig_config(pool: str, labels: Mapping[str, str], inside: Inside, unsaid: li
     if key in _DISABLED:
         return None
     name = name or "default-mig-parted-config"
-    data = data or inside.config_maps.get(("gpu-operator", name), {})
+    data = data or inside.config_maps.get((OPERATOR_NAMESPACE, name), {})
     whole = _entry(pool, "MIG", MIG_FILE if data else key, name, data, inside, unsaid)
     if whole is None:
         return None

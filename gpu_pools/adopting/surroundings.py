@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError, Unsaid
-from gpu_pools.adopting.inside import OPERATOR_NAMESPACE, other_policy
+from gpu_pools.adopting.inside import other_policy
 from gpu_pools.hardware.operands import parse_version
 from gpu_pools.stack.adoption import CLUSTER_POLICY
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.operands import parse_version, version_text
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 API_VERSION: Final = "gpu-pools/v1"
 KIND: Final = "NodeExpectation"
-#: Where the GPU operator and its operands live.
-OPERATOR_NAMESPACE: Final = "gpu-operator"
 #: Where clouds and static manifests put device plugins of their own.
 SEARCHED_NAMESPACES: Final = ("kube-system",)
 _DRIVER: Final = "nvidia-driver-daemonset"

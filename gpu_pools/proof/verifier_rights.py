@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE, SEARCHED_NAMESPACES
+from gpu_pools.proof.node_expectation import SEARCHED_NAMESPACES
 from gpu_pools.rendering import startup_taint
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.adoption import CLUSTER_POLICY
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Kubernetes' rules for labels and taints, the keys that belong to somebody else, and the names of NVIDIA's resources.
+"""Kubernetes' rules for labels and taints, the keys that belong to somebody else, and NVIDIA's names.
 
 Sources: Kubernetes API validation of qualified names and label values; AKS reserves prefixes of labels
 (MicrosoftDocs/azure-aks-docs, use-labels; its own words in Azure/AKS#1937 and #2866; node roles since #4628) and of taints
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DEVICE_PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 POOL_LABEL: Final = "gpu-pools/pool"
+#: Where the GPU operator and its operands live.
+OPERATOR_NAMESPACE: Final = "gpu-operator"
 #: Every GPU that is not partitioned; under MIG strategy single each instance, too.
 WHOLE_GPU: Final = "nvidia.com/gpu"
 #: What the resources of MIG instances begin with under MIG strategy mixed; the profile follows.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
 from gpu_pools.proof.verifier_rights import (
     ANNOTATION,
     CONDITION,
@@ -33,6 +32,7 @@ from gpu_pools.proof.verifier_rights import (
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.rendering.startup_taint import POLICY as ADMISSION
 from gpu_pools.rendering.startup_taint import admission_binding_spec, admission_policy_spec
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import Api
 from gpu_pools.verifier.causes import CAUSES
 from gpu_pools.verifier.findings import Findings, Where
