@@ -47,6 +47,7 @@ _WATCH_SECONDS: Final = 600
 _NO_FILE: Final = "/dev/null/discovered"
 #: What log-in programs give is good for longer: an hour Entra ID's tokens, ten minutes the sandbox's certificates.
 _RENEW_SECONDS = 300.0
+_ACCOUNT: Final = "system:serviceaccount:"
 _HERE: Final = "localhost,127.0.0.0/8,::1"
 _LOADER_LOCK = threading.Lock()
 
@@ -64,7 +65,7 @@ class Api:
     Args:
         config: the content of a kubeconfig.
         context: which of its contexts; "" for the current one.
-        acting_as: the user that the API server shall take us for, as an administrator.
+        acting_as: the user that the API server shall take us for, as an administrator; a service account has its own rights.
 
     Raises:
         UnreachableError: the kubeconfig is of no use. Whether a server answers is not asked.
@@ -100,7 +101,8 @@ class Api:
             raise UnreachableError(f"getting credentials: exec: executable {program} {why}")
         if self._acting_as:
             client.set_default_header("Impersonate-User", self._acting_as)  # type: ignore[no-untyped-call]
-            client.set_default_header("Impersonate-Group", "system:masters")  # type: ignore[no-untyped-call]
+            if not self._acting_as.startswith(_ACCOUNT):
+                client.set_default_header("Impersonate-Group", "system:masters")  # type: ignore[no-untyped-call]
         #: Where the API server is, e.g. ``https://127.0.0.1:6443``.
         self.server: str = client.configuration.host.rstrip("/")
         self._transport = client

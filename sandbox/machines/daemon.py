@@ -20,7 +20,8 @@ from sandbox.machines.gpu_programs import DevicePluginPod, GfdPod, MpsDaemonPod
 from sandbox.machines.kubelet import Kubelet
 from sandbox.machines.labeller import LabellerPod
 from sandbox.machines.mig_manager import MigManagerPod
-from sandbox.machines.nfd import NfdCollector, NfdMasterPod
+from sandbox.machines.nfd import NfdMasterPod
+from sandbox.machines.nfd_gc import NfdCollector
 from sandbox.machines.nfd_worker import NfdWorkerPod
 from sandbox.machines.nodes import Nodes
 from sandbox.machines.real import RealPrograms
@@ -63,7 +64,7 @@ class Daemon:
         programs = self._programs = _node_programs(folder, self._store.wake)
         self._nodes = Nodes(self._api, self._store, folder, programs)
         self._nfd_master, self._nfd_worker = NfdMasterPod(folder), NfdWorkerPod(folder, self._store.wake)
-        self._collector = NfdCollector()
+        self._collector = NfdCollector(folder)
         found = node_tools.recorded_operator(folder)
         real = [] if found is None else [RealOperator(folder, found)]
         self._real_operator = next(iter(real), None)

@@ -51,6 +51,7 @@ class MigRun:
 
     Attributes:
         pod: uid of its pod.
+        attempt: how often its container was started again.
         label: the node's label when it last looked.
         seen: the label value that it has dealt with, or deals with.
         target: the value that it is applying; None when idle.
@@ -62,6 +63,7 @@ class MigRun:
     """
 
     pod: str = ""
+    attempt: int = 0
     label: str = ""
     seen: str = ""
     target: str | None = None

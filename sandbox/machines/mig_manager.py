@@ -7,11 +7,13 @@ As the real one (mig-parted v0.15.0, cmd/nvidia-mig-manager and pkg/mig/reconfig
   does not go it gives up and leaves ``pending`` and the paused labels as they are. Where a pod uses a GPU the change fails.
 - Once a change has succeeded, one that fails later does not bring the clients back: that is remembered for the whole life of the
   process, not for one change.
-- A label that is taken away while a change is made is followed as a layout without a name, and fails.
+- A label that is taken away while a change is made is followed as a layout without a name: the file's only one, or it fails.
+- Without its file it does not start; once it runs, a file that is gone is a change that fails.
 
-Unlike it: five minutes are half a minute, and polls are quicker; there are no host services to stop and no reboots; a pod that
-asks for a GPU is taken to use it. Afterwards it asserts the layout: the mig-parted that runs here reports success for a profile
-that the GPU lacks, where that of v0.15.0 fails.
+Unlike it: five minutes are half a minute, and polls are quicker; there are no host services to stop, no reboots, no CDI
+specification; a pod that asks for a GPU is taken to use it. Afterwards it asserts the layout: the mig-parted that runs here
+reports success for a profile that the GPU lacks, where that of v0.15.0 fails. tests/sandbox/machines/test_mig_manager.py runs
+against the real ones, too.
 """
 
 from __future__ import annotations
@@ -48,6 +50,9 @@ _WAITED: Final = {
 #: The clients whose labels it sets whether they are there or not; those of third parties only where they are.
 _CLIENTS: Final = (*_WAITED.values(), "nvsm")
 _THIRD_PARTIES: Final = "client"
+#: Pods of the validator's that it deletes before it applies a layout.
+_VALIDATED: Final = ("nvidia-cuda-validator", "nvidia-device-plugin-validator")
+_NO_FILE: Final = "Error: failed to setup MIG config: failed to read custom config {path}: stat {path}: no such file or directory"
 _POLL_SECONDS = 0.3
 
 
@@ -69,13 +74,20 @@ class MigManagerPod:
         machine = context.machine
         if not machine.gpu_usable:
             return InitWaiting("toolkit-validation")
-        if machine.mig.pod != objects.uid(context.pod):
-            # A new pod looks at the label anew; an interrupted change is taken up from its beginning.
-            machine.mig = MigRun(objects.uid(context.pod))
+        container = _container(context)
+        attempt = context.restarts.get(container, 0)
+        if (machine.mig.pod, machine.mig.attempt) != (objects.uid(context.pod), attempt):
+            if container in context.ended or _text(context) is None:
+                return Up({container: _NO_FILE.format(path=f"{_MOUNT}/config.yaml")})
+            # A new process looks at the label anew; an interrupted change is taken up from its beginning.
+            machine.mig = MigRun(objects.uid(context.pod), attempt)
         run, label = machine.mig, objects.labels(context.node).get(CONFIG_LABEL, "")
         if run.target is None and ((label and label != run.label) or (run.ended and label != run.seen)):
             run.target = run.seen = label
             run.pausing = False
+            run.deployed = {
+                client: objects.labels(context.node).get(f"{_DEPLOY}{client}", "") for client in (*_CLIENTS, _THIRD_PARTIES)
+            }
         run.label, run.ended = label, False
         if run.target is not None:
             self._continue(context, run.target)
@@ -97,14 +109,12 @@ class MigManagerPod:
         answer = self._programs.check_layout(machine, _request(context, target))
         if answer is None:
             return
-        machine.mig.deployed = {
-            client: objects.labels(context.node).get(f"{_DEPLOY}{client}", "") for client in (*_CLIENTS, _THIRD_PARTIES)
-        }
         if answer.error or answer.holds:
             self._end(context, answer.error)
             return
         self._waits.pop(machine.node, None)
-        context.world.label_node(machine.node, {STATE_LABEL: "pending", **_deploy(machine.mig, PAUSED)})
+        context.world.label_node(machine.node, {STATE_LABEL: "pending"})
+        context.world.label_node(machine.node, _deploy(machine.mig, PAUSED))
         machine.mig.pausing = True
         context.world.again_in(_POLL_SECONDS)
 
@@ -132,13 +142,12 @@ class MigManagerPod:
             names = ", ".join(objects.name(pod) for pod in users)
             self._end(context, f"The following GPUs could not be reset: In use by another client ({names})")
             return
+        _delete(context, *_VALIDATED)
         answer = self._programs.apply_layout(machine, _request(context, target))
         if answer is None:
             return
         if not answer.error:
-            for pod in world.pods_on(machine.node):
-                if app(pod) == "nvidia-operator-validator":
-                    world.delete_pod(pod)
+            _delete(context, "nvidia-operator-validator")
             world.label_node(machine.node, _deploy(machine.mig, "true"))
             machine.mig.succeeded = True
         self._end(context, answer.error)
@@ -146,8 +155,9 @@ class MigManagerPod:
     @staticmethod
     def _end(context: Context, message: str) -> None:
         run = context.machine.mig
-        clients = {} if run.succeeded else _deploy(run, "true")
-        context.world.label_node(context.machine.node, {**clients, STATE_LABEL: "failed" if message else "success"})
+        if not run.succeeded:
+            context.world.label_node(context.machine.node, _deploy(run, "true"))
+        context.world.label_node(context.machine.node, {STATE_LABEL: "failed" if message else "success"})
         run.target, run.message, run.ended = None, message, True
 
 
@@ -168,12 +178,28 @@ def _deploy(run: MigRun, value: str) -> dict[str, str]:
     return {f"{_DEPLOY}{client}": value for client in wanted if run.deployed[client] != "false"}
 
 
+def _delete(context: Context, *apps: str) -> None:
+    """Delete the pods of these programs on the node, in its own namespace."""
+    for pod in context.world.pods_on(context.machine.node):
+        if app(pod) in apps and objects.namespace(pod) == objects.namespace(context.pod):
+            context.world.delete_pod(pod)
+
+
 def _request(context: Context, selected: str) -> LayoutRequest:
     """The run of mig-parted for a layout."""
-    pod = objects.uid(context.pod)
-    config_map = objects.mounted_config_map(context.pod, _MOUNT)
-    if config_map is None:
+    return LayoutRequest(objects.uid(context.pod), _text(context), selected)
+
+
+def _text(context: Context) -> str | None:
+    """Its file as its volume shows it now, or, where its variables name none, as it makes it for the GPUs; None without one."""
+    if "CONFIG_FILE" not in objects.env(context.pod, _container(context)):
         model = context.machine.group.hardware.gpu_model
-        return LayoutRequest(pod, mig_parted.generated_config(model) if model else None, selected)
+        return mig_parted.generated_config(model) if model else None
+    config_map = objects.mounted_config_map(context.pod, _MOUNT) or ""
     data = (context.mounted.get(config_map) or {}).get("data") or {}
-    return LayoutRequest(pod, data.get("config.yaml"), selected)
+    text: str | None = data.get("config.yaml")
+    return text
+
+
+def _container(context: Context) -> str:
+    return str(objects.containers(context.pod["spec"])[0]["name"])

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _VERSION = "v1"
 NOT_APPLIED = "Assertion failure: selected configuration not currently applied"
+#: Of a GPU with so many slices: size -> how many instances of it make it balanced.
+_BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 _FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 
 
@@ -62,6 +64,11 @@ def read_config(text: str, selected: str) -> tuple[Entry, ...]:
         message = f"error parsing config file: unmarshal error: error converting YAML to JSON: {error}"
         raise MigPartedError(message) from error
     configs = _configs(document)
+    if not selected:
+        if len(configs) > 1:
+            message = "error selecting MIG config: missing required flag 'selected-config' when more than one config available"
+            raise MigPartedError(message)
+        (selected,) = configs
     if selected not in configs:
         message = f"error selecting MIG config: selected mig-config not present: {selected}"
         raise MigPartedError(message)
@@ -69,16 +76,29 @@ def read_config(text: str, selected: str) -> tuple[Entry, ...]:
 
 
 def generated_config(gpu_model: str) -> str:
-    """The file that mig-manager makes for a node when no ConfigMap is named: off, on, and each profile as often as it fits."""
-    whole = {
-        "all-disabled": [{"devices": "all", "mig-enabled": False}],
-        "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
-    }
-    each = {
-        f"all-{name.replace('+', '.')}": [{"devices": "all", "mig-enabled": True, "mig-devices": {name: profile.max_instances}}]
-        for name, profile in (model(gpu_model).profiles or {}).items()
-    }
-    return yaml.safe_dump({"version": _VERSION, "mig-configs": {**whole, **each}})
+    """The file that mig-manager makes where no ConfigMap is named: off, on, balanced, each profile as often as it fits."""
+    counts = {name: profile.max_instances for name, profile in (model(gpu_model).profiles or {}).items()}
+    layouts = {"all-enabled": {}, **_balanced(counts), **{f"all-{_plain(name)}": {name: count} for name, count in counts.items()}}
+    off = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
+    on = {name: [{"devices": "all", "mig-enabled": True, "mig-devices": layout}] for name, layout in layouts.items()}
+    return yaml.safe_dump({"version": _VERSION, "mig-configs": {**off, **on}})
+
+
+def _plain(name: str) -> str:
+    return name.replace("+", ".")
+
+
+def _balanced(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """The layout all-balanced: of each size the profile without attributes that fits most often; none where a size is missing."""
+    by_size: dict[int, str] = {}
+    for name in (name for name in counts if not set("+-") & set(name)):
+        size = int(name.partition("g")[0])
+        if size not in by_size or counts[name] > counts[by_size[size]]:
+            by_size[size] = name
+    wanted = _BALANCED.get(max(by_size, default=0), {})
+    if not wanted or not by_size.keys() >= wanted.keys():
+        return {}
+    return {"all-balanced": {by_size[size]: count for size, count in wanted.items()}}
 
 
 def holds(gpus: tuple[Gpu, ...], entries: tuple[Entry, ...]) -> bool:

@@ -1,10 +1,8 @@
-"""NFD on the simulated machines: the real nfd-master, and a stand-in for nfd-gc; nfd-worker is in nfd_worker.
+"""NFD on the simulated machines: the real nfd-master. nfd-worker is in nfd_worker, nfd-gc in nfd_gc.
 
-nfd-master runs beside the daemon as long as a pod of it runs, with the pod's arguments and its mounted configuration, but as the
+It runs beside the daemon as long as a pod of it runs, with the pod's arguments and its mounted configuration, but as the
 cluster's administrator (RBAC of its service account is not tried), without its health and metrics server, and without leader
 election: of several replicas one runs.
-
-The garbage collector's stand-in removes the NodeFeatures of nodes that are gone.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 NFD_MASTER_VARIABLE = "GPU_POOLS_NFD_MASTER"
 _PROCESS = "nfd-master"
 _MASTER_CONFIG = "nfd-master.conf"
-_GC_SECONDS = 2.0
 
 
 def is_nfd(pod: Json, role: str) -> bool:
@@ -141,25 +138,6 @@ class NfdMasterPod:
             "NO_PROXY": "127.0.0.1,localhost",
         }
         return {**os.environ, **own}
-
-
-class NfdCollector:
-    """nfd-gc: removes the NodeFeatures of nodes that do not exist."""
-
-    def __init__(self) -> None:
-        """Nothing has been looked at."""
-        self._looked = 0.0
-
-    def step(self, world: World) -> None:
-        """Collect, while a pod of it runs."""
-        if world.now - self._looked < _GC_SECONDS or not any(is_nfd(pod, "gc") and objects.running(pod) for pod in world.pods):
-            return
-        self._looked = world.now
-        for feature in world.store.all("nodefeatures"):
-            if objects.labels(feature).get("nfd.node.kubernetes.io/node-name") not in world.nodes:
-                where = objects.namespace(feature)
-                world.api.delete(f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{where}/nodefeatures/{objects.name(feature)}")
-                world.store.removed("nodefeatures", feature)
 
 
 def mounted(context: Context, key: str) -> str:

@@ -564,21 +564,28 @@ def _environment(spec: Json, operand: Operand) -> list[Json]:
                 "DEVICE_LIST_STRATEGY": "cdi-annotations,cdi-cri",
                 "CDI_ANNOTATION_PREFIX": "cdi.k8s.io/",
             }
-            toolkit = spec.get("toolkit") or {}
-            if toolkit.get("enabled", True):
-                # Else the plugin describes hooks below /usr/bin, where no node has them, and no pod with a GPU starts.
-                env["NVIDIA_CDI_HOOK_PATH"] = f"{toolkit.get('installDir') or _TOOLKIT_INSTALL}/toolkit/nvidia-cdi-hook"
+            # Without it the plugin describes hooks below /usr/bin, where no node has them, and no pod with a GPU starts.
+            env |= _cdi_hook(spec)
         root = (section.get("mps") or {}).get("root")
         env |= {"MPS_ROOT": root} if root else {}
     if operand.section == "migManager":
         custom = (section.get("config") or {}).get("name")
         env["CONFIG_FILE" if custom else "DEFAULT_CONFIG_FILE"] = f"/mig-parted-config/config{'' if custom else '-default'}.yaml"
+        env |= {"CDI_ENABLED": "true", **_cdi_hook(spec)} if cdi else {}
     if cdi and operand.section == "toolkit":
         env |= {"CDI_ENABLED": "true", "NVIDIA_RUNTIME_SET_AS_DEFAULT": "false", "NVIDIA_CONTAINER_RUNTIME_MODE": "cdi"}
     # The MPS daemon does not get the section's own variables, only the plugin does.
     if operand.name != "nvidia-device-plugin-mps-control-daemon" and operand.section != "gfd":
         env |= own
     return _variables(env)
+
+
+def _cdi_hook(spec: Json) -> dict[str, str]:
+    """Where the hooks of CDI specifications are: the toolkit has put them there."""
+    toolkit = spec.get("toolkit") or {}
+    if not toolkit.get("enabled", True):
+        return {}
+    return {"NVIDIA_CDI_HOOK_PATH": f"{toolkit.get('installDir') or _TOOLKIT_INSTALL}/toolkit/nvidia-cdi-hook"}
 
 
 def _mig_variables(spec: Json) -> dict[str, str]:

@@ -156,18 +156,27 @@ until [ -f /run/nvidia/validations/driver-ready ]; do
 done
 set -o allexport
 . /run/nvidia/validations/driver-ready
-exec {program}
+{more}exec {program}
 """
+#: What mig-manager stops on a node whose driver is the host's own.
+_HOST_CLIENTS: Final = (
+    "nvsm.service", "nvsm-mqtt.service", "nvsm-core.service", "nvsm-api-gateway.service", "nvsm-notifier.service",
+    "nv_peer_mem.service", "nvidia-dcgm.service", "dcgm.service", "dcgm-exporter.service",
+)  # fmt: skip
+_STOPS: Final = "export WITH_SHUTDOWN_HOST_GPU_CLIENTS=$IS_HOST_DRIVER\n"
 _ENTRYPOINTS: Final = {
     "nvidia-device-plugin-entrypoint": "nvidia-device-plugin",
     "nvidia-container-toolkit-entrypoint": "nvidia-toolkit",
     "nvidia-mig-manager-entrypoint": "nvidia-mig-manager",
 }
 _DATA: Final = {
-    **{name: {"entrypoint.sh": _WAITS.format(program=program)} for name, program in _ENTRYPOINTS.items()},
+    **{
+        name: {"entrypoint.sh": _WAITS.format(program=program, more=_STOPS if program == "nvidia-mig-manager" else "")}
+        for name, program in _ENTRYPOINTS.items()
+    },
     "nvidia-driver-startup-probe": {"startup-probe.sh": "#!/bin/sh\ntest -e /run/nvidia/validations/.driver-ctr-ready\n"},
     DEFAULT_LAYOUTS: {"config.yaml": "version: v1\nmig-configs:\n  all-disabled: [{devices: all, mig-enabled: false}]\n"},
-    DEFAULT_CLIENTS: {"clients.yaml": "version: v1\nsystemd-services: []\n"},
+    DEFAULT_CLIENTS: {"clients.yaml": f"version: v1\nsystemd-services: [{', '.join(_HOST_CLIENTS)}]\n"},
 }
 
 

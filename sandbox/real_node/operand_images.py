@@ -2,8 +2,9 @@
 
 The real programs where they can be built: device plugin, gpu-feature-discovery, config-manager, nfd-worker, nfd-master, the
 container toolkit. Stand-ins of a few lines, in operands/, for what has no Go module: the driver container, its manager, the
-toolkit's installer, the validator, mig-manager (it looks whether MIG is off, and switches nothing); and for the operator and
-nfd-gc, whose work is done elsewhere. DCGM sleeps. Pools with MIG or MPS stay simulated: for these there is nothing here.
+toolkit's installer, the validator; for mig-manager, of which the Go module is not the operator's (it looks whether MIG is off,
+and switches nothing); and for the operator and nfd-gc, whose work is done elsewhere. DCGM sleeps. Pools with MIG or MPS stay
+simulated: for these there is nothing here.
 """
 
 from __future__ import annotations

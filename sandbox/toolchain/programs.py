@@ -123,6 +123,7 @@ def _pulumi(name: str, seconds: float, left_out: tuple[LeftOut, ...] = ()) -> Pr
 
 
 _DEVICE_PLUGIN: Final = "github.com/NVIDIA/k8s-device-plugin"
+_MIG_PARTED: Final = "github.com/NVIDIA/mig-parted"
 _NFD: Final = "sigs.k8s.io/node-feature-discovery"
 _CONTAINERD: Final = "github.com/containerd/containerd/v2"
 _CONTAINER_TOOLKIT: Final = "github.com/NVIDIA/nvidia-container-toolkit"
@@ -219,9 +220,9 @@ PROGRAMS: Final[tuple[Program, ...]] = (
     Program(
         name="mig-parted",
         graph="mig-parted",
-        module="github.com/NVIDIA/mig-parted",
-        packages={"nvidia-mig-parted": "github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted"},
-        version_symbol="github.com/NVIDIA/mig-parted/internal/info.version",
+        module=_MIG_PARTED,
+        packages={"nvidia-mig-parted": f"{_MIG_PARTED}/cmd/nvidia-mig-parted"},
+        version_symbol=f"{_MIG_PARTED}/internal/info.version",
         seconds=4,
         cgo=True,
     ),
@@ -246,6 +247,26 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         packages={"kubelogin": "github.com/Azure/kubelogin"},
         version_symbol="main.gitTag",
         seconds=90,
+    ),
+    # For tests that hold the stand-ins of these two to them. Each has a go.mod of its own: another line in that of Kubernetes or
+    # of mig-parted would be another place in the cache for all that is made of it.
+    Program(
+        name="nfd-gc",
+        graph="nfd-gc",
+        module=_NFD,
+        packages={"nfd-gc": f"{_NFD}/cmd/nfd-gc"},
+        version_symbol=f"{_NFD}/pkg/version.version",
+        seconds=10,
+    ),
+    Program(
+        name="mig-manager",
+        graph="mig-manager",
+        module=_MIG_PARTED,
+        packages={"nvidia-mig-manager": f"{_MIG_PARTED}/cmd/nvidia-mig-manager"},
+        version_symbol=f"{_MIG_PARTED}/internal/info.version",
+        seconds=40,
+        # What it runs for each change.
+        copies=(ModuleFile(graph="mig-manager", module=_MIG_PARTED, path="deployments/container/reconfigure-mig.sh"),),
     ),
     # Reads the pipelines of this repository.
     Program(

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STAND_IN, REAL = "stand-in", "real"
+#: The mig-manager that is a Go module, and where a later one is, with the nvidia-mig-parted that it calls.
+MIG_MANAGER_MODULE: Final = "v0.10.0"
+MIG_MANAGER_VARIABLE: Final = "GPU_POOLS_MIG_MANAGER"
 _KEPT: Final = "GPU_POOLS_CONFORMANCE_OPERATOR"
 #: Implementations as parameters; real ones cost more.
 BOTH: Final = (STAND_IN, pytest.param(REAL, marks=pytest.mark.sweep))
@@ -38,6 +41,8 @@ _MADE: Final = {
     ],
     "node-programs": [("device plugin", "device-plugin-v0.19"), ("mig-parted", "mig-parted")],
     "kubelogin": [("kubelogin", "kubelogin")],
+    "mig-manager": [("mig-manager", "mig-manager")],
+    "nfd-gc": [("nfd-gc", "nfd-gc")],
 }  # fmt: skip
 
 
@@ -82,6 +87,9 @@ def versions() -> dict[str, str]:
     if charts := os.environ.get("GPU_POOLS_REAL_CHARTS"):
         named = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(Path(charts).glob("*/Chart.yaml"))]
         found["charts"] = ", ".join(f"{one['name']} {one['version']}" for one in named)
+    if later := os.environ.get(MIG_MANAGER_VARIABLE):
+        said = subprocess.run([f"{later}/nvidia-mig-manager", "--version"], capture_output=True, text=True, check=True).stdout
+        found["mig-manager"] += f", {' '.join(said.split()[-1:])}"
     if sdk := os.environ.get("GPU_POOLS_AZURE_SDK"):
         (described,) = Path(sdk).glob("azure_mgmt_containerservice-*.dist-info")
         version = described.name.removesuffix(".dist-info").rpartition("-")[2]

@@ -183,3 +183,6 @@ def test_it_is_who_it_says(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     api = client(port)
     Api(api._config, acting_as="aks").probe()
     assert {*seen} == {("aks", "system:masters")}
+    seen.clear()
+    Api(api._config, acting_as="system:serviceaccount:nfd:gc").probe()
+    assert {*seen} == {("system:serviceaccount:nfd:gc", None)}, "with its own rights"

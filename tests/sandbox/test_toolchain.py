@@ -369,6 +369,17 @@ def test_every_program_is_pinned() -> None:
         assert re.fullmatch(r"v\d+\.\d+\.\d+", pinned_version(one))
 
 
+def test_the_collector_is_made_of_what_kubernetes_is_made_of() -> None:
+    """So that it compiles in seconds where that has been compiled, and is the client that nfd-master and nfd-worker are."""
+    pins = {}
+    for graph in ("kubernetes", "nfd-gc"):
+        text = (toolchain.programs.FOLDER / graph / "go.mod").read_text(encoding="utf-8")
+        pins[graph] = dict(re.findall(r"^\t(\S+) (v\S+) // indirect$", text, re.MULTILINE))
+    both = pins["nfd-gc"].keys() & pins["kubernetes"].keys()
+    assert {"k8s.io/client-go", "sigs.k8s.io/node-feature-discovery"} <= both
+    assert {name: pins["nfd-gc"][name] for name in both} == {name: pins["kubernetes"][name] for name in both}
+
+
 def test_the_command_prints_a_table(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.put_go()
     assert main([]) == 0

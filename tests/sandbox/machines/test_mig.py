@@ -115,3 +115,22 @@ def test_without_a_named_file_the_node_has_its_own_profiles() -> None:
     assert error is None
     assert after[0].layout == {"1g.10gb": 7}
     assert apply(after, read_config(text, "all-disabled")) == (gpus(), None)
+
+
+@pytest.mark.parametrize(
+    ("key", "layout"),
+    [
+        ("a100-80gb", {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}),
+        ("a30-24gb", {"2g.12gb": 1, "1g.6gb": 2}),
+    ],
+)
+def test_the_balanced_layout_has_of_each_size_what_fits_most_often(key: str, layout: dict[str, int]) -> None:
+    (entry,) = read_config(generated_config(key), "all-balanced")
+    assert entry.layout == layout
+
+
+def test_a_layout_without_a_name_is_the_only_one_of_the_file() -> None:
+    (entry,) = read_config("version: v1\nmig-configs: {one: [{devices: all, mig-enabled: false}]}", "")
+    assert not entry.mig_enabled
+    with pytest.raises(MigPartedError, match="missing required flag 'selected-config' when more than one config available"):
+        read_config(generated_config("a100-80gb"), "")
