@@ -1,8 +1,8 @@
 """What an exporter answers of a node whose truth is known: rows as dcgm-exporter 4.x gives them, as Prometheus then has them.
 
 Restated from NVIDIA/dcgm-exporter d5e5f510 (4.5.3-4.8.2): internal/pkg/transformation/kubernetes.go (`Process`,
-`toDeviceToSharingPods`, `createPerProcessMetrics`), internal/pkg/collector/expcollector.go, internal/pkg/rendermetrics; and what is
-known of release 4.6.0. No recording of a real one was there to hold it to. What is like the real one, because rules have to stand it:
+`toDeviceToSharingPods`, `createPerProcessMetrics`), internal/pkg/collector/expcollector.go, internal/pkg/rendermetrics; and what
+is known of release 4.6.0. No recording of a real one was there to hold it to. Like the real one, since rules have to stand it:
 
 - a GPU with MIG instances has rows of these alone, each with the GPU's own value where the field is the GPU's;
 - a field that DCGM does not have is missing, never 0;
