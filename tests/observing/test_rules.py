@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.observing.promtool import Labels
 
 pytestmark = pytest.mark.programs
-FLEETS: Final = 20
+FLEETS: Final = 5
 
 
 def gpu_labels(node: Node, gpu: Gpu) -> Labels:
@@ -131,7 +131,7 @@ def test_promtool_finds_nothing_in_the_rules(version: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("version", "seeds"),
-    these([(v, s) for v in (fleets.NEWEST, fleets.OLD) for s in range(3)], [(fleets.NEWEST, 0), (fleets.OLD, 1)]),
+    these([(v, s) for v in (fleets.NEWEST, fleets.OLD) for s in range(12)], [(fleets.NEWEST, 0), (fleets.OLD, 1)]),
 )
 def test_recorded_series_are_the_truth_and_nothing_counts_twice(version: str, seeds: int, tmp_path: Path) -> None:
     plan = fleets.plan_of(version=version)
