@@ -170,6 +170,7 @@ def test_a_failed_upgrade_of_the_driver_raises_its_alert(plan: Plan, tmp_path: P
     hold(plan, [case], tmp_path)
 
 
+@pytest.mark.sweep
 def test_what_is_no_fault_of_the_platform_raises_nothing(plan: Plan, tmp_path: Path) -> None:
     """Not even as what would fire later."""
     nodes, cases = healthy(plan, 9), []
