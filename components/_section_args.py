@@ -79,6 +79,23 @@ class VerificationSectionArgs(TypedDict):
     """A shell, and a CUDA program /cuda-samples/sample."""
 
 
+class ObservabilitySectionArgs(TypedDict):
+    """A stack file's section `observability`: what is measured of the GPUs, and who reads it."""
+
+    to: NotRequired[str]
+    """prometheus: an operator that the cluster has (monitoring.coreos.com); none: the exporter alone is configured."""
+    interval_seconds: NotRequired[int]
+    """Between two values, of the exporter as of the scrapes; 30 by default."""
+    labels: NotRequired[dict[str, str]]
+    """Of the ServiceMonitor and the PrometheusRule, by which a Prometheus selects them."""
+    runbooks: NotRequired[str]
+    """URL of a copy of docs/runbooks."""
+    dashboards: NotRequired[bool]
+    """Whether there are Grafana dashboards, as ConfigMaps; true by default."""
+    dashboard_labels: NotRequired[dict[str, str]]
+    """Of these ConfigMaps; grafana_dashboard: "1" by default."""
+
+
 class RegistrySectionArgs(TypedDict):
     """A stack file's section `registry`: a registry of one's own, from which all images come."""
 
@@ -110,12 +127,13 @@ if TYPE_CHECKING:
     NodeFeatureDiscoverySection = NodeFeatureDiscoverySectionArgs | dict[str, Any]
     VerificationSection = VerificationSectionArgs | dict[str, Any]
     RegistrySection = RegistrySectionArgs | dict[str, Any]
+    ObservabilitySection = ObservabilitySectionArgs | dict[str, Any]
     Acknowledged = list[AcknowledgementArgs] | list[dict[str, Any]]
     Pools = list[NamedPool] | list[dict[str, Any]]
 else:
     SharingSection, FlavorsSection, OperatorSection = dict[str, SharingArgs], dict[str, FlavorArgs], OperatorSectionArgs
     NodeFeatureDiscoverySection, VerificationSection = NodeFeatureDiscoverySectionArgs, VerificationSectionArgs
-    RegistrySection = RegistrySectionArgs
+    RegistrySection, ObservabilitySection = RegistrySectionArgs, ObservabilitySectionArgs
     Acknowledged, Pools = list[AcknowledgementArgs], list[NamedPool]
 
 
@@ -140,6 +158,8 @@ class ConfigArgs(TypedDict):
     """Verification of the nodes, and the smoke tests."""
     registry: NotRequired[RegistrySection]
     """A registry of one's own."""
+    observability: NotRequired[ObservabilitySection]
+    """What is measured of the GPUs, and who reads it."""
 
 
 if TYPE_CHECKING:

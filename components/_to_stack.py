@@ -39,7 +39,10 @@ _OF_POOLS = (
 #: Keys of sharing declarations that are such mappings.
 OF_SHARING = ("exclusive", "time_slicing", "timeSlicing", "mps", "mig", "gpus", "needs")
 #: Keys whose mappings have keys of somebody else's: of Kubernetes, a cloud, a chart, a driver, or names.
-_OTHERS = {"labels", "tags", "layout", "values", "properties", "sysctls", "nodeSelector", "nodeGroupLabels", "gpuModels"}
+_OTHERS = {
+    *("labels", "tags", "layout", "values", "properties", "sysctls", "nodeSelector", "nodeGroupLabels", "gpuModels"),
+    "dashboardLabels",
+}
 _SHAPE = "a sharing component (Exclusive, TimeSlicing, Mps, Mig), or a mapping like {'timeSlicing': {'replicas': 4}}"
 
 

@@ -1,4 +1,4 @@
-"""The GPU operator, and the two ConfigMaps that tell its operands how GPUs are shared.
+"""The GPU operator, the two ConfigMaps that tell its operands how GPUs are shared, and where it is declared what is measured.
 
 What the operator must be follows from all pools together: the MIG strategy, the keys of the configs, what operands tolerate. So
 the pools are declared first (components/pools.py), the operator takes them, and what makes their nodes takes the operator.
@@ -20,10 +20,12 @@ from typing import Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResourcePatch
 from pulumi_kubernetes.apps.v1 import DaemonSet
+from pulumi_kubernetes.core.v1 import ConfigMap
 
 from gpu_pools.plan.adoption import cluster_policy_changes
 from gpu_pools.plan.planned import Plan
 from gpu_pools.proof.key_wait import KEY_WAIT, key_wait_spec
+from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map, counters_file
 from gpu_pools.stack.adoption import CLUSTER_POLICY
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
@@ -130,13 +132,24 @@ class GpuOperator(pulumi.ComponentResource):
         inside = child_options(self, opts, depends_on=[namespace])
         pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, inside)
         keys = self._keys(name, plan, opts, [namespace, *pulling])
+        counters = self._counters(name, plan, inside)
         chart_release(
             f"{name}-release",
             plan.settings.operator.chart,
             OPERATOR_NAMESPACE,
             self.values,
-            child_options(self, opts, depends_on=keys, hooks=hooks),
+            child_options(self, opts, depends_on=[*keys, *counters], hooks=hooks),
         )
+
+    @staticmethod
+    def _counters(name: str, plan: Plan, inside: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+        """What the exporter collects. Another list is another resource: the old one stays until no pod reads it."""
+        if not plan.settings.observability.enabled:
+            return []
+        config_map = counters_config_map()
+        metadata: Any = {"name": config_map, "namespace": OPERATOR_NAMESPACE}
+        data = {COUNTERS_FILE: counters_file()}
+        return [ConfigMap(f"{name}-{config_map}", metadata=metadata, data=data, immutable=True, opts=inside)]
 
     def _configure(self, name: str, before: list[pulumi.Resource], opts: pulumi.ResourceOptions | None) -> None:
         CustomResourcePatch(

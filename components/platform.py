@@ -38,6 +38,7 @@ from ._section_args import (
     Acknowledged,
     FlavorsSection,
     NodeFeatureDiscoverySection,
+    ObservabilitySection,
     OperatorSection,
     Pools,
     RegistrySection,
@@ -84,6 +85,8 @@ class GpuPlatformArgs(TypedDict):
     """A registry of one's own, from which all images come."""
     acknowledged: NotRequired[Acknowledged]
     """Replacements of protected pools, or of the cluster, that somebody wants."""
+    observability: NotRequired[ObservabilitySection]
+    """What is measured of the GPUs, and who reads it."""
     adoption: NotRequired[str]
     """Of pools that were imported: imported, to have them as they are, or managed, as without it."""
 
@@ -177,6 +180,8 @@ class GpuPlatform(pulumi.ComponentResource):
         """Operator, pools, and what proves them."""
         operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
         pools = self._pools(name, planned, cluster, operator, inside)
+        if planned.settings.observability.enabled:
+            self._observability(name, planned, _after(inside, [operator]), cluster.kubeconfig)
         if planned.settings.verification.enabled:
             self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
@@ -279,6 +284,16 @@ class GpuPlatform(pulumi.ComponentResource):
         spec: Any = keys_left_spec(planned, planned.settings.nfd.labeller_image)
         metadata: Any = {"name": KEYS_LEFT, "namespace": OPERATOR_NAMESPACE}
         DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
+
+    @staticmethod
+    def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, kubeconfig: pulumi.Output[str]) -> None:
+        # Loaded only where it is used, as the clouds are.
+        from .observability import Observability, ObservabilityArgs  # noqa: PLC0415
+
+        reached: ObservabilityArgs = {"kubeconfig": kubeconfig}
+        if context := getattr(planned.settings.cluster, "context", None):
+            reached["context"] = context
+        Observability(f"{name}-observability", reached, opts, planned=planned)
 
     def _verification(
         self,

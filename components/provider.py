@@ -36,6 +36,7 @@ from .existing_magnum import ExistingMagnumCluster
 from .gpu_operator import GpuOperator
 from .magnum import MagnumCluster, MagnumGpuNodePool
 from .node_features import NodeFeatureDiscovery, PoolLabels
+from .observability import Observability
 from .platform import GpuPlatform
 from .pools import AksPool, ExistingPool, MagnumPool
 from .sharing import Exclusive, Mig, Mps, TimeSlicing
@@ -48,7 +49,7 @@ COMPONENTS: Final[tuple[type[ComponentResource], ...]] = (
     *(AksPool, MagnumPool, ExistingPool),
     *(AksCluster, ExistingAksCluster, AksGpuNodePool, MagnumCluster, ExistingMagnumCluster, MagnumGpuNodePool, ExistingCluster),
     *(NodeFeatureDiscovery, PoolLabels, StartupTaint, GpuOperator),
-    *(Verifier, Verification, SharingSmokeTest),
+    *(Verifier, Verification, SharingSmokeTest, Observability),
     GpuPlatform,
 )
 #: Texts of other resources that a plan looks into.

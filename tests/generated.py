@@ -35,6 +35,7 @@ from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
 from gpu_pools.stack.fields import Kind, Row, flag, on, rows, snake
 from gpu_pools.stack.gpu_models import DeclaredMig, DeclaredModel, DeclaredProfile
 from gpu_pools.stack.node_hardware import DeclaredHardware
+from gpu_pools.stack.observability import ObservabilitySettings
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
 from tests.azure_native_types import types as azure_types
@@ -247,7 +248,8 @@ def _name(settings: type) -> str:
 def reference_text() -> str:
     """docs/reference/stack.md, with its tables as the rows are."""
     text = REFERENCE.read_text(encoding="utf-8")
-    for mark, lines in (("cluster", _cluster()), ("pools", _pools()), ("gpuModels", _models())):
+    tables = {"cluster": _cluster(), "pools": _pools(), "gpuModels": _models(), "observability": _observability()}
+    for mark, lines in tables.items():
         before, start, rest = text.partition(f"<!-- {mark}: written by python -m tests.generated -->\n")
         _, end, after = rest.partition("<!-- end -->\n")
         text = before + start + "".join(f"{line}\n" for line in lines) + end + after
@@ -255,6 +257,12 @@ def reference_text() -> str:
 
 
 _COLUMNS: Final = ("| key | platform | meaning | sets | a change |", "|---|---|---|---|---|")
+
+
+def _observability() -> Iterator[str]:
+    yield from ("| key | meaning |", "|---|---|")
+    for row in rows(ObservabilitySettings):
+        yield f"| `{row.key}` | {_meaning(row, '')} |"
 
 
 def _cluster() -> Iterator[str]:

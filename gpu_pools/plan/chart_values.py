@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.mig.change import mode_change_needs
+from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_cleanup import cleanup_objects
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.stack.placements import MagnumPlacement
@@ -80,8 +81,15 @@ def operator_values(
         "mig": {"strategy": cluster_strategy},
         "devicePlugin": {"config": {"create": False, "name": DEVICE_PLUGIN_CONFIG_MAP, "default": default_key}},
         "migManager": _mig_manager_values(settings, pools),
+        **_exporter_values(settings, pools),
         **_cleanup_values(settings),
     }
+
+
+def _exporter_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
+    """Nothing without the section: the exporter is then as the chart has it."""
+    sharings, advertised = [planned.sharing for planned in pools], {name for planned in pools for name in planned.advertises}
+    return exporter_values(settings.observability, settings.operator.chart.version, sharings, advertised)
 
 
 def _cleanup_values(settings: Settings) -> dict[str, Any]:

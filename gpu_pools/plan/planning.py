@@ -39,6 +39,7 @@ from gpu_pools.plan.checks import (
     mig_owner,
 )
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
+from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
 from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
@@ -118,6 +119,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_startup_taint(settings, problems)
     check_adoption(settings, problems)
     check_adopted_groups(settings, problems)
+    check_observability(settings, problems)
     problems.raise_if_any()
     uses_mps = any(isinstance(sharing, Mps) for _, sharing, _ in checked)
     cluster_strategy = "" if strategy == "mixed" and uses_mps else strategy

@@ -19,6 +19,7 @@ from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
 from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
 from gpu_pools.stack.imported import check_imported, parse_adoption
 from gpu_pools.stack.node_hardware import Flavor, parse_flavor
+from gpu_pools.stack.observability import ObservabilitySettings, parse_observability
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.pool_section import PoolContext
 from gpu_pools.stack.pools import Pool, parse_pool
@@ -41,7 +42,7 @@ NAMESPACE: Final = "gpu-pools"
 #: The keys of a stack file that this project reads, without the namespace.
 KEYS: Final = (
     *("cluster", "sharing", "gpuModels", "flavors", "pools", "operator", "nodeFeatureDiscovery", "verification", "registry"),
-    *("acknowledged", "adoption"),
+    *("acknowledged", "adoption", "observability"),
 )
 
 
@@ -60,6 +61,7 @@ class Settings:
         acknowledged: replacements that somebody wants although what they replace is protected.
         registry: from where the nodes pull images.
         imported: whether the pools are only held as they were imported, and nothing is made (gpu_pools/stack/imported.py).
+        observability: how GPUs are measured, and who reads it.
     """
 
     cluster: ClusterSettings
@@ -72,6 +74,7 @@ class Settings:
     acknowledged: tuple[Acknowledgement, ...] = ()
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     imported: bool = False
+    observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
 
 
 def config_value(text: object) -> object:
@@ -119,11 +122,13 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     nfd = parse_nfd(config.get(f"{NAMESPACE}:nodeFeatureDiscovery"), f"{NAMESPACE}:nodeFeatureDiscovery", problems)
     verification = parse_verification(config.get(f"{NAMESPACE}:verification"), f"{NAMESPACE}:verification", problems)
     registry = parse_registry(config.get(f"{NAMESPACE}:registry"), f"{NAMESPACE}:registry", problems)
+    observability = parse_observability(config.get(f"{NAMESPACE}:observability"), f"{NAMESPACE}:observability", problems)
     nfd, verification = _from_mirror(registry, nfd, verification)
     imported = parse_adoption(config.get(f"{NAMESPACE}:adoption"), f"{NAMESPACE}:adoption", problems)
     if imported:
         # Written already, for the day that the pools are managed; until then nothing of it is made.
         verification = replace(verification, enabled=False, startup_taint=False, smoke_test=False)
+        observability = ObservabilitySettings()
     context = PoolContext(
         platform=cluster.platform if cluster else _likely_platform(config),
         flavors=flavors,
@@ -139,7 +144,8 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     acknowledged = parse_acknowledged(config.get(f"{NAMESPACE}:acknowledged"), f"{NAMESPACE}:acknowledged", names, problems)
     if cluster is None:
         return None
-    settings = Settings(cluster, sharing, pools, operator, nfd, verification, flavors, acknowledged, registry, imported)
+    made = (operator, nfd, verification, flavors, acknowledged, registry, imported, observability)
+    settings = Settings(cluster, sharing, pools, *made)
     if complete:
         check_who_installs(settings.cluster, settings.operator, settings.nfd, problems)
         check_adopted_pools(settings.cluster, settings.pools, problems)

@@ -27,6 +27,8 @@ DIGEST: Final = "DRIVER_CONFIG_DIGEST"
 DRIVER: Final = "nvidia-driver-daemonset"
 DEPLOY: Final = "nvidia.com/gpu.deploy."
 #: ConfigMaps that mig-manager mounts where the policy names none.
+#: Of the exporter: MetricsConfigFileName in controllers/object_controls.go, and its volume.
+_COUNTERS, _COUNTERS_VOLUME = "dcgm-metrics.csv", "metrics-config"
 DEFAULT_LAYOUTS, DEFAULT_CLIENTS = "default-mig-parted-config", "default-gpu-clients"
 _DEFAULT_TOLERATIONS: Final = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 _TOOLKIT_INSTALL: Final = "/usr/local/nvidia"
@@ -340,6 +342,7 @@ def _pod_spec(spec: Json, operand: Operand, environment: OperatorEnvironment) ->
         volumes += [{"name": config["name"], "configMap": {"name": config["name"]}}, {"name": "config", "emptyDir": {}}]
     if operand.section == "migManager":
         volumes += _layout_volumes(spec)
+    volumes += _counters_volumes(spec, operand)
     pod: Json = {
         "nodeSelector": {f"{DEPLOY}{operand.deploy}": "true", **dict(operand.more_selector)},
         "tolerations": common.get("tolerations") or _DEFAULT_TOLERATIONS,
@@ -349,11 +352,13 @@ def _pod_spec(spec: Json, operand: Operand, environment: OperatorEnvironment) ->
         "containers": containers,
         "volumes": volumes,
     }
-    if operand.host_pid:
+    section = spec.get(operand.section) or {}
+    exports = operand.section == "dcgmExporter"
+    if operand.host_pid or (exports and section.get("hostPID")):
         pod["hostPID"] = True
     elif config:
         pod["shareProcessNamespace"] = True
-    if not operand.token:
+    if not operand.token and not (exports and _reads_pods(section)):
         pod["automountServiceAccountToken"] = False
     if operand.name == DRIVER:
         _add_digest(pod)
@@ -376,6 +381,9 @@ def _main(spec: Json, operand: Operand, environment: OperatorEnvironment) -> Jso
             {"name": "gpu-clients", "mountPath": "/gpu-clients"},
             {"name": "mig-parted-config", "mountPath": "/mig-parted-config"},
         ]
+    if _counters(spec, operand):
+        where = f"/etc/dcgm-exporter/{_COUNTERS}"
+        mounts.append({"name": _COUNTERS_VOLUME, "readOnly": True, "mountPath": where, "subPath": _COUNTERS})
     if operand.script:
         where = "/usr/local/bin/startup-probe.sh" if operand.name == DRIVER else "/bin/entrypoint.sh"
         mounts.append({"name": operand.script, "mountPath": where, "subPath": where.rpartition("/")[2], "readOnly": True})
@@ -568,6 +576,7 @@ def _environment(spec: Json, operand: Operand) -> list[Json]:
             env |= _cdi_hook(spec)
         root = (section.get("mps") or {}).get("root")
         env |= {"MPS_ROOT": root} if root else {}
+    env |= _exporter_variables(spec, operand)
     if operand.section == "migManager":
         custom = (section.get("config") or {}).get("name")
         env["CONFIG_FILE" if custom else "DEFAULT_CONFIG_FILE"] = f"/mig-parted-config/config{'' if custom else '-default'}.yaml"
@@ -586,6 +595,32 @@ def _cdi_hook(spec: Json) -> dict[str, str]:
     if not toolkit.get("enabled", True):
         return {}
     return {"NVIDIA_CDI_HOOK_PATH": f"{toolkit.get('installDir') or _TOOLKIT_INSTALL}/toolkit/nvidia-cdi-hook"}
+
+
+def _exporter_variables(spec: Json, operand: Operand) -> dict[str, str | None]:
+    section = (spec.get("dcgmExporter") or {}) if operand.section == "dcgmExporter" else {}
+    asked = {"ENABLE_POD_LABELS": "enablePodLabels", "ENABLE_POD_UID": "enablePodUID"}
+    env: dict[str, str | None] = {f"DCGM_EXPORTER_KUBERNETES_{name}": "true" for name, key in asked.items() if section.get(key)}
+    if _counters(spec, operand):
+        env["DCGM_EXPORTER_COLLECTORS"] = f"/etc/dcgm-exporter/{_COUNTERS}"
+    return env
+
+
+def _reads_pods(section: Json) -> bool:
+    """Whether the exporter asks the API server for pods (IsKubernetesPodMetadataEnabled)."""
+    return bool(section.get("enablePodLabels") or section.get("enablePodUID"))
+
+
+def _counters_volumes(spec: Json, operand: Operand) -> list[Json]:
+    counters, files = _counters(spec, operand), [{"key": _COUNTERS, "path": _COUNTERS}]
+    return [{"name": _COUNTERS_VOLUME, "configMap": {"name": counters, "items": files}}] if counters else []
+
+
+def _counters(spec: Json, operand: Operand) -> str:
+    """The ConfigMap of the exporter's own counters file; empty: the file of its image."""
+    if operand.section != "dcgmExporter":
+        return ""
+    return str(((spec.get("dcgmExporter") or {}).get("config") or {}).get("name") or "")
 
 
 def _mig_variables(spec: Json) -> dict[str, str]:

@@ -211,5 +211,6 @@ def _service(operand: Operand, where: str) -> list[tuple[str, Json]]:
     if port is None:
         return []
     metadata = {"name": operand.name, "namespace": where, "labels": {"app": operand.name}}
-    spec = {"selector": {"app": operand.name}, "ports": [{"name": "main", "port": port}]}
+    name = "gpu-metrics" if operand.section == "dcgmExporter" else "main"
+    spec = {"selector": {"app": operand.name}, "ports": [{"name": name, "port": port}]}
     return [(f"/api/v1/namespaces/{where}/services", {"metadata": metadata, "spec": spec})]

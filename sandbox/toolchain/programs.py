@@ -128,6 +128,7 @@ _NFD: Final = "sigs.k8s.io/node-feature-discovery"
 _CONTAINERD: Final = "github.com/containerd/containerd/v2"
 _CONTAINER_TOOLKIT: Final = "github.com/NVIDIA/nvidia-container-toolkit"
 _TOOLKIT_PROGRAMS: Final = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
+_PROMETHEUS: Final = "github.com/prometheus/prometheus"
 _CNI: Final = "github.com/containernetworking/plugins"
 
 
@@ -276,6 +277,16 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         packages={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"},
         version_symbol="github.com/rhysd/actionlint.version",
         seconds=20,
+    ),
+    # Tests the rules of gpu_pools/observing. What finds targets in clouds is left out: rules need none of it.
+    Program(
+        name="promtool",
+        graph="prometheus",
+        module=_PROMETHEUS,
+        packages={"promtool": f"{_PROMETHEUS}/cmd/promtool"},
+        version_symbol="github.com/prometheus/common/version.Version",
+        seconds=90,
+        tags=("remove_all_sd",),
     ),
     # Has images for tests. Of the project's own main.go, which leaves the clients of three clouds out: a third of the time.
     Program(

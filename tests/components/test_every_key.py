@@ -98,6 +98,14 @@ MIRRORED: Final[dict[str, Any]] = {
     **EXISTING,
     "registry": {"mirror": "registry.example.com/all", "username": "robot", "password": "one", "pullSecret": "pull"},
 }
+OBSERVED: Final[dict[str, Any]] = {
+    **EXISTING,
+    "observability": {
+        "labels": {"release": "a"},
+        "dashboardLabels": {"board": "a"},
+        "runbooks": "https://docs.example.com/runbooks",
+    },
+}
 SYSTEM: Final = "cluster.systemPool"
 
 
@@ -330,6 +338,12 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("verification", "image"): [(AKS, "verification.image", f"example.com/python@sha256:{'a' * 64}")],
     ("verification", "smokeTest"): [(AKS, "verification.smokeTest", False)],
     ("verification", "smokeTestImage"): [(AKS, "verification.smokeTestImage", "example.com/cuda:1")],
+    ("observability", "to"): [(OBSERVED, "observability.to", "none")],
+    ("observability", "intervalSeconds"): [(OBSERVED, "observability.intervalSeconds", 60)],
+    ("observability", "labels"): [(OBSERVED, "observability.labels", {"release": "b"})],
+    ("observability", "runbooks"): [(OBSERVED, "observability.runbooks", "https://docs.example.com/other")],
+    ("observability", "dashboards"): [(OBSERVED, "observability.dashboards", False)],
+    ("observability", "dashboardLabels"): [(OBSERVED, "observability.dashboardLabels", {"board": "b"})],
     ("registry", "mirror"): [(MIRRORED, "registry.mirror", "registry.example.com/other")],
     ("registry", "username"): [(MIRRORED, "registry.username", "other")],
     ("registry", "password"): [(MIRRORED, "registry.password", "two")],

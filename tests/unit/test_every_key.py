@@ -191,6 +191,10 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     "existing_magnum.ExistingMagnum.uuid": ([GUID], [GUID.upper(), GUID[1:], f"{GUID}0"]),
     "gpu_models.DeclaredModel.computeCapability": (["8.6", "12.0"], ["8", "8.", "8,6"]),
     "gpu_models.DeclaredModel.product": (["NVIDIA RTX A6000", "B2", "A" * 95], ["A", "A" * 96, " A6000", "a;b"]),
+    "observability.ObservabilitySettings.runbooks": (
+        ["https://docs.example.com/runbooks", "http://wiki/a-b"],
+        ["docs/runbooks", "ftp://docs", "https://", "https://a b"],
+    ),
     "pools.Minimum.cuda": (["12.8", "13.0"], ["12", "12.8.1", "v12.8"]),
     "pools.Minimum.driver": (["570.124.06", "570.124", "570"], ["v570", "570.", "570,1"]),
 }

@@ -189,6 +189,35 @@ def test_what_the_operator_cannot_follow_it_refuses(spec: dict[str, Any], words:
         built("gpu-feature-discovery", **spec)
 
 
+def test_an_exporter_with_counters_and_pods_of_its_own() -> None:
+    """controllers/object_controls.go, TransformDCGMExporter."""
+    exporter: Any = {
+        **IMAGE,
+        "config": {"name": "counters"},
+        "hostPID": True,
+        "enablePodUID": True,
+        "env": [{"name": "A", "value": "b"}],
+    }
+    spec = pod("nvidia-dcgm-exporter", dcgmExporter=exporter)
+    (container,) = spec["containers"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    path = "/etc/dcgm-exporter/dcgm-metrics.csv"
+    assert env["DCGM_EXPORTER_COLLECTORS"] == path
+    assert (env["DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID"], env["A"]) == ("true", "b")
+    assert {"name": "metrics-config", "readOnly": True, "mountPath": path, "subPath": "dcgm-metrics.csv"} in container[
+        "volumeMounts"
+    ]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == "metrics-config"]
+    assert volume["configMap"] == {"name": "counters", "items": [{"key": "dcgm-metrics.csv", "path": "dcgm-metrics.csv"}]}
+    assert spec["hostPID"] is True
+    assert "automountServiceAccountToken" not in spec
+
+    plain = pod("nvidia-dcgm-exporter")
+    assert "hostPID" not in plain
+    assert plain["automountServiceAccountToken"] is False
+    assert all(one["name"] != "metrics-config" for one in plain["volumes"])
+
+
 def test_which_operands_there_are() -> None:
     assert not enabled({"driver": {"enabled": False}}, operand(DRIVER))
     assert enabled({}, operand("nvidia-operator-validator"))

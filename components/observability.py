@@ -1,0 +1,126 @@
+"""What reads the GPUs' metrics: a ServiceMonitor and a PrometheusRule for a Prometheus Operator, dashboards for a Grafana.
+
+Both are somebody else's and in the cluster already; nothing is installed here. The exporter is the GPU operator's, and is
+configured with it (components/gpu_operator.py): this component comes after the operator and takes the same pools. Its objects
+are in the operator's namespace. A cluster without the Prometheus Operator's kinds is refused before, where it can be asked.
+"""
+
+from typing import Any, NotRequired, TypedDict, cast
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.core.v1 import ConfigMap
+
+from gpu_pools.observing.objects import (
+    API_VERSION,
+    MONITOR,
+    RULES,
+    dashboard_config_maps,
+    prometheus_rule_spec,
+    service_monitor_spec,
+)
+from gpu_pools.plan.planned import Plan
+from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
+from gpu_pools.stack.observability import PATH
+from gpu_pools.text.errors import InvalidStackError, Problem
+
+from ._args import PoolLike
+from ._monitors_there import looks_for_monitors
+from ._options import child_options
+from ._section_args import Config
+from ._to_stack import plan_of
+
+
+class ObservabilityArgs(TypedDict):
+    """Whose GPUs: by `pools`, or by the sections of a stack file; the section `observability` must be among these."""
+
+    pools: NotRequired[list[pulumi.Input[PoolLike]]]
+    """All GPU pools of the cluster, as of a GpuOperator."""
+    config: NotRequired[Config]
+    """Sections of a stack file by name, as of the GpuOperator; observability, cluster, …; without `pools` these, too."""
+    kubeconfig: NotRequired[pulumi.Input[str]]
+    """How to look first whether the cluster has a Prometheus Operator; without it nothing is looked for."""
+    context: NotRequired[str]
+    """Of the kubeconfig; its current one by default."""
+
+
+class Observability(pulumi.ComponentResource):
+    """Monitors, rules and dashboards of a cluster's GPU pools."""
+
+    monitor: pulumi.Output[str | None]
+    """Name of the ServiceMonitor; None where no Prometheus reads."""
+    rules: pulumi.Output[str | None]
+    """Name of the PrometheusRule; None where no Prometheus reads."""
+    dashboards: pulumi.Output[list[str]]
+    """Names of the ConfigMaps of dashboards."""
+
+    def __init__(
+        self,
+        name: str,
+        args: ObservabilityArgs,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        planned: Plan | None = None,
+    ) -> None:
+        """Make monitors, rules and dashboards.
+
+        Args:
+            name: of the component.
+            args: the settings.
+            opts: options of the component.
+            planned: a plan, where there is one, instead of pools and sections.
+
+        Raises:
+            InvalidStackError: with everything that is wrong with the arguments.
+        """
+        what = f"Observability({name})"
+        plan = plan_of(what, planned, cast("Any", args))
+        if not plan.settings.observability.enabled:
+            raise InvalidStackError([_nothing_said(what)])
+        super().__init__("gpu-pools:index:Observability", name, None, opts)
+        made = self._monitored(name, plan, args, opts) if plan.settings.observability.monitored else (None, None)
+        boards = self._dashboards(name, plan, opts) if plan.settings.observability.dashboards else []
+        self.monitor, self.rules = (pulumi.Output.from_input(one) for one in made)
+        self.dashboards = pulumi.Output.from_input(boards)
+        self.register_outputs({"monitor": self.monitor, "rules": self.rules, "dashboards": self.dashboards})
+
+    def _monitored(self, name: str, plan: Plan, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None) -> tuple[str, str]:
+        labels = dict(plan.settings.observability.labels)
+        monitor = CustomResource(
+            f"{name}-monitor",
+            api_version=API_VERSION,
+            kind="ServiceMonitor",
+            metadata={"name": MONITOR, "namespace": OPERATOR_NAMESPACE, "labels": labels},
+            spec=service_monitor_spec(plan),
+            opts=child_options(self, opts, hooks=looks_for_monitors(name, args.get("kubeconfig"), args.get("context"))),
+        )
+        CustomResource(
+            f"{name}-rules",
+            api_version=API_VERSION,
+            kind="PrometheusRule",
+            metadata={"name": RULES, "namespace": OPERATOR_NAMESPACE, "labels": labels},
+            spec=prometheus_rule_spec(plan),
+            opts=child_options(self, opts, depends_on=[monitor]),
+        )
+        return MONITOR, RULES
+
+    def _dashboards(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None) -> list[str]:
+        found = dashboard_config_maps(plan)
+        for config_map, data in found.items():
+            labels = dict(plan.settings.observability.dashboard_labels)
+            ConfigMap(
+                f"{name}-{config_map}",
+                metadata={"name": config_map, "namespace": OPERATOR_NAMESPACE, "labels": labels},
+                data=dict(data),
+                opts=child_options(self, opts),
+            )
+        return list(found)
+
+
+def _nothing_said(what: str) -> Problem:
+    return Problem(
+        what,
+        f"has no section {PATH}",
+        "the section `observability` in `config`, e.g. {'observability': {}}",
+        "Add it, there and in the `config` of the GpuOperator, which configures the exporter.",
+    )

@@ -1,0 +1,175 @@
+"""The alerts: few, each with what it means, what to do, and its place in docs/runbooks/alerts.md.
+
+Each is about a fault that the exporter's metrics show, or the operator's own. None is about what a planned change does: while
+partitions or the driver change the exporter is away, and so are its series. An Xid is an event: its alert stays for half an hour
+after the last one. Not here: what the verifier says (docs/operations.md has alerts on it), what is allocated, and pods that wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.observing import rules
+from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, GPU_KEY, JOB, POOL
+from gpu_pools.observing.xids import raising
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GROUP: Final = "gpu-pools.alerts"
+RUNBOOK: Final = "alerts.md"
+#: An event's alert stays as long.
+_AFTER_EVENT: Final = "30m"
+_WHERE: Final = "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) of {{ $labels.instance }}, pool {{ $labels.gpu_pool }}"
+_NODE: Final = "{{ $labels.instance }}, pool {{ $labels.gpu_pool }}"
+_RESET: Final = "Cordon and drain the node, then reset the GPU (`nvidia-smi --gpu-reset`) or restart the node."
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One rule of an alert; several may have its name.
+
+    Attributes:
+        name: of the alert.
+        expression: raises it.
+        severity: critical: pods fail now; warning: they will, or run slower; info: GPUs are wasted.
+        summary: what is wrong, and where.
+        remedy: what to do first; the runbook has the rest.
+        for_: how long before it is raised.
+        stays: how long after it was true.
+        by_xid: whether an Xid raises it: a label then tells it from a rule of its name that something else raises.
+    """
+
+    name: str
+    expression: str
+    severity: str
+    summary: str
+    remedy: str
+    for_: str = ""
+    stays: str = ""
+    by_xid: bool = False
+
+    def rule(self, runbooks: str) -> dict[str, Any]:
+        """As Prometheus has it."""
+        page = f"{RUNBOOK}#{self.name.lower()}"
+        return {
+            "alert": self.name,
+            "expr": self.expression,
+            **({"for": self.for_} if self.for_ else {}),
+            **({"keep_firing_for": self.stays} if self.stays else {}),
+            "labels": {"severity": self.severity, **({"evidence": "xid"} if self.by_xid else {})},
+            "annotations": {
+                "summary": self.summary,
+                "remedy": self.remedy,
+                "runbook": f"docs/runbooks/{page}",
+                **({"runbook_url": f"{runbooks.rstrip('/')}/{page}"} if runbooks else {}),
+            },
+        }
+
+
+def alert_group(runbooks: str) -> dict[str, Any]:
+    """The group of all alerts; `runbooks`: URL of their folder, or empty."""
+    return {"name": GROUP, "rules": [one.rule(runbooks) for one in alerts()]}
+
+
+def alerts() -> tuple[Alert, ...]:
+    """All of them."""
+    return (*_of_nodes(), *_of_gpus(), *_of_shares())
+
+
+def _of_nodes() -> Iterator[Alert]:
+    yield Alert(
+        "GpuExporterDown",
+        f'up{{job="{JOB}", {POOL}!=""}} == 0',
+        "warning",
+        f"The DCGM exporter of {_NODE} does not answer: nothing is known of its GPUs.",
+        "Read the log of its pod in the namespace gpu-operator: kubectl logs -n gpu-operator -l app=nvidia-dcgm-exporter.",
+        for_="15m",
+    )
+    yield Alert(
+        "GpuLost",
+        f"{rules.NODE_GPUS} < on ({POOL}) group_left () {DECLARED_GPUS}",
+        "critical",
+        f"{_NODE} has {{{{ $value }}}} GPUs that answer, and fewer than were declared.",
+        "Cordon and drain the node and restart it; where the GPU does not come back have it replaced.",
+        for_="5m",
+    )
+    yield Alert(
+        "GpuDriverUpgradeFailed",
+        "max(gpu_operator_nodes_upgrades_failed) > 0",
+        "warning",
+        "The upgrade of the driver has failed on {{ $value }} nodes, which stay cordoned.",
+        "kubectl get nodes -l nvidia.com/gpu-driver-upgrade-state=upgrade-failed shows them; their driver pods' logs say why.",
+        for_="5m",
+    )
+
+
+def _of_gpus() -> Iterator[Alert]:
+    yield _xid("GpuLost", "critical", "has fallen off the bus", "Cordon and drain the node and restart it.")
+    yield _xid("GpuNeedsReset", "critical", "or its firmware has stopped", _RESET)
+    yield _xid(
+        "GpuLinkError", "critical", "has an error of NVLink", f"{_RESET} Where it comes back have links and board looked at."
+    )
+    yield _xid("GpuPowerMissing", "critical", "has no auxiliary power", "Have the board's power cables looked at.")
+    yield _xid("GpuMemoryError", "critical", "has memory errors that were not corrected", _RESET)
+    yield Alert(
+        "GpuMemoryError",
+        f'max by ({", ".join(GPU_KEY)}) (increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{POOL}!=""}}[15m])) > 0',
+        "critical",
+        f"{_WHERE} has memory errors that were not corrected.",
+        _RESET,
+        stays=_AFTER_EVENT,
+    )
+    yield _row("GpuRowRemapPending", "PENDING", "warning", "waits for a reset to remap a row of its memory", _RESET)
+    broken = "could not remap a row of its memory: it has no spare one left, or the remapping has failed"
+    replace = "Cordon and drain the node, and have the GPU replaced."
+    yield _xid("GpuRowRemapFailed", "critical", broken, replace)
+    yield _row("GpuRowRemapFailed", "FAILURE", "critical", broken, replace)
+    yield Alert(
+        "GpuThrottled",
+        f"max by ({', '.join((*GPU_KEY, 'clock_event'))}) "
+        f'(DCGM_EXP_CLOCK_EVENTS_COUNT{{clock_event=~"hw_slowdown|hw_thermal|hw_power_brake|sw_thermal", {POOL}!=""}}) > 0',
+        "warning",
+        f"{_WHERE} runs slower than it could: {{{{ $labels.clock_event }}}}.",
+        "Look at its temperature and power, the node's cooling, and its power supply.",
+        for_="10m",
+    )
+
+
+def _of_shares() -> Iterator[Alert]:
+    full = f"{rules.UNIT_MEMORY_USED} / {rules.UNIT_MEMORY} > 0.95"
+    sliced = f'{DECLARED_REPLICAS}{{strategy!="mps"}} > 1'
+    yield Alert(
+        "GpuSharedMemoryNearlyFull",
+        f"{full} and on ({POOL}, GPU_I_PROFILE) ({sliced})",
+        "warning",
+        f"The memory that pods share on {_WHERE}, is nearly full: the next allocation of any of them fails.",
+        "See which pod holds it (dashboard GPU pods), give the pods less, or lower `replicas`.",
+        for_="10m",
+    )
+    yield Alert(
+        "GpuShareIdle",
+        f"{rules.POD_ACTIVE} < 0.01",
+        "info",
+        f"{{{{ $labels.namespace }}}}/{{{{ $labels.pod }}}} has held {_WHERE}, for two hours without using it.",
+        "Ask its owner, or end it; a notebook that is left open is the usual one.",
+        for_="2h",
+    )
+
+
+def _xid(name: str, severity: str, what: str, remedy: str) -> Alert:
+    return Alert(
+        name,
+        f'{rules.XIDS}{{xid=~"{raising(name)}"}} > 0',
+        severity,
+        f"{_WHERE} {what} (Xid {{{{ $labels.xid }}}}).",
+        remedy,
+        stays=_AFTER_EVENT,
+        by_xid=True,
+    )
+
+
+def _row(name: str, field: str, severity: str, what: str, remedy: str) -> Alert:
+    expression = f'max by ({", ".join(GPU_KEY)}) (DCGM_FI_DEV_ROW_REMAP_{field}{{{POOL}!=""}}) > 0'
+    return Alert(name, expression, severity, f"{_WHERE} {what}.", remedy)

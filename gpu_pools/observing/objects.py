@@ -1,0 +1,78 @@
+"""The objects for a Prometheus Operator and a Grafana that a cluster has: ServiceMonitor, PrometheusRule, dashboards.
+
+Read in prometheus-operator v0.93.0 (generateServiceMonitorConfig in pkg/prometheus/promcfg.go, and the definitions of both
+kinds): our relabelings come after its own. They make `instance` the node's name and `gpu_pool` the label of the node's pool. They
+take away the target's pod, namespace and container, which are the exporter's: then the labels of that name in its rows, which
+are those of the pods with GPUs, stay as they are. For the pool's label Prometheus must be allowed to list and watch nodes.
+
+A pod whose init containers still wait for the driver has an address already; it is scraped once it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.observing.alerts import alert_group
+from gpu_pools.observing.dashboards import dashboards
+from gpu_pools.observing.rules import recording_group
+from gpu_pools.observing.series import JOB, POOL
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.plan.planned import Plan
+
+API_VERSION: Final = "monitoring.coreos.com/v1"
+MONITOR: Final = "gpu-pools-dcgm-exporter"
+RULES: Final = "gpu-pools"
+DASHBOARDS: Final = "gpu-pools-dashboard"
+#: The port of the exporter's Service (gpu-operator v26.7.0, assets/state-dcgm-exporter/0400_service.yaml).
+_PORT: Final = "gpu-metrics"
+_TARGET_LABELS: Final = "pod|namespace|container|service|endpoint"
+
+
+def service_monitor_spec(plan: Plan) -> dict[str, Any]:
+    """Scrapes the operator's exporter, once for each node."""
+    seconds = plan.settings.observability.interval_seconds
+    pool = re.sub(r"[^A-Za-z0-9_]", "_", POOL_LABEL)
+    return {
+        "jobLabel": "app",
+        "selector": {"matchLabels": {"app": JOB}},
+        "attachMetadata": {"node": True},
+        "endpoints": [
+            {
+                "port": _PORT,
+                "path": "/metrics",
+                "interval": f"{seconds}s",
+                "scrapeTimeout": f"{min(seconds, 10)}s",
+                "honorLabels": False,
+                "relabelings": [
+                    {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_phase"], "regex": "Running"},
+                    {"action": "replace", "sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
+                    {"action": "replace", "sourceLabels": [f"__meta_kubernetes_node_label_{pool}"], "targetLabel": POOL},
+                    {"action": "labeldrop", "regex": _TARGET_LABELS},
+                ],
+            }
+        ],
+    }
+
+
+def rule_groups(plan: Plan) -> list[dict[str, Any]]:
+    """All recording rules, then all alerts."""
+    return [recording_group(plan), alert_group(plan.settings.observability.runbooks)]
+
+
+def prometheus_rule_spec(plan: Plan) -> dict[str, Any]:
+    """The rules; what promtool reads as a file is the same."""
+    return {"groups": rule_groups(plan)}
+
+
+def dashboard_config_maps(plan: Plan) -> Mapping[str, Mapping[str, str]]:
+    """Name of a ConfigMap -> its data: a dashboard each."""
+    return {
+        f"{DASHBOARDS}-{name}": {f"gpu-pools-{name}.json": json.dumps(board, indent=1, sort_keys=True) + "\n"}
+        for name, board in dashboards(plan).items()
+    }

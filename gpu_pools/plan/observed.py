@@ -1,0 +1,77 @@
+"""What goes with the section ``gpu-pools:observability``: an operator of this stack's own, and an exporter that is the plan's.
+
+Rules and dashboards are written for what the plan has the exporter do. Another list of fields, a second monitor or an exporter
+that is off would make them wrong without a word. An operator that is there already keeps its exporter as its owner has it, so
+there is nothing to write rules for yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.rendering.dcgm_exporter import INTERVAL, RESOURCE_NAMES, VIRTUAL_GPUS
+from gpu_pools.stack.adoption import OPERATOR
+from gpu_pools.stack.observability import PATH
+from gpu_pools.text.errors import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpu_pools.stack.settings import Settings
+    from gpu_pools.text.errors import Problems
+
+_VALUES: Final = "gpu-pools:operator.values.dcgmExporter"
+#: Which rows there are and how they are keyed (NVIDIA/dcgm-exporter d5e5f510, pkg/cmd/app.go) -> where it is said instead.
+_VARIABLES: Final[Mapping[str, str]] = {
+    INTERVAL: f"{PATH}.intervalSeconds",
+    VIRTUAL_GPUS: "the pools",
+    RESOURCE_NAMES: "the pools",
+    "DCGM_EXPORTER_COLLECTORS": "nothing: the rules need these fields",
+    "DCGM_EXPORTER_CONFIGMAP_DATA": "nothing: the rules need these fields",
+    "DCGM_EXPORTER_CONFIG_FILE": "nothing: the rules need these fields",
+    "DCGM_EXPORTER_KUBERNETES": "nothing: without it no value has a pod",
+    "DCGM_EXPORTER_DEVICES_STR": "nothing: with other devices a GPU and its MIG instances would both count",
+    "DCGM_EXPORTER_USE_OLD_NAMESPACE": "nothing: the rules need the labels' newer names",
+}
+#: (value of the chart, what must not stand there, why).
+_KEYS: Final[tuple[tuple[str, object, str], ...]] = (
+    ("enabled", False, "there would be no exporter to read"),
+    ("hostPID", False, "the exporter finds the processes of pods by it"),
+    ("enablePodUID", False, "the exporter finds pods by it"),
+)
+
+
+def check_observability(settings: Settings, problems: Problems) -> None:
+    """Problems of the section with the rest of the stack."""
+    if not settings.observability.enabled:
+        return
+    if settings.operator.adopted:
+        problems.add(
+            PATH,
+            f"needs an operator of this stack's own, and {OPERATOR} is false: its owner decides what its exporter does",
+            allowed="the section beside an operator that the stack installs",
+            remedy="Leave the section out; the owner's metrics stay as they are.",
+        )
+    exporter = settings.operator.chart.values.get("dcgmExporter")
+    if isinstance(exporter, dict):
+        for path, value, why in _contradictions(exporter):
+            problems.add(
+                f"{_VALUES}{path}",
+                f"{show(value)} goes against {PATH}: {why}",
+                allowed="what the section makes of it",
+                remedy=f"Take it out, or leave {PATH} out and configure the exporter by hand.",
+            )
+
+
+def _contradictions(exporter: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
+    """(path below dcgmExporter, value, why it contradicts the section)."""
+    for key, wrong, why in _KEYS:
+        if key in exporter and exporter[key] is wrong:
+            yield f".{key}", wrong, why
+    monitor = exporter.get("serviceMonitor")
+    if isinstance(monitor, dict) and monitor.get("enabled") is True:
+        yield ".serviceMonitor.enabled", True, "beside the stack's own ServiceMonitor everything would be scraped twice"
+    env = exporter.get("env")
+    for index, entry in enumerate(env if isinstance(env, list) else []):
+        if isinstance(entry, dict) and entry.get("name") in _VARIABLES:
+            yield f".env[{index}]", entry["name"], f"it is decided by {_VARIABLES[entry['name']]}"
