@@ -42,6 +42,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_startup_taint.py": "tests/components/test_startup_taint.py",
     "tests/engine/test_environment.py": "tests/engine/test_interruption.py",
     "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
+    "tests/sandbox/real_node/test_private_pull.py": "tests/sandbox/test_private_registry.py",
     "tests/sandbox/machines/test_real_operator.py": "tests/sandbox/machines/test_operator_on_nodes.py",
 }
 INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_finishes_what_was_interrupted"
