@@ -20,6 +20,7 @@ from pulumi_azure_native import authorization, containerservice, resources
 from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes, system_pool_left_behind
 from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, subnets
 from gpu_pools.clouds.aks_properties import replacing
+from gpu_pools.clouds.aks_together import aks_cluster_warnings
 from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.aks_pool_inputs import Around, counts, kept_as_found, pool_inputs
 from gpu_pools.plan.planned import PoolPlan
@@ -89,6 +90,9 @@ class AksCluster(pulumi.ComponentResource):
             check_cloud(settings, self)
         if settings.options.api_server and settings.options.api_server.private:
             _log.warn(f"{PRIVATE}, from its first deploy on", self)
+        # With a whole stack they are among the warnings of its plan.
+        for warning in aks_cluster_warnings(settings) if planned is None else ():
+            _log.warn(warning, self)
         if settings.entra:
             try_login(f"AksCluster({name})", settings.entra, self)
         group = self._group(name, settings, opts)

@@ -20,7 +20,7 @@ from gpu_pools.observing.objects import (
     service_monitor_spec,
 )
 from gpu_pools.plan.planned import Plan
-from gpu_pools.proof.node_expectation import OPERATOR_NAMESPACE
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem
 

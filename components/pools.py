@@ -11,7 +11,7 @@ from typing import Any, NotRequired
 
 import pulumi
 
-from ._args import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs
+from ._args import AksPoolArgs, ExistingPoolArgs, FlavorArgs, MagnumPoolArgs, PoolArgs
 from ._outputs import put_back
 from ._to_stack import plan_alone, pool_keys, stack_keys
 
@@ -68,7 +68,7 @@ class AksPoolDeclarationArgs(AksPoolArgs):
 class AksPool(PoolDeclaration):
     """A GPU pool on AKS; AksGpuNodePool makes it."""
 
-    declared: pulumi.Output[AksPoolArgs]
+    declared: pulumi.Output[PoolArgs]
     """The declaration, for `pool` and `pools` of other components."""
 
     def __init__(self, name: str, args: AksPoolDeclarationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -90,7 +90,7 @@ class MagnumPoolDeclarationArgs(MagnumPoolArgs):
 class MagnumPool(PoolDeclaration):
     """A GPU pool on Magnum; MagnumGpuNodePool makes it, PoolLabels labels its nodes."""
 
-    declared: pulumi.Output[MagnumPoolArgs]
+    declared: pulumi.Output[PoolArgs]
     """The declaration, for `pool` and `pools` of other components."""
 
     def __init__(self, name: str, args: MagnumPoolDeclarationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -109,7 +109,7 @@ class ExistingPoolDeclarationArgs(ExistingPoolArgs):
 class ExistingPool(PoolDeclaration):
     """A GPU pool whose nodes are there; PoolLabels labels them."""
 
-    declared: pulumi.Output[ExistingPoolArgs]
+    declared: pulumi.Output[PoolArgs]
     """The declaration, for `pool` and `pools` of other components."""
 
     def __init__(self, name: str, args: ExistingPoolDeclarationArgs, opts: pulumi.ResourceOptions | None = None) -> None:

@@ -13,6 +13,7 @@ What differs on the way from another language `GpuPoolsProvider` sees to, so tha
 """
 
 import asyncio
+import json
 import sys
 from typing import Any, Final
 
@@ -61,6 +62,10 @@ class GpuPoolsProvider(ComponentProvider):
 
     def __init__(self) -> None:
         super().__init__(list(COMPONENTS), NAMESPACE, version=__version__)
+        schema = json.loads(self.schema or "")
+        # Without it Go's generator (pkg/v3/codegen/go, v3.259) names a type of plain lists that it does not write.
+        schema["language"]["go"]["generateExtraInputTypes"] = True
+        self.schema = json.dumps(schema)
 
     def construct(self, name: str, resource_type: str, inputs: Inputs, options: ResourceOptions | None = None) -> ConstructResult:
         """Make a component.

@@ -2,9 +2,12 @@
 
 One policy for the cluster, one binding per pool, which selects the pool's nodes. Both must be there before the pool is: a node
 that registers earlier has no taint. Who takes it away again is the verifier.
+
+The taint keeps off all that does not tolerate it: operands, NFD's workers and verifiers do where their own plan has the taint. So
+a plan that does not say `startupTaint: true` is refused here, and so is an operator's. NFD's is not seen from here.
 """
 
-from typing import Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
@@ -12,11 +15,15 @@ from pulumi_kubernetes.admissionregistration.v1 import MutatingAdmissionPolicy, 
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.plan.planned import Plan
 from gpu_pools.rendering.startup_taint import POLICY, STARTUP_TAINT, admission_binding_spec, admission_policy_spec
+from gpu_pools.text.errors import InvalidStackError, Problem
 
 from ._args import PoolLike
 from ._options import child_options
 from ._section_args import Config
 from ._to_stack import plan_of
+
+if TYPE_CHECKING:
+    from .gpu_operator import GpuOperator
 
 
 class StartupTaintArgs(TypedDict):
@@ -41,6 +48,7 @@ class StartupTaint(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
         *,
         planned: Plan | None = None,
+        operator: "GpuOperator | None" = None,
     ) -> None:
         """Make policy and bindings.
 
@@ -49,11 +57,14 @@ class StartupTaint(pulumi.ComponentResource):
             args: the settings.
             opts: options of the component.
             planned: a plan, where there is one, instead of pools and sections.
+            operator: the cluster's operator, whose plan is taken then.
 
         Raises:
-            InvalidStackError: with everything that is wrong with the arguments.
+            InvalidStackError: with everything that is wrong with the arguments, or if the plan does not have the taint.
         """
-        plan = plan_of(f"StartupTaint({name})", planned, cast("Any", args))
+        what = f"StartupTaint({name})"
+        plan = plan_of(what, operator.planned if operator else planned, cast("Any", args))
+        _refuse_untold(what, plan, "that of the operator" if operator else "its own")
         super().__init__("gpu-pools:index:StartupTaint", name, None, opts)
         spec: Any = admission_policy_spec()
         policy = MutatingAdmissionPolicy(f"{name}-policy", metadata={"name": POLICY}, spec=spec, opts=child_options(self, opts))
@@ -67,3 +78,17 @@ class StartupTaint(pulumi.ComponentResource):
             )
         self.taint = pulumi.Output.from_input(str(STARTUP_TAINT))
         self.register_outputs({"taint": self.taint})
+
+
+def _refuse_untold(what: str, plan: Plan, whose: str) -> None:
+    """A plan without the taint: whatever else was made of such a plan would never start on the nodes."""
+    if plan.settings.verification.startup_taint:
+        return
+    problem = Problem(
+        f"{what}.config.verification.startupTaint",
+        f"is not true in the plan, {whose}",
+        "true",
+        'Give `config: {"verification": {"startupTaint": True}}` to this component and to NodeFeatureDiscovery, GpuOperator and '
+        "Verification: each tolerates the taint only where it is told of it.",
+    )
+    raise InvalidStackError([problem])

@@ -68,14 +68,15 @@ from ._sharing_args import Declared, Sharing
 _TAIL: Final = """
 
 if TYPE_CHECKING:
-    AksPoolLike = AksPoolArgs | dict[str, Any] | Declared
-    MagnumPoolLike = MagnumPoolArgs | dict[str, Any] | Declared
-    ExistingPoolLike = ExistingPoolArgs | dict[str, Any] | Declared
+    AksPoolLike = AksPoolArgs | PoolArgs | dict[str, Any] | Declared
+    MagnumPoolLike = MagnumPoolArgs | PoolArgs | dict[str, Any] | Declared
+    ExistingPoolLike = ExistingPoolArgs | PoolArgs | dict[str, Any] | Declared
     PoolLike = AksPoolArgs | MagnumPoolArgs | ExistingPoolArgs | PoolArgs | dict[str, Any] | Declared
     NamedPool = NamedPoolArgs | dict[str, Any]
     Cluster = ClusterArgs | dict[str, Any]
 else:
-    AksPoolLike, MagnumPoolLike, ExistingPoolLike, PoolLike = AksPoolArgs, MagnumPoolArgs, ExistingPoolArgs, PoolArgs
+    # One type in the schema: Go, C# and Java have no other way to hand one declaration to all components.
+    AksPoolLike = MagnumPoolLike = ExistingPoolLike = PoolLike = PoolArgs
     NamedPool, Cluster = NamedPoolArgs, ClusterArgs
 """
 

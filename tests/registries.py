@@ -118,6 +118,10 @@ def serving(trust: Trust, answer: Callable[[Asked, BaseHTTPRequestHandler], None
             with contextlib.suppress(OSError):
                 answer(asked, self)
 
+        def do_POST(self) -> None:
+            # Tokens by POST are an option of the specification; who is told that there are none asks by GET, as containerd does.
+            say(self, 405)
+
         def log_message(self, *_: object) -> None: ...
 
     class Quiet(ThreadingHTTPServer):
@@ -218,29 +222,34 @@ class Registry:
         """An image for these platforms, as an index where there are several; its digest."""
         manifests = [self._image(repository, architecture, tag) for architecture in architectures]
         if len(manifests) == 1:
-            return self._put(repository, tag, manifests[0], MANIFEST)
+            return self.put_manifest(repository, tag, manifests[0], MANIFEST)
         listed = [
             {
                 "mediaType": MANIFEST,
-                "digest": self._put(repository, digest_of(one), one, MANIFEST),
+                "digest": self.put_manifest(repository, digest_of(one), one, MANIFEST),
                 "size": len(one),
                 "platform": {"os": "linux", "architecture": architecture},
             }
             for one, architecture in zip(manifests, architectures, strict=True)
         ]
         index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}).encode()
-        return self._put(repository, tag, index, INDEX)
+        return self.put_manifest(repository, tag, index, INDEX)
+
+    def put_blob(self, repository: str, content: bytes) -> None:
+        """A file of an image."""
+        started = self._send("POST", repository, "blobs/uploads/", b"", "")
+        place = urllib.parse.urljoin(f"https://{self.address}/", started)
+        self._send("PUT", repository, f"{place}&digest={digest_of(content)}", content, "application/octet-stream")
 
     def _image(self, repository: str, architecture: str, made: str) -> bytes:
         rootfs = {"type": "layers", "diff_ids": []}
         config = json.dumps({"os": "linux", "architecture": architecture, "author": made, "rootfs": rootfs}).encode()
-        started = self._send("POST", repository, "blobs/uploads/", b"", "")
-        place = urllib.parse.urljoin(f"https://{self.address}/", started)
-        self._send("PUT", repository, f"{place}&digest={digest_of(config)}", config, "application/octet-stream")
+        self.put_blob(repository, config)
         described = {"mediaType": _CONFIG, "digest": digest_of(config), "size": len(config)}
         return json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "config": described, "layers": []}).encode()
 
-    def _put(self, repository: str, reference: str, body: bytes, kind: str) -> str:
+    def put_manifest(self, repository: str, reference: str, body: bytes, kind: str) -> str:
+        """A manifest whose files are there, under a tag or its digest; the digest."""
         self._send("PUT", repository, f"manifests/{reference}", body, kind)
         return digest_of(body)
 

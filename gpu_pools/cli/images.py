@@ -33,7 +33,12 @@ _INVALID: Final = 2
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command; it sets ``run`` to what carries it out and returns the exit code."""
-    images = commands.add_parser("images", help="list the images that a stack runs, and ask their registries about them")
+    images = commands.add_parser(
+        "images",
+        help="list the images that a stack runs, and ask their registries about them",
+        description="Lists the images that a stack runs, and asks their registries about them, without a log-in: no credentials "
+        "are read, and what a registry shows only to those who log in is not checked.",
+    )
     images.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     images.add_argument("--offline", action="store_true", help="ask no registry")
     images.add_argument("--json", action="store_true", help="print JSON for machines")

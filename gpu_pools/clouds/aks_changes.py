@@ -75,11 +75,18 @@ def system_pool_left_behind(old: Mapping[str, Any], new: Mapping[str, Any]) -> s
     version = new.get("kubernetesVersion")
     if not isinstance(version, str) or version == old.get("kubernetesVersion"):
         return None
-    group, cluster = new.get("resourceGroupName"), new.get("resourceName")
+    command = system_pool_upgrade(new.get("resourceGroupName"), new.get("resourceName"), version)
     return (
         f"the GPU pools follow the control plane to Kubernetes {version}, the pool `{SYSTEM_POOL}` does not: its version "
-        f"cannot go with the cluster's request. After the deploy: az aks nodepool upgrade --resource-group {group} "
-        f"--cluster-name {cluster} --name {SYSTEM_POOL} --kubernetes-version {version}"
+        f"cannot go with the cluster's request. After the deploy: {command}"
+    )
+
+
+def system_pool_upgrade(group: object, cluster: object, version: str) -> str:
+    """The command that has the system pool follow; none of a stack's resources can."""
+    return (
+        f"az aks nodepool upgrade --resource-group {group} --cluster-name {cluster} --name {SYSTEM_POOL} "
+        f"--kubernetes-version {version}"
     )
 
 

@@ -14,6 +14,7 @@ from gpu_pools.clouds.aks_changes import WIDEST_SKEW
 from gpu_pools.hardware import azure_sizes
 from gpu_pools.stack.aks_network import Network
 from gpu_pools.stack.aks_options import MOVING_CHANNELS
+from gpu_pools.stack.azure_types import unlisted
 from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import AksPlacement
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.hardware.azure_sizes import AzureSize
+    from gpu_pools.stack.clusters import ClusterSettings
     from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.stack.sharing import Sharing
@@ -59,11 +61,20 @@ def aks_warnings(pool: Pool, sharing: Sharing, driver: str) -> Iterator[str]:
         return
     if size := azure_sizes.size(placement.vm_size):
         yield from _size_warnings(size, sharing, driver)
+    yield from unlisted(placement.options.properties, "AgentPool", "properties")
     if driver == "operator" and (placement.os_sku or "").startswith("AzureLinux"):
         yield (
             f"NVIDIA publishes no driver image for {placement.os_sku}, and its recipe for one is an experiment: have the driver "
             "installed by AKS (driver: preinstalled), or name an image of your own in gpu-pools:operator.values.driver"
         )
+
+
+def aks_cluster_warnings(cluster: ClusterSettings) -> Iterator[str]:
+    """What of a cluster's own request cannot be told before the deploy."""
+    if isinstance(cluster, AksSettings) and cluster.existing is None:
+        yield from unlisted(cluster.options.properties, "ManagedCluster", "properties of the cluster")
+        if cluster.system_pool:
+            yield from unlisted(cluster.system_pool.properties, "ManagedClusterAgentPoolProfile", "properties of the system pool")
 
 
 def _size_warnings(size: AzureSize, sharing: Sharing, driver: str) -> Iterator[str]:

@@ -89,11 +89,12 @@ class Version:
 
 @dataclass(frozen=True)
 class MadePool:
-    """An agent pool that is there; its size in lower case."""
+    """An agent pool that is there; its size in lower case, its version empty where Azure says none."""
 
     size: str
     count: int
     spot: bool = False
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,7 @@ def read_cluster(document: Document) -> MadeCluster:
                 size=(one.get("vmSize") or "").lower(),
                 count=int(one.get("count") or 0),
                 spot=one.get("scaleSetPriority") == "Spot",
+                version=one.get("currentOrchestratorVersion") or "",
             )
             for one in pools
         },

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.clouds.aks_machines import CLUSTER, Machines, machines
 from gpu_pools.clouds.azure_answers import Azure, MadeCluster
 from gpu_pools.clouds.azure_room import judge_quota, judge_subnets
-from gpu_pools.clouds.azure_versions import judge_pool_versions, judge_versions
+from gpu_pools.clouds.azure_versions import judge_pool_versions, judge_system_pool, judge_versions
 from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.text.errors import Problems, show
 
@@ -60,6 +60,7 @@ def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure) -> Judgemen
         for one in new:
             _judge_size(one, azure.sizes, region, problems)
     warnings += judge_versions(cluster, made, azure.versions, problems)
+    warnings += judge_system_pool(cluster, made)
     judge_pool_versions(new, azure.versions, problems)
     warnings += judge_quota(wanted, azure, problems)
     warnings += judge_subnets(wanted, cluster, azure, problems)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from gpu_pools.clouds.aks_together import aks_warnings
+from gpu_pools.clouds.aks_together import aks_cluster_warnings, aks_warnings
 from gpu_pools.clouds.magnum_drivers import magnum_driver_warnings
 from gpu_pools.images.placed import tag_warnings
 from gpu_pools.plan import expectation
@@ -246,6 +246,7 @@ def _pool_warnings(
         # Said once: they are about the cluster.
         yield from imported_warnings(settings)
         yield from cluster_warnings(settings)
+        yield from aks_cluster_warnings(settings.cluster)
         yield from chart_warnings(settings)
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)

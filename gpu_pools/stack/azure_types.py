@@ -2,8 +2,8 @@
 
 `properties:` is the way out: whatever Azure has and this project does not, in the plugin's own words (camelCase), merged last
 into the provider's arguments. A wrong key would be without effect and without a word, so each is held against the SDK's types
-(azure_native.json, written by `python -m tests.generated` off the SDK that requirements.txt pins). Values of enumerations are
-not: the plugin takes newer ones.
+(azure_native.json, written by `python -m tests.generated` off the SDK that requirements.txt pins). A value that its enumeration
+does not list is a warning, with the nearest: the plugin sends any text, and Azure may know newer ones.
 
 Not here: what Azure refuses, and what a change of a property does (gpu_pools/clouds/aks_properties.py).
 """
@@ -21,7 +21,7 @@ from gpu_pools.stack.later import Later
 from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpu_pools.stack.section import Section
     from gpu_pools.text.errors import Problems
@@ -85,6 +85,31 @@ def properties(type_: str, planned: Mapping[str, str]) -> Kind:
         return written if isinstance(written, dict) else None
 
     return Kind(read, "dict[str, Any]")
+
+
+def unlisted(value: object, kind: str, place: str) -> Iterator[str]:
+    """What the enumerations of the SDK do not list, as warnings.
+
+    Args:
+        value: a mapping `properties:`, or what is below it.
+        kind: its type.
+        place: where it stands.
+    """
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            below = kind.removeprefix("map of ") if kind.startswith("map of ") else types().get(kind, {}).get(key, "")
+            yield from unlisted(entry, below, f"{place}.{key}")
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            yield from unlisted(entry, kind.removeprefix("list of "), f"{place}[{index}]")
+    elif isinstance(value, str) and not isinstance(value, Later) and value not in enums().get(kind, [value]):
+        listed = enums()[kind]
+        near = difflib.get_close_matches(value.lower(), [one.lower() for one in listed], n=1, cutoff=0.5)
+        meant = next((f" (did you mean {one}?)" for one in listed if one.lower() in near), "")
+        yield (
+            f"{place}: {show(value)} is not among the values of {kind} in azure-native {version()}, {', '.join(listed)}{meant}; "
+            "it is sent as it is, and Azure decides in the deploy"
+        )
 
 
 def _check_planned(written: object, planned: Mapping[str, str], place: str, problems: Problems) -> None:

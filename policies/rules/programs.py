@@ -11,6 +11,7 @@ from gpu_pools.existing.plugin_check import check_plugin_config
 from gpu_pools.existing.plugin_schema import plugin_schema
 from gpu_pools.existing.run_context import RunContext
 from gpu_pools.hardware.azure_sizes import size
+from gpu_pools.rendering.startup_taint import STARTUP_TAINT
 from gpu_pools.text.errors import show
 
 from .. import kinds
@@ -85,11 +86,12 @@ def _tolerated(case: Case) -> Iterator[Found]:
         lists.append(("NFD's workers", values.at("node-feature-discovery", "worker", "tolerations"), _CHART_DEFAULT))
     for _, inputs in kinds.releases(case, kinds.NFD_CHART):
         lists.append(("NFD's workers", inputs.at("values", "worker", "tolerations"), ()))
-    for pool, inputs in kinds.gpu_pools(case):
-        for taint in _taints(inputs):
-            for who, place, default in lists:
-                if not _tolerates(place, default, taint):
-                    yield Found(place.path, f"{who} do not tolerate {taint} of {pool.name}")
+    born_with = [(pool.name, taint) for pool, inputs in kinds.gpu_pools(case) for taint in _taints(inputs)]
+    born_with += [(resource.name, str(STARTUP_TAINT)) for resource, _ in case.of(kinds.STARTUP_TAINT)]
+    for whose, taint in born_with:
+        for who, place, default in lists:
+            if not _tolerates(place, default, taint):
+                yield Found(place.path, f"{who} do not tolerate {taint} of {whose}")
 
 
 def _taints(inputs: Field) -> list[str]:
@@ -338,7 +340,7 @@ RULES: Final = (
     ),
     Rule(
         name="pool-taints-tolerated",
-        title="Operands and NFD's workers tolerate every taint of every GPU pool",
+        title="Operands and NFD's workers tolerate every taint of every GPU pool, and the startup taint",
         incidents=("C11", "I01"),
         types=_RELEASE,
         judge=_tolerated,

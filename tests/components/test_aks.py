@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 import pytest
 
+from components import aks
 from components.aks import AksCluster, AksGpuNodePool
 from components.gpu_operator import GpuOperator
 from components.sharing import Mig, TimeSlicing
@@ -59,6 +60,14 @@ class TestCluster:
         declared: AksClusterArgs = {**CLUSTER, "protect": False}
         recorded = run(lambda: AksCluster("c", declared, pulumi.ResourceOptions(protect=True)))
         assert not [request.name for request in recorded.requests.values() if request.HasField("protect") and not request.protect]
+
+    def test_alone_it_tells_of_values_that_no_enumeration_lists(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        said: list[str] = []
+        monkeypatch.setattr(aks._log, "warn", lambda text, _resource=None: said.append(text))
+        declared: AksClusterArgs = {**CLUSTER, "properties": {"supportPlan": "LongTerm"}}
+        run(lambda: AksCluster("c", declared))
+        (warning,) = [one for one in said if "supportPlan" in one]
+        assert warning.startswith('properties of the cluster.supportPlan: "LongTerm" is not among the values of ')
 
     def test_protects_the_cluster_alone_so_that_pools_can_be_rotated(self, run: Run) -> None:
         recorded = run(lambda: AksCluster("c", CLUSTER))

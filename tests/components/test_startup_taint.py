@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from components.gpu_operator import GpuOperator
 from components.platform import GpuPlatform
+from components.pools import ExistingPool
 from components.startup_taint import StartupTaint
 from gpu_pools.rendering.startup_taint import POLICY, STARTUP_TAINT
+from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG
 
@@ -100,3 +103,38 @@ def test_unasked_there_is_none(deploy: Any, verification: dict[str, Any]) -> Non
 def test_alone_it_takes_sections_of_a_stack_file(run: Run) -> None:
     recorded = run(lambda: StartupTaint("t", {"config": EXISTING}))
     assert selectors(recorded) == {f"{POLICY}-a": {"p": "a"}}
+
+
+def pool() -> ExistingPool:
+    given: Any = {
+        "name": "a",
+        "node_selector": {"p": "a"},
+        "gpu_model": "NVIDIA A10",
+        "gpus_per_node": 1,
+        "sharing": SHARING["whole"],
+    }
+    return ExistingPool("a", given)
+
+
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_who_was_not_told_of_it_would_never_start_so_that_is_refused(run: Run, *, by_operator: bool) -> None:
+    def program() -> None:
+        if by_operator:
+            StartupTaint("t", {}, operator=GpuOperator("o", {"pools": [pool()]}))
+        else:
+            StartupTaint("t", {"pools": [pool()]})
+
+    with pytest.raises(InvalidStackError) as refused:
+        run(program)
+    (problem,) = refused.value.problems
+    assert problem.path == "StartupTaint(t).config.verification.startupTaint"
+    assert "GpuOperator" in problem.remedy
+
+
+def test_of_an_operator_it_takes_the_plan(run: Run) -> None:
+    sections: Any = {"verification": {"startup_taint": True}}
+
+    def program() -> None:
+        StartupTaint("t", {}, operator=GpuOperator("o", {"pools": [pool()], "config": sections}))
+
+    assert selectors(run(program)) == {f"{POLICY}-a": {"p": "a"}}

@@ -167,3 +167,34 @@ def test_a_group_that_the_stack_has_made_is_let_go_and_not_deleted(trial: Trial)
     assert AzureCloud(trial.folder).get(group["id"]) is not None
     assert node_of(trial)
     assert steps(trial) == {}
+
+
+def test_while_the_system_pool_is_behind_each_preview_says_so(trial: Trial) -> None:
+    """The last of the file: no cluster goes back. Control plane, GPU pools, and by the command the system pool."""
+    trial.edit(lambda config: config["gpu-pools:cluster"].update(kubernetesVersion="1.35"))
+    trial.up().ok()
+    pools = {one["name"]: one["currentOrchestratorVersion"] for one in _cluster(trial)["agentPoolProfiles"]}
+    assert {name: version.rpartition(".")[0] for name, version in pools.items()} == {
+        "system": "1.34",
+        "gpu": "1.35",
+        "cheap": "1.35",
+    }
+    preview = trial.preview().ok()
+    assert f"the pool `system` runs Kubernetes {pools['system']}, the control plane {pools['gpu']}" in preview.text
+    assert f"--name system --kubernetes-version {pools['gpu']}" in preview.text
+
+    AzureCloud(trial.folder).put_pool("small-rg", "small", "system", _system(trial) | {"orchestratorVersion": pools["gpu"]})
+    preview = trial.preview().ok()
+    assert "az aks nodepool upgrade" not in preview.text
+    assert steps(trial) == {}
+
+
+def _cluster(trial: Trial) -> Any:
+    (cluster,) = [one for one in trial.exported()["resources"] if one["type"].endswith(":ManagedCluster")]
+    return AzureCloud(trial.folder).get(cluster["id"])
+
+
+def _system(trial: Trial) -> dict[str, Any]:
+    """As az sends it: what the pool has already."""
+    (pool,) = [one for one in _cluster(trial)["agentPoolProfiles"] if one["name"] == "system"]
+    return {key: pool[key] for key in ("vmSize", "count", "mode", "osType", "type")}

@@ -1,20 +1,22 @@
-"""What others use: the wheel in an environment of their own, the components from YAML and TypeScript, the policy pack alone.
+"""What others use: the wheel in an environment of their own, the components from YAML, TypeScript and Go, the policy pack alone.
 
-The provider is the one of the installed wheel, started by the real engine. Clouds and cluster are the stand-ins, so these are
-previews. The language hosts: YAML's is built (or pulumi's own), TypeScript needs none, since its program runs in its own process.
+The provider is the one of the installed wheel, started by the real engine. Clouds and cluster are the stand-ins, so most are
+previews. The language hosts: YAML's is built (or pulumi's own), TypeScript and Go need none, since their programs run by
+themselves; their SDKs are written by the engine's own generators (tests/packages/go/generate).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,10 +37,12 @@ pytestmark = [pytest.mark.engine, pytest.mark.programs]
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "packages"
 PACKAGES = ("gpu_pools", "components", "policies")
-LONGEST = 300
+LONGEST, LONGEST_BUILD = 300, 900
 
 
-def _run(command: Sequence[str | Path], folder: Path, environment: dict[str, str] | None = None) -> tuple[int, str]:
+def _run(
+    command: Sequence[str | Path], folder: Path, environment: dict[str, str] | None = None, longest: int = LONGEST
+) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=folder,
@@ -46,7 +50,7 @@ def _run(command: Sequence[str | Path], folder: Path, environment: dict[str, str
         capture_output=True,
         text=True,
         check=False,
-        timeout=LONGEST,
+        timeout=longest,
         stdin=subprocess.DEVNULL,
     )
     return done.returncode, done.stdout + done.stderr
@@ -201,14 +205,68 @@ def test_pools_and_sharing_are_objects_in_a_yaml_program(around: dict[str, str],
     assert "azure-native:containerservice:AgentPool firstNodes-pool create" in text
 
 
+def _go(arguments: Sequence[str | Path], folder: Path) -> None:
+    """Go, by its go.sum alone; the first build compiles the generators, which takes minutes.
+
+    Raises:
+        Skipped: where Go is missing, or modules cannot be had.
+    """
+    program = shutil.which("go")
+    if program is None:
+        pytest.skip("there is no Go on this machine")
+    code, text = _run([program, *arguments], folder, {**os.environ, "GOFLAGS": "-mod=readonly"}, longest=LONGEST_BUILD)
+    if code != 0 and re.search(r"dial tcp|no such host|i/o timeout|module lookup disabled", text):
+        pytest.skip(f"Pulumi's modules for Go cannot be had here: {text.strip().splitlines()[-1]}")
+    assert code == 0, text
+
+
 @pytest.fixture(scope="module")
-def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The TypeScript program, compiled."""
+def golang(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the program in Go, with the SDKs of the schema in its folder sdk/."""
+    folder = tmp_path_factory.mktemp("go") / "program"
+    shutil.copytree(PROGRAMS / "go", folder)
+    # go.mod names the SDK as a module; the generator leaves making it one to `pulumi package add`.
+    (folder / "sdk" / "go" / "gpupools").mkdir(parents=True)
+    shutil.copy(PROGRAMS / "go" / "sdk.mod", folder / "sdk" / "go" / "gpupools" / "go.mod")
+    _go(["build", "-o", "generator", "./generate"], folder)
+    code, text = _run([folder / "generator", PROJECT / "components" / "schema.json", folder / "sdk"], folder)
+    assert code == 0, text
+    return folder
+
+
+@pytest.fixture(scope="module")
+def go_program(golang: Path) -> Path:
+    """The program, compiled with all of the SDK."""
+    _go(["build", "-o", "compiled", "./program"], golang)
+    return golang / "compiled"
+
+
+@pytest.mark.sweep
+def test_a_go_program_has_pools_and_sharing_as_objects(go_program: Path, around: dict[str, str], tmp_path: Path) -> None:
+    code, text = _run([go_program, "preview", "4"], tmp_path, around)
+    assert code == 0, text
+    assert "azure-native:containerservice:AgentPool nodes-pool create" in text
+    code, text = _run([go_program, "up", "4"], tmp_path, around)
+    assert code == 0, text
+    assert text.strip().splitlines()[-1] == '{"nvidia.com/gpu":4}'
+    code, text = _run([go_program, "preview", "1"], tmp_path, around)
+    assert code == 1, text
+    assert "replicas" in text
+    assert "the device plugin crashes on fewer than 2" in text
+    assert "components/sharing.py" not in text
+    code, text = _run([go_program, "destroy", "4"], tmp_path, around)
+    assert code == 0, text
+
+
+@pytest.fixture(scope="module")
+def typescript(golang: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The TypeScript program, compiled with the SDK."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("there is no npm on this machine")
     folder = tmp_path_factory.mktemp("typescript") / "program"
     shutil.copytree(PROGRAMS / "typescript", folder)
+    shutil.copytree(golang / "sdk" / "nodejs", folder / "sdk")
     code, text = _run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
     if code != 0:
         pytest.skip(f"Pulumi's SDK for TypeScript cannot be installed here: {text.strip().splitlines()[-1]}")
@@ -224,7 +282,8 @@ def test_a_typescript_program_uses_the_components(typescript: Path, around: dict
     assert ended == code, text
     if code == 0:
         assert "nvidia.com/gpu: 7" in text
-        assert '{"create":23}' in text
+        assert "nvidia.com/gpu: 4" in text
+        assert "azure-native:containerservice:AgentPool nodes-pool create" in text
     else:
         assert "property sharing.chosen.mig.layout " in text
         assert "components/platform.py" not in text
@@ -298,6 +357,78 @@ def test_an_example_comes_up_stays_and_goes(own_network: Callable[..., str], tmp
     ]
     own_network("destroy", "--yes", "--skip-preview")
     assert "resources" not in json.loads(own_network("stack", "export"))["deployment"]
+
+
+@pytest.fixture
+def platform(around: dict[str, str], tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Runs the engine on a program with a whole platform behind a resource of its own."""
+    shutil.copytree(PROGRAMS / "platform", tmp_path / "platform")
+
+    def engine(*arguments: str) -> tuple[int, str]:
+        command = ["pulumi", *arguments, "--stack", "kept", "--non-interactive", "--color", "never"]
+        return _run(command, tmp_path / "platform", around)
+
+    code, text = engine("stack", "init")
+    assert code == 0, text
+    return engine
+
+
+def _made(engine: Callable[..., tuple[int, str]]) -> dict[str, dict[str, Any]]:
+    """Name -> what the engine manages: no component, no provider, nothing that is only read."""
+    code, text = engine("stack", "export")
+    assert code == 0, text
+    state = json.loads(text)["deployment"].get("resources", [])
+    managed = [one for one in state if one["custom"] and not one.get("external") and ":providers:" not in one["type"]]
+    return {one["urn"].rpartition("::")[2]: one for one in managed}
+
+
+@pytest.mark.sweep
+def test_a_platform_waits_for_what_it_depends_on_and_keeps_all_of_it_while_protected(
+    platform: Callable[..., tuple[int, str]],
+) -> None:
+    def ok(*arguments: str) -> str:
+        code, text = platform(*arguments)
+        assert code == 0, text
+        return text
+
+    # What it depends on cannot be made, so nothing of it is.
+    ok("config", "set", "location", "nowhere")
+    code, text = platform("up", "--yes", "--skip-preview")
+    assert code != 0, text
+    assert _made(platform) == {}
+
+    ok("config", "set", "location", "westeurope")
+    ok("config", "set", "protected", "true")
+    ok("up", "--yes", "--skip-preview")
+    before = _made(platform)
+    first = before.pop("first")
+    assert {*before} >= {"gpu-cluster", "gpu-nb-pool", "gpu-train-pool", "gpu-operator-release", "gpu-nb-verification-verifier"}
+    assert {name for name, one in before.items() if not one.get("protect")} == set()
+    assert {name for name, one in before.items() if first["urn"] not in one["dependencies"]} == set()
+
+    # Nothing goes, neither all of it nor a pool.
+    for arguments in (("destroy",), ("config", "set", "without", "train"), ("up",)):
+        if arguments[0] == "config":
+            ok(*arguments)
+            continue
+        code, text = platform(*arguments, "--yes", "--skip-preview")
+        assert code != 0, text
+        assert "protect" in text
+        assert set(_made(platform)) >= set(before)
+    # What is gone leaves the state with a refresh.
+    ok("refresh", "--yes", "--skip-preview")
+    assert set(_made(platform)) >= set(before)
+
+    # What is not declared any more stays protected; so first the protection goes, then the pool.
+    ok("config", "set", "protected", "false")
+    code, text = platform("up", "--yes", "--skip-preview")
+    assert code != 0, text
+    assert "gpu-train-pool" in _made(platform)
+    ok("config", "rm", "without")
+    ok("up", "--yes", "--skip-preview")
+    assert {name for name, one in _made(platform).items() if one.get("protect")} == set()
+    ok("destroy", "--yes", "--skip-preview")
+    assert _made(platform) == {}
 
 
 def test_the_pack_of_the_wheel_judges_programs_of_others(installed: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_pools.hardware.prices import Prices
+from gpu_pools.rendering.startup_taint import STARTUP_TAINT
 from gpu_pools.stack.charts import merge_values
 from policies import kinds
 from policies.described import Resource
@@ -274,6 +275,7 @@ BAD: dict[str, list[Program]] = {
     "pool-taints-tolerated": [
         program(pool(**_TAINTED), operator()),
         program(pool(**_TAINTED), operator({"daemonsets": {"tolerations": _SKU}}), nfd()),
+        program(pool(), operator(), made(kinds.STARTUP_TAINT, "born", {})),
         program(
             pool(nodeTaints=["nvidia.com/gpu=true:NoSchedule"]),
             operator(),
@@ -431,7 +433,11 @@ GOOD: dict[str, Program] = {
         sharing(),
     ),
     "MIG, autoscaled behind the startup taint": program(
-        pool(options=_LEFT, **_AUTO, nodeLabels=_MIG), operator(), sharing(), layouts(), made(kinds.STARTUP_TAINT, "born", {})
+        pool(options=_LEFT, **_AUTO, nodeLabels=_MIG),
+        operator({"daemonsets": {"tolerations": [{"key": STARTUP_TAINT.key, "operator": "Exists"}]}}),
+        sharing(),
+        layouts(),
+        made(kinds.STARTUP_TAINT, "born", {}),
     ),
     "MIG by the operator": program(pool(nodeLabels=_MIG), operator(), sharing(), layouts()),
     "uneven MIG under mixed": program(operator({"mig": {"strategy": "mixed"}}), layouts(UNEVEN), sharing()),

@@ -172,7 +172,7 @@ def test_what_is_there_is_shown(session: Session, cloud: AzureCloud, tmp_path: P
     azure = read_azure(session, stack.cluster, stack.pools)
     assert not isinstance(azure.cluster, Unread)
     assert azure.cluster is not None
-    assert azure.cluster.pools["a"] == MadePool(A100.lower(), 2)
+    assert azure.cluster.pools["a"] == MadePool(A100.lower(), 2, version=azure.cluster.version)
     assert (azure.cluster.location, azure.cluster.version) == ("westeurope", "1.36.3")
     assert azure.usages[FAMILY.lower()] == Usage(48, 10000)  # type: ignore[index]
     # One system node and two of the pool, each with thirty pods.

@@ -1,6 +1,7 @@
 """A registry that knows one user, asked by real clients: helm for the charts, and with the Secret that a stack gives its pods.
 
-The registry is distribution's own, on loopback, with TLS and tokens. What is not tried: a kubelet that pulls with the Secret.
+The registry is distribution's own, on loopback, with TLS and tokens. A kubelet that pulls with the Secret:
+tests/sandbox/real_node/test_private_pull.py.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.cli.main import main
 from gpu_pools.rendering.registry import docker_config
 from sandbox.providers.chart_sources import STAND_INS, ChartError, ChartRequest, ChartSources
 from sandbox.system.progress import Progress
@@ -100,6 +102,23 @@ def test_what_the_secret_of_a_stack_s_pods_holds_lets_a_client_in(
         else:
             with pytest.raises(ChartError):
                 _pull(helm, pushed, environment)
+
+
+def test_the_command_that_looks_at_images_does_not_log_in(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither with what the stack says, nor with what Docker's configuration has."""
+    (tmp_path / "config.json").write_text(docker_config(registry.address, USER, PASSWORD))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("SSL_CERT_FILE", registry.trust.authority)
+    (tmp_path / "Pulumi.mirrored.yaml").write_text(_stack(registry))
+    registry.realm.asked.clear()
+    assert main(["images", str(tmp_path / "Pulumi.mirrored.yaml")]) == 0
+    said = capsys.readouterr().out
+    assert f"{registry.address}/mirror/library/busybox" in said
+    assert "log in" in said
+    assert registry.realm.asked
+    assert not [one for one in registry.realm.asked if "authorization" in one.headers]
 
 
 def _stack(registry: Registry) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -14,7 +14,7 @@ from sandbox.clouds.azure_cluster_options import IMMUTABLE
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.providers import azure_native
 from tests.generated import RESOURCES
-from tests.unit.stacks import aks, pool_of
+from tests.unit.stacks import A100, SYSTEM_POOL, aks, plan_of, pool_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,3 +122,39 @@ class TestStandIn:
     def test_its_immutables_are_properties_of_the_sdk(self) -> None:
         assert set(azure_rules._IMMUTABLE) <= types()["AgentPool"].keys()
         assert set(IMMUTABLE) <= types()["ManagedCluster"].keys()
+
+
+class TestValuesThatNoEnumerationLists:
+    """They are sent, and told of."""
+
+    @pytest.mark.parametrize(
+        ("properties", "place", "told"),
+        [
+            ({"osDiskType": "managed"}, "properties.osDiskType", "did you mean Managed?"),
+            ({"workloadRuntime": "KataMshvVmIsolation"}, "properties.workloadRuntime", "did you mean KataVmIsolation?"),
+            ({"securityProfile": {"sshAccess": "off"}}, "properties.securityProfile.sshAccess", "LocalUser, Disabled;"),
+            ({"networkProfile": {"allowedHostPorts": [{"protocol": "tcp"}]}}, "allowedHostPorts[0].protocol", "mean TCP?"),
+        ],
+        ids=str,
+    )
+    def test_of_a_pool(self, properties: dict[str, Any], place: str, told: str) -> None:
+        (warning,) = [one for one in pool_of(aks({"properties": properties})).warnings if "not among the values" in one]
+        assert place in warning
+        assert told in warning
+
+    def test_of_the_cluster_and_its_system_pool_once(self) -> None:
+        mine = {"supportPlan": "LongTerm", "networkProfile": {"loadBalancerSku": "Standard"}}
+        cluster = {"properties": mine, "systemPool": {**SYSTEM_POOL, "properties": {"osDiskType": "ephemeral"}}}
+        pools = [{"name": name, "vmSize": A100, "count": 1, "sharing": "whole"} for name in ("a", "b")]
+        first, second = plan_of(aks(cluster=cluster, pools=pools)).pools
+        told = [one.partition(":")[0] for one in first.warnings if "not among the values" in one]
+        assert told == [
+            "properties of the cluster.supportPlan",
+            "properties of the cluster.networkProfile.loadBalancerSku",
+            "properties of the system pool.osDiskType",
+        ]
+        assert not [one for one in second.warnings if "not among the values" in one]
+
+    def test_what_is_listed_or_is_not_of_an_enumeration_is_not_told_of(self) -> None:
+        fine = {"osDiskType": "Managed", "messageOfTheDay": "hello", "nodePublicIPPrefixID": "x", "enableUltraSSD": True}
+        assert not [one for one in pool_of(aks({"properties": fine})).warnings if "not among the values" in one]

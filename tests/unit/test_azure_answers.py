@@ -117,12 +117,13 @@ def test_a_cluster_with_its_pools() -> None:
         {"name": "a", "vmSize": "Standard_D4s_v5", "count": 3, "vnetSubnetID": "/n", "podSubnetID": "/p"},
         {"name": "b", "scaleSetPriority": "Spot"},
     ]
+    pools[0]["currentOrchestratorVersion"] = "1.33.5"
     network = {"networkPlugin": "kubenet", "networkPluginMode": "overlay"}
     properties = {"kubernetesVersion": "1.34", "networkProfile": network, "agentPoolProfiles": pools}
     assert read_cluster({"location": "West Europe", "properties": properties}) == MadeCluster(
         "westeurope",
         "1.34",
-        {"a": MadePool("standard_d4s_v5", 3), "b": MadePool("", 0, spot=True)},
+        {"a": MadePool("standard_d4s_v5", 3, version="1.33.5"), "b": MadePool("", 0, spot=True)},
         plugin="kubenet",
         mode="overlay",
         subnets={"a": ("/n", "/p"), "b": ("", "")},

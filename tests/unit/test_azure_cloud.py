@@ -283,6 +283,28 @@ def test_a_preview_is_told_and_taken() -> None:
     assert "Kubernetes 1.36 is a preview in this region" in warnings(settings(kubernetesVersion="1.36"))
 
 
+@pytest.mark.parametrize(
+    ("version", "more", "told"),
+    [
+        ("1.33.9", {}, True),
+        ("1.34.1", {"upgrades": {"channel": "patch"}}, True),
+        ("1.34.2", {}, False),
+        ("", {}, False),
+        # Azure itself moves both.
+        ("1.33.9", {"upgrades": {"channel": "stable"}}, False),
+    ],
+)
+def test_a_system_pool_that_is_behind_its_control_plane_is_told_of_with_the_command(
+    version: str, more: dict[str, Any], *, told: bool
+) -> None:
+    azure = replace(AZURE, cluster=there(system=MadePool(D4.lower(), 1, version=version)))
+    said = warnings(settings(**more), azure)
+    assert ("az aks nodepool upgrade" in said) == told
+    if told:
+        assert f"the pool `system` runs Kubernetes {version}, the control plane 1.34.2" in said
+        assert said.endswith("--name system --kubernetes-version 1.34.2")
+
+
 def test_a_cluster_keeps_a_version_that_is_offered_no_more() -> None:
     old = replace(AZURE, cluster=MadeCluster("westeurope", "1.31.4", {}))
     for wanted in ("1.31", "1.31.4"):

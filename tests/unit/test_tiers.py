@@ -46,6 +46,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_verification.py": "tests/sandbox/machines/test_verified_nodes.py",
     "tests/sandbox/machines/test_nfd_gc.py": "tests/sandbox/machines/test_nfd_worker.py",
     "tests/sandbox/real/test_generated_layouts.py": "tests/sandbox/machines/test_mig.py",
+    "tests/sandbox/real_node/test_private_pull.py": "tests/sandbox/test_private_registry.py",
     "tests/sandbox/machines/test_real_operator.py": "tests/sandbox/machines/test_operator_on_nodes.py",
 }
 INTERRUPTIONS: Final = "tests/engine/test_interruption.py::test_the_next_run_finishes_what_was_interrupted"

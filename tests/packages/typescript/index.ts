@@ -1,24 +1,11 @@
-// A program in TypeScript that uses the components as a Pulumi package. The class is what `pulumi package add` would generate, by hand:
-// that needs a language host of this engine's age. The program runs inside this process, so that no language host is needed at all.
+// A program in TypeScript that uses the components by their generated SDK (in sdk/, made before this is compiled). It runs inside this
+// process, so that no language host is needed.
 import * as pulumi from "@pulumi/pulumi";
 import { LocalWorkspace } from "@pulumi/pulumi/automation";
-
-interface GpuPlatformArgs {
-    cluster: Record<string, unknown>;
-    sharing: Record<string, Record<string, unknown>>;
-    pools: Record<string, unknown>[];
-}
-
-class GpuPlatform extends pulumi.ComponentResource {
-    declare public readonly advertises: pulumi.Output<Record<string, Record<string, number>>>;
-
-    constructor(name: string, args: GpuPlatformArgs, opts?: pulumi.ComponentResourceOptions) {
-        super("gpu-pools:index:GpuPlatform", name, { ...args, advertises: undefined }, opts, true);
-    }
-}
+import * as gpus from "./sdk";
 
 async function program() {
-    const platform = new GpuPlatform("gpu", {
+    const platform = new gpus.GpuPlatform("gpu", {
         cluster: {
             platform: "aks",
             name: "small",
@@ -29,7 +16,19 @@ async function program() {
         sharing: { chosen: { mig: { layout: { "1g.10gb": Number(process.argv[2]) } } } },
         pools: [{ name: "gpu", vmSize: "Standard_NC24ads_A100_v4", count: 1, sharing: "chosen" }],
     });
-    return { advertises: platform.advertises };
+    // Pools and sharing as objects, handed to all that must know them.
+    const turns = new gpus.TimeSlicing("turns", { replicas: 4 });
+    const pool = new gpus.AksPool("nb", { name: "nb", vmSize: "Standard_NC24ads_A100_v4", count: 1, sharing: turns.declared });
+    const operator = new gpus.GpuOperator("operator", { pools: [pool.declared] });
+    const nodes = new gpus.AksGpuNodePool("nodes", {
+        clusterName: platform.clusterName,
+        resourceGroupName: "small-rg",
+        pool: pool.declared,
+        nodeSubnet: pulumi.interpolate`${platform.clusterName}/subnet`,
+        migStrategy: operator.migStrategy,
+        configKeys: operator.configKeys,
+    }, { dependsOn: [operator] });
+    return { advertises: platform.advertises, nodes: nodes.advertises };
 }
 
 async function main() {
