@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.adopting import live
+from gpu_pools.adopting.adopted import NotAdoptableError
 from gpu_pools.adopting.release import released
 from gpu_pools.cli.main import main
 from gpu_pools.plan.planning import plan_config
@@ -275,13 +277,32 @@ class TestLive:
             kubectl=f"""case "$*" in *clusterpolicies*) echo "the server doesn't have a resource type" >&2; exit 1;;
             *) /bin/cat {inside};; esac""",
         )
-        live = ["adopt", "aks", "--stack", "prod", "--resource-group", "Team-ML", "--name", "ml-prod", "--context", "ml"]
-        assert main(live) == 1
-        asked = calls.read_text()
-        assert "az aks show --resource-group Team-ML --name ml-prod --output json" in asked
-        assert "kubectl get nodes --output json --context=ml" in asked
-        assert "secret" not in asked
-        assert "credentials" not in asked
+        command = ["adopt", "aks", "--stack", "prod", "--resource-group", "Team-ML", "--name", "ml-prod", "--context", "ml"]
+        assert main(command) == 1
+        # Nothing else: no Secret, and no credentials of the cluster.
+        assert calls.read_text().splitlines() == [
+            "az aks show --resource-group Team-ML --name ml-prod --output json",
+            "az aks nodepool list --resource-group Team-ML --cluster-name ml-prod --output json",
+            "kubectl get nodes --output json --context=ml",
+            "kubectl get clusterpolicies.nvidia.com --output json --context=ml",
+            "kubectl get configmaps --namespace gpu-operator --output json --context=ml",
+            "kubectl get daemonsets.apps,deployments.apps --all-namespaces --output json --context=ml",
+        ]
+
+    def test_a_kubeconfig_is_handed_to_kubectl_and_what_a_cluster_need_not_have_may_be_missing(self, programs: Programs) -> None:
+        missing = """echo "Error from server (NotFound): the server could not find the requested resource" >&2; exit 1"""
+        calls = programs(
+            kubectl=f"""case "$*" in *clusterpolicies*|*configmaps*) {missing};; *) echo '{{"kind": "List"}}';; esac"""
+        )
+        assert live.kubernetes(None, "/home/me/kubeconfig") == [{"kind": "List"}, {"kind": "List"}]
+        assert {line.rpartition("json ")[2] for line in calls.read_text().splitlines()} == {"--kubeconfig=/home/me/kubeconfig"}
+
+    @pytest.mark.parametrize("missing", ["nodes", "daemonsets"])
+    def test_what_each_cluster_has_must_be_told(self, missing: str, programs: Programs) -> None:
+        script = f"""case "$*" in *{missing}*) echo NotFound >&2; exit 1;; *) echo '{{"kind": "List"}}';; esac"""
+        programs(kubectl=script)
+        with pytest.raises(NotAdoptableError, match="NotFound"):
+            live.kubernetes("c", None)
 
     def test_of_each_group_openstack_is_asked(self, folder: Path, programs: Programs) -> None:
         case = CASES["magnum-heat"]
@@ -289,8 +310,8 @@ class TestLive:
         shown = {one["uuid"]: document(folder, f"{one['uuid']}.json", one) for one in case["groups"]}
         shows = "".join(f"*{uuid}*) /bin/cat {path};; " for uuid, path in shown.items())
         calls = programs(openstack=f'case "$*" in *cluster*show*) /bin/cat {cluster};; *list*) /bin/cat {groups};; {shows} esac')
-        live = ["adopt", "magnum", "--stack", "prod", "--name", "k8s", *case["arguments"]]
-        assert main(live) == 1
+        command = ["adopt", "magnum", "--stack", "prod", "--name", "k8s", *case["arguments"]]
+        assert main(command) == 1
         assert calls.read_text().count("nodegroup show k8s") == 2
 
     @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from gpu_pools.adopting.written import PLATFORM, import_text, stack_text
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.text.yaml_text import load_yaml
 from tests.adopting.recorded import CASES, OWNER, WITH_POOLS, adopted
+from tests.unit.golden import golden
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -37,6 +39,16 @@ def test_the_stack_file_can_be_planned_and_holds_nothing_but_what_was_found(name
     config = load_yaml(text)["config"]
     assert {pool.name for pool in plan_config(config).pools} == {one["name"] for one in CASES[name]["pools_expected"]}
     assert config == adopted(name).config
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_written_and_said_is_what_somebody_has_looked_at(name: str) -> None:
+    """After a wanted change: ``UPDATE_GOLDEN=1 venv/bin/pytest tests/adopting``, then read the difference."""
+    found = adopted(name)
+    told = {"changes": {pool: list(one) for pool, one in found.changes.items()}, "managed": found.managed}
+    if found.imports:
+        told["import file"] = json.loads(import_text(found))["resources"]
+    golden(f"adopted/{name}.yaml", f"{stack_text(found, name)}---\n{yaml.safe_dump(told, sort_keys=False, width=130)}")
 
 
 def test_there_are_six_real_clusters_with_pools_and_each_says_what_it_is() -> None:

@@ -107,3 +107,10 @@ class TestLabels:
         warnings = " ".join(plan_of(magnum(cluster={"driver": driver, **written})).pools[0].warnings)
         passed_over = {"availability_zone"} if "passes over `availabilityZone`" in warnings else set()
         assert set(set_) - listed(driver) == passed_over  # type: ignore[arg-type]
+
+
+def test_what_is_passed_over_of_the_cluster_is_told_once_and_only_by_its_first_pool() -> None:
+    pools = [{"name": name, "flavor": "g2.5xlarge", "count": 1, "sharing": "whole"} for name in ("first", "second")]
+    stack = magnum(cluster={"driver": "capi-helm", "availabilityZone": "nova"}, pools=pools)
+    told = [["availabilityZone" in " ".join(pool.warnings)] for pool in plan_of(stack).pools]
+    assert told == [[True], [False]]
