@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST = ("tests/unit", "tests/verifier", "tests/changes", "tests/policies", "tests/adopting")
+FAST = ("tests/unit", "tests/verifier", "tests/changes", "tests/policies", "tests/adopting", "tests/components")
 _OURS = ("gpu_pools", "components", "policies", "pipelines", "sandbox", "tests")
 #: A mutant may compute without end, and remember all of it.
 _MEMORY = 6 * 2**30
