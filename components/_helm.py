@@ -1,4 +1,4 @@
-"""Installs one chart as a Helm release.
+"""Installs one chart as a Helm release, and makes what it needs: its namespace, its values.
 
 Always a real release, never a rendered chart: the GPU operator's hooks must run, and the values of a release are known in a
 preview before the cluster exists. A release is ready when the operator's own Deployment is; what the operator starts later
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pulumi
+from pulumi_kubernetes.core.v1 import Namespace
 from pulumi_kubernetes.helm.v3 import Release
 
 from gpu_pools.stack.charts import ChartSettings
@@ -49,3 +50,14 @@ def chart_release(
         timeout=_TIMEOUT_SECONDS,
         opts=opts,
     )
+
+
+def privileged_namespace(name: str, namespace: str, opts: pulumi.ResourceOptions) -> Namespace:
+    """A namespace whose pods may use host paths and privileges, as drivers and feature workers must."""
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    return Namespace(name, metadata={"name": namespace, "labels": labels}, opts=opts)
+
+
+def chart_values(values: Any, *, secret: bool) -> pulumi.Output[dict[str, Any]]:  # noqa: ANN401 - chart values
+    """Chart values, encrypted in the state where the stack file keeps them so."""
+    return pulumi.Output.secret(values) if secret else pulumi.Output.from_input(values)

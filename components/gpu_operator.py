@@ -30,14 +30,13 @@ from gpu_pools.stack.adoption import CLUSTER_POLICY
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._args import PoolLike
-from ._helm import chart_release
+from ._helm import chart_release, chart_values, privileged_namespace
 from ._options import child_options
 from ._owners import looks_for_another, tells_of_another_owner
 from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._sharing_keys import config_keys
 from ._to_stack import plan_of, pool_keys
-from .node_features import chart_values, privileged_namespace
 
 #: Beyond the wait itself, until its pods run on all nodes.
 _SLACK_SECONDS = 300

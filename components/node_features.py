@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
-from pulumi_kubernetes.core.v1 import Namespace
 
 from gpu_pools.plan.placing import labeller_daemon_set_spec, node_feature_rule
 from gpu_pools.plan.planned import Plan, PoolPlan
@@ -21,7 +20,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem
 
 from ._args import ExistingPoolLike, PoolLike
 from ._config_keys import after_operator, once_agreed, pool_plan
-from ._helm import chart_release
+from ._helm import chart_release, chart_values, privileged_namespace
 from ._options import child_options
 from ._owners import looks_for_another, tells_of_another_owner
 from ._pull_secret import pull_secret
@@ -184,17 +183,6 @@ def _nothing_to_install(what: str) -> Problem:
         "install: true, or left out",
         "Leave the component out; PoolLabels and GpuOperator use the one that is there.",
     )
-
-
-def privileged_namespace(name: str, namespace: str, opts: pulumi.ResourceOptions) -> Namespace:
-    """A namespace whose pods may use host paths and privileges, as drivers and feature workers must."""
-    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
-    return Namespace(name, metadata={"name": namespace, "labels": labels}, opts=opts)
-
-
-def chart_values(values: Any, *, secret: bool) -> pulumi.Output[dict[str, Any]]:  # noqa: ANN401 - chart values
-    """Chart values, encrypted in the state where the stack file keeps them so."""
-    return pulumi.Output.secret(values) if secret else pulumi.Output.from_input(values)
 
 
 def _alone(name: str, args: PoolLabelsArgs) -> Callable[[Any], PoolPlan]:

@@ -46,13 +46,13 @@ from gpu_pools.proof.verifier_rights import (
 from gpu_pools.verifier.archive import archive, digest
 
 from ._args import PoolLike
+from ._helm import privileged_namespace
 from ._options import child_options, once_named
 from ._program_there import program_there
 from ._pull_secret import pull_secret
 from ._section_args import Config, RegistrySection
 from ._to_stack import plan_of, pool_of, registry_of
 from ._why import tells_why
-from .node_features import privileged_namespace
 
 _RBAC = "rbac.authorization.k8s.io"
 #: Beyond the deadline, which begins when the verifier starts: until the image is there, and the runtime that its pod needs.
