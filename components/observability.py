@@ -1,4 +1,4 @@
-"""What reads the GPUs' metrics: a ServiceMonitor and a PrometheusRule for a Prometheus Operator, dashboards for a Grafana.
+"""What reads the GPUs' metrics: monitors and a PrometheusRule for a Prometheus Operator, dashboards for a Grafana.
 
 Both are somebody else's and in the cluster already; nothing is installed here. The exporter is the GPU operator's, and is
 configured with it (components/gpu_operator.py): this component comes after the operator and takes the same pools. Its objects
@@ -15,7 +15,9 @@ from gpu_pools.observing.objects import (
     API_VERSION,
     MONITOR,
     RULES,
+    VERIFIERS,
     dashboard_config_maps,
+    pod_monitor_spec,
     prometheus_rule_spec,
     service_monitor_spec,
 )
@@ -94,6 +96,15 @@ class Observability(pulumi.ComponentResource):
             spec=service_monitor_spec(plan),
             opts=child_options(self, opts, hooks=looks_for_monitors(name, args.get("kubeconfig"), args.get("context"))),
         )
+        if plan.settings.verification.enabled:
+            CustomResource(
+                f"{name}-verifiers",
+                api_version=API_VERSION,
+                kind="PodMonitor",
+                metadata={"name": VERIFIERS, "namespace": OPERATOR_NAMESPACE, "labels": labels},
+                spec=pod_monitor_spec(plan),
+                opts=child_options(self, opts, depends_on=[monitor]),
+            )
         CustomResource(
             f"{name}-rules",
             api_version=API_VERSION,

@@ -2,7 +2,8 @@
 
 Each is about a fault that the exporter's metrics show, or the operator's own. None is about what a planned change does: while
 partitions or the driver change the exporter is away, and so are its series. An Xid is an event: its alert stays for half an hour
-after the last one. Not here: what the verifier says (docs/operations.md has alerts on it), what is allocated, and pods that wait.
+after the last one. Where the stack has verifiers, two alerts are about what they say; during a change they wait, as a deploy
+does. Not here: what is allocated, and pods that wait.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.observing import rules
-from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, GPU_KEY, JOB, POOL
+from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, GPU_KEY, JOB, NODE_KEY, POOL, VERIFIER_JOB
 from gpu_pools.observing.xids import raising
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_pools.stack.verification import VerificationSettings
+
 GROUP: Final = "gpu-pools.alerts"
 RUNBOOK: Final = "alerts.md"
 #: An event's alert stays as long.
 _AFTER_EVENT: Final = "30m"
+#: What one assertion may take (gpu_pools/verifier/watch.py).
+_ASSERTION_SECONDS: Final = 360
 _WHERE: Final = "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) of {{ $labels.instance }}, pool {{ $labels.gpu_pool }}"
 _NODE: Final = "{{ $labels.instance }}, pool {{ $labels.gpu_pool }}"
 _RESET: Final = "Cordon and drain the node, then reset the GPU (`nvidia-smi --gpu-reset`) or restart the node."
@@ -68,14 +73,19 @@ class Alert:
         }
 
 
-def alert_group(runbooks: str) -> dict[str, Any]:
-    """The group of all alerts; `runbooks`: URL of their folder, or empty."""
-    return {"name": GROUP, "rules": [one.rule(runbooks) for one in alerts()]}
+def alert_group(runbooks: str, verifiers: VerificationSettings | None) -> dict[str, Any]:
+    """The group of all alerts.
+
+    Args:
+        runbooks: URL of their folder, or empty.
+        verifiers: how often they assert, and how long they may wait; None: there are none.
+    """
+    return {"name": GROUP, "rules": [one.rule(runbooks) for one in alerts(verifiers)]}
 
 
-def alerts() -> tuple[Alert, ...]:
-    """All of them."""
-    return (*_of_nodes(), *_of_gpus(), *_of_shares())
+def alerts(verifiers: VerificationSettings | None) -> tuple[Alert, ...]:
+    """All of them; `verifiers`: as of the group."""
+    return (*_of_nodes(), *_of_gpus(), *_of_shares(), *(_of_verifiers(verifiers) if verifiers else ()))
 
 
 def _of_nodes() -> Iterator[Alert]:
@@ -155,6 +165,39 @@ def _of_shares() -> Iterator[Alert]:
         f"{{{{ $labels.namespace }}}}/{{{{ $labels.pod }}}} has held {_WHERE}, for two hours without using it.",
         "Ask its owner, or end it; a notebook that is left open is the usual one.",
         for_="2h",
+    )
+
+
+def _of_verifiers(settings: VerificationSettings) -> Iterator[Alert]:
+    verifier = f'job="{VERIFIER_JOB}", {POOL}!=""'
+    key = ", ".join(NODE_KEY)
+    oldest = 3 * settings.interval_seconds + _ASSERTION_SECONDS
+    yield Alert(
+        "GpuNodeNotAsDeclared",
+        f'max by ({key}) (gpu_pools_verdict{{{verifier}, verdict="differs"}}) == 1',
+        "critical",
+        f"{_NODE} is not what the stack declares: its pods may not find the GPUs that they ask for.",
+        "kubectl describe node shows the condition GpuSharingVerified: what differs, the likely cause, and the remedy.",
+        for_="15m",
+    )
+    old = f"max by ({key}) (time() - gpu_pools_last_assertion_timestamp_seconds{{{verifier}}}) > {oldest}"
+    unknown = f'max by ({key}) (gpu_pools_verdict{{{verifier}, verdict="cannot tell"}}) == 1'
+    yield Alert(
+        "GpuNodeUnverified",
+        f"max by ({key}) (up{{{verifier}}}) == 0 or {unknown} or {old}",
+        "warning",
+        f"The verifier of {_NODE} is silent, or cannot tell whether the node is as declared.",
+        "kubectl logs -n gpu-pools-verifier of its pod; the node's condition GpuSharingVerified says what could not be read.",
+        for_="15m",
+    )
+    # A verifier that waits for its node is not scraped: after a change it may wait for so long.
+    yield Alert(
+        "GpuVerifierAbsent",
+        f"group by ({key}) ({rules.NODE_GPUS}) unless on ({key}) up{{{verifier}}}",
+        "warning",
+        f"{_NODE} has GPUs that answer, and no verifier that does: it still waits for what was declared, or does not run.",
+        "kubectl get pods -n gpu-pools-verifier -o wide; the last state of its container `assert` says what it waits for.",
+        for_=f"{settings.deadline_seconds // 60 + 15}m",
     )
 
 

@@ -1,11 +1,12 @@
-"""The objects for a Prometheus Operator and a Grafana that a cluster has: ServiceMonitor, PrometheusRule, dashboards.
+"""The objects for a Prometheus Operator and a Grafana that a cluster has: monitors, PrometheusRule, dashboards.
 
 Read in prometheus-operator v0.93.0 (generateServiceMonitorConfig in pkg/prometheus/promcfg.go, and the definitions of both
 kinds): our relabelings come after its own. They make `instance` the node's name and `gpu_pool` the label of the node's pool. They
 take away the target's pod, namespace and container, which are the exporter's: then the labels of that name in its rows, which
 are those of the pods with GPUs, stay as they are. For the pool's label Prometheus must be allowed to list and watch nodes.
 
-A pod whose init containers still wait for the driver has an address already; it is scraped once it runs.
+A pod whose init containers still wait for the driver has an address already; it is scraped once it runs. The verifiers are
+scraped as pods, since they have no Service; their pods carry the pool's label themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.observing.alerts import alert_group
 from gpu_pools.observing.dashboards import dashboards
 from gpu_pools.observing.rules import recording_group
-from gpu_pools.observing.series import JOB, POOL
+from gpu_pools.observing.series import JOB, POOL, VERIFIER_JOB
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
+from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 
 if TYPE_CHECKING:
@@ -27,42 +30,58 @@ if TYPE_CHECKING:
 
 API_VERSION: Final = "monitoring.coreos.com/v1"
 MONITOR: Final = "gpu-pools-dcgm-exporter"
+VERIFIERS: Final = "gpu-pools-verifiers"
 RULES: Final = "gpu-pools"
 DASHBOARDS: Final = "gpu-pools-dashboard"
 #: The port of the exporter's Service (gpu-operator v26.7.0, assets/state-dcgm-exporter/0400_service.yaml).
 _PORT: Final = "gpu-metrics"
 _TARGET_LABELS: Final = "pod|namespace|container|service|endpoint"
+_POOL_META: Final = re.sub(r"[^A-Za-z0-9_]", "_", POOL_LABEL)
 
 
 def service_monitor_spec(plan: Plan) -> dict[str, Any]:
     """Scrapes the operator's exporter, once for each node."""
-    seconds = plan.settings.observability.interval_seconds
-    pool = re.sub(r"[^A-Za-z0-9_]", "_", POOL_LABEL)
     return {
         "jobLabel": "app",
         "selector": {"matchLabels": {"app": JOB}},
         "attachMetadata": {"node": True},
-        "endpoints": [
-            {
-                "port": _PORT,
-                "path": "/metrics",
-                "interval": f"{seconds}s",
-                "scrapeTimeout": f"{min(seconds, 10)}s",
-                "honorLabels": False,
-                "relabelings": [
-                    {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_phase"], "regex": "Running"},
-                    {"action": "replace", "sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
-                    {"action": "replace", "sourceLabels": [f"__meta_kubernetes_node_label_{pool}"], "targetLabel": POOL},
-                    {"action": "labeldrop", "regex": _TARGET_LABELS},
-                ],
-            }
+        "endpoints": [_scraped(plan, _PORT, f"__meta_kubernetes_node_label_{_POOL_META}")],
+    }
+
+
+def pod_monitor_spec(plan: Plan) -> dict[str, Any]:
+    """Scrapes the verifiers, once for each node; `job` is set here, since a PodMonitor's own has the monitor's name in it."""
+    job = {"action": "replace", "targetLabel": "job", "replacement": VERIFIER_JOB}
+    return {
+        "namespaceSelector": {"matchNames": [VERIFIER_NAMESPACE]},
+        "selector": {"matchLabels": {"app.kubernetes.io/name": VERIFIER_APP}},
+        "podMetricsEndpoints": [_scraped(plan, "http", f"__meta_kubernetes_pod_label_{_POOL_META}", job)],
+    }
+
+
+def _scraped(plan: Plan, port: str, pool: str, *more: Mapping[str, str]) -> dict[str, Any]:
+    seconds = plan.settings.observability.interval_seconds
+    return {
+        "port": port,
+        "path": "/metrics",
+        "interval": f"{seconds}s",
+        "scrapeTimeout": f"{min(seconds, 10)}s",
+        "honorLabels": False,
+        "relabelings": [
+            {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_phase"], "regex": "Running"},
+            {"action": "replace", "sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
+            {"action": "replace", "sourceLabels": [pool], "targetLabel": POOL},
+            *more,
+            {"action": "labeldrop", "regex": _TARGET_LABELS},
         ],
     }
 
 
 def rule_groups(plan: Plan) -> list[dict[str, Any]]:
-    """All recording rules, then all alerts."""
-    return [recording_group(plan), alert_group(plan.settings.observability.runbooks)]
+    """All recording rules, then all alerts; those on the verifiers only where there are some."""
+    settings = plan.settings
+    verifiers = settings.verification if settings.verification.enabled else None
+    return [recording_group(plan), alert_group(settings.observability.runbooks, verifiers)]
 
 
 def prometheus_rule_spec(plan: Plan) -> dict[str, Any]:

@@ -32,7 +32,7 @@ STACK: dict[str, Any] = {
     "sharing": {"turns": {"timeSlicing": {"replicas": 4}}},
     "pools": [{"name": "nb", "nodeSelector": {"p": "a"}, "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "turns"}],
 }
-KINDS = ("ServiceMonitor", "PrometheusRule")
+ALWAYS = {"ServiceMonitor", "PrometheusRule"}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def deploy(
 
 def monitors(recorded: Recorder) -> dict[str, Any]:
     found = {one.inputs["kind"]: one.inputs for one in recorded.resources if one.inputs.get("apiVersion") == API_VERSION}
-    assert set(found) <= set(KINDS)
+    assert set(found) <= {*ALWAYS, "PodMonitor"}
     return found
 
 
@@ -69,13 +69,24 @@ def test_without_the_section_nothing_is_registered(deploy: Callable[..., Recorde
 def test_an_empty_section_makes_monitor_rules_and_dashboards(deploy: Callable[..., Recorder]) -> None:
     recorded = deploy(observability={})
     made = monitors(recorded)
-    assert set(made) == set(KINDS)
+    assert set(made) == ALWAYS
     assert {one["metadata"]["namespace"] for one in made.values()} == {"gpu-operator"}
     assert len(boards(recorded)) == 4
     for board in boards(recorded).values():
         assert board["metadata"]["labels"] == {"grafana_dashboard": "1"}
         (text,) = board["data"].values()
         assert json.loads(text)["panels"]
+
+
+def test_verifiers_are_scraped_and_alerted_on_where_there_are_some(deploy: Callable[..., Recorder]) -> None:
+    without = monitors(deploy(observability={}))
+    assert set(without) == ALWAYS
+    assert "GpuNodeNotAsDeclared" not in str(without["PrometheusRule"])
+    found = monitors(deploy(observability={"labels": {"release": "m"}}, verification={}))
+    assert found["PodMonitor"]["metadata"]["labels"] == {"release": "m"}
+    assert found["PodMonitor"]["spec"]["namespaceSelector"] == {"matchNames": ["gpu-pools-verifier"]}
+    assert "GpuNodeNotAsDeclared" in str(found["PrometheusRule"])
+    assert "PodMonitor" not in monitors(deploy(observability={"to": "none"}, verification={}))
 
 
 def test_labels_reach_what_a_prometheus_and_a_grafana_select(deploy: Callable[..., Recorder]) -> None:
@@ -119,7 +130,7 @@ def test_it_works_alone(run: Callable[[Callable[[], Any]], Recorder]) -> None:
             getattr(made, key).apply(lambda value, key=key: found.update({key: value}))
 
     recorded = run(program)
-    assert set(monitors(recorded)) == set(KINDS)
+    assert set(monitors(recorded)) == ALWAYS
     assert found["monitor"] == "gpu-pools-dcgm-exporter"
     assert found["rules"] == "gpu-pools"
     assert len(found["dashboards"]) == 4

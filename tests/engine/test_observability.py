@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpu_pools.observing.objects import prometheus_rule_spec, service_monitor_spec
+from gpu_pools.observing.objects import pod_monitor_spec, prometheus_rule_spec, service_monitor_spec
 from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map, counters_file
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ config:
 SECTION: Final = {"labels": {"release": "monitoring"}, "runbooks": "https://docs.example.com/runbooks"}
 GROUP: Final = "/apis/monitoring.coreos.com/v1/namespaces/gpu-operator"
 MONITOR: Final = f"{GROUP}/servicemonitors/gpu-pools-dcgm-exporter"
+VERIFIERS: Final = f"{GROUP}/podmonitors/gpu-pools-verifiers"
 RULES: Final = f"{GROUP}/prometheusrules/gpu-pools"
 MAPS: Final = "/api/v1/namespaces/gpu-operator/configmaps"
 EXPORTER: Final = "/apis/apps/v1/namespaces/gpu-operator/daemonsets/nvidia-dcgm-exporter"
@@ -51,27 +52,38 @@ RELABELING: Final = {
         "targetLabel": TEXT,
     },
 }
+ENDPOINTS: Final = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "port": TEXT,
+            "path": TEXT,
+            "interval": TIME,
+            "scrapeTimeout": TIME,
+            "honorLabels": {"type": "boolean"},
+            "relabelings": {"type": "array", "items": RELABELING},
+        },
+    },
+}
+SELECTOR: Final = {"type": "object", "properties": {"matchLabels": TEXTS}}
+PODS_SPEC: Final = {
+    "type": "object",
+    "required": ["selector"],
+    "properties": {
+        "namespaceSelector": {"type": "object", "properties": {"matchNames": {"type": "array", "items": TEXT}}},
+        "selector": SELECTOR,
+        "podMetricsEndpoints": ENDPOINTS,
+    },
+}
 MONITOR_SPEC: Final = {
     "type": "object",
     "required": ["endpoints", "selector"],
     "properties": {
         "jobLabel": TEXT,
-        "selector": {"type": "object", "properties": {"matchLabels": TEXTS}},
+        "selector": SELECTOR,
         "attachMetadata": {"type": "object", "properties": {"node": {"type": "boolean"}}},
-        "endpoints": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "port": TEXT,
-                    "path": TEXT,
-                    "interval": TIME,
-                    "scrapeTimeout": TIME,
-                    "honorLabels": {"type": "boolean"},
-                    "relabelings": {"type": "array", "items": RELABELING},
-                },
-            },
-        },
+        "endpoints": ENDPOINTS,
     },
 }
 RULE: Final = {
@@ -121,7 +133,7 @@ def definition(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def install_definitions(trial: Trial) -> None:
-    for kind, spec in (("ServiceMonitor", MONITOR_SPEC), ("PrometheusRule", RULES_SPEC)):
+    for kind, spec in (("ServiceMonitor", MONITOR_SPEC), ("PodMonitor", PODS_SPEC), ("PrometheusRule", RULES_SPEC)):
         trial.api().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(kind, spec))
     trial.wait_until(lambda: trial.api().get("/apis/monitoring.coreos.com/v1"), "the API of the new definitions")
 
@@ -163,10 +175,26 @@ def test_the_section_comes_and_goes_on_a_cluster_with_a_prometheus_operator(sand
     assert service["metadata"]["labels"]["app"] == "nvidia-dcgm-exporter"
     assert service["spec"]["ports"][0]["name"] == monitor["spec"]["endpoints"][0]["port"]
     trial.engine("preview", "--expect-no-changes").ok()
+    # Without verifiers nothing scrapes them.
+    assert trial.api().get(VERIFIERS) is None
 
+    trial.edit(lambda config: config.update({"gpu-pools:verification": {}}))
+    trial.up().ok()
+    monitored, rules = trial.get(VERIFIERS)["spec"], trial.get(RULES)
+    assert monitored == pod_monitor_spec(trial.plan())
+    assert rules["spec"] == prometheus_rule_spec(trial.plan())
+    assert "GpuNodeNotAsDeclared" in str(rules)
+    # What it selects by is there: a pod with this label, this port, and the pool's name.
+    (verifier,) = trial.api().list("/api/v1/namespaces/gpu-pools-verifier/pods")["items"]
+    labels, wanted = verifier["metadata"]["labels"], monitored["selector"]["matchLabels"]
+    assert {key: labels.get(key) for key in wanted} == wanted
+    assert labels["gpu-pools/pool"] == "nb"
+    assert verifier["spec"]["containers"][0]["ports"][0]["name"] == monitored["podMetricsEndpoints"][0]["port"]
+
+    trial.edit(lambda config: config.pop("gpu-pools:verification"))
     trial.edit(lambda config: config.pop("gpu-pools:observability"))
     trial.up().ok()
-    for path in (MONITOR, RULES, f"{MAPS}/{counters_config_map()}"):
+    for path in (MONITOR, VERIFIERS, RULES, f"{MAPS}/{counters_config_map()}"):
         assert trial.api().get(path) is None, path
     trial.wait_until(lambda: "hostPID" not in exporter(trial), "the exporter as the chart has it")
     assert {step["urn"] for step in trial.exported()["resources"]} == before

@@ -18,12 +18,14 @@ from gpu_pools.observing.series import declared, most_series, replicas_of
 from gpu_pools.observing.xids import meanings, raising, source
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map, counters_file
+from gpu_pools.stack.verification import VerificationSettings
 from gpu_pools.text.errors import InvalidStackError
 from tests.observing import fleets
 
 ROOT: Final = Path(__file__).parents[2]
 REFERENCE: Final = ROOT / "docs" / "reference" / "observability.md"
 RUNBOOKS: Final = ROOT / "docs" / "runbooks"
+VERIFIERS: Final = VerificationSettings(enabled=True)
 EXPORTER: Final = "gpu-pools:operator.values.dcgmExporter"
 
 
@@ -229,16 +231,16 @@ class TestAlertsAndXids:
     def test_each_says_what_to_do_and_has_its_runbook(self) -> None:
         headings = re.findall(r"^## (\w+)$", (RUNBOOKS / RUNBOOK).read_text(encoding="utf-8"), re.MULTILINE)
         assert headings == list(dict.fromkeys(headings))
-        assert set(headings) == {one.name for one in alerts()}
-        for one in alerts():
+        assert set(headings) == {one.name for one in alerts(VERIFIERS)}
+        for one in alerts(VERIFIERS):
             assert len(one.remedy.split()) > 4
             assert one.summary.endswith((".", ").")) or ":" in one.summary
             assert one.severity in {"critical", "warning", "info"}
 
     def test_a_link_is_there_where_somebody_says_where(self) -> None:
-        notes = [rule["annotations"] for rule in alert_group("https://docs.example/runbooks/")["rules"]]
+        notes = [rule["annotations"] for rule in alert_group("https://docs.example/runbooks/", VERIFIERS)["rules"]]
         assert notes[0]["runbook_url"] == "https://docs.example/runbooks/alerts.md#gpuexporterdown"
-        assert all("runbook_url" not in rule["annotations"] for rule in alert_group("")["rules"])
+        assert all("runbook_url" not in rule["annotations"] for rule in alert_group("", VERIFIERS)["rules"])
 
     def test_each_xid_means_one_thing(self) -> None:
         numbers = [number for one in meanings() for number in one.numbers]
@@ -247,7 +249,7 @@ class TestAlertsAndXids:
 
     def test_what_raises_an_alert_is_an_alert(self) -> None:
         named = {one.alert for one in meanings() if one.alert}
-        assert named <= {one.name for one in alerts()}
+        assert named <= {one.name for one in alerts(VERIFIERS)}
         assert all(raising(name) for name in named)
         runbook = (RUNBOOKS / RUNBOOK).read_text(encoding="utf-8")
         for one in meanings():
@@ -255,7 +257,7 @@ class TestAlertsAndXids:
                 assert ", ".join(map(str, one.numbers)) in runbook
 
     def test_the_words_of_an_alert_name_labels_that_it_has(self) -> None:
-        for one in alerts():
+        for one in alerts(VERIFIERS):
             if "max(" in one.expression:
                 continue
             used = set(re.findall(r"\$labels\.(\w+)", one.summary))
