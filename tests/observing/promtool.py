@@ -95,9 +95,9 @@ def _values(name: str, steps: Sequence[tuple[int, Mapping[str, float]]]) -> Iter
         there = name in rows
 
 
-def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def promtool(*arguments: str | Path, read: str = "") -> subprocess.CompletedProcess[str]:
     program = find_built("promtool", Progress()) / "promtool"
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run([program, *arguments], input=read, capture_output=True, text=True, check=False, timeout=300)
 
 
 def rules_file(plan: Plan, folder: Path) -> Path:

@@ -17,7 +17,7 @@ from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.metrics import metrics
 from gpu_pools.verifier.observation import Assertion, Observation
 from tests.observing import fleets
-from tests.observing.promtool import STEP, Case, hold, run
+from tests.observing.promtool import STEP, Case, hold, promtool, run
 from tests.verifier import nodes
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ def fleet(plan: Plan) -> tuple[Node, ...]:
     return tuple(replace(node, name=pool) for pool, node in first.items())
 
 
+def exposed(node: nodes.Node, findings: Findings, at: float) -> str:
+    assertion = Assertion(findings, Observation(node.nvml, node.mps, node.kubernetes), looks=2, seconds=0.2)
+    return metrics(node.expected, assertion, finished=at, runs=1)
+
+
 def told(plan: Plan, pool: str, state: str, at: float) -> dict[str, float]:
     """A scrape of the verifier of a pool's node: series -> value."""
     target = f'instance="{pool}", job="{VERIFIER_JOB}", gpu_pool="{pool}"'
@@ -61,9 +66,7 @@ def told(plan: Plan, pool: str, state: str, at: float) -> dict[str, float]:
         findings.differs(Where("node"), "GPU count", 2, 1, "gpu-missing")
     if state == CANNOT_TELL:
         findings.cannot_tell(Where("pods"), "answer of the API", "200", "403", "api-permission")
-    text = metrics(
-        node.expected, Assertion(findings, Observation(node.nvml, node.mps, node.kubernetes), 2, 0.2), finished=at, runs=1
-    )
+    text = exposed(node, findings, at)
     samples = (_SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
     return {f"up{{{target}}}": 1.0} | {f"{one[1]}{{{target}, {one[2]}}}": float(one[3]) for one in samples if one}
 
@@ -99,6 +102,15 @@ FAULTS: Final[dict[str, tuple[str, int]]] = {
     # The deadline of the verification, and a quarter of an hour.
     ABSENT: ("GpuVerifierAbsent", 36),
 }
+
+
+@pytest.mark.parametrize("pool", ["whole", "alike"])
+def test_prometheus_own_linter_finds_nothing_in_what_a_verifier_tells(plan: Plan, pool: str) -> None:
+    findings = Findings()
+    findings.differs(Where("node"), "GPU count", 2, 1, "gpu-missing")
+    text = exposed(nodes.healthy(plan, next(one for one in plan.pools if one.name == pool), pool), findings, 1.5)
+    assert promtool("check", "metrics", read=text).returncode == 0
+    assert promtool("check", "metrics", read=text.replace("# HELP gpu_pools_verified", "# HELP other")).returncode != 0
 
 
 def test_each_state_raises_its_alert_at_its_node_alone_and_it_goes_again(
