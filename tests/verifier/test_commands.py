@@ -484,3 +484,7 @@ def test_watch_of_the_gpus_alone_writes_and_follows_nothing(expect: Path, monkey
 def test_an_address_that_cannot_be_had_is_told(expect: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert gpus_only("watch", expect, "--listen", "192.0.2.1:9409") == 2
     assert capsys.readouterr().err == "cannot tell: cannot listen on 192.0.2.1:9409: Cannot assign requested address\n"
+
+
+def test_without_kubernetes_no_taint_is_taken_away() -> None:
+    assert commands._untainter(argparse.Namespace(untaint="gpu-pools/unproven"), None) is None
