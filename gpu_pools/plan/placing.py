@@ -112,6 +112,7 @@ def labeller_daemon_set_spec(
         },
         "volumeMounts": [{"name": "features", "mountPath": "/features.d"}],
     }
+    tolerated = [dict(toleration) for toleration in tolerations]
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
@@ -119,7 +120,8 @@ def labeller_daemon_set_spec(
             "metadata": {"labels": labels},
             "spec": {
                 "nodeSelector": dict(node_selector),
-                "tolerations": [dict(toleration) for toleration in tolerations],
+                # An empty list is not kept by the API server: after a refresh the engine would see a change.
+                **({"tolerations": tolerated} if tolerated else {}),
                 "automountServiceAccountToken": False,
                 "priorityClassName": "system-node-critical",
                 "terminationGracePeriodSeconds": 5,

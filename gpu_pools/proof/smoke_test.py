@@ -128,12 +128,14 @@ def users_pod(plan: Plan, planned: PoolPlan, labels: Mapping[str, str], containe
         labels: of all pods of the Job, and of no others.
         container: its one container.
     """
+    # Of this pool only, and not of nodes that are still to be verified: users' pods have no others.
+    tolerations = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints]
     itself = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "restartPolicy": "Never",
         "nodeSelector": pool_selector(plan.settings.cluster, planned),
-        # Of this pool only, and not of nodes that are still to be verified: users' pods have no others.
-        "tolerations": [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in planned.taints],
+        # An empty list is not kept by the API server: after a refresh the engine would see a change, and make the Job anew.
+        **({"tolerations": tolerations} if tolerations else {}),
         "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [itself]}},
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

@@ -23,7 +23,7 @@ from tests.tiers import these
 from .conftest import KUBECONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .conftest import Recorder
 
@@ -49,6 +49,13 @@ def deploy(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     return lambda stack: run(lambda: GpuPlatform("gpu", settings(stack)))
+
+
+def _empty(value: Any, path: str) -> Iterator[str]:
+    if value in ([], None):
+        yield path
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _empty(item, f"{path}.{key}")
 
 
 class TestEveryStack:
@@ -77,6 +84,16 @@ class TestEveryStack:
         labels += [rule.inputs["spec"]["rules"][0]["labels"] for rule in recorded.of("NodeFeatureRule")]
         assert len(labels) == len(settings(stack)["pools"])
         assert {label["nvidia.com/device-plugin.config"] for label in labels} <= keys
+
+    @pytest.mark.parametrize("stack", EACH)
+    def test_no_object_has_what_the_api_server_does_not_keep(self, deploy: Any, run: Run, stack: str) -> None:
+        """Empty lists: a refresh would show each as a change, and make Jobs anew."""
+        del deploy  # what it sets up is needed
+        recorded = run(lambda: GpuPlatform("gpu", {**settings(stack), "verification": {"smokeTest": True}}))
+        objects = [one for one in recorded.resources if one.type.startswith("kubernetes:") and one.inputs.get("spec")]
+        assert {one.type.rpartition(":")[2] for one in objects} >= {"DaemonSet", "Job"}
+        workloads = [one for one in objects if one.type.rpartition(":")[2] in {"DaemonSet", "Job"}]
+        assert {one.name: found for one in workloads if (found := list(_empty(one.inputs["spec"], "spec")))} == {}
 
     @pytest.mark.parametrize("stack", EACH)
     def test_nfd_comes_before_the_operator_and_the_operator_before_the_pools(self, deploy: Any, stack: str) -> None:
