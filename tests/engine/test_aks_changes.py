@@ -157,20 +157,8 @@ def test_after_a_refresh_a_pool_can_still_be_taken_out(trial: Trial) -> None:
     assert steps(trial) == {}
 
 
-def test_a_group_that_the_stack_has_made_is_let_go_and_not_deleted(trial: Trial) -> None:
-    """The last one: what is let go is not taken back. With the group Azure would delete the cluster in it."""
-    trial.write(STACK.replace('"1.34"', '"1.35"').replace("resourceGroup: small-rg", "existingResourceGroup: small-rg"))
-    assert steps(trial) == {}
-    trial.up().ok()
-    (group,) = [one for one in trial.exported()["resources"] if one["type"] == "azure-native:resources:ResourceGroup"]
-    assert group["external"]
-    assert AzureCloud(trial.folder).get(group["id"]) is not None
-    assert node_of(trial)
-    assert steps(trial) == {}
-
-
 def test_while_the_system_pool_is_behind_each_preview_says_so(trial: Trial) -> None:
-    """The last of the file: no cluster goes back. Control plane, GPU pools, and by the command the system pool."""
+    """Control plane, GPU pools, and by the command the system pool. No cluster goes back: what follows is at this version."""
     trial.edit(lambda config: config["gpu-pools:cluster"].update(kubernetesVersion="1.35"))
     trial.up().ok()
     pools = {one["name"]: one["currentOrchestratorVersion"] for one in _cluster(trial)["agentPoolProfiles"]}
@@ -186,6 +174,18 @@ def test_while_the_system_pool_is_behind_each_preview_says_so(trial: Trial) -> N
     AzureCloud(trial.folder).put_pool("small-rg", "small", "system", _system(trial) | {"orchestratorVersion": pools["gpu"]})
     preview = trial.preview().ok()
     assert "az aks nodepool upgrade" not in preview.text
+    assert steps(trial) == {}
+
+
+def test_a_group_that_the_stack_has_made_is_let_go_and_not_deleted(trial: Trial) -> None:
+    """The last one: what is let go is not taken back. With the group Azure would delete the cluster in it."""
+    trial.write(STACK.replace('"1.34"', '"1.35"').replace("resourceGroup: small-rg", "existingResourceGroup: small-rg"))
+    assert steps(trial) == {}
+    trial.up().ok()
+    (group,) = [one for one in trial.exported()["resources"] if one["type"] == "azure-native:resources:ResourceGroup"]
+    assert group["external"]
+    assert AzureCloud(trial.folder).get(group["id"]) is not None
+    assert node_of(trial)
     assert steps(trial) == {}
 
 
