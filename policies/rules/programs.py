@@ -86,9 +86,9 @@ def _tolerated(case: Case) -> Iterator[Found]:
         lists.append(("NFD's workers", values.at("node-feature-discovery", "worker", "tolerations"), _CHART_DEFAULT))
     for _, inputs in kinds.releases(case, kinds.NFD_CHART):
         lists.append(("NFD's workers", inputs.at("values", "worker", "tolerations"), ()))
-    born_with = [(pool.name, taint) for pool, inputs in kinds.gpu_pools(case) for taint in _taints(inputs)]
-    born_with += [(resource.name, str(STARTUP_TAINT)) for resource, _ in case.of(kinds.STARTUP_TAINT)]
-    for whose, taint in born_with:
+    registered = [(pool.name, taint) for pool, inputs in kinds.gpu_pools(case) for taint in _taints(inputs)]
+    registered += [(resource.name, str(STARTUP_TAINT)) for resource, _ in case.of(kinds.STARTUP_TAINT)]
+    for whose, taint in registered:
         for who, place, default in lists:
             if not _tolerates(place, default, taint):
                 yield Found(place.path, f"{who} do not tolerate {taint} of {whose}")
