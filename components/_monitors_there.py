@@ -1,27 +1,22 @@
 """Says before a deploy that a cluster has no Prometheus Operator, where one is to read the metrics.
 
 A cluster without the kinds ServiceMonitor and PrometheusRule refuses such objects, in words that name no remedy. Looked for is
-the group of their API, which every user of a cluster may ask for, right before the ServiceMonitor is made, in previews too. So
-a cluster that is made by the same deploy is not asked in the preview: nobody can know what it will have. A cluster that cannot be
-asked stops nothing: a warning says so, and its own refusal follows.
+the group of their API, which every user of a cluster may ask for, right before the ServiceMonitor is made. A cluster that cannot
+be asked stops nothing: a warning says so, and its own refusal follows.
 """
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
-import yaml
 
 from gpu_pools.observing.objects import API_VERSION
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from . import _log
-
-#: To connect, and to read. A private API server does not answer at all.
-_SECONDS = (5, 15)
+from ._ask_first import SECONDS, asks_first, client_of
 
 
 def looks_for_monitors(name: str, kubeconfig: pulumi.Input[str] | None, context: str | None) -> pulumi.ResourceHookBinding | None:
@@ -34,16 +29,8 @@ def looks_for_monitors(name: str, kubeconfig: pulumi.Input[str] | None, context:
     """
     if kubeconfig is None:
         return None
-    known: list[str] = []
-    # The provider, with which the object is made, waits for it as well: what can be known is known by then.
-    pulumi.Output.from_input(kubeconfig).apply(known.append)
-
-    async def look(_hook: pulumi.ResourceHookArgs) -> None:
-        if known and known[-1]:
-            await asyncio.to_thread(_look, lambda: _served(known[-1], context))
-
-    options = pulumi.ResourceHookOptions(on_dry_run=True)
-    return pulumi.ResourceHookBinding(before_create=[pulumi.ResourceHook(f"{name}-monitors-there", look, options)])
+    first = asks_first(f"{name}-monitors-there", kubeconfig, lambda content: _look(lambda: _served(content, context)))
+    return pulumi.ResourceHookBinding(before_create=[first])
 
 
 def _look(served: Callable[[], bool]) -> None:
@@ -72,13 +59,8 @@ def _none_there() -> Problem:
 
 def _served(kubeconfig: str, context: str | None) -> bool:
     """Whether the API server has the group, in that version."""
-    from kubernetes.client import ApiClient, ApisApi, Configuration  # noqa: PLC0415 - it takes a second to load
-    from kubernetes.config import load_kube_config_from_dict  # noqa: PLC0415
+    from kubernetes.client import ApisApi  # noqa: PLC0415 - it takes a second to load
 
-    settings = Configuration()
-    # Else a cluster that does not answer is asked four times.
-    settings.retries = False
-    load_kube_config_from_dict(yaml.safe_load(kubeconfig), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
-    answer: Any = ApisApi(ApiClient(settings)).get_api_versions(_preload_content=False, _request_timeout=_SECONDS)
+    answer: Any = ApisApi(client_of(kubeconfig, context)).get_api_versions(_preload_content=False, _request_timeout=SECONDS)
     groups = json.loads(answer.data)["groups"]
     return any(version["groupVersion"] == API_VERSION for group in groups for version in group["versions"])

@@ -8,13 +8,11 @@ yet, so whatever is found is another's. A cluster that cannot be reached stops n
 Clusters of Magnum's capi-helm driver are watched, too, but only when something has failed: their add-ons come after the cluster.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import pulumi
-import yaml
 
 from gpu_pools.plan.already_there import There, Wanted, found_in, refusals
 from gpu_pools.stack.adoption import REMEDY
@@ -22,6 +20,7 @@ from gpu_pools.stack.clusters import AksSettings, ClusterSettings, ExistingSetti
 from gpu_pools.text.errors import InvalidStackError
 
 from . import _log
+from ._ask_first import SECONDS, asks_first, client_of
 
 #: The API server of a namespace; Helm of a release, and of a chart's object.
 _REFUSALS = (
@@ -29,8 +28,6 @@ _REFUSALS = (
     "cannot re-use a name that is still in use",
     "exists and cannot be imported into the current release",
 )
-#: To connect, and to read. A private API server does not answer at all.
-_SECONDS: Final = (5, 15)
 
 
 def tells_of_another_owner(name: str, cluster: ClusterSettings) -> pulumi.ResourceHookBinding | None:
@@ -64,18 +61,8 @@ def looks_for_another(
     kubeconfig, context = reached
     if hooks is None or kubeconfig is None or not _was_there(cluster):
         return hooks
-    known: list[str] = []
-    # The provider, with which the namespace is made, waits for it as well: what can be known is known by then.
-    pulumi.Output.from_input(kubeconfig).apply(known.append)
-
-    async def look(_hook: pulumi.ResourceHookArgs) -> None:
-        if known and known[-1]:
-            await asyncio.to_thread(_look, wanted, lambda: _workloads(known[-1], context))
-
-    options = pulumi.ResourceHookOptions(on_dry_run=True)
-    return pulumi.ResourceHookBinding(
-        before_create=[pulumi.ResourceHook(f"{name}-already-there", look, options)], on_error=hooks.on_error
-    )
+    first = asks_first(f"{name}-already-there", kubeconfig, lambda content: _look(wanted, lambda: _workloads(content, context)))
+    return pulumi.ResourceHookBinding(before_create=[first], on_error=hooks.on_error)
 
 
 def _was_there(cluster: ClusterSettings) -> bool:
@@ -105,20 +92,15 @@ def _why(error: Exception) -> str:
 
 
 def _workloads(kubeconfig: str, context: str | None) -> Iterator[There]:
-    from kubernetes.client import ApiClient, AppsV1Api, Configuration  # noqa: PLC0415 - it takes a second to load
-    from kubernetes.config import load_kube_config_from_dict  # noqa: PLC0415
+    from kubernetes.client import AppsV1Api  # noqa: PLC0415 - it takes a second to load
 
-    settings = Configuration()
-    # Else a cluster that does not answer is asked four times.
-    settings.retries = False
-    load_kube_config_from_dict(yaml.safe_load(kubeconfig), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
-    api = AppsV1Api(ApiClient(settings))
+    api = AppsV1Api(client_of(kubeconfig, context))
     lists: Mapping[str, Callable[..., Any]] = {
         "Deployment": api.list_deployment_for_all_namespaces,
         "DaemonSet": api.list_daemon_set_for_all_namespaces,
     }
     for kind, listed in lists.items():
-        answer = listed(_preload_content=False, _request_timeout=_SECONDS)
+        answer = listed(_preload_content=False, _request_timeout=SECONDS)
         yield from found_in(kind, json.loads(answer.data)["items"])
 
 

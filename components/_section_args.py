@@ -87,7 +87,7 @@ class ObservabilitySectionArgs(TypedDict):
     interval_seconds: NotRequired[int]
     """Between two values, of the exporter as of the scrapes; 30 by default."""
     labels: NotRequired[dict[str, str]]
-    """Of the ServiceMonitor and the PrometheusRule, by which a Prometheus selects them."""
+    """Of the monitors and the PrometheusRule, by which a Prometheus selects them."""
     runbooks: NotRequired[str]
     """URL of a copy of docs/runbooks."""
     dashboards: NotRequired[bool]

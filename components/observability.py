@@ -87,32 +87,19 @@ class Observability(pulumi.ComponentResource):
         self.register_outputs({"monitor": self.monitor, "rules": self.rules, "dashboards": self.dashboards})
 
     def _monitored(self, name: str, plan: Plan, args: ObservabilityArgs, opts: pulumi.ResourceOptions | None) -> tuple[str, str]:
-        labels = dict(plan.settings.observability.labels)
-        monitor = CustomResource(
-            f"{name}-monitor",
-            api_version=API_VERSION,
-            kind="ServiceMonitor",
-            metadata={"name": MONITOR, "namespace": OPERATOR_NAMESPACE, "labels": labels},
-            spec=service_monitor_spec(plan),
-            opts=child_options(self, opts, hooks=looks_for_monitors(name, args.get("kubeconfig"), args.get("context"))),
-        )
-        if plan.settings.verification.enabled:
-            CustomResource(
-                f"{name}-verifiers",
-                api_version=API_VERSION,
-                kind="PodMonitor",
-                metadata={"name": VERIFIERS, "namespace": OPERATOR_NAMESPACE, "labels": labels},
-                spec=pod_monitor_spec(plan),
-                opts=child_options(self, opts, depends_on=[monitor]),
+        def made(part: str, kind: str, named: str, spec: dict[str, Any], options: pulumi.ResourceOptions) -> CustomResource:
+            labels = dict(plan.settings.observability.labels)
+            metadata: Any = {"name": named, "namespace": OPERATOR_NAMESPACE, "labels": labels}
+            return CustomResource(
+                f"{name}-{part}", api_version=API_VERSION, kind=kind, metadata=metadata, spec=spec, opts=options
             )
-        CustomResource(
-            f"{name}-rules",
-            api_version=API_VERSION,
-            kind="PrometheusRule",
-            metadata={"name": RULES, "namespace": OPERATOR_NAMESPACE, "labels": labels},
-            spec=prometheus_rule_spec(plan),
-            opts=child_options(self, opts, depends_on=[monitor]),
-        )
+
+        first = child_options(self, opts, hooks=looks_for_monitors(name, args.get("kubeconfig"), args.get("context")))
+        monitor = made("monitor", "ServiceMonitor", MONITOR, service_monitor_spec(plan), first)
+        after = child_options(self, opts, depends_on=[monitor])
+        if plan.settings.verification.enabled:
+            made("verifiers", "PodMonitor", VERIFIERS, pod_monitor_spec(plan), after)
+        made("rules", "PrometheusRule", RULES, prometheus_rule_spec(plan), after)
         return MONITOR, RULES
 
     def _dashboards(self, name: str, plan: Plan, opts: pulumi.ResourceOptions | None) -> list[str]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.observing import rules
-from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, GPU_KEY, JOB, NODE_KEY, POOL, VERIFIER_JOB
+from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, GPU_KEY, JOB, NODE_KEY, POOL
 from gpu_pools.observing.xids import raising
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +170,7 @@ def _of_shares() -> Iterator[Alert]:
 
 
 def _of_verifiers(settings: VerificationSettings) -> Iterator[Alert]:
-    verifier = f'job="{VERIFIER_JOB}", {POOL}!=""'
+    verifier = f'job="{VERIFIER_APP}", {POOL}!=""'
     key = ", ".join(NODE_KEY)
     oldest = 3 * settings.interval_seconds + _ASSERTION_SECONDS
     yield Alert(

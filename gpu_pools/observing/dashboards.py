@@ -45,15 +45,18 @@ class _Panel:
 
 @dataclass(frozen=True)
 class _Variable:
-    """What can be chosen above the panels, by a label of a series."""
+    """What can be chosen above the panels: values of a label of a series, narrowed by what was chosen before."""
 
     name: str
+    label: str
     series: str
 
 
 def dashboards(plan: Plan) -> Mapping[str, dict[str, Any]]:
     """Name -> dashboard."""
-    pool, node, gpu = _Variable("pool", DECLARED_GPUS), _Variable("node", rules.GPU_ACTIVE), _Variable("gpu", rules.GPU_ACTIVE)
+    pool = _Variable("pool", POOL, DECLARED_GPUS)
+    node = _Variable("node", "instance", f"{rules.GPU_ACTIVE}{{{_CHOSEN_POOL}}}")
+    gpu = _Variable("gpu", "UUID", f'{rules.GPU_ACTIVE}{{{_CHOSEN_POOL}, instance=~"$node"}}')
     return {
         "fleet": _board("fleet", "GPU fleet", tuple(_fleet()), ()),
         "pool": _board("pool", "GPU pool", tuple(_pool()), (pool,)),
@@ -176,13 +179,8 @@ def _data_source() -> dict[str, Any]:
     return {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
 
 
-#: The label that a variable chooses.
-_LABELS: Final = {"pool": POOL, "node": "instance", "gpu": "UUID"}
-
-
 def _choice(variable: _Variable) -> dict[str, Any]:
-    above = {"pool": "", "node": f"{{{_CHOSEN_POOL}}}", "gpu": f'{{{_CHOSEN_POOL}, instance=~"$node"}}'}[variable.name]
-    query = f"label_values({variable.series}{above}, {_LABELS[variable.name]})"
+    query = f"label_values({variable.series}, {variable.label})"
     return {
         "name": variable.name,
         "type": "query",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.observing.alerts import alert_group
 from gpu_pools.observing.dashboards import dashboards
 from gpu_pools.observing.rules import recording_group
-from gpu_pools.observing.series import JOB, POOL, VERIFIER_JOB
+from gpu_pools.observing.series import JOB, POOL
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
@@ -51,7 +51,7 @@ def service_monitor_spec(plan: Plan) -> dict[str, Any]:
 
 def pod_monitor_spec(plan: Plan) -> dict[str, Any]:
     """Scrapes the verifiers, once for each node; `job` is set here, since a PodMonitor's own has the monitor's name in it."""
-    job = {"action": "replace", "targetLabel": "job", "replacement": VERIFIER_JOB}
+    job = {"action": "replace", "targetLabel": "job", "replacement": VERIFIER_APP}
     return {
         "namespaceSelector": {"matchNames": [VERIFIER_NAMESPACE]},
         "selector": {"matchLabels": {"app.kubernetes.io/name": VERIFIER_APP}},

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: The exporter's job: its Service's label `app`.
 JOB: Final = "nvidia-dcgm-exporter"
-#: That of the verifiers, which have no Service.
-VERIFIER_JOB: Final = "gpu-pools-verifier"
 POOL: Final = "gpu_pool"
 NODE_KEY: Final = ("instance", POOL)
 GPU_KEY: Final = (*NODE_KEY, "gpu", "UUID")

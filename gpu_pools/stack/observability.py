@@ -50,7 +50,7 @@ class ObservabilitySettings:
         enabled: whether they are.
         to: who reads it: a Prometheus operator that the cluster has, or nobody.
         interval_seconds: between two values, of the exporter as of the scrapes.
-        labels: of the ServiceMonitor and the PrometheusRule.
+        labels: of the monitors and the PrometheusRule.
         runbooks: where docs/runbooks can be read; empty: alerts name the file alone.
         dashboards: whether there are ConfigMaps of dashboards.
         dashboard_labels: of these ConfigMaps.
@@ -71,10 +71,10 @@ class ObservabilitySettings:
         doc="Between two values: the exporter collects and Prometheus scrapes at this interval.",
     )
     labels: Mapping[str, str] = row(
-        "Labels of the ServiceMonitor and the PrometheusRule, by which a Prometheus selects them.",
+        "Labels of the monitors and the PrometheusRule, by which a Prometheus selects them.",
         _labels(),
         {},
-        doc="Labels of the ServiceMonitor and the PrometheusRule, by which a Prometheus selects them; kube-prometheus-stack "
+        doc="Labels of the monitors and the PrometheusRule, by which a Prometheus selects them; kube-prometheus-stack "
         "selects `release: <its release>` by default.",
     )
     runbooks: str = row(

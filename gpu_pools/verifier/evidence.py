@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .findings import ordered
-from .layout import canonical
+from .layout import instance_name, profiles_by_id
 from .reading import Failed, Hung, Mode, Reading, Unreadable
 from .report import API_VERSION, finding_json, shown
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .expectation import Profile as Described
     from .mps import MpsReading
     from .observation import Assertion, Observation
-    from .reading import Gpu, GpuInstance
+    from .reading import Gpu
 
 ANNOTATION: Final = "gpu-pools/verification"
 KIND: Final = "NodeEvidence"
@@ -179,13 +179,6 @@ def _mig(gpu: Gpu) -> str:
 def _instances(gpu: Gpu, described: Mapping[str, Described]) -> list[tuple[str, int, int]]:
     if isinstance(gpu.instances, Failed):
         return []
-    placed = ((_profile(gpu, one, described), one.start, one.size) for one in gpu.instances)
+    profiles = profiles_by_id(gpu)
+    placed = ((instance_name(one, profiles, described), one.start, one.size) for one in gpu.instances)
     return sorted(placed, key=lambda one: (one[1], one))
-
-
-def _profile(gpu: Gpu, instance: GpuInstance, described: Mapping[str, Described]) -> str:
-    listed = () if isinstance(gpu.profiles, Failed) else gpu.profiles
-    for profile in listed:
-        if profile.id == instance.profile_id:
-            return canonical(profile, described)
-    return f"profile {instance.profile_id}"

@@ -26,9 +26,9 @@ HASH: Final = "nvidia.com/last-applied-hash"
 DIGEST: Final = "DRIVER_CONFIG_DIGEST"
 DRIVER: Final = "nvidia-driver-daemonset"
 DEPLOY: Final = "nvidia.com/gpu.deploy."
-#: ConfigMaps that mig-manager mounts where the policy names none.
 #: Of the exporter: MetricsConfigFileName in controllers/object_controls.go, and its volume.
 _COUNTERS, _COUNTERS_VOLUME = "dcgm-metrics.csv", "metrics-config"
+#: ConfigMaps that mig-manager mounts where the policy names none.
 DEFAULT_LAYOUTS, DEFAULT_CLIENTS = "default-mig-parted-config", "default-gpu-clients"
 _DEFAULT_TOLERATIONS: Final = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 _TOOLKIT_INSTALL: Final = "/usr/local/nvidia"

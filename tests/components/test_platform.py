@@ -85,10 +85,10 @@ class TestEveryStack:
         assert len(labels) == len(settings(stack)["pools"])
         assert {label["nvidia.com/device-plugin.config"] for label in labels} <= keys
 
+    @pytest.mark.usefixtures("deploy")  # its kubeconfig
     @pytest.mark.parametrize("stack", EACH)
-    def test_no_object_has_what_the_api_server_does_not_keep(self, deploy: Any, run: Run, stack: str) -> None:
+    def test_no_object_has_what_the_api_server_does_not_keep(self, run: Run, stack: str) -> None:
         """Empty lists: a refresh would show each as a change, and make Jobs anew."""
-        del deploy  # what it sets up is needed
         recorded = run(lambda: GpuPlatform("gpu", {**settings(stack), "verification": {"smokeTest": True}}))
         objects = [one for one in recorded.resources if one.type.startswith("kubernetes:") and one.inputs.get("spec")]
         assert {one.type.rpartition(":")[2] for one in objects} >= {"DaemonSet", "Job"}

@@ -11,8 +11,8 @@ import pytest
 
 from gpu_pools.observing.alerts import alerts
 from gpu_pools.observing.objects import prometheus_rule_spec
-from gpu_pools.observing.series import VERIFIER_JOB
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.verifier.findings import Findings, Where
 from gpu_pools.verifier.metrics import metrics
 from gpu_pools.verifier.observation import Assertion, Observation
@@ -56,7 +56,7 @@ def exposed(node: nodes.Node, findings: Findings, at: float) -> str:
 
 def told(plan: Plan, pool: str, state: str, at: float) -> dict[str, float]:
     """A scrape of the verifier of a pool's node: series -> value."""
-    target = f'instance="{pool}", job="{VERIFIER_JOB}", gpu_pool="{pool}"'
+    target = f'instance="{pool}", job="{VERIFIER_APP}", gpu_pool="{pool}"'
     if state in {DOWN, ABSENT}:
         return {f"up{{{target}}}": 0.0} if state == DOWN else {}
     planned = next(one for one in plan.pools if one.name == pool)

@@ -1,6 +1,7 @@
 """No module needs itself by way of others: not when it is loaded, and not for its types either.
 
-import-linter holds the layers between packages (pyproject.toml); this holds modules, wherever they are.
+import-linter holds the core's packages and modules to it (pyproject.toml). The rooms of the sandbox know each other, so for it,
+and for all others, this looks at single modules.
 """
 
 from __future__ import annotations

@@ -1,0 +1,49 @@
+"""A look at a cluster right before an object is made there, in previews too.
+
+The engine runs the hook only for an object that is none of the stack's own yet. The provider, with which the object is made,
+waits for the kubeconfig as well, so what can be known is known by then; a cluster that the same deploy makes is not asked in its
+preview. What is looked for, and what becomes of it, is for whoever asks.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import pulumi
+import yaml
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+
+#: To connect, and to read. A private API server does not answer at all.
+SECONDS: Final = (5, 15)
+
+
+def asks_first(name: str, kubeconfig: pulumi.Input[str], look: Callable[[str], None]) -> pulumi.ResourceHook:
+    """A hook for before an object is made.
+
+    Args:
+        name: unique among the hooks of the program.
+        kubeconfig: of the cluster.
+        look: takes its content, on a thread of its own; what it raises stops the deploy.
+    """
+    known: list[str] = []
+    pulumi.Output.from_input(kubeconfig).apply(known.append)
+
+    async def ask(_hook: pulumi.ResourceHookArgs) -> None:
+        if known and known[-1]:
+            await asyncio.to_thread(look, known[-1])
+
+    return pulumi.ResourceHook(name, ask, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def client_of(kubeconfig: str, context: str | None) -> "ApiClient":
+    """A client of the cluster that a kubeconfig leads to; a cluster that does not answer is asked once."""
+    from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415 - it takes a second to load
+    from kubernetes.config import load_kube_config_from_dict  # noqa: PLC0415
+
+    settings = Configuration()
+    # Else it would be asked four times.
+    settings.retries = False
+    load_kube_config_from_dict(yaml.safe_load(kubeconfig), context, settings, persist_config=False)  # type: ignore[no-untyped-call]
+    return ApiClient(settings)
