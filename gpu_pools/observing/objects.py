@@ -6,7 +6,8 @@ take away the target's pod, namespace and container, which are the exporter's: t
 are those of the pods with GPUs, stay as they are. For the pool's label Prometheus must be allowed to list and watch nodes.
 
 A pod whose init containers still wait for the driver has an address already; it is scraped once it runs. The verifiers are
-scraped as pods, since they have no Service; their pods carry the pool's label themselves.
+scraped as pods, since they have no Service; their pods carry the pool's label themselves (podmonitor_types.go at 053d84e6: pods
+that wait are targets, too, unless they are left out).
 """
 
 from __future__ import annotations
