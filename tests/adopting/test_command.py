@@ -76,6 +76,15 @@ def test_two_files_are_written_and_the_next_steps_are_told(folder: Path, capsys:
     assert "- pool win: is not adopted" in out
 
 
+def test_what_is_not_in_the_stack_file_is_told_to_machines_with_its_place_and_why(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*aks(folder), "--json"]) == 1
+    unsaid = json.loads(capsys.readouterr().out)["unsaid"]
+    assert {frozenset(one) for one in unsaid} == {frozenset({"place", "why"})}
+    assert any(one["place"] == "pool win" and "is not adopted" in one["why"] for one in unsaid)
+
+
 def test_all_that_is_there_in_the_stack_file_ends_with_0(folder: Path) -> None:
     inside = {
         "kind": "List",
@@ -380,6 +389,12 @@ class TestRelease:
         }
         assert found.protected == 1
         assert len(found.no_longer) == 2
+
+    def test_the_kubeconfig_that_magnum_made_is_told_to_go(self) -> None:
+        stash = {"urn": f"{_IN}pulumi:index:Stash::gpu-kubeconfig", "type": "pulumi:index:Stash", "custom": True}
+        found = released({"deployment": {"resources": [*STATE["deployment"]["resources"], stash]}})
+        assert any("the administrator's kubeconfig goes with the state" in one for one in found.no_longer)
+        assert found.resources == released(STATE).resources
 
     def test_without_yes_nothing_is_let_go(self, folder: Path, programs: Programs, capsys: pytest.CaptureFixture[str]) -> None:
         calls = programs(pulumi=f"/bin/cat {document(folder, 'state.json', STATE)}")

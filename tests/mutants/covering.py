@@ -107,8 +107,14 @@ def measure(tree: Path, files: Sequence[str], paths: Sequence[str], seconds: flo
     if code != 0:
         ended = "no end" if code is None else f"exit code {code}"
         log = (tree / "covering.log").read_text(encoding="utf-8", errors="replace")
-        raise RuntimeError(f"the tests do not pass without a mutant: {ended}\n{log[-4000:]}")
+        raise RuntimeError(f"the tests do not pass without a mutant: {ended}\n{_what_failed(log)}")
     return tree / "covering.json"
+
+
+def _what_failed(log: str) -> str:
+    """Where pytest tells of failures; what the interpreter says at its end comes after that, and may be much."""
+    began = max(log.find(f"= {title} =") for title in ("FAILURES", "ERRORS"))
+    return log[began:][:4000] if began >= 0 else log[-4000:]
 
 
 def read(measured: Path) -> Covering:

@@ -265,6 +265,7 @@ _POOLS: Final = (
         "unknown property `enableVtpm` of azure-native's AgentPoolSecurityProfile",
         "enableVTPM",
     ),
+    _pool("property-a-number", {"properties": {"hostGroupID": 5}}, "properties.hostGroupID", "5 is not a text"),
     _pool("property-a-text", {"properties": {"enableUltraSSD": "yes"}}, "properties.enableUltraSSD", "is not true or false"),
     _pool(
         "property-no-list",

@@ -84,6 +84,11 @@ class TestVersion:
             assert "more than 3 minor versions ahead of the pool system, which was at 1.31.4" in problems[0].message
             assert "--name system --kubernetes-version 1.34; then pulumi refresh" in problems[0].remedy
 
+    def test_a_pool_of_which_only_the_asked_version_is_known_is_held_by_that(self) -> None:
+        pools = [{"name": "gpu", "orchestratorVersion": "1.31"}]
+        (problem,) = refused_cluster_changes(inputs(), inputs("1.35"), "1.34.2", pools)
+        assert "the pool gpu, which was at 1.31 " in problem.message
+
     def test_long_term_support_skips_versions(self) -> None:
         assert refused(inputs(), {**inputs("1.37"), "supportPlan": "AKSLongTermSupport"}) == []
 
@@ -109,6 +114,13 @@ class TestOneWay:
     @pytest.mark.parametrize("after", [{}, {"oidcIssuerProfile": {"enabled": False}}])
     def test_the_issuer_of_tokens_stays_on(self, after: dict[str, Any]) -> None:
         assert refused({**inputs(), "oidcIssuerProfile": {"enabled": True}}, {**inputs(), **after}) == ["oidcIssuer"]
+
+    def test_the_api_server_stays_in_its_network(self) -> None:
+        there = {**inputs(), "apiServerAccessProfile": {"enableVnetIntegration": True}}
+        assert refused(there, {**inputs(), "apiServerAccessProfile": {}}) == [
+            "properties.apiServerAccessProfile.enableVnetIntegration"
+        ]
+        assert refused(there, there) == []
 
     @pytest.mark.parametrize("before", [{}, {"oidcIssuerProfile": {"enabled": False}}])
     def test_it_is_switched_on(self, before: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.plan.aks_found import too_old
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.clusters import AksSettings
+from gpu_pools.stack.later import Later
 
 if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
@@ -674,3 +675,16 @@ _COUNTED = {number: settings({"count": number}) for number in range(21)}
 
 def _counted(nodes: int) -> Settings:
     return _COUNTED[nodes]
+
+
+def test_a_system_pool_whose_size_is_not_known_yet_is_not_judged() -> None:
+    stack = settings()
+    assert isinstance(stack.cluster, AksSettings)
+    unsaid = replace(stack.cluster, system_pool=replace(stack.cluster.system_pool, vm_size=""))
+    assert [one.name for one in machines(unsaid, stack.pools, None)] == ["p0"]
+
+
+def test_a_subnet_that_a_program_tells_later_is_not_one_to_look_for() -> None:
+    stack = settings({"subnet": Later("an Output")}, network={"nodeSubnet": Later("another Output")})
+    assert isinstance(stack.cluster, AksSettings)
+    assert [(one.name, one.subnet) for one in machines(stack.cluster, stack.pools, None)] == [("system", ""), ("p0", "")]

@@ -662,6 +662,10 @@ def test_every_finding_is_complete() -> None:
     ("text", "message"),
     [
         ("", "empty"),
+        ("apiVersion: v1\nkind: List\nitems: []\n", "known here: nothing"),
+        ("config:\n  gpu-pools:pools: []\n", "is a stack file"),
+        ("conf:\n  gpu-pools:pools: []\n", "nothing that is known"),
+        ("config:\n  of-gpu-pools: []\n", "nothing that is known"),
         ("a: [", "not YAML"),
         ("- 1\n", "nothing that is known"),
         ("apiVersion: apps/v1\nkind: Deployment\n", "Deployment"),
@@ -714,7 +718,9 @@ def test_a_version_of_mig_parted_can_be_asked_about(tmp_path: Path, capsys: pyte
     path = tmp_path / "x.yaml"
     path.write_text(mig("{devices: all, mig-enabled: true, mig-devices: {1g.24gb-me: 4}}"), encoding="utf-8")
     assert main(["check", "--mig-parted", "v0.10.0", "--json", str(path)]) == 1
-    assert json.loads(capsys.readouterr().out)["migPartedVersion"] == "0.10.0"
+    told = json.loads(capsys.readouterr().out)
+    assert told["migPartedVersion"] == "0.10.0"
+    assert {finding["severity"] for finding in told["findings"]} == {"crash"}
     assert main(["check", "--mig-parted", "0.12.3", str(path)]) == 0
     assert "; mig-parted 0.12.3); no findings" in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:

@@ -232,6 +232,8 @@ def test_time_slicing_of_mig_resources_joins_the_layout_that_has_them(tmp_path: 
     assert result.declarations[1].source.endswith(
         "mig-configs.mine and " + str(tmp_path / "two.yaml") + ": data.two.sharing.timeSlicing"
     )
+    # By name, so that a file is the same each time.
+    assert list(result.sharing["mine-two"]["mig"]["timeSlicing"]["replicas"]) == ["1g.10gb", "1g.10gb+me"]
     assert not [loss for loss in result.lost if "timeSlicing" in loss.path]
     plan = planned(result, "mine-two", gpu="a100-80gb")
     assert plan.pools[0].advertises == {"nvidia.com/mig-1g.10gb": 4, "nvidia.com/mig-1g.10gb.me": 3, "nvidia.com/mig-3g.40gb": 1}

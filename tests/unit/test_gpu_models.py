@@ -133,6 +133,10 @@ class TestUnknown:
         plan = plan_of(declared("next"))
         assert parse_expectation(node_expectation(plan, plan.pools[0])).products == ()
 
+    def test_a_profile_may_begin_at_the_last_unit(self) -> None:
+        mig = {"source": "a node", "computeSlices": 2, "profiles": {"1g.9gb": {"starts": [0, 15], "size": 1}}}
+        assert pool_of(declared("next", mig=mig, sharing={"m": {"mig": {"layout": {"1g.9gb": 2}}}})).advertises
+
     def test_a_geometry_that_nobody_knows_is_not_checked(self) -> None:
         pool = pool_of(declared("next", mig=True, sharing={"m": {"mig": {"layout": {"1g.18gb": 7}}}}))
         assert any("the MIG geometry of next is unknown" in warning for warning in pool.warnings)

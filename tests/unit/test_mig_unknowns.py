@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpu_pools.existing.profiles import unknown_geometry
+from gpu_pools.hardware.models import model
 from gpu_pools.text.errors import InvalidStackError
 from tests.unit.stacks import existing, plan_of, pool_of
 
@@ -20,6 +22,12 @@ def test_unknown_geometry(layout: dict[str, int]) -> None:
     text = _warnings("rtx-pro-5000-blackwell", layout)
     assert f"the MIG geometry of rtx-pro-5000-blackwell is unknown: the layout {UNCHECKED}" in text
     assert "no source lists" not in text
+
+
+def test_a_layout_of_all_that_is_listed_is_of_a_model_whose_geometry_is_unknown() -> None:
+    listed = dict.fromkeys(model("rtx-pro-4500-blackwell").listed_names, 1)
+    assert unknown_geometry(listed) == ("rtx-pro-4500-blackwell",)
+    assert unknown_geometry({**listed, "7g.80gb": 1}) == ()
 
 
 def test_a_model_of_which_no_source_gives_more_than_that_it_has_mig() -> None:

@@ -141,6 +141,16 @@ def test_a_driver_from_before_the_profile_is_refused(gpu: str, layout: dict[str,
     assert not any("driver" in warning and UNCHECKED in warning and "names" not in warning for warning in newer.warnings)
 
 
+@pytest.mark.parametrize(("driver", "taken"), [("570.133.20", True), ("570.133.07", False)])
+def test_the_first_driver_that_has_it_is_enough(driver: str, *, taken: bool) -> None:
+    layout = {"cut": {"mig": {"layout": {"1g.23gb": 7}}}}
+    stack = existing({"gpuModel": "b200-180gb"}, sharing=layout, operator=_operator(driver=driver))
+    if taken:
+        assert pool_of(stack).mig_config_key
+    else:
+        assert "MIG on b200-180gb" in _refused(stack)["gpu-pools:operator.values.driver.version"]
+
+
 def test_the_driver_of_an_image_is_not_known() -> None:
     sharing = {"cut": {"mig": {"layout": {"1g.20gb": 4}}}}
     pool = pool_of(existing({"driver": "preinstalled"}, sharing=sharing))

@@ -434,7 +434,7 @@ class TestAksPartitions:
 
     @pytest.mark.parametrize(
         "layout",
-        [{"1g.20gb": 4}, {"1g.10gb+me": 1}, {"1g.10gb": 6}, {"3g.40gb": 1}, {"1g.10gb": 4, "3g.40gb": 1}],
+        [{"1g.20gb": 4}, {"1g.10gb+me": 1}, {"1g.10gb": 6}, {"3g.40gb": 1}, {"1g.10gb": 4, "3g.40gb": 1}, {"1g.6gb": 4}],
         ids=str,
     )
     def test_no_profile(self, layout: dict[str, int]) -> None:

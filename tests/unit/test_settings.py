@@ -120,6 +120,10 @@ def _told(**sections: object) -> list[tuple[str, str]]:
             [{key: value for key, value in EXISTING_POOL.items() if key != "nodeSelector"}],
             [("gpu-pools:pools[0].nodeSelector", "is missing")],
         ),
+        (
+            [{**AKS_POOL, "gpuModel": "a100-80gb", "gpusPerNode": 1}],
+            [],
+        ),
         ([AKS_POOL, "flavor"], [("gpu-pools:pools[1]", '"flavor" is not a mapping with name, hardware and sharing')]),
         ([["flavor"], AKS_POOL], [("gpu-pools:pools[0]", "a list of 1 is not a mapping with name, hardware and sharing")]),
         ({"flavor": 1}, [("gpu-pools:pools", "a mapping with flavor declares no pool")]),

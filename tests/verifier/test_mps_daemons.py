@@ -122,6 +122,12 @@ def test_a_pod_s_daemon_is_its_own_unless_its_pipes_are_the_node_s(tmp_path: Pat
     assert daemon.shared is shared
 
 
+def test_a_daemon_whose_mounts_cannot_be_read_may_be_everybody_s(tmp_path: Path) -> None:
+    run(tmp_path, 7, "nvidia-cuda-mps-control -d", f"0::/../pod{TENANT}/1a2b\n")
+    (tmp_path / "7" / "mountinfo").unlink()
+    assert read_processes(tmp_path).daemons == (MpsDaemon(7, TENANT, shared=True),)
+
+
 def test_a_list_without_the_kernel_is_that_of_a_container(tmp_path: Path) -> None:
     run(tmp_path, 1, "python3 verifier.pyz")
     assert not read_processes(tmp_path).complete
