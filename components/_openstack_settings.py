@@ -89,7 +89,7 @@ def _interface(said: str) -> str:
 
 
 def _overrides(said: str) -> Mapping[str, str]:
-    """As the plugin does: what is no text overrides nothing."""
+    """As the plugin does: what is not a text overrides nothing."""
     try:
         given = json.loads(said or "{}")
     except ValueError as error:

@@ -70,7 +70,7 @@ _BY_ITSELF: Final[Mapping[str, Any]] = {
     "kubeletConfig": {},
     "gpuProfile.nvidia.managementMode": "Unmanaged",
 }
-#: What a pool of a stack is, so that it is no property to tell of.
+#: What a pool of a stack is, so that it is not a property to tell of.
 _ALWAYS: Final[Mapping[str, Any]] = {"mode": "User", "osType": "Linux", "type": "VirtualMachineScaleSets"}
 #: What Azure tells of a pool and nobody sets, or az adds.
 _ANSWERED: Final = frozenset(

@@ -107,7 +107,7 @@ def released(exported: object) -> Released:
     """
     deployment = exported.get("deployment") if isinstance(exported, dict) else None
     if not isinstance(deployment, dict):
-        raise _refused("is no state of a stack", "what `pulumi stack export` prints", "Name a stack that was deployed.")
+        raise _refused("is not a state of a stack", "what `pulumi stack export` prints", "Name a stack that was deployed.")
     if pending := deployment.get("pending_operations"):
         names = ", ".join(_named(one.get("resource", {})) for one in pending if isinstance(one, dict))
         raise _refused(

@@ -161,7 +161,7 @@ class Document:
 
 
 class NoDocument(ValueError):  # noqa: N818 - said to people as it is
-    """A file is no measurement, or one of another version."""
+    """A file is not a measurement, or one of another version."""
 
 
 def as_text(document: Document) -> str:

@@ -1,7 +1,7 @@
 """``gpu-pools bench``: measures what sharing costs on a GPU of this machine, and shows measurements.
 
 Exit codes: 0 measured, or shown; 1 nothing could be measured, or a setting of the GPU is another one afterwards (nothing here
-changes any, so somebody else did); 2 a file is no measurement. What could be measured is written even where a part failed.
+changes any, so somebody else did); 2 a file is not a measurement. What could be measured is written even where a part failed.
 """
 
 from __future__ import annotations

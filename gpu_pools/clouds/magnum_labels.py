@@ -45,6 +45,6 @@ def unlisted(driver: MagnumDriver, labels: Iterable[str], place: str) -> Iterato
         near = difflib.get_close_matches(label, known, n=1, cutoff=0.75)
         meant = f"; did you mean `{near[0]}`?" if near else ""
         yield (
-            f"`{place}.{label}` is no label that the driver {driver} is known to read ({_data()[driver]['read']}), and others "
+            f"`{place}.{label}` is not a label that the driver {driver} is known to read ({_data()[driver]['read']}), and others "
             f"have no effect: whether this cloud's has more cannot be checked before the deploy{meant}"
         )

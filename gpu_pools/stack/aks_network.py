@@ -298,7 +298,7 @@ def _ranges(network: Network) -> Iterator[Rule]:
     if address and (IPv4Address(address) not in found or IPv4Address(address) == found.network_address + 1):
         yield (
             "dnsServiceIp",
-            f"{address} is no address for it in {services}",
+            f"{address} is not an address for it in {services}",
             "one in serviceCidr, but not its first",
             f"Write e.g. {found.network_address + 10}.",
         )

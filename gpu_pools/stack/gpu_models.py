@@ -58,7 +58,7 @@ def _start(value: object, path: str, last: int, section: Section) -> int | None:
         return value
     section.problems.add(
         path,
-        f"{show(value)} is no placement unit",
+        f"{show(value)} is not a placement unit",
         allowed=f"a whole number from 0 to {last}",
         remedy=_LISTING,
     )
@@ -99,7 +99,7 @@ def _profiles(section: Section, one: Row) -> dict[str, DeclaredProfile] | None:
         if not _PROFILE.fullmatch(name):
             section.problems.add(
                 within.at(name),
-                f"{show(name)} is no name of a MIG profile",
+                f"{show(name)} is not a name of a MIG profile",
                 allowed="e.g. 1g.10gb, 2g.20gb or 1g.10gb+me",
                 remedy=_LISTING,
             )
@@ -224,7 +224,7 @@ def _in_the_way(key: str, declared: DeclaredModel) -> Iterator[tuple[str, str, s
     if not _NAME.fullmatch(key):
         yield (
             "",
-            f"{show(key)} is no name of a model",
+            f"{show(key)} is not a name of a model",
             "1 to 63 lower-case letters, digits, dashes and dots, e.g. rtx-a6000",
             "Choose another name.",
         )

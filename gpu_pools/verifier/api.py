@@ -92,7 +92,7 @@ class Api:
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ApiError(request, None, str(getattr(error, "reason", error))) from None
         if not isinstance(answer, dict):
-            raise ApiError(request, None, "the answer is no object")
+            raise ApiError(request, None, "the answer is not an object")
         return answer
 
     def watch(self, path: str, seconds: int, **query: str) -> Iterator[dict[str, Any]]:

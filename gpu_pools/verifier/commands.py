@@ -62,7 +62,7 @@ def _node_reader(options: argparse.Namespace) -> NodeReader | None:
 
     api = in_cluster(os.environ, options.account)
     if api is None or not options.node:
-        missing = "NODE_NAME is not set" if api else "this is no pod: KUBERNETES_SERVICE_HOST is not set"
+        missing = "NODE_NAME is not set" if api else "this is not a pod: KUBERNETES_SERVICE_HOST is not set"
         message = f"{missing}, so the node object cannot be read; --only nvml leaves Kubernetes out."
         raise _UsageError(message)
     return NodeReader(api, options.node)

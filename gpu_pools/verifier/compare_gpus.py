@@ -34,7 +34,7 @@ _NO_LIBRARY: Final = 12
 _LOADER_WORDS: Final = (
     ("wrong ELF class", "the file is of another word size: a 32-bit library, or a 32-bit image"),
     ("file too short", "the file is empty or cut off: a driver that was not installed to its end, or a placeholder of an image"),
-    ("invalid ELF header", "the file is no library: a driver that was not installed to its end, or a placeholder of an image"),
+    ("invalid ELF header", "the file is not a library: a driver that was not installed to its end, or a placeholder of an image"),
     ("ermission denied", "the container may not read the file: its mode, or the node's SELinux or AppArmor"),
     ("not found (required by", "the image's C library is older than the driver's: take a newer image"),
     ("No such file", "another library that it needs is not in the container"),

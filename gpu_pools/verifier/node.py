@@ -152,7 +152,7 @@ class NodeReader:
         except ApiError as error:
             return NodeReading(self.name, _failure(error), False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            failure = ApiFailure(f"GET /api/v1/nodes/{self.name}", None, f"the answer is no node: {error!r}")
+            failure = ApiFailure(f"GET /api/v1/nodes/{self.name}", None, f"the answer is not a node: {error!r}")
             return NodeReading(self.name, failure, False, {}, (), {}, {}, None, None, None)  # noqa: FBT003
         pods = self._pods((expected.namespace,)) if expected else None
         return NodeReading(
@@ -217,11 +217,11 @@ def quantity(text: str) -> int:
     """A count as Kubernetes writes it: 8000 comes back as ``8k``.
 
     Raises:
-        ValueError: if it is no whole number.
+        ValueError: if it is not a whole number.
     """
     match = re.fullmatch(r"(\d+)([kM]?)", text)
     if match is None:
-        message = f"{text!r} is no count"
+        message = f"{text!r} is not a count"
         raise ValueError(message)
     return int(match[1]) * _SUFFIXES[match[2]]
 

@@ -22,7 +22,7 @@ def digest_of(entries: Iterable[tuple[str, bytes]]) -> str:
 
 
 def own_digest(file: Path = Path(__file__).parents[1]) -> str | None:
-    """The digest of the file that this module was loaded from; None where that is no file but a folder of sources.
+    """The digest of the file that this module was loaded from; None where that is not a file but a folder of sources.
 
     Raises:
         OSError: when it cannot be read any more.

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _place(folder: Path, name: str) -> Place:
     if not _NAMES.fullmatch(name):
-        message = f"--node: {name!r} is no name for a node; allowed are lower case letters, digits, - and dots within."
+        message = f"--node: {name!r} is not a name for a node; allowed are lower case letters, digits, - and dots within."
         raise SandboxError(message, f"Name it as in --node {_NAME}.")
     return Place(folder, name)
 

@@ -213,7 +213,7 @@ def _unpack_folder(tar: tarfile.TarFile, member: str, target: Path, url: str) ->
     """The files below a folder; of links and other things none."""
     inside = [one.name for one in tar.getmembers() if one.isfile() and one.name.startswith(member)]
     if not inside:
-        raise Unreachable(f"{url}: {member} is no folder with files")
+        raise Unreachable(f"{url}: {member} is not a folder with files")
     for name in inside:
         below = PurePosixPath(name.removeprefix(member))
         if ".." in below.parts or below.is_absolute():
@@ -225,7 +225,7 @@ def _unpack(tar: tarfile.TarFile, member: str, target: Path, url: str) -> None:
     # `tar -C folder .` writes ./ before each name.
     source = tar.extractfile(member if member in tar.getnames() else f"./{member}")
     if source is None:
-        raise Unreachable(f"{url}: {member} is no file")
+        raise Unreachable(f"{url}: {member} is not a file")
     with explained(target, "write"):
         target.parent.mkdir(parents=True, exist_ok=True)
     with explained(target, "write"), target.open("wb") as file:

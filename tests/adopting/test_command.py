@@ -424,7 +424,7 @@ class TestRelease:
     @pytest.mark.parametrize(
         ("state", "says"),
         [
-            (None, "is no state of a stack"),
+            (None, "is not a state of a stack"),
             ({"deployment": {}}, "has nothing in it"),
             ({"deployment": {"resources": STATE["deployment"]["resources"][3:]}}, "has no component of gpu-pools in it"),
             ({"deployment": {"pending_operations": [{"resource": {"urn": "u::gpu-a-pool"}}]}}, "gpu-a-pool were being changed"),

@@ -123,7 +123,7 @@ def test_nodes_of_an_existing_cluster_go_on_sharing(sandbox: Callable[..., Trial
         assert not (tmp_path / "never.json").exists()
     assert trial.engine("stack", "export").ok().out == exported
 
-    # What another stack has saved the engine does not take back, nor what is no state.
+    # What another stack has saved the engine does not take back, nor what is not a state.
     other = tmp_path / "other.json"
     for text in (exported.replace("urn:pulumi:small::", "urn:pulumi:other::"), "{", "[]"):
         other.write_text(text)

@@ -360,11 +360,14 @@ _CLUSTERS: Final = (
         "dns-elsewhere",
         {"serviceCidr": "10.9.0.0/16", "dnsServiceIp": "10.0.0.10"},
         "dnsServiceIp",
-        "10.0.0.10 is no address for it in 10.9.0.0/16",
+        "10.0.0.10 is not an address for it in 10.9.0.0/16",
         remedy="10.9.0.10",
     ),
     _network(
-        "dns-first", {"serviceCidr": "10.9.0.0/16", "dnsServiceIp": "10.9.0.1"}, "dnsServiceIp", "10.9.0.1 is no address for it"
+        "dns-first",
+        {"serviceCidr": "10.9.0.0/16", "dnsServiceIp": "10.9.0.1"},
+        "dnsServiceIp",
+        "10.9.0.1 is not an address for it",
     ),
     _network(
         "services-too-large", {"serviceCidr": "10.16.0.0/12", "dnsServiceIp": "10.16.0.10"}, "serviceCidr", "is too large", "/12"

@@ -39,7 +39,9 @@ def test_nothing_but_the_users_labels_is_planned_and_nothing_is_proven() -> None
     assert not plan.settings.verification.enabled
     assert pool.startup_taint is None
     assert any("gpu-pools:adoption is imported" in one for one in pool.warnings)
-    assert {"nodeLabels", "tags", "orchestratorVersion", "powerState"} <= set(kept_as_found(pool, {"count": 1, "tags": {"a": "b"}}))
+    assert {"nodeLabels", "tags", "orchestratorVersion", "powerState"} <= set(
+        kept_as_found(pool, {"count": 1, "tags": {"a": "b"}})
+    )
 
 
 @pytest.mark.parametrize("adoption", ["managed", None])

@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[2]
 INSTEAD: Final = {
     r"\b[Cc]ards?\b": "GPU",
     r"\b[Bb]orn\b|\bat birth\b": "registers with (a taint), new",
-    r"(?<![Tt]here )(?<!here )\b(is|are) no (list|mapping|key|version|tag|error|part|JSON|YAML)\b": "is not a …",
+    r"(?<![Tt]here )(?<![Hh]ere )\bis no (list|mapping|key|version|tag|error|part|JSON|YAML|"
+    r"state|address|placement|name|label|pod|object|library|node|count|folder|file|measurement|whole|property|plain|text)\b": (
+        "is not a …"
+    ),
     r"\b(?:the|a|no|pool|pools\') [Mm]arkers?\b": "labeller",
     r"\b\w+_words\b|def words\b|\bmeans\(": "text, message, keys, tainted_by",
     r"^ *told(: [\w\[\], ]+)? = ": "a name that says what it holds",

@@ -122,7 +122,7 @@ class Library:
 
     def _nvmlDeviceGetMemoryInfo(self, device: Any, info: Any) -> int:
         memory = self._gpu(device).memory_mib
-        info._obj.total = (memory or 0) * _MIB + 4711  # a real one is no whole number of MiB
+        info._obj.total = (memory or 0) * _MIB + 4711  # a real one is not a whole number of MiB
         return 0 if memory else _NOT_SUPPORTED
 
     def _nvmlDeviceGetMigMode(self, device: Any, current: Any, pending: Any) -> int:

@@ -119,7 +119,7 @@ def test_a_refusal_is_told_in_the_server_s_words(answering: ApiServer, body: Any
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((200, b"[]"), "the answer is no object"),
+        ((200, b"[]"), "the answer is not an object"),
         ((200, b"no JSON"), "Expecting value: line 1 column 1 (char 0)"),
         ((0, b"no HTTP\r\n\r\n"), "no HTTP"),
     ],

@@ -246,7 +246,7 @@ LEAVES_OUT = "--only nvml leaves Kubernetes out."
 @pytest.mark.parametrize(
     ("environment", "node", "why"),
     [
-        ({}, "gpu-1", "this is no pod: KUBERNETES_SERVICE_HOST is not set, so the node object cannot be read; "),
+        ({}, "gpu-1", "this is not a pod: KUBERNETES_SERVICE_HOST is not set, so the node object cannot be read; "),
         (
             {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"},
             "",

@@ -713,5 +713,5 @@ def test_a_count_is_read_as_kubernetes_writes_it(text: str, count: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "8Gi", "-1", "500m"])
 def test_what_is_no_count_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no count"):
+    with pytest.raises(ValueError, match="not a count"):
         quantity(text)

@@ -439,7 +439,7 @@ def _without_what_it_needs(path: Path, library: Path) -> None:
 UNLOADABLE: dict[str, tuple[Callable[[Path, Path], object], str, str]] = {
     "of another word size": (_of_another_word_size, "wrong ELF class", "word size"),
     "empty": (lambda path, _: path.write_bytes(b""), "file too short", "not installed to its end"),
-    "no library at all": (lambda path, _: path.write_text("no library " * 100), "invalid ELF header", "no library"),
+    "no library at all": (lambda path, _: path.write_text("no library " * 100), "invalid ELF header", "not a library"),
     "without what it needs": (_without_what_it_needs, "libneeded.so: cannot open", "another library"),
 }
 

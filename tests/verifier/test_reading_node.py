@@ -198,7 +198,7 @@ def test_what_is_no_node_is_no_answer(api: ApiServer, wrong: dict[str, Any], tol
     failure = failed(api).failure
     assert failure
     assert (failure.request, failure.status) == (f"GET {NODE}", None)
-    assert failure.message.startswith("the answer is no node: ")
+    assert failure.message.startswith("the answer is not a node: ")
     assert told in failure.message
 
 

@@ -269,7 +269,7 @@ def test_the_command_line(cluster: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert main(["run", str(cluster), "--", "true"]) == 1
     assert "there is no real node 'real-0' that runs" in capfd.readouterr().err
     assert main(["up", str(cluster), "--node", "../real"]) == 1
-    assert "is no name for a node" in capfd.readouterr().err
+    assert "is not a name for a node" in capfd.readouterr().err
     assert main(["up", str(cluster)]) == 0
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     command = [sys.executable, "-m", "sandbox.real_node", "run", str(cluster), "--", "sh", "-c", "hostname; exit 7"]
