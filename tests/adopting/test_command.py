@@ -321,7 +321,18 @@ class TestLive:
         calls = programs(openstack=f'case "$*" in *cluster*show*) /bin/cat {cluster};; *list*) /bin/cat {groups};; {shows} esac')
         command = ["adopt", "magnum", "--stack", "prod", "--name", "k8s", *case["arguments"]]
         assert main(command) == 1
-        assert calls.read_text().count("nodegroup show k8s") == 2
+        assert [line.partition("openstack ")[2] for line in calls.read_text().splitlines()] == [
+            "coe cluster show k8s --format json",
+            "coe nodegroup list k8s --format json",
+            *(f"coe nodegroup show k8s {one['uuid']} --format json" for one in case["groups"]),
+        ]
+
+    @pytest.mark.parametrize("flavor", ["g2", "g2=:1", "=a30-24gb:1", "g2=a30-24gb", "g2=a30-24gb:0", "g2=a30-24gb:x"])
+    def test_a_flavor_is_told_with_all_its_parts(self, flavor: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main(["adopt", "magnum", "--stack", "prod", "--name", "k8s", "--driver", "heat", "--gpus", flavor])
+        assert ended.value.code == 2
+        assert f"'{flavor}' is not FLAVOR=MODEL:COUNT" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("arguments", "program", "instead"),
@@ -389,6 +400,27 @@ class TestRelease:
         }
         assert found.protected == 1
         assert len(found.no_longer) == 2
+
+    @pytest.mark.parametrize(
+        ("type_", "name", "sentence"),
+        [
+            ("azure-native:containerservice:ManagedCluster", "gpu-cluster", "the cluster's Kubernetes version stays"),
+            ("openstack:containerinfra/nodeGroup:NodeGroup", "gpu-a-pool", "node groups keep their labels for good"),
+            ("kubernetes:nvidia.com/v1:ClusterPolicyPatch", "gpu-policy", "the ClusterPolicy keeps what the stack has set"),
+            ("kubernetes:core/v1:ConfigMapPatch", "gpu-key", "configs of the device plugin stay as they are"),
+            ("kubernetes:apps/v1:DaemonSet", "gpu-a-verifier", "the verifiers go on comparing"),
+            (
+                "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding",
+                "gpu-verifier",
+                "admission policies stay in force",
+            ),
+        ],
+    )
+    def test_of_each_kind_it_is_told_what_nobody_does_any_more(self, type_: str, name: str, sentence: str) -> None:
+        one = {"urn": f"{_IN}{type_}::{name}", "type": type_, "custom": True}
+        resources = [{"urn": "u::gpu", "type": "gpu-pools:index:GpuPlatform"}, one]
+        (told,) = released({"deployment": {"resources": resources}}).no_longer
+        assert told.startswith(sentence)
 
     def test_the_kubeconfig_that_magnum_made_is_told_to_go(self) -> None:
         stash = {"urn": f"{_IN}pulumi:index:Stash::gpu-kubeconfig", "type": "pulumi:index:Stash", "custom": True}

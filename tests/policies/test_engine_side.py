@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -16,7 +17,7 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.plan.planning import plan_config
 from policies import kinds
-from policies.engine import _remembering
+from policies.engine import _remembering, _Shown
 from tests.hostile import WORST, harmful
 
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, POOL, SLICED, Program, acknowledging
@@ -249,6 +250,17 @@ def test_a_conversion_is_remembered_for_the_very_object_only() -> None:
     # Of objects that are gone, too, another one may have the id.
     assert len({once({"number": number}) for number in range(100)}) == 100
     assert [once(first, "marked"), once(first, "marked")] == [103, 104]
+
+
+def test_after_a_judgement_a_new_program_begins_and_all_of_it_is_remembered() -> None:
+    shown, none = _Shown(), SimpleNamespace(parent="", protect=False, ignore_changes=None)
+    resources = [
+        SimpleNamespace(urn=f"u::{name}", resource_type="a:b:C", name=name, props={"out": 1}, opts=none) for name in ("a", "b")
+    ]
+    for number in (1, 2):
+        for one in resources:
+            shown.remember(SimpleNamespace(urn=one.urn, props={"in": f"{one.name}{number}"}))
+        assert [one.inputs for one in shown.whole(resources).resources] == [{"in": f"a{number}"}, {"in": f"b{number}"}]
 
 
 def test_attack_by_names_and_values_in_what_policies_say(pack: Any) -> None:

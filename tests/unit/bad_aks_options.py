@@ -521,9 +521,9 @@ _CLUSTERS: Final = (
     ),
     _cluster(
         "window-every-month",
-        {"maintenance": {"nodeOsUpgrade": {"day": "Sunday", "every": 6, "startTime": "02:00", "durationHours": 4}}},
+        {"maintenance": {"nodeOsUpgrade": {"day": "Sunday", "every": 5, "startTime": "02:00", "durationHours": 4}}},
         "maintenance.nodeOsUpgrade.every",
-        "6 weeks are too many",
+        "5 weeks are too many",
     ),
     _cluster("autoscaler-a-number", {"autoscaler": {"scanInterval": 10}}, "autoscaler.scanInterval", "10 is not a text", "10m"),
     _cluster(

@@ -303,13 +303,20 @@ def test_a_stack_file_is_told_apart_from_a_config() -> None:
     assert "python -m gpu_pools plan stacks/Pulumi.byo.yaml" in ran.stderr
 
 
-@pytest.mark.parametrize("command", ["models", "sizes"])
+KEYS = {
+    "models": frozenset({"key", "architecture", "memoryMiB", "mig", "products"}),
+    "sizes": frozenset({"name", "gpus", "gpuModel", "mig", "vcpus", "memoryGiB"}),
+}
+
+
+@pytest.mark.parametrize("command", KEYS)
 def test_what_a_stack_file_can_name_is_listed(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command]) == 0
     table = capsys.readouterr().out.splitlines()
     assert main([command, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)[command]
     assert len(table) == len(listed) + 2
+    assert {frozenset(one) for one in listed} == {KEYS[command]}
     assert main([command, "A100"]) == 0
     assert 0 < len(capsys.readouterr().out.splitlines()) < len(table)
     assert main([command, "moon"]) == 2

@@ -369,6 +369,13 @@ def test_losses_are_told_once_as_comments_and_machines_get_them_too(tmp_path: Pa
     ]
 
 
+def test_a_lost_value_that_json_cannot_carry_comes_as_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(plugin("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}], x: [.inf]}}"), encoding="utf-8")
+    main(["import", "--json", str(path)])
+    assert [one["value"] for one in json.loads(capsys.readouterr().out)["lost"]] == ["[inf]"]
+
+
 def test_no_declaration_is_exit_1_and_an_unreadable_file_exit_2(tmp_path: Path) -> None:
     refused = tmp_path / "x.yaml"
     refused.write_text(sliced("name: gpu, replicas: 1"), encoding="utf-8")
