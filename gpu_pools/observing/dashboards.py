@@ -119,10 +119,10 @@ def _of_pods(plan: Plan) -> Iterator[str]:
 def _whose(sharing: object, *, measured: bool, shared: bool) -> str:
     if not shared:
         return "use and memory are the pod's own."
-    if isinstance(sharing, Mps):
-        return "nothing per pod: what NVML says of MPS clients is not known. Look at the GPU."
     if not measured:
         return "nothing per pod where several share: this exporter copies the GPU's value to each. Look at the GPU."
+    if isinstance(sharing, Mps):
+        return "memory alone is the pod's own: of MPS, NVML tells the use of the server only. Look at the GPU."
     if isinstance(sharing, Mig):
         return "where several pods share a MIG instance memory alone is the pod's own; a process has no use on MIG."
     return "use and memory are the pod's own, by its processes."

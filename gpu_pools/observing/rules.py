@@ -7,7 +7,8 @@ only where its value is its own:
 - alone on its GPU or MIG instance: the unit's;
 - time-slicing of whole GPUs, where the exporter measures pods: its use and its memory;
 - time-slicing of MIG instances: its memory alone, since a process has no use on MIG;
-- MPS: none. What NVML says of clients, rather than of the server, was not tried.
+- MPS: its memory alone, where the exporter measures pods. NVML tells the memory of each client and the use of the server alone
+  (docs/measured/h100-mps-nvml.json), so that the exporter's use of such a pod is 0, whatever it does.
 
 Not here: what is allocated, requested and pending, which is kube-state-metrics' business.
 """
@@ -102,13 +103,12 @@ def _pod_active(*, pods: bool) -> str:
 
 def _pod_memory(*, pods: bool) -> str:
     of_pods = f"{_MIB} * {_top(POD_KEY, 'DCGM_FI_DEV_FB_USED', _POD)}"
-    # Under MPS a pod's row may be the server's.
-    return f"{of_pods} {_where_replicas('>= 1', not_mps=True) if pods else _where_replicas('== 1')}"
+    return f"{of_pods} {_where_replicas('>= 1' if pods else '== 1')}"
 
 
-def _where_replicas(condition: str, *, time_slicing: bool = False, not_mps: bool = False) -> str:
+def _where_replicas(condition: str, *, time_slicing: bool = False) -> str:
     """Keeps what is on units of so many pods, as it is."""
-    chosen = '{strategy="timeSlicing"}' if time_slicing else '{strategy!="mps"}' if not_mps else ""
+    chosen = '{strategy="timeSlicing"}' if time_slicing else ""
     return f"and on ({POOL}, GPU_I_PROFILE) ({DECLARED_REPLICAS}{chosen} {condition})"
 
 

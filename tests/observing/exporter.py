@@ -9,6 +9,8 @@ is known of release 4.6.0. No recording of a real one was there to hold it to. L
 - without virtual GPUs one of the pods that share has the row's labels, the last one; the others have none;
 - with virtual GPUs every field is copied to each pod, and the row without a pod is gone. Only GPU_UTIL and FB_USED keep it, and
   give each pod its own value; on MIG only FB_USED. A pod with two containers or two replicas has its rows twice;
+- under MPS the memory is each client's own, and the use of each is 0: NVML tells the use of the server, which is in no pod that
+  holds the GPU (measured on a real GPU: docs/measured/h100-mps-nvml.json);
 - Xids and clock events are counts of five minutes, with a row of 0 and without the label where there was none.
 
 Not played: HTTP, the scrape, the relabelings. `instance` and `gpu_pool` are here as the ServiceMonitor makes them.
@@ -85,6 +87,7 @@ class Node:
     pool: str
     gpus: tuple[Gpu, ...]
     virtual: bool = False
+    mps: bool = False
     up: bool = True
 
 
@@ -162,7 +165,7 @@ def _rows(node: Node, unit: Unit, name: str, value: float) -> Iterator[tuple[tup
         return
     yield (), value
     for pod in unit.pods:
-        own = {"DCGM_FI_DEV_GPU_UTIL": pod.use, "DCGM_FI_DEV_FB_USED": float(pod.memory)}[name]
+        own = {"DCGM_FI_DEV_GPU_UTIL": 0.0 if node.mps else pod.use, "DCGM_FI_DEV_FB_USED": float(pod.memory)}[name]
         yield from ((_pod(pod, number), own) for number in range(pod.times))
 
 

@@ -61,7 +61,13 @@ def fleet(plan: Plan, draw: Random, *, busy: bool = False) -> tuple[Node, ...]:
     """Nodes of each pool, with random pods; `busy`: each unit has as many as it may, and none idles or fills the memory."""
     virtual = measures_pods_of(plan)
     return tuple(
-        Node(f"{pool.name}-{number}", pool.name, tuple(_gpus(pool, draw, busy=busy)), virtual=virtual)
+        Node(
+            f"{pool.name}-{number}",
+            pool.name,
+            tuple(_gpus(pool, draw, busy=busy)),
+            virtual=virtual,
+            mps=pool.sharing.strategy == "mps",
+        )
         for pool in plan.pools
         for number in range(draw.randint(1, 2))
     )

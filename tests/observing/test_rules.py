@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from math import floor
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +19,6 @@ from tests.tiers import these
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
     from tests.observing.exporter import Gpu, Node, Pod, Unit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.programs
 FLEETS: Final = 5
+ROOT: Final = Path(__file__).parents[2]
 
 
 def gpu_labels(node: Node, gpu: Gpu) -> Labels:
@@ -56,17 +58,27 @@ def of_gpu(plan: Plan, node: Node, gpu: Gpu) -> float:
     return sum(unit.use / 100 * (int(unit.profile[0]) / slices if unit.profile else 1) for unit in gpu.units)
 
 
-def shown_pods(plan: Plan, node: Node, unit: Unit, what: str) -> tuple[Pod, ...]:
+def shown_pods(node: Node, unit: Unit, what: str) -> tuple[Pod, ...]:
     """The pods whose own value can be had, by the documentation's table."""
-    pool = next(pool for pool in plan.pools if pool.name == node.pool)
-    if pool.sharing.strategy == "mps":
-        return ()
     alone = {"whole", "alike", "mixed", "some", "small"}
     if node.pool in alone:
         return unit.pods
-    if not node.virtual or (node.pool == "cut" and what == "use"):
+    if not node.virtual or (node.pool in {"cut", "served"} and what == "use"):
         return ()
     return unit.pods
+
+
+def test_of_mps_nvml_tells_each_client_s_memory_and_the_use_of_the_server_alone() -> None:
+    """What the exporter's stand-in does under MPS stands on this, and so do the rules (decision 239)."""
+    read = json.loads((ROOT / "docs" / "measured" / "h100-mps-nvml.json").read_text(encoding="utf-8"))
+    samples = [sample for sample in read["samples"] if sample["sharing"].startswith("mps")]
+    assert len(samples) == 4
+    for sample in samples:
+        assert sample["gpuUse"] > 90
+        assert {kind for kind, _, use in sample["processes"] if use} == {"server"}
+        clients = [memory for kind, memory, _ in sample["processes"] if kind == "client"]
+        assert len(clients) == 2
+        assert all(memory > 400 for memory in clients)
 
 
 def truth(plan: Plan, nodes: tuple[Node, ...]) -> Iterator[tuple[str, dict[Labels, float]]]:
@@ -79,14 +91,14 @@ def truth(plan: Plan, nodes: tuple[Node, ...]) -> Iterator[tuple[str, dict[Label
         {
             pod_labels(n, g, u, pod): pod.use / 100
             for n, g, u in units
-            for pod in shown_pods(plan, n, u, "use")
+            for pod in shown_pods(n, u, "use")
             # Alone on a GPU without profiling fields: there is no use of its own.
             if g.profiling or fleets.SHARING[n.pool].get("timeSlicing")
         },
     )
     yield rounded(rules.UNIT_MEMORY_USED, {unit_labels(n, g, u): u.used * MIB for n, g, u in units})
     yield rounded(rules.UNIT_MEMORY, {unit_labels(n, g, u): u.memory * MIB for n, g, u in units})
-    memory = {pod_labels(n, g, u, p): p.memory * MIB for n, g, u in units for p in shown_pods(plan, n, u, "memory")}
+    memory = {pod_labels(n, g, u, p): p.memory * MIB for n, g, u in units for p in shown_pods(n, u, "memory")}
     yield rounded(rules.POD_MEMORY_USED, memory)
     yield rounded(rules.GPU_MEMORY_USED, {gpu_labels(n, g): sum(u.used for u in g.units) * MIB for n, g in gpus})
     yield rounded(rules.GPU_POWER, {gpu_labels(n, g): g.power for n, g in gpus})

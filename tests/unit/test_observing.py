@@ -302,8 +302,9 @@ class TestDashboards:
         assert said.keys() == fleets.SHARING.keys()
         for pool, text in said.items():
             own = "pod's own" in text
-            assert own == (pool != "served" and (version == fleets.NEWEST or pool not in {"turns", "renamed", "cut"})), pool
-        assert "memory alone" in said["cut"] or version == fleets.OLD
+            assert own == (version == fleets.NEWEST or pool not in {"turns", "renamed", "cut", "served"}), pool
+        for pool in ("cut", "served"):
+            assert ("memory alone" in said[pool]) is (version == fleets.NEWEST)
 
 
 def test_the_monitor_s_labels_are_those_that_rules_join_by() -> None:
