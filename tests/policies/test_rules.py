@@ -14,6 +14,7 @@ from policies.acknowledged import acknowledged_by
 from policies.described import Stack, Unknown
 from policies.judging import RuleSettings, Undecided, Violation, judge
 from policies.rules import RULES
+from tests.unit.golden import golden
 
 from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, acknowledging, made, operator, pod, pool, program, sharing
 
@@ -54,6 +55,16 @@ def test_a_bad_program_is_stopped_by_the_intended_rule_and_only_it(name: str, in
     found = verdicts(BAD[name][index], name)
     assert {one.rule for one in found if isinstance(one, Violation)} == {name}
     assert not [one for one in found if isinstance(one, Undecided)]
+
+
+def test_what_is_said_of_bad_programs_is_what_somebody_has_read() -> None:
+    """After a wanted change: ``UPDATE_GOLDEN=1 venv/bin/pytest tests/policies/test_rules.py``, then read the difference."""
+    told: list[str] = []
+    for name, programs in BAD.items():
+        texts = [one.text.splitlines() for given in programs for one in verdicts(given, name)]
+        # Why, repair and see are the rule's own: once.
+        told += [f"--- {name}", *texts[0][1:], *(f"- {text[0]}" for text in texts), ""]
+    golden("policies.txt", "\n".join(told))
 
 
 @pytest.mark.parametrize("name", GOOD)

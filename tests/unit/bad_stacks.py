@@ -1154,6 +1154,13 @@ _POOL_CASES = (
         "a100-40gb, a100-80gb",
         "Did you mean a100-80gb?",
     ),
+    Case(
+        "model-unknown-and-number-missing",
+        existing({"gpuModel": "a100-80g", "gpusPerNode": GONE}),
+        f"{_POOL}.gpuModel",
+        '"a100-80g" is not a known GPU model',
+        problems=2,
+    ),
     Case("model-missing", existing({"gpuModel": GONE}), f"{_POOL}.gpuModel", "is missing", "a100-80gb", "Name the GPU model"),
     Case(
         "gpus-per-node-0", existing({"gpusPerNode": 0}), f"{_POOL}.gpusPerNode", "0 is out of bounds", "at least 1 and at most 16"
