@@ -15,16 +15,22 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.clouds.aks_properties import known_of
 from gpu_pools.drift.differences import CLUSTER, POOL, differences
 from gpu_pools.drift.own_changes import Rule, rule_of
+from gpu_pools.drift.paths import MISSING
 from gpu_pools.drift.programmed import Programmed
-from gpu_pools.drift.refreshed import Refresh
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.drift.differences import Difference
+    from gpu_pools.drift.refreshed import Refresh
 
 _AZURE: Final = {POOL: "AgentPool", CLUSTER: "ManagedCluster"}
 _ANY: Final = "*"
+#: Applied by the server (server-side apply), but for releases of Helm.
+_APPLIED: Final = "kubernetes:"
+_HELM: Final = "kubernetes:helm.sh/"
+#: Of these the plugin takes nobody's fields over; of others those that kubectl has written (await.go, fixCSAFieldManagers).
+_PATCH: Final = "Patch"
 
 
 class Verdict(Enum):
@@ -43,6 +49,8 @@ class Up(Enum):
     ROLLS = "sets it back; nodes are exchanged"
     UPDATES = "sets it back in place"
     REFUSES = "is refused"
+    CONFLICTS = "is refused, since the field is another's now"
+    DEPENDS = "sets it back if kubectl wrote it, else is refused"
 
 
 #: Of what the program has the engine ignore, or only reads.
@@ -101,7 +109,9 @@ def judge(stack: str, refresh: Refresh, programs: Mapping[str, Programmed] | Non
     """
     known = programs or {}
     all_of_them = [_judged(one, known.get(one.resource.urn, Programmed())) for one in differences(refresh.resources)]
-    ordered = sorted(all_of_them, key=lambda one: (one.difference.resource.type, one.difference.resource.name, one.difference.place))
+    ordered = sorted(
+        all_of_them, key=lambda one: (one.difference.resource.type, one.difference.resource.name, one.difference.place)
+    )
     return Drift(
         stack,
         tuple(one for one in ordered if one.rule is None),
@@ -129,11 +139,22 @@ def _up(difference: Difference, program: Programmed) -> Up:
         return Up.REFUSES if program.only_read else Up.MAKES
     if program.held:
         return Up.REFUSES
+    if _is_another_s(difference):
+        return Up.CONFLICTS if difference.resource.type.endswith(_PATCH) else Up.DEPENDS
     if difference.kind.endswith("-replace") or _among(difference.path, program.replacing):
         return Up.REPLACES
     known = known_of(_AZURE[difference.resource.type], difference.path) if difference.resource.type in _AZURE else None
     return {"refused": Up.REFUSES, "replaces": Up.REPLACES, "rolling": Up.ROLLS}.get(known.change if known else "", Up.UPDATES)
 
 
+def _is_another_s(difference: Difference) -> bool:
+    """Whether whoever wrote the value owns the field now, so that the API server refuses to have it applied otherwise.
+
+    Nobody owns what was taken out.
+    """
+    type_ = difference.resource.type
+    return type_.startswith(_APPLIED) and not type_.startswith(_HELM) and difference.now is not MISSING
+
+
 def _among(path: str, paths: tuple[str, ...]) -> bool:
-    return any(one == _ANY or path == one or path.startswith((f"{one}.", f"{one}[")) for one in paths)
+    return any(one in {_ANY, path} or path.startswith((f"{one}.", f"{one}[")) for one in paths)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 #: How the engine's events mark a special value, and a secret among these (pulumi sdk, resource/sig.go).
 _SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
-_SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"
+_SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a mark, no secret
 #: What the engine prints in a secret's place.
 _MASKED: Final = "[secret]"
 _STEP: Final = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|\.?([^.\[\]"]+)')
@@ -46,17 +46,15 @@ def text_of(steps: tuple[Step, ...]) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def value_at(values: object, steps: tuple[Step, ...]) -> Any:  # noqa: ANN401 - JSON, or one of the two above
+def value_at(values: Any, steps: tuple[Step, ...]) -> Any:  # noqa: ANN401 - JSON, or one of the two above
     """The value there; SECRET where it, something around it or something in it is one."""
     for step in steps:
         if _is_secret(values):
             return SECRET
-        if isinstance(values, dict) and step in values:
-            values = values[step]
-        elif isinstance(values, list) and isinstance(step, int) and step < len(values):
-            values = values[step]
-        else:
+        inside = isinstance(values, list) and isinstance(step, int) and step < len(values)
+        if not inside and not (isinstance(values, dict) and step in values):
             return MISSING
+        values = values[step]
     return SECRET if _holds_secret(values) else values
 
 

@@ -99,7 +99,9 @@ def _judged(one: Judged) -> dict[str, Any]:
         "state": _value(difference.was),
         "real": _value(difference.now),
         "upAfterRefresh": one.up.value if one.up else None,
-        "whose": None if rule is None else {"rule": rule.id, "who": rule.who, "because": rule.because, "sources": list(rule.sources)},
+        "whose": None
+        if rule is None
+        else {"rule": rule.id, "who": rule.who, "because": rule.because, "sources": list(rule.sources)},
     }
 
 

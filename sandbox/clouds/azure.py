@@ -375,7 +375,7 @@ class AzureCloud:
         self._put_machines(cluster, only=id_)
 
     def raise_image(self, cluster_name: str, pool_name: str, image: str) -> None:
-        """Show a newer image of a pool's nodes, as after an upgrade by Azure's channel for these; the simulated nodes have none."""
+        """Show a newer image of a pool's nodes, as after an upgrade by Azure's channel; the simulated nodes have none."""
         with self._records.change() as data:
             _find_pool(data, cluster_name, pool_name)["image"] = image
 

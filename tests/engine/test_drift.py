@@ -71,6 +71,7 @@ config:
 """
 KEYS: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-device-plugin"
 LAYOUTS: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-mig-parted"
+SYSTEM_VERSION: Final = ("gpu-cluster", "agentPoolProfiles[system].orchestratorVersion")
 NAMESPACE: Final = "/api/v1/namespaces/gpu-operator"
 #: What the engine calls it -> what drift calls it.
 UP: Final = {"update": "sets it back in place", "create": "makes it again"}
@@ -83,31 +84,33 @@ class Found:
     run: Run
     drift: dict[tuple[str, str | None], str] = field(default_factory=dict)
     explained: dict[tuple[str, str | None], str] = field(default_factory=dict)
+    unready: set[str] = field(default_factory=set)
 
 
 def drift(trial: Trial) -> Found:
     run = trial.gpu_pools("drift", trial.stack, "--config-file", str(trial.sandbox.config_file), "--json", "-")
-    told = json.loads(run.out) if run.out else {"drift": [], "notDrift": []}
+    told = json.loads(run.out) if run.out else {"drift": [], "notDrift": [], "warnings": []}
 
     def by_place(listed: list[Any], value: Callable[[Any], str]) -> dict[tuple[str, str | None], str]:
         return {(one["resource"]["name"], one["property"]): value(one) for one in listed}
 
     found = by_place(told["drift"], lambda one: str(one["upAfterRefresh"]))
-    return Found(run, found, by_place(told["notDrift"], lambda one: str(one["whose"]["rule"])))
+    unready = {warning.partition(":")[0] for warning in told["warnings"] if "unhealthy" in warning}
+    return Found(run, found, by_place(told["notDrift"], lambda one: str(one["whose"]["rule"])), unready)
 
 
-def after_a_refresh(trial: Trial) -> dict[str, str]:
-    """Name of a resource -> what the engine would do to it; that it writes the cluster's list of pools anew is left out."""
+def after_a_refresh(trial: Trial, unready: set[str]) -> dict[str, str]:
+    """Name of a resource -> what the engine would do to it; not of what it waits for anew, and of the cluster's list of pools."""
     steps = trial.engine("preview", "--refresh", "--json").ok().json()["steps"]
     done = {step["urn"].rpartition("::")[2]: step["op"] for step in steps if step["op"] not in {"same", "read", "refresh"}}
-    return {name: op for name, op in done.items() if name != "gpu-cluster"}
+    return {name: op for name, op in done.items() if name not in {"gpu-cluster", *unready}}
 
 
 def is_drift(trial: Trial, *places: tuple[str, str | None]) -> None:
     """Red for exactly these, with what `up` would then do as the engine says it; `up` without a refresh does nothing."""
     found = drift(trial)
     assert (found.run.code, set(found.drift)) == (1, set(places)), found.run.text
-    wanted = {name: UP[op] for name, op in after_a_refresh(trial).items()}
+    wanted = {name: UP[op] for name, op in after_a_refresh(trial, found.unready).items()}
     assert {name: up for (name, _), up in found.drift.items()} == wanted
     assert trial.planned_steps() == []
 
@@ -153,11 +156,6 @@ class TestAks:
         assert trial.planned_steps() == []
         trial.scale("cheap", 0)
 
-    def test_the_system_pool_follows_by_the_command(self, trial: Trial, azure: Azure) -> None:
-        """As the preview tells people to."""
-        azure.put("system", orchestratorVersion="1.34.0")
-        assert ("gpu-cluster", "agentPoolProfiles[system].orchestratorVersion") in is_none(trial).explained
-
     @pytest.mark.parametrize(
         ("pool", "change", "place"),
         [
@@ -171,17 +169,32 @@ class TestAks:
         azure.put(pool, **change)
         is_drift(trial, (f"gpu-{pool}-pool", place))
 
-    def test_a_person_changes_what_is_in_the_cluster(self, trial: Trial) -> None:
-        api, before = trial.api(), trial.get(KEYS)
-        (key,) = (key for key in before["data"] if key.startswith("exclusive"))
-        api.patch(KEYS, {"data": {key: "version: v1\n"}})
-        is_drift(trial, (f"gpu-operator-config-{key}", f"data.{key}"))
-        api.patch(KEYS, {"data": {key: before["data"][key]}})
+    def test_somebody_changes_a_key_of_the_config(self, trial: Trial) -> None:
+        """Whoever wrote it owns the field, and the plugin takes none over for a single key."""
+        before = trial.get(KEYS)["data"]
+        (key,) = (key for key in before if key.startswith("exclusive"))
+        _write(trial, KEYS, {"data": {key: "version: v1\n"}}, "kubectl-edit")
+        found = drift(trial)
+        assert found.drift == {(f"gpu-operator-config-{key}", f"data.{key}"): "is refused, since the field is another's now"}
+        assert trial.planned_steps() == []
+        refused = trial.engine("preview", "--refresh")
+        assert refused.code != 0
+        assert "Apply failed with 1 conflict" in refused.text
+        _write(trial, KEYS, {"data": {key: before[key]}}, "kubectl-edit")
+        is_none(trial)
 
-        enforce = "pod-security.kubernetes.io/enforce"
-        api.patch(NAMESPACE, {"metadata": {"labels": {enforce: "baseline"}}})
-        is_drift(trial, ("gpu-operator-namespace", f"metadata.labels[{enforce}]"))
-        api.patch(NAMESPACE, {"metadata": {"labels": {enforce: "privileged"}}})
+    def test_somebody_changes_a_label(self, trial: Trial) -> None:
+        """What kubectl has written the plugin takes over, in the deploy and not in its preview; from others it does not."""
+        label = "pod-security.kubernetes.io/enforce"
+        change = {"metadata": {"labels": {label: "baseline"}}}
+        place = ("gpu-operator-namespace", f"metadata.labels[{label}]")
+        for manager, refused in (("kubectl-edit", False), ("somebody", True)):
+            _write(trial, NAMESPACE, change, manager)
+            assert drift(trial).drift == {place: "sets it back if kubectl wrote it, else is refused"}
+            done = trial.engine("up", "--refresh", "--yes", "--skip-preview")
+            assert (done.code != 0, "Apply failed with 1 conflict" in done.text) == (refused, refused), done.text
+        _write(trial, NAMESPACE, {"metadata": {"labels": {label: "privileged"}}}, "somebody")
+        trial.engine("up", "--refresh", "--yes", "--skip-preview").ok()
         is_none(trial)
 
     def test_a_pool_that_another_stack_has_made(self, trial: Trial) -> None:
@@ -196,10 +209,26 @@ class TestAks:
         trial.engine("up", "--yes", "--skip-preview").ok()
         assert is_none(trial).explained == {}, "Azure's answer is in the state now"
 
+    def test_the_system_pool_follows_by_the_command(self, trial: Trial) -> None:
+        """As the preview tells people to. From here on the stack is at this version."""
+        trial.edit(lambda config: config["gpu-pools:cluster"].update(kubernetesVersion="1.35"))
+        trial.engine("up", "--yes", "--skip-preview").ok()
+        is_none(trial)
+        Azure(trial).put("system", orchestratorVersion="1.35.0")
+        assert is_none(trial).explained[SYSTEM_VERSION] == "version-not-declared"
+
     def test_a_person_deletes_and_upgrades_by_helm(self, trial: Trial) -> None:
         """What is not put back by hand: the next `up` does it, after a refresh."""
         trial.api().delete(LAYOUTS)
-        _helm(trial, "upgrade", "gpu-operator", str(PROJECT / "sandbox" / "charts" / "gpu-operator"), "--reuse-values", "--set", "a=b")
+        _helm(
+            trial,
+            "upgrade",
+            "gpu-operator",
+            str(PROJECT / "sandbox" / "charts" / "gpu-operator"),
+            "--reuse-values",
+            "--set",
+            "a=b",
+        )
         AzureCloud(trial.folder).delete_pool("small-rg", "small", "cheap")
         is_drift(trial, ("gpu-operator-mig-parted", None), ("gpu-operator-release", "values.a"), ("gpu-cheap-pool", None))
         trial.engine("up", "--refresh", "--yes", "--skip-preview").ok()
@@ -258,6 +287,10 @@ class Azure:
             self.put(name)
             if self._pools()[name]["count"] != pool["count"]:
                 self._cloud.scale("small", name, pool["count"])
+
+
+def _write(trial: Trial, path: str, change: Any, manager: str) -> None:
+    trial.api().patch(f"{path}?fieldManager={manager}", change)
 
 
 def _helm(trial: Trial, *arguments: str) -> None:

@@ -168,7 +168,9 @@ class TestNobody:
         assert judged(told(CLUSTER, "dev", before, now, {"kubernetesVersion": "update"})).verdict is Verdict.NONE
 
     def test_what_the_program_ignores_or_only_reads(self) -> None:
-        group = told("openstack:containerinfra/nodeGroup:NodeGroup", "g", {"nodeCount": 1}, {"nodeCount": 2}, {"nodeCount": "update"})
+        group = told(
+            "openstack:containerinfra/nodeGroup:NodeGroup", "g", {"nodeCount": 1}, {"nodeCount": 2}, {"nodeCount": "update"}
+        )
         read = told("azure-native:resources:ResourceGroup", "r", {}, {}, None, ({"tags": {}}, {"tags": {"a": "b"}}))
         programs = {group["urn"]: Programmed(ignored=("nodeCount",)), read["urn"]: Programmed(only_read=True)}
         drift = judged(group, read, programs=programs)
@@ -221,9 +223,20 @@ class TestSomebody:
 
     def test_the_system_pool_in_whatever_order(self) -> None:
         own = told(POOL, "nb-pool", NB, NB, {})
-        before, now = [profile("nb"), profile("system")], [profile("nb"), profile("system", count=5, powerState={"code": "Stopped"})]
+        before, now = (
+            [profile("nb"), profile("system")],
+            [profile("nb"), profile("system", count=5, powerState={"code": "Stopped"})],
+        )
         drift = judged(own, cluster(before, now))
-        assert drifted(drift) == {"agentPoolProfiles[system].count": Up.UPDATES, "agentPoolProfiles[system].powerState": Up.UPDATES}
+        assert drifted(drift) == {
+            "agentPoolProfiles[system].count": Up.UPDATES,
+            "agentPoolProfiles[system].powerState": Up.UPDATES,
+        }
+
+    def test_the_system_pool_follows_by_the_command(self) -> None:
+        before, now = [profile("system", orchestratorVersion="1.34.0")], [profile("system", orchestratorVersion="1.35.0")]
+        drift = judged(cluster(before, now))
+        assert (drift.verdict, list(explained(drift).values())) == (Verdict.NONE, ["version-not-declared"])
 
     def test_the_system_pool_is_gone(self) -> None:
         drift = judged(cluster([profile("system")], [profile("apps"), profile("other")]))
@@ -245,7 +258,11 @@ class TestSomebody:
         keys = told(CONFIG_MAP, "keys", before, now, {'data["time-slicing-4"]': "update"})
         values = {"values": {"driver": {"enabled": True}}}
         chart = told(RELEASE, "operator", values, {"values": {"driver": {"enabled": False}}}, {"values.driver.enabled": "update"})
-        assert drifted(judged(keys, chart)) == {"data.time-slicing-4": Up.UPDATES, "values.driver.enabled": Up.UPDATES}
+        assert drifted(judged(keys, chart)) == {"data.time-slicing-4": Up.DEPENDS, "values.driver.enabled": Up.UPDATES}
+        patched = told(f"{CONFIG_MAP}Patch", "key", before, now, {'data["time-slicing-4"]': "update"})
+        assert drifted(judged(patched)) == {"data.time-slicing-4": Up.CONFLICTS}
+        lost = told(CONFIG_MAP, "keys", before, {"data": {}}, {'data["time-slicing-4"]': "delete"})
+        assert drifted(judged(lost)) == {"data.time-slicing-4": Up.UPDATES}
 
     def test_a_version_that_the_stack_pins(self) -> None:
         before = {"kubernetesVersion": "1.34", "autoUpgradeProfile": {"upgradeChannel": "none"}}
@@ -344,7 +361,9 @@ class TestCannotTell:
         with pytest.raises(InvalidStackError):
             read_refresh("x", given)
 
-    @pytest.mark.parametrize("given", ["", "[]", "{}", '{"deployment": {"resources": [1]}}', '{"deployment": {"resources": [{}]}}'])
+    @pytest.mark.parametrize(
+        "given", ["", "[]", "{}", '{"deployment": {"resources": [1]}}', '{"deployment": {"resources": [{}]}}']
+    )
     def test_no_state(self, given: str) -> None:
         with pytest.raises(InvalidStackError):
             read_export("x", given)
