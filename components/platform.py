@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .existing_aks import ExistingAksCluster
     from .existing_magnum import ExistingMagnumCluster
     from .magnum import MagnumCluster, MagnumGpuNodePoolArgs
+    from .observability import ObservabilityArgs
     from .smoke_test import SharingSmokeTestArgs
     from .verification import VerificationArgs, VerifierArgs
 
@@ -181,7 +182,10 @@ class GpuPlatform(pulumi.ComponentResource):
         operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
         pools = self._pools(name, planned, cluster, operator, inside)
         if planned.settings.observability.enabled:
-            self._observability(name, planned, _after(inside, [operator]), cluster.kubeconfig)
+            hidden = "observability" in secret_sections
+            self._observability(
+                name, planned, _after(inside, [operator]), {"kubeconfig": cluster.kubeconfig, "secret_values": hidden}
+            )
         if planned.settings.verification.enabled:
             self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
@@ -286,11 +290,10 @@ class GpuPlatform(pulumi.ComponentResource):
         DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
 
     @staticmethod
-    def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, kubeconfig: pulumi.Output[str]) -> None:
+    def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, reached: "ObservabilityArgs") -> None:
         # Loaded only where it is used, as the clouds are.
-        from .observability import Observability, ObservabilityArgs  # noqa: PLC0415
+        from .observability import Observability  # noqa: PLC0415
 
-        reached: ObservabilityArgs = {"kubeconfig": kubeconfig}
         if context := getattr(planned.settings.cluster, "context", None):
             reached["context"] = context
         Observability(f"{name}-observability", reached, opts, planned=planned)

@@ -1,7 +1,7 @@
 """The section ``gpu-pools:observability``: whether GPUs are measured, how often, and who is to read it.
 
 Only settings. What the exporter collects is gpu_pools/rendering/dcgm_exporter.py, what Prometheus and Grafana get is
-gpu_pools/observing. Not here: Azure's Managed Prometheus, and a Prometheus that the stack would install itself.
+gpu_pools/observing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.stack.charts import ChartSettings, default_chart, parse_chart
 from gpu_pools.stack.fields import Kind, Row, flag, one_of, read, row, text, whole_number
 from gpu_pools.stack.kubernetes_names import check_labels
 from gpu_pools.stack.section import Section
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 PATH: Final = "gpu-pools:observability"
 PROMETHEUS: Final = "prometheus"
+STACK: Final = "kube-prometheus-stack"
 NONE: Final = "none"
 #: What the exporter itself collects at, where nobody says it (DCGM_EXPORTER_INTERVAL).
 INTERVAL_SECONDS: Final = 30
@@ -28,6 +30,23 @@ _LONGEST_INTERVAL: Final = 120
 _SHORTEST_INTERVAL: Final = 10
 #: What the sidecar of Grafana's own chart, and so of kube-prometheus-stack, looks for.
 DASHBOARD_LABELS: Final[Mapping[str, str]] = {"grafana_dashboard": "1"}
+
+
+_SELECTED: Final = ("serviceMonitor", "podMonitor", "rule")
+#: Values of kube-prometheus-stack that are not the user's -> what decides them.
+_DERIVED: Final[Mapping[str, str]] = {
+    **{f"prometheus.prometheusSpec.{kind}Selector": f"{PATH}: its own objects are among those" for kind in _SELECTED},
+    **{
+        f"prometheus.prometheusSpec.{kind}SelectorNilUsesHelmValues": f"{PATH}: its own objects have no such label"
+        for kind in _SELECTED
+    },
+    "prometheus.enabled": "nothing: without Prometheus nobody reads",
+    "prometheusOperator.enabled": "nothing: without the operator nobody reads monitors and rules",
+    "crds.enabled": "nothing: monitors and rules need their definitions",
+    "namespaceOverride": "nothing: the chart is in a namespace of its own",
+    "grafana.rbac.namespaced": "nothing: else Grafana may read every Secret of the cluster",
+    "grafana.adminPassword": "the chart, which makes one up; for one of your own name a Secret in grafana.admin.existingSecret",
+}
 
 
 def _labels() -> Kind:
@@ -42,13 +61,33 @@ def _read_labels(section: Section, one: Row) -> dict[str, str] | None:
     return labels
 
 
+def _stack_chart() -> Kind:
+    return Kind(_read_stack_chart, "PrometheusStackArgs")
+
+
+def _read_stack_chart(section: Section, one: Row) -> ChartSettings | None:
+    inner = section.section(one.key, what="a mapping with version, chart, values, valuesFile")
+    if inner is None:
+        return None
+    chart = parse_chart(inner, STACK, _DERIVED)
+    inner.finish()
+    if section.raw("to") != STACK:
+        section.problems.add(
+            section.at(one.key),
+            f"says what to install, and `to` is not {STACK}",
+            allowed=f"`to: {STACK}` beside it",
+            remedy="Change `to`, or leave it out.",
+        )
+    return chart
+
+
 @dataclass(frozen=True)
 class ObservabilitySettings:
     """How GPUs are observed.
 
     Attributes:
         enabled: whether they are.
-        to: who reads it: a Prometheus operator that the cluster has, or nobody.
+        to: who reads it: a Prometheus operator that the cluster has, one that the stack installs, or nobody.
         interval_seconds: between two values, of the exporter as of the scrapes.
         labels: of the monitors and the PrometheusRule.
         runbooks: where docs/runbooks can be read; empty: alerts name the file alone.
@@ -58,11 +97,21 @@ class ObservabilitySettings:
 
     enabled: bool = False
     to: str = row(
-        "Who reads the metrics: prometheus, an operator that the cluster has (monitoring.coreos.com), or none.",
-        one_of((PROMETHEUS, NONE)),
+        "Who reads the metrics: prometheus, an operator that the cluster has (monitoring.coreos.com); kube-prometheus-stack, "
+        "a Prometheus and a Grafana that the stack installs; or none.",
+        one_of((PROMETHEUS, STACK, NONE)),
         PROMETHEUS,
         doc="Who reads the metrics. `prometheus`: a Prometheus Operator that the cluster has gets a ServiceMonitor and a "
-        "PrometheusRule (`monitoring.coreos.com/v1`). `none`: the exporter alone is configured.",
+        "PrometheusRule (`monitoring.coreos.com/v1`). `kube-prometheus-stack`: the stack "
+        "[installs](observability.md#a-prometheus-of-the-stacks-own) Prometheus and Grafana, too. "
+        "`none`: the exporter alone is configured.",
+    )
+    prometheus_stack: ChartSettings = row(
+        "Of the chart kube-prometheus-stack: version, chart (where it is fetched from), values (merged last), values_file.",
+        _stack_chart(),
+        default_chart(STACK),
+        doc="With `to: kube-prometheus-stack`: `version`, `chart`, `values`, `valuesFile`, each as in "
+        "[`gpu-pools:operator`](#gpu-poolsoperator), of that chart.",
     )
     interval_seconds: int = row(
         "Seconds between two values, of the exporter as of the scrapes.",
@@ -99,7 +148,12 @@ class ObservabilitySettings:
     @property
     def monitored(self) -> bool:
         """Whether a Prometheus operator gets objects."""
-        return self.enabled and self.to == PROMETHEUS
+        return self.enabled and self.to in (PROMETHEUS, STACK)
+
+    @property
+    def installs(self) -> bool:
+        """Whether the stack installs that operator, with a Prometheus and a Grafana."""
+        return self.enabled and self.to == STACK
 
 
 def parse_observability(value: object, path: str, problems: Problems) -> ObservabilitySettings:

@@ -11,12 +11,15 @@ import pulumi
 import pytest
 
 from components import _monitors_there
-from components._monitors_there import _look
+from components._monitors_there import _look, _look_for_another
 from components.gpu_operator import GpuOperator
 from components.observability import Observability
 from components.platform import GpuPlatform
 from gpu_pools.observing.objects import API_VERSION
+from gpu_pools.observing.prometheus_stack import prometheus_stack_values
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map
+from gpu_pools.stack.charts import unknown_values
 from gpu_pools.text.errors import InvalidStackError
 
 from .conftest import KUBECONFIG
@@ -32,6 +35,8 @@ STACK: dict[str, Any] = {
     "sharing": {"turns": {"timeSlicing": {"replicas": 4}}},
     "pools": [{"name": "nb", "nodeSelector": {"p": "a"}, "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "turns"}],
 }
+#: The pools of a cluster that exists, in a stack file's words.
+ELSEWHERE: dict[str, Any] = {"gpu-pools:sharing": STACK["sharing"], "gpu-pools:pools": STACK["pools"]}
 ALWAYS = {"ServiceMonitor", "PrometheusRule"}
 
 
@@ -142,6 +147,82 @@ def test_alone_and_without_the_section_it_says_what_is_missing(run: Callable[[Ca
             Observability("seen", {"config": STACK})
 
     assert run(program).resources == []
+
+
+class TestAPrometheusOfTheStacksOwn:
+    @pytest.fixture
+    def recorded(self, deploy: Callable[..., Recorder]) -> Recorder:
+        return deploy(observability={"to": "kube-prometheus-stack"}, verification={})
+
+    def test_the_chart_comes_before_what_needs_its_kinds(self, recorded: Recorder) -> None:
+        release = recorded.one(":Release", "gpu-observability-release")
+        assert release.inputs["chart"] == "kube-prometheus-stack"
+        assert release.inputs["version"] == "88.5.3"
+        assert "gpu-observability-namespace" in recorded.depends_on("gpu-observability-release")
+        for one in ("monitor", "verifiers", "rules"):
+            assert "gpu-observability-release" in recorded.depends_on(f"gpu-observability-{one}")
+        assert set(monitors(recorded)) == {*ALWAYS, "PodMonitor"}
+
+    def test_its_namespace_may_scrape_the_verifiers_and_holds_the_dashboards(self, recorded: Recorder) -> None:
+        namespace = recorded.one(":Namespace", "gpu-observability-namespace").inputs["metadata"]
+        assert namespace["name"] == "monitoring"
+        assert namespace["labels"]["gpu-pools/metrics"] == "true"
+        assert {one["metadata"]["namespace"] for one in boards(recorded).values()} == {"monitoring"}
+        assert {one["metadata"]["namespace"] for one in monitors(recorded).values()} == {"gpu-operator"}
+
+    def test_a_second_operator_is_looked_for_and_the_kinds_are_not(self, recorded: Recorder) -> None:
+        hooked = {one.name for one in recorded.requests.values() if "gpu-observability-prometheus-there" in str(one.hooks)}
+        assert hooked == {"gpu-observability-namespace"}
+        assert not [one for one in recorded.requests.values() if "monitors-there" in str(one.hooks)]
+
+    def test_what_aks_shows_nobody_is_not_looked_for_there(self) -> None:
+        config: Any = {
+            "gpu-pools:cluster": {"platform": "aks"},
+            "gpu-pools:sharing": {"whole": {"exclusive": {}}},
+            "gpu-pools:pools": [{"name": "a", "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole"}],
+            "gpu-pools:observability": {"to": "kube-prometheus-stack"},
+        }
+        values = prometheus_stack_values(plan_config(config, complete=False))
+        assert values["kubeEtcd"] == values["kubeProxy"] == {"enabled": False}
+        existing = prometheus_stack_values(plan_config({**config, "gpu-pools:cluster": {"platform": "existing"}, **ELSEWHERE}))
+        assert "kubeEtcd" not in existing
+
+    def test_images_come_from_a_registry_of_one_s_own(self, deploy: Callable[..., Recorder]) -> None:
+        registry = {"mirror": "registry.example.com/all", "username": "robot", "password": "secret", "pull_secret": "pull"}
+        recorded = deploy(observability={"to": "kube-prometheus-stack"}, registry=registry)
+        values = recorded.one(":Release", "gpu-observability-release").inputs["values"]
+        assert values["global"] == {"imageRegistry": "registry.example.com/all", "imagePullSecrets": [{"name": "pull"}]}
+        assert recorded.one(":Secret", "gpu-observability-pull-secret").inputs["metadata"]["namespace"] == "monitoring"
+
+    def test_its_values_are_values_of_the_chart(self) -> None:
+        config: Any = {**{f"gpu-pools:{key}": value for key, value in STACK.items()}}
+        config["gpu-pools:observability"] = {"to": "kube-prometheus-stack", "dashboardLabels": {"board": "yes"}}
+        config["gpu-pools:registry"] = {"mirror": "registry.example.com/all", "pullSecret": "pull"}
+        values = prometheus_stack_values(plan_config(config))
+        assert list(unknown_values(values, "kube-prometheus-stack", "88.5.3")) == []
+        assert values["grafana"]["sidecar"]["dashboards"] == {"searchNamespace": "", "label": "board", "labelValue": "yes"}
+
+    @pytest.mark.parametrize(
+        ("operators", "taken", "told"), [(["a/op"], False, 1), ([], True, 1), (["a/op"], True, 2), ([], False, 0)]
+    )
+    def test_all_that_is_in_the_way_is_told_at_once(self, operators: list[str], *, taken: bool, told: int) -> None:
+        if not told:
+            _look_for_another("monitoring", lambda: (operators, taken))
+            return
+        with pytest.raises(InvalidStackError) as error:
+            _look_for_another("monitoring", lambda: (operators, taken))
+        assert len(error.value.problems) == told
+        assert all("`to: prometheus`" in one.remedy for one in error.value.problems)
+
+    def test_a_cluster_that_cannot_be_asked_stops_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        said: list[str] = []
+        monkeypatch.setattr(_monitors_there._log, "warn", said.append)
+
+        def refuse() -> tuple[list[str], bool]:
+            raise ConnectionError("secret-address")
+
+        _look_for_another("monitoring", refuse)
+        assert said == ["not looked for before the deploy: a Prometheus Operator that the cluster has already (ConnectionError)"]
 
 
 class TestTheLookAtTheCluster:

@@ -18,6 +18,11 @@ from tests.unit.stacks import A100, GONE, SYSTEM_POOL, T4, TWO_A100, aks, existi
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+def _installed(**values: Any) -> dict[str, Any]:
+    return {"to": "kube-prometheus-stack", "prometheusStack": {"values": values}}
+
+
 TEMPLATE = {"image": "fedora-coreos", "externalNetwork": "public", "flavor": "m2.large"}
 
 
@@ -1812,10 +1817,50 @@ _OPERATOR_CASES = (
     ),
     Case(
         "observability-to-nobody-known",
-        aks(observability={"to": "azure"}),
+        aks(observability={"to": "datadog"}),
         "gpu-pools:observability.to",
-        '"azure" is unknown',
-        "prometheus | none",
+        '"datadog" is unknown',
+        "prometheus | kube-prometheus-stack | none",
+    ),
+    Case(
+        "observability-a-chart-that-is-not-installed",
+        aks(observability={"prometheusStack": {"values": {}}}),
+        "gpu-pools:observability.prometheusStack",
+        "says what to install, and `to` is not kube-prometheus-stack",
+        "`to: kube-prometheus-stack` beside it",
+        "Change `to`",
+    ),
+    Case(
+        "observability-a-password-in-clear",
+        aks(observability=_installed(grafana={"adminPassword": "one"})),
+        "gpu-pools:observability.prometheusStack.values.grafana.adminPassword",
+        "`grafana.adminPassword` is not the user's to set",
+        "any other value of the chart",
+        "name a Secret in grafana.admin.existingSecret",
+    ),
+    Case(
+        "observability-a-selector-that-misses-our-objects",
+        aks(observability=_installed(prometheus={"prometheusSpec": {"ruleSelector": {"matchLabels": {"a": "b"}}}})),
+        "gpu-pools:observability.prometheusStack.values.prometheus.prometheusSpec.ruleSelector",
+        "is not the user's to set",
+        "any other value of the chart",
+        "its own objects are among those",
+    ),
+    Case(
+        "observability-a-value-that-the-chart-lacks",
+        aks(observability=_installed(prometheus={"prometheusSpec": {"retension": "30d"}})),
+        "gpu-pools:observability.prometheusStack.values.prometheus.prometheusSpec.retension",
+        "the chart kube-prometheus-stack 88.5.3 has no value",
+        "retention",
+        "Did you mean `retention`?",
+    ),
+    Case(
+        "observability-a-chart-of-another-version",
+        aks(observability={"to": "kube-prometheus-stack", "prometheusStack": {"version": "1.2.3"}}),
+        "gpu-pools:observability.prometheusStack.version",
+        '"1.2.3" is unknown',
+        "88.5.3",
+        "valuesFile",
     ),
     Case(
         "observability-interval-too-long",
@@ -1926,6 +1971,7 @@ _OPERATOR_CASES = (
     ),
     Case("partitioned-by-somebody", aks({"partitionedBy": "me"}), f"{_POOL}.partitionedBy", '"me" is unknown', "operator | aks"),
 )
+
 
 CASES: tuple[Case, ...] = (
     *_FILE_CASES,
