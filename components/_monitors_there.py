@@ -8,11 +8,13 @@ cluster that cannot be asked stops nothing: a warning says so, and its own refus
 """
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
 
+from gpu_pools.observing.azure_monitor import API_VERSION as AZURE_API_VERSION
 from gpu_pools.observing.objects import API_VERSION
 from gpu_pools.plan.already_there import last_part
 from gpu_pools.stack.observability import PATH
@@ -93,7 +95,7 @@ def _taken(namespace: str) -> Problem:
     )
 
 
-def _look(served: Callable[[], bool]) -> None:
+def _look(served: Callable[[], bool], problem: Problem | None = None) -> None:
     """Refuse a cluster without the API.
 
     Raises:
@@ -105,7 +107,56 @@ def _look(served: Callable[[], bool]) -> None:
         _log.warn(f"not looked for before the deploy: a Prometheus Operator ({type(error).__name__})")
         return
     if not there:
-        raise InvalidStackError([_none_there()])
+        raise InvalidStackError([problem or _none_there()])
+
+
+def waits_for_azures_monitors(
+    name: str, kubeconfig: pulumi.Input[str] | None, context: str | None, *, own: bool
+) -> pulumi.ResourceHookBinding | None:
+    """Hooks for the first object of Azure's API, which the cluster's add-on brings some minutes after it was switched on.
+
+    Args:
+        name: unique among the hooks of the program.
+        kubeconfig: of the cluster; None where nobody said how to reach it.
+        context: of the kubeconfig; its current one by default.
+        own: whether the stack switches the add-on on; else it is there, or is refused.
+    """
+    if kubeconfig is None:
+        return None
+
+    def served(content: str) -> bool:
+        return _served(content, context, AZURE_API_VERSION)
+
+    def look(content: str) -> None:
+        if own:
+            _wait(lambda: served(content))
+        else:
+            _look(lambda: served(content), _add_on_off())
+
+    return pulumi.ResourceHookBinding(before_create=[asks_first(f"{name}-azure-monitors-there", kubeconfig, look)])
+
+
+def _wait(served: Callable[[], bool], *, every: float = 10, longest: float = 900) -> None:
+    """Not in a preview: the add-on may come with the very deploy. A cluster that cannot be asked is told, and not waited for."""
+    waited = 0.0
+    while not pulumi.runtime.is_dry_run() and waited < longest:
+        try:
+            if served():
+                return
+        except Exception as error:  # noqa: BLE001 - as above
+            _log.warn(f"not waited for: Azure's kinds of monitors ({type(error).__name__})")
+            return
+        time.sleep(every)
+        waited += every
+
+
+def _add_on_off() -> Problem:
+    return Problem(
+        f"{PATH}.to",
+        f"azure, and the cluster has no {AZURE_API_VERSION}: its metrics are not collected",
+        "a cluster with Azure Monitor's metrics on",
+        "az aks update -g GROUP -n NAME --enable-azure-monitor-metrics --azure-monitor-workspace-resource-id ID",
+    )
 
 
 def _none_there() -> Problem:
@@ -117,13 +168,13 @@ def _none_there() -> Problem:
     )
 
 
-def _served(kubeconfig: str, context: str | None) -> bool:
+def _served(kubeconfig: str, context: str | None, wanted: str = API_VERSION) -> bool:
     """Whether the API server has the group, in that version."""
     from kubernetes.client import ApisApi  # noqa: PLC0415 - it takes a second to load
 
     answer: Any = ApisApi(client_of(kubeconfig, context)).get_api_versions(_preload_content=False, _request_timeout=SECONDS)
     groups = json.loads(answer.data)["groups"]
-    return any(version["groupVersion"] == API_VERSION for group in groups for version in group["versions"])
+    return any(version["groupVersion"] == wanted for group in groups for version in group["versions"])
 
 
 def _there(kubeconfig: str, context: str | None, namespace: str) -> tuple[list[str], bool]:

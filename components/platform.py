@@ -183,9 +183,10 @@ class GpuPlatform(pulumi.ComponentResource):
         pools = self._pools(name, planned, cluster, operator, inside)
         if planned.settings.observability.enabled:
             hidden = "observability" in secret_sections
-            self._observability(
-                name, planned, _after(inside, [operator]), {"kubeconfig": cluster.kubeconfig, "secret_values": hidden}
-            )
+            observed: ObservabilityArgs = {"kubeconfig": cluster.kubeconfig, "secret_values": hidden}
+            if planned.settings.observability.azure_reads:
+                observed |= _of_azure(cast("AksCluster | ExistingAksCluster", cluster), own=cluster.resource is not None)
+            self._observability(name, planned, _after(inside, [operator]), observed)
         if planned.settings.verification.enabled:
             self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
@@ -411,6 +412,12 @@ def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:
     """The same options, waiting for something."""
     return pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=before))
+
+
+def _of_azure(cluster: "AksCluster | ExistingAksCluster", *, own: bool) -> "ObservabilityArgs":
+    """Where Azure's part of what observes is made; the id only of a cluster whose metrics the stack switches on."""
+    where: ObservabilityArgs = {"resource_group_name": cluster.resource_group_name}
+    return where | {"cluster_id": cluster.cluster_id} if own else where
 
 
 def _warn(planned: Plan, resource: pulumi.Resource) -> None:

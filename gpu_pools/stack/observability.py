@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.stack.azure_monitor import AzureMonitorSettings
 from gpu_pools.stack.charts import ChartSettings, default_chart, parse_chart
-from gpu_pools.stack.fields import Kind, Row, flag, one_of, read, row, text, whole_number
+from gpu_pools.stack.fields import Kind, Row, flag, one_of, read, read_inner, row, text, whole_number
 from gpu_pools.stack.kubernetes_names import check_labels
 from gpu_pools.stack.section import Section
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PATH: Final = "gpu-pools:observability"
 PROMETHEUS: Final = "prometheus"
 STACK: Final = "kube-prometheus-stack"
+AZURE: Final = "azure"
 NONE: Final = "none"
 #: What the exporter itself collects at, where nobody says it (DCGM_EXPORTER_INTERVAL).
 INTERVAL_SECONDS: Final = 30
@@ -61,6 +63,23 @@ def _read_labels(section: Section, one: Row) -> dict[str, str] | None:
     return labels
 
 
+def _read_azure(section: Section, one: Row) -> AzureMonitorSettings | None:
+    found = read_inner(AzureMonitorSettings, section, one, "a mapping with workspace, location, grafanaAdmins, actionGroups")
+    if found is not None:
+        _check_to(section, one.key, AZURE, "what to make of Azure Monitor")
+    return found
+
+
+def _check_to(section: Section, key: str, to: str, what: str) -> None:
+    if section.raw("to") != to:
+        section.problems.add(
+            section.at(key),
+            f"says {what}, and `to` is not {to}",
+            allowed=f"`to: {to}` beside it",
+            remedy="Change `to`, or leave it out.",
+        )
+
+
 def _stack_chart() -> Kind:
     return Kind(_read_stack_chart, "PrometheusStackArgs")
 
@@ -71,13 +90,7 @@ def _read_stack_chart(section: Section, one: Row) -> ChartSettings | None:
         return None
     chart = parse_chart(inner, STACK, _DERIVED)
     inner.finish()
-    if section.raw("to") != STACK:
-        section.problems.add(
-            section.at(one.key),
-            f"says what to install, and `to` is not {STACK}",
-            allowed=f"`to: {STACK}` beside it",
-            remedy="Change `to`, or leave it out.",
-        )
+    _check_to(section, one.key, STACK, "what to install")
     return chart
 
 
@@ -87,7 +100,7 @@ class ObservabilitySettings:
 
     Attributes:
         enabled: whether they are.
-        to: who reads it: a Prometheus operator that the cluster has, one that the stack installs, or nobody.
+        to: who reads it: a Prometheus operator that the cluster has, one that the stack installs, Azure's, or nobody.
         interval_seconds: between two values, of the exporter as of the scrapes.
         labels: of the monitors and the PrometheusRule.
         runbooks: where docs/runbooks can be read; empty: alerts name the file alone.
@@ -98,12 +111,13 @@ class ObservabilitySettings:
     enabled: bool = False
     to: str = row(
         "Who reads the metrics: prometheus, an operator that the cluster has (monitoring.coreos.com); kube-prometheus-stack, "
-        "a Prometheus and a Grafana that the stack installs; or none.",
-        one_of((PROMETHEUS, STACK, NONE)),
+        "a Prometheus and a Grafana that the stack installs; azure, Managed Prometheus and Grafana of an AKS cluster; or none.",
+        one_of((PROMETHEUS, STACK, AZURE, NONE)),
         PROMETHEUS,
         doc="Who reads the metrics. `prometheus`: a Prometheus Operator that the cluster has gets a ServiceMonitor and a "
         "PrometheusRule (`monitoring.coreos.com/v1`). `kube-prometheus-stack`: the stack "
         "[installs](observability.md#a-prometheus-of-the-stacks-own) Prometheus and Grafana, too. "
+        "`azure`: on AKS [Managed Prometheus and Grafana](observability.md#azure-monitor). "
         "`none`: the exporter alone is configured.",
     )
     prometheus_stack: ChartSettings = row(
@@ -112,6 +126,15 @@ class ObservabilitySettings:
         default_chart(STACK),
         doc="With `to: kube-prometheus-stack`: `version`, `chart`, `values`, `valuesFile`, each as in "
         "[`gpu-pools:operator`](#gpu-poolsoperator), of that chart.",
+    )
+    azure: AzureMonitorSettings = row(
+        "Of Azure Monitor: workspace, location, grafana_admins, action_groups.",
+        Kind(_read_azure, "AzureMonitorArgs"),
+        AzureMonitorSettings(),
+        doc="With `to: azure`: `workspace` is the id of an Azure Monitor workspace that is there (else one is made), `location` "
+        "its region (the cluster's). `grafanaAdmins`: object ids of groups in Entra ID that administer a Managed Grafana; "
+        "without any none "
+        "is made. `actionGroups`: ids of action groups that are told of alerts.",
     )
     interval_seconds: int = row(
         "Seconds between two values, of the exporter as of the scrapes.",
@@ -149,6 +172,11 @@ class ObservabilitySettings:
     def monitored(self) -> bool:
         """Whether a Prometheus operator gets objects."""
         return self.enabled and self.to in (PROMETHEUS, STACK)
+
+    @property
+    def azure_reads(self) -> bool:
+        """Whether Azure's Managed Prometheus gets them."""
+        return self.enabled and self.to == AZURE
 
     @property
     def installs(self) -> bool:

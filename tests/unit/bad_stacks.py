@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def _named(type_: str) -> str:
+    return f"/subscriptions/{_GROUP}/resourceGroups/ops/providers/{type_}/one"
+
+
 def _installed(**values: Any) -> dict[str, Any]:
     return {"to": "kube-prometheus-stack", "prometheusStack": {"values": values}}
 
@@ -1820,7 +1824,58 @@ _OPERATOR_CASES = (
         aks(observability={"to": "datadog"}),
         "gpu-pools:observability.to",
         '"datadog" is unknown',
-        "prometheus | kube-prometheus-stack | none",
+        "prometheus | kube-prometheus-stack | azure | none",
+    ),
+    Case(
+        "observability-azure-elsewhere",
+        existing(observability={"to": "azure"}),
+        "gpu-pools:observability.to",
+        "azure, and the platform is existing",
+        "kube-prometheus-stack or none on this platform",
+        "Write `to: kube-prometheus-stack`",
+    ),
+    Case(
+        "observability-azure-and-metrics-off",
+        aks(observability={"to": "azure"}, cluster={"monitoring": {"metrics": False}}),
+        "gpu-pools:cluster.monitoring.metrics",
+        "false goes against gpu-pools:observability.to: azure",
+        "true, or left out",
+        "Leave it out",
+    ),
+    Case(
+        "observability-azure-of-a-cluster-that-is-there",
+        aks(
+            observability={"to": "azure"},
+            cluster={"name": GONE, "location": GONE, "systemPool": GONE, "existing": {"resourceGroup": "g", "name": "c"}},
+        ),
+        "gpu-pools:observability.azure",
+        "names no workspace with its location",
+        "workspace and location of where the cluster's metrics go",
+        "--enable-azure-monitor-metrics",
+    ),
+    Case(
+        "observability-azure-said-and-not-meant",
+        aks(observability={"azure": {"grafanaAdmins": [_GROUP]}}),
+        "gpu-pools:observability.azure",
+        "says what to make of Azure Monitor, and `to` is not azure",
+        "`to: azure` beside it",
+        "Change `to`",
+    ),
+    Case(
+        "observability-azure-a-group-by-its-name",
+        aks(observability={"to": "azure", "azure": {"grafanaAdmins": ["platform"]}}),
+        "gpu-pools:observability.azure.grafanaAdmins[0]",
+        '"platform" is not an object id',
+        "a GUID",
+        "az ad group show",
+    ),
+    Case(
+        "observability-azure-a-log-workspace",
+        aks(observability={"to": "azure", "azure": {"workspace": _named("Microsoft.OperationalInsights/workspaces")}}),
+        "gpu-pools:observability.azure.workspace",
+        "is not the id of such a resource",
+        "Microsoft.Monitor/accounts",
+        "az monitor account list",
     ),
     Case(
         "observability-a-chart-that-is-not-installed",
