@@ -29,7 +29,7 @@ venv: $(VENV)/.installed ## make the Python environment
 
 # Of Azure's SDK only what is used here is compiled: its other 250 services would take longer than all else. What Python cannot
 # compile stays as it is, as with pip.
-UNUSED = pulumi_azure_native/(?!_|containerservice|network|resources)[a-z]+/
+UNUSED = pulumi_azure_native/(?!_|alertsmanagement|authorization|containerservice|dashboard|monitor|network|resources)[a-z]+/
 $(VENV)/.installed: hashes.txt
 	@echo "• Installing the Python packages (about a minute the first time)"
 	@$(NEW_ENOUGH)

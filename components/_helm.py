@@ -52,9 +52,16 @@ def chart_release(
     )
 
 
-def privileged_namespace(name: str, namespace: str, opts: pulumi.ResourceOptions) -> Namespace:
-    """A namespace whose pods may use host paths and privileges, as drivers and feature workers must."""
-    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+def privileged_namespace(name: str, namespace: str, opts: pulumi.ResourceOptions, **more: str) -> Namespace:
+    """A namespace whose pods may use host paths and privileges, as drivers, feature workers and node exporters must.
+
+    Args:
+        name: of the Pulumi resource.
+        namespace: its name.
+        opts: options of the resource.
+        more: labels besides.
+    """
+    labels = {"pod-security.kubernetes.io/enforce": "privileged", **more}
     return Namespace(name, metadata={"name": namespace, "labels": labels}, opts=opts)
 
 

@@ -1,17 +1,22 @@
-"""Says before a deploy that a cluster has no Prometheus Operator, where one is to read the metrics.
+"""Says before a deploy that a cluster has no Prometheus Operator where one is to read, or has one where the stack brings its own.
 
 A cluster without the kinds ServiceMonitor and PrometheusRule refuses such objects, in words that name no remedy. Looked for is
-the group of their API, which every user of a cluster may ask for, right before the ServiceMonitor is made. A cluster that cannot
-be asked stops nothing: a warning says so, and its own refusal follows.
+the group of their API, which every user of a cluster may ask for, right before the ServiceMonitor is made. A second Prometheus
+Operator would act on the objects of the first, and a namespace that is there is refused by Kubernetes without a remedy: both are
+looked for right before the namespace is made. Definitions alone are let pass, since Helm leaves them when a stack goes. A
+cluster that cannot be asked stops nothing: a warning says so, and its own refusal follows.
 """
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pulumi
 
+from gpu_pools.observing.azure_monitor import API_VERSION as AZURE_API_VERSION
 from gpu_pools.observing.objects import API_VERSION
+from gpu_pools.plan.already_there import last_part
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import InvalidStackError, Problem
 
@@ -33,7 +38,64 @@ def looks_for_monitors(name: str, kubeconfig: pulumi.Input[str] | None, context:
     return pulumi.ResourceHookBinding(before_create=[first])
 
 
-def _look(served: Callable[[], bool]) -> None:
+def looks_for_another_prometheus(
+    name: str, namespace: str, kubeconfig: pulumi.Input[str] | None, context: str | None
+) -> pulumi.ResourceHookBinding | None:
+    """Hooks for the namespace of the stack's own Prometheus; None where nobody said how to reach the cluster.
+
+    Args:
+        name: unique among the hooks of the program.
+        namespace: its name.
+        kubeconfig: of the cluster.
+        context: of the kubeconfig; its current one by default.
+    """
+    if kubeconfig is None:
+        return None
+    hook = asks_first(
+        f"{name}-prometheus-there",
+        kubeconfig,
+        lambda content: _look_for_another(namespace, lambda: _there(content, context, namespace)),
+    )
+    return pulumi.ResourceHookBinding(before_create=[hook])
+
+
+def _look_for_another(namespace: str, there: Callable[[], tuple[list[str], bool]]) -> None:
+    """Refuse a cluster that has an operator, or the namespace.
+
+    Raises:
+        InvalidStackError: with the remedy of each.
+    """
+    try:
+        operators, taken = there()
+    except Exception as error:  # noqa: BLE001 - as above
+        _log.warn(
+            f"not looked for before the deploy: a Prometheus Operator that the cluster has already ({type(error).__name__})"
+        )
+        return
+    problems = [_another(place) for place in operators] + ([_taken(namespace)] if taken else [])
+    if problems:
+        raise InvalidStackError(problems)
+
+
+def _another(place: str) -> Problem:
+    return Problem(
+        f"{PATH}.to",
+        f"kube-prometheus-stack, and the cluster has a Prometheus Operator already: Deployment {place}",
+        "a cluster without one, or `to: prometheus`",
+        "Write `to: prometheus`, with `labels` by which its Prometheus selects; two of them act on the same objects.",
+    )
+
+
+def _taken(namespace: str) -> Problem:
+    return Problem(
+        f"{PATH}.to",
+        f"kube-prometheus-stack, and the cluster has a namespace {namespace} already, which is not this stack's",
+        f"a cluster without a namespace {namespace}, or `to: prometheus`",
+        f"Where a Prometheus Operator is meant to be there, write `to: prometheus`; else remove the namespace {namespace}.",
+    )
+
+
+def _look(served: Callable[[], bool], problem: Problem | None = None) -> None:
     """Refuse a cluster without the API.
 
     Raises:
@@ -45,7 +107,56 @@ def _look(served: Callable[[], bool]) -> None:
         _log.warn(f"not looked for before the deploy: a Prometheus Operator ({type(error).__name__})")
         return
     if not there:
-        raise InvalidStackError([_none_there()])
+        raise InvalidStackError([problem or _none_there()])
+
+
+def waits_for_azures_monitors(
+    name: str, kubeconfig: pulumi.Input[str] | None, context: str | None, *, own: bool
+) -> pulumi.ResourceHookBinding | None:
+    """Hooks for the first object of Azure's API, which the cluster's add-on brings some minutes after it was switched on.
+
+    Args:
+        name: unique among the hooks of the program.
+        kubeconfig: of the cluster; None where nobody said how to reach it.
+        context: of the kubeconfig; its current one by default.
+        own: whether the stack switches the add-on on; else it is there, or is refused.
+    """
+    if kubeconfig is None:
+        return None
+
+    def served(content: str) -> bool:
+        return _served(content, context, AZURE_API_VERSION)
+
+    def look(content: str) -> None:
+        if own:
+            _wait(lambda: served(content))
+        else:
+            _look(lambda: served(content), _add_on_off())
+
+    return pulumi.ResourceHookBinding(before_create=[asks_first(f"{name}-azure-monitors-there", kubeconfig, look)])
+
+
+def _wait(served: Callable[[], bool], *, every: float = 10, longest: float = 900) -> None:
+    """Not in a preview: the add-on may come with the very deploy. A cluster that cannot be asked is told, and not waited for."""
+    waited = 0.0
+    while not pulumi.runtime.is_dry_run() and waited < longest:
+        try:
+            if served():
+                return
+        except Exception as error:  # noqa: BLE001 - as above
+            _log.warn(f"not waited for: Azure's kinds of monitors ({type(error).__name__})")
+            return
+        time.sleep(every)
+        waited += every
+
+
+def _add_on_off() -> Problem:
+    return Problem(
+        f"{PATH}.to",
+        f"azure, and the cluster has no {AZURE_API_VERSION}: its metrics are not collected",
+        "a cluster with Azure Monitor's metrics on",
+        "az aks update -g GROUP -n NAME --enable-azure-monitor-metrics --azure-monitor-workspace-resource-id ID",
+    )
 
 
 def _none_there() -> Problem:
@@ -57,10 +168,33 @@ def _none_there() -> Problem:
     )
 
 
-def _served(kubeconfig: str, context: str | None) -> bool:
+def _served(kubeconfig: str, context: str | None, wanted: str = API_VERSION) -> bool:
     """Whether the API server has the group, in that version."""
     from kubernetes.client import ApisApi  # noqa: PLC0415 - it takes a second to load
 
     answer: Any = ApisApi(client_of(kubeconfig, context)).get_api_versions(_preload_content=False, _request_timeout=SECONDS)
     groups = json.loads(answer.data)["groups"]
-    return any(version["groupVersion"] == API_VERSION for group in groups for version in group["versions"])
+    return any(version["groupVersion"] == wanted for group in groups for version in group["versions"])
+
+
+def _there(kubeconfig: str, context: str | None, namespace: str) -> tuple[list[str], bool]:
+    """Deployments that run a Prometheus Operator, by namespace and name; and whether the namespace is there."""
+    from kubernetes.client import AppsV1Api, CoreV1Api  # noqa: PLC0415 - it takes a second to load
+
+    client = client_of(kubeconfig, context)
+    answer: Any = AppsV1Api(client).list_deployment_for_all_namespaces(_preload_content=False, _request_timeout=SECONDS)
+    operators = [
+        f"{one['metadata']['namespace']}/{one['metadata']['name']}"
+        for one in json.loads(answer.data)["items"]
+        if _is_operator(one)
+    ]
+    listed: Any = CoreV1Api(client).list_namespace(
+        field_selector=f"metadata.name={namespace}", _preload_content=False, _request_timeout=SECONDS
+    )
+    return operators, bool(json.loads(listed.data)["items"])
+
+
+def _is_operator(deployment: Any) -> bool:  # noqa: ANN401 - as the API shows it
+    """By its image, which keeps the last part of its name in mirrors (quay.io/prometheus-operator/prometheus-operator)."""
+    containers = deployment["spec"]["template"]["spec"].get("containers") or ()
+    return any(last_part(one.get("image") or "") == "prometheus-operator" for one in containers)

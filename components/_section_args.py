@@ -79,11 +79,41 @@ class VerificationSectionArgs(TypedDict):
     """A shell, and a CUDA program /cuda-samples/sample."""
 
 
+class PrometheusStackArgs(TypedDict):
+    """In the section `observability`: the chart kube-prometheus-stack."""
+
+    version: NotRequired[str]
+    """The chart's version."""
+    values_file: NotRequired[str]
+    """With a version that is not known: a file with what `helm show values` prints of it."""
+    chart: NotRequired[ChartSourceArgs]
+    """Where it is fetched from; its makers' repository by default."""
+    values: NotRequired[dict[str, Any]]
+    """Values of the chart, merged last."""
+
+
+class AzureMonitorArgs(TypedDict):
+    """In the section `observability`: Azure's Managed Prometheus and Grafana."""
+
+    workspace: NotRequired[str]
+    """Id of an Azure Monitor workspace that is there; by default the stack makes one."""
+    location: NotRequired[str]
+    """The workspace's region; the cluster's by default."""
+    grafana_admins: NotRequired[list[str]]
+    """Object ids of groups in Entra ID that administer a Managed Grafana; without any none is made."""
+    action_groups: NotRequired[list[str]]
+    """Ids of action groups that are told of alerts."""
+
+
 class ObservabilitySectionArgs(TypedDict):
     """A stack file's section `observability`: what is measured of the GPUs, and who reads it."""
 
     to: NotRequired[str]
-    """prometheus: an operator that the cluster has (monitoring.coreos.com); none: the exporter alone is configured."""
+    """prometheus, which the cluster has; kube-prometheus-stack, which is installed; azure, on AKS; none: nobody reads."""
+    prometheus_stack: NotRequired[PrometheusStackArgs]
+    """Of the chart kube-prometheus-stack."""
+    azure: NotRequired[AzureMonitorArgs]
+    """Of Azure Monitor."""
     interval_seconds: NotRequired[int]
     """Between two values, of the exporter as of the scrapes; 30 by default."""
     labels: NotRequired[dict[str, str]]

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .existing_aks import ExistingAksCluster
     from .existing_magnum import ExistingMagnumCluster
     from .magnum import MagnumCluster, MagnumGpuNodePoolArgs
+    from .observability import ObservabilityArgs
     from .smoke_test import SharingSmokeTestArgs
     from .verification import VerificationArgs, VerifierArgs
 
@@ -181,7 +182,11 @@ class GpuPlatform(pulumi.ComponentResource):
         operator = self._operator(name, planned, inside, secret_sections, cluster.kubeconfig)
         pools = self._pools(name, planned, cluster, operator, inside)
         if planned.settings.observability.enabled:
-            self._observability(name, planned, _after(inside, [operator]), cluster.kubeconfig)
+            hidden = "observability" in secret_sections
+            observed: ObservabilityArgs = {"kubeconfig": cluster.kubeconfig, "secret_values": hidden}
+            if planned.settings.observability.azure_reads:
+                observed |= _of_azure(cast("AksCluster | ExistingAksCluster", cluster), own=cluster.resource is not None)
+            self._observability(name, planned, _after(inside, [operator]), observed)
         if planned.settings.verification.enabled:
             self.verification = self._verification(name, planned, _after(inside, [operator]), pools, cluster.kubeconfig, config)
         else:
@@ -286,11 +291,10 @@ class GpuPlatform(pulumi.ComponentResource):
         DaemonSet(f"{name}-keys-left", metadata=metadata, spec=spec, opts=opts)
 
     @staticmethod
-    def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, kubeconfig: pulumi.Output[str]) -> None:
+    def _observability(name: str, planned: Plan, opts: pulumi.ResourceOptions, reached: "ObservabilityArgs") -> None:
         # Loaded only where it is used, as the clouds are.
-        from .observability import Observability, ObservabilityArgs  # noqa: PLC0415
+        from .observability import Observability  # noqa: PLC0415
 
-        reached: ObservabilityArgs = {"kubeconfig": kubeconfig}
         if context := getattr(planned.settings.cluster, "context", None):
             reached["context"] = context
         Observability(f"{name}-observability", reached, opts, planned=planned)
@@ -408,6 +412,12 @@ def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:
 def _after(options: pulumi.ResourceOptions, before: list[pulumi.Resource]) -> pulumi.ResourceOptions:
     """The same options, waiting for something."""
     return pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(depends_on=before))
+
+
+def _of_azure(cluster: "AksCluster | ExistingAksCluster", *, own: bool) -> "ObservabilityArgs":
+    """Where Azure's part of what observes is made; the id only of a cluster whose metrics the stack switches on."""
+    where: ObservabilityArgs = {"resource_group_name": cluster.resource_group_name}
+    return where | {"cluster_id": cluster.cluster_id} if own else where
 
 
 def _warn(planned: Plan, resource: pulumi.Resource) -> None:

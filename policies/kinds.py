@@ -37,6 +37,15 @@ CONFIG_MAP: Final = "kubernetes:core/v1:ConfigMap"
 #: Where keys of a ConfigMap are written: each of ours is a patch (components/_sharing_keys.py).
 CONFIG_MAPS: Final = (CONFIG_MAP, "kubernetes:core/v1:ConfigMapPatch")
 NODE_PATCH: Final = "kubernetes:core/v1:NodePatch"
+#: What a Prometheus Operator reads, and Azure's Managed Prometheus: the same kinds in two API groups.
+COREOS_GROUP: Final = "kubernetes:monitoring.coreos.com/"
+AZURE_GROUP: Final = "kubernetes:azmonitoring.coreos.com/"
+MONITORS: Final = (
+    *(f"{COREOS_GROUP}v1:{kind}" for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule")),
+    *(f"{AZURE_GROUP}v1:{kind}" for kind in ("ServiceMonitor", "PodMonitor")),
+)
+#: Charts that bring the kinds of monitoring.coreos.com.
+MONITOR_CHARTS: Final = ("kube-prometheus-stack", "prometheus-operator-crds")
 QUOTA: Final = "kubernetes:core/v1:ResourceQuota"
 DAEMON_SET: Final = "kubernetes:apps/v1:DaemonSet"
 WORKLOADS: Final = (

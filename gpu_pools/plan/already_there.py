@@ -73,12 +73,12 @@ def _what(workload: Mapping[str, Any]) -> str | None:
     # Static manifests label the pods alone.
     labels = {**((template.get("metadata") or {}).get("labels") or {}), **(workload["metadata"].get("labels") or {})}
     containers = (template.get("spec") or {}).get("containers") or ()
-    named = [_IMAGES.get(_last_part(one.get("image") or "")) for one in containers]
+    named = [_IMAGES.get(last_part(one.get("image") or "")) for one in containers]
     labelled = [what for (key, value), what in _LABELS.items() if labels.get(key) == value]
     return next(filter(None, [*named, *labelled]), None)
 
 
-def _last_part(image: str) -> str:
+def last_part(image: str) -> str:
     """`gpu-operator` of `nvcr.io/nvidia/gpu-operator:v26.7.0@sha256:…`."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.rendering.dcgm_exporter import INTERVAL, RESOURCE_NAMES, VIRTUAL_GPUS
 from gpu_pools.stack.adoption import OPERATOR
+from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.observability import PATH
 from gpu_pools.text.errors import show
 
@@ -52,6 +53,8 @@ def check_observability(settings: Settings, problems: Problems) -> None:
             allowed="the section beside an operator that the stack installs",
             remedy="Leave the section out; the owner's metrics stay as they are.",
         )
+    if settings.observability.azure_reads:
+        _check_azure(settings, problems)
     exporter = settings.operator.chart.values.get("dcgmExporter")
     if isinstance(exporter, dict):
         for path, value, why in _contradictions(exporter):
@@ -61,6 +64,34 @@ def check_observability(settings: Settings, problems: Problems) -> None:
                 allowed="what the section makes of it",
                 remedy=f"Take it out, or leave {PATH} out and configure the exporter by hand.",
             )
+
+
+def _check_azure(settings: Settings, problems: Problems) -> None:
+    """What only AKS has, and what of it is a cluster's own."""
+    cluster, azure = settings.cluster, settings.observability.azure
+    if not isinstance(cluster, AksSettings):
+        problems.add(
+            f"{PATH}.to",
+            f"azure, and the platform is {cluster.platform}: the add-on that reads for it is AKS's",
+            allowed="prometheus, kube-prometheus-stack or none on this platform",
+            remedy="Write `to: kube-prometheus-stack`, or `to: prometheus` where the cluster has a Prometheus Operator.",
+        )
+        return
+    if cluster.existing and not (azure.workspace and azure.location):
+        problems.add(
+            f"{PATH}.azure",
+            "names no workspace with its location, and where metrics of a cluster that is there go its owner says",
+            allowed="workspace and location of where the cluster's metrics go",
+            remedy="az aks update --enable-azure-monitor-metrics --azure-monitor-workspace-resource-id ID; name it here.",
+        )
+    monitoring = cluster.options.monitoring
+    if monitoring is not None and monitoring.metrics is False:
+        problems.add(
+            "gpu-pools:cluster.monitoring.metrics",
+            f"false goes against {PATH}.to: azure: the add-on brings the kinds of its monitors",
+            allowed="true, or left out",
+            remedy="Leave it out.",
+        )
 
 
 def _contradictions(exporter: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:

@@ -82,5 +82,7 @@ _LISTED: Final = {
     "Microsoft.Compute/hostGroups": "vm host group",
     "Microsoft.ManagedIdentity/userAssignedIdentities": "identity",
     "Microsoft.ContainerRegistry/registries": "acr",
+    "Microsoft.Monitor/accounts": "monitor account",
+    "Microsoft.Insights/actionGroups": "monitor action-group",
     "Microsoft.OperationalInsights/workspaces": "monitor log-analytics workspace",
 }

@@ -1,4 +1,4 @@
-"""The two Helm charts: where they come from, which values they know, and the values that the plan gives them.
+"""The Helm charts: where they come from, which values they know, and the values that the plan gives them.
 
 Helm ignores value keys that a chart doesn't know, so overrides are checked against the keys of the pinned chart version
 (gpu_pools/stack/charts). Overrides are merged last and stay visible as a value of their own; they may not undo what the plan
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
     from gpu_pools.stack.refused_values import Refused
     from gpu_pools.text.errors import Problems
 
-ChartName = Literal["gpu-operator", "node-feature-discovery"]
+ChartName = Literal["gpu-operator", "node-feature-discovery", "kube-prometheus-stack"]
 MigStrategy = Literal["single", "mixed"]
 
 #: The versions whose value keys are known; the first is the default.
 VERSIONS: Final[Mapping[ChartName, tuple[str, ...]]] = {
     "gpu-operator": ("v26.7.0", "v26.3.3", "v25.10.1", "v25.3.4"),
     "node-feature-discovery": ("0.19.0",),
+    "kube-prometheus-stack": ("88.5.3",),
 }
 _REPOSITORIES: Final[Mapping[ChartName, str]] = {
     "gpu-operator": "https://helm.ngc.nvidia.com/nvidia",
     "node-feature-discovery": "https://kubernetes-sigs.github.io/node-feature-discovery/charts",
+    "kube-prometheus-stack": "https://prometheus-community.github.io/helm-charts",
 }
 _VERSION: Final = r"v?\d+(\.\d+){1,2}([-+][0-9A-Za-z.+-]+)?"
 #: Mappings that Kubernetes defines, not the chart: any key may appear in them.
@@ -201,7 +203,7 @@ def parse_operator(value: object, path: str, problems: Problems) -> OperatorSett
     strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
     install = section.flag("install")
     sync = section.integer("kubeletSyncSeconds", minimum=1, maximum=_LONGEST_SYNC_SECONDS)
-    chart = _parse_chart(section, "gpu-operator", _DERIVED)
+    chart = parse_chart(section, "gpu-operator", _DERIVED)
     section.finish()
     _check_operator_values(chart.values, section.at("values"), problems, toolkit=driver != "preinstalled")
     if install is False:
@@ -215,7 +217,7 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
     section = Section({} if value is None else value, path, problems)
     install = section.flag("install")
     image = section.image("markerImage", example="busybox:1.37")
-    chart = _parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
+    chart = parse_chart(section, "node-feature-discovery", _NFD_DERIVED)
     section.finish()
     _check_refused(refused_nfd_values(chart.values), section.at("values"), problems)
     return NfdSettings(chart, install, labeller_image=image or DEFAULT_LABELLER_IMAGE)
@@ -233,7 +235,19 @@ def _check_nothing_of_a_chart(section: Section) -> None:
             )
 
 
-def _parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:
+def default_chart(name: ChartName) -> ChartSettings:
+    """A chart of which nothing is said."""
+    return ChartSettings(name, VERSIONS[name][0], ChartSource(repository=_REPOSITORIES[name]))
+
+
+def parse_chart(section: Section, name: ChartName, derived: Mapping[str, str]) -> ChartSettings:
+    """The chart that a section's version, valuesFile, chart and values declare.
+
+    Args:
+        section: where they are written.
+        name: the chart.
+        derived: dotted path of a value that is not the user's -> the setting that decides it.
+    """
     own = read_own_chart(section, "valuesFile")
     version = _version(section, name)
     if section.given("valuesFile") and own is None:
@@ -326,7 +340,7 @@ def check_values(
         if _written(values, dotted):
             problems.add(
                 f"{path}.{dotted}",
-                f"`{dotted}` is derived from the pools",
+                f"`{dotted}` is " + ("not the user's to set" if name == "kube-prometheus-stack" else "derived from the pools"),
                 allowed="any other value of the chart",
                 remedy=f"It is decided by {setting}.",
             )

@@ -42,7 +42,7 @@ _FLAGS: Final = frozenset({"--environment", "--server-id", "--client-id", "--ten
 
 
 def _groups(section: Section, one: Row) -> tuple[str, ...]:
-    groups = section.each(one.key, lambda value, path: _group(value, path, section.problems))
+    groups = section.each(one.key, lambda value, path: group_id(value, path, section.problems))
     empty = section.raw(one.key) == []
     if empty or not section.given(one.key):
         section.problems.add(
@@ -97,7 +97,8 @@ class EntraSettings:
     )
 
 
-def _group(value: object, path: str, problems: Problems) -> str | None:
+def group_id(value: object, path: str, problems: Problems) -> str | None:
+    """The object id of a group; what is none is a problem."""
     if isinstance(value, str) and re.fullmatch(_GUID, value):
         return value
     problems.add(

@@ -1,7 +1,7 @@
 """The section ``gpu-pools:observability``: whether GPUs are measured, how often, and who is to read it.
 
 Only settings. What the exporter collects is gpu_pools/rendering/dcgm_exporter.py, what Prometheus and Grafana get is
-gpu_pools/observing. Not here: Azure's Managed Prometheus, and a Prometheus that the stack would install itself.
+gpu_pools/observing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.stack.fields import Kind, Row, flag, one_of, read, row, text, whole_number
+from gpu_pools.stack.azure_monitor import AzureMonitorSettings
+from gpu_pools.stack.charts import ChartSettings, default_chart, parse_chart
+from gpu_pools.stack.fields import Kind, Row, flag, one_of, read, read_inner, row, text, whole_number
 from gpu_pools.stack.kubernetes_names import check_labels
 from gpu_pools.stack.section import Section
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 PATH: Final = "gpu-pools:observability"
 PROMETHEUS: Final = "prometheus"
+STACK: Final = "kube-prometheus-stack"
+AZURE: Final = "azure"
 NONE: Final = "none"
 #: What the exporter itself collects at, where nobody says it (DCGM_EXPORTER_INTERVAL).
 INTERVAL_SECONDS: Final = 30
@@ -28,6 +32,23 @@ _LONGEST_INTERVAL: Final = 120
 _SHORTEST_INTERVAL: Final = 10
 #: What the sidecar of Grafana's own chart, and so of kube-prometheus-stack, looks for.
 DASHBOARD_LABELS: Final[Mapping[str, str]] = {"grafana_dashboard": "1"}
+
+
+_SELECTED: Final = ("serviceMonitor", "podMonitor", "rule")
+#: Values of kube-prometheus-stack that are not the user's -> what decides them.
+_DERIVED: Final[Mapping[str, str]] = {
+    **{f"prometheus.prometheusSpec.{kind}Selector": f"{PATH}: its own objects are among those" for kind in _SELECTED},
+    **{
+        f"prometheus.prometheusSpec.{kind}SelectorNilUsesHelmValues": f"{PATH}: its own objects have no such label"
+        for kind in _SELECTED
+    },
+    "prometheus.enabled": "nothing: without Prometheus nobody reads",
+    "prometheusOperator.enabled": "nothing: without the operator nobody reads monitors and rules",
+    "crds.enabled": "nothing: monitors and rules need their definitions",
+    "namespaceOverride": "nothing: the chart is in a namespace of its own",
+    "grafana.rbac.namespaced": "nothing: else Grafana may read every Secret of the cluster",
+    "grafana.adminPassword": "the chart, which makes one up; for one of your own name a Secret in grafana.admin.existingSecret",
+}
 
 
 def _labels() -> Kind:
@@ -42,13 +63,44 @@ def _read_labels(section: Section, one: Row) -> dict[str, str] | None:
     return labels
 
 
+def _read_azure(section: Section, one: Row) -> AzureMonitorSettings | None:
+    found = read_inner(AzureMonitorSettings, section, one, "a mapping with workspace, location, grafanaAdmins, actionGroups")
+    if found is not None:
+        _check_to(section, one.key, AZURE, "what to make of Azure Monitor")
+    return found
+
+
+def _check_to(section: Section, key: str, to: str, what: str) -> None:
+    if section.raw("to") != to:
+        section.problems.add(
+            section.at(key),
+            f"says {what}, and `to` is not {to}",
+            allowed=f"`to: {to}` beside it",
+            remedy="Change `to`, or leave it out.",
+        )
+
+
+def _stack_chart() -> Kind:
+    return Kind(_read_stack_chart, "PrometheusStackArgs")
+
+
+def _read_stack_chart(section: Section, one: Row) -> ChartSettings | None:
+    inner = section.section(one.key, what="a mapping with version, chart, values, valuesFile")
+    if inner is None:
+        return None
+    chart = parse_chart(inner, STACK, _DERIVED)
+    inner.finish()
+    _check_to(section, one.key, STACK, "what to install")
+    return chart
+
+
 @dataclass(frozen=True)
 class ObservabilitySettings:
     """How GPUs are observed.
 
     Attributes:
         enabled: whether they are.
-        to: who reads it: a Prometheus operator that the cluster has, or nobody.
+        to: who reads it: a Prometheus operator that the cluster has, one that the stack installs, Azure's, or nobody.
         interval_seconds: between two values, of the exporter as of the scrapes.
         labels: of the monitors and the PrometheusRule.
         runbooks: where docs/runbooks can be read; empty: alerts name the file alone.
@@ -58,11 +110,31 @@ class ObservabilitySettings:
 
     enabled: bool = False
     to: str = row(
-        "Who reads the metrics: prometheus, an operator that the cluster has (monitoring.coreos.com), or none.",
-        one_of((PROMETHEUS, NONE)),
+        "Who reads the metrics: prometheus, an operator that the cluster has (monitoring.coreos.com); kube-prometheus-stack, "
+        "a Prometheus and a Grafana that the stack installs; azure, Managed Prometheus and Grafana of an AKS cluster; or none.",
+        one_of((PROMETHEUS, STACK, AZURE, NONE)),
         PROMETHEUS,
         doc="Who reads the metrics. `prometheus`: a Prometheus Operator that the cluster has gets a ServiceMonitor and a "
-        "PrometheusRule (`monitoring.coreos.com/v1`). `none`: the exporter alone is configured.",
+        "PrometheusRule (`monitoring.coreos.com/v1`). `kube-prometheus-stack`: the stack "
+        "[installs](observability.md#a-prometheus-of-the-stacks-own) Prometheus and Grafana, too. "
+        "`azure`: on AKS [Managed Prometheus and Grafana](observability.md#azure-monitor). "
+        "`none`: the exporter alone is configured.",
+    )
+    prometheus_stack: ChartSettings = row(
+        "Of the chart kube-prometheus-stack: version, chart (where it is fetched from), values (merged last), values_file.",
+        _stack_chart(),
+        default_chart(STACK),
+        doc="With `to: kube-prometheus-stack`: `version`, `chart`, `values`, `valuesFile`, each as in "
+        "[`gpu-pools:operator`](#gpu-poolsoperator), of that chart.",
+    )
+    azure: AzureMonitorSettings = row(
+        "Of Azure Monitor: workspace, location, grafana_admins, action_groups.",
+        Kind(_read_azure, "AzureMonitorArgs"),
+        AzureMonitorSettings(),
+        doc="With `to: azure`: `workspace` is the id of an Azure Monitor workspace that is there (else one is made), `location` "
+        "its region (the cluster's). `grafanaAdmins`: object ids of groups in Entra ID that administer a Managed Grafana; "
+        "without any none "
+        "is made. `actionGroups`: ids of action groups that are told of alerts.",
     )
     interval_seconds: int = row(
         "Seconds between two values, of the exporter as of the scrapes.",
@@ -99,7 +171,17 @@ class ObservabilitySettings:
     @property
     def monitored(self) -> bool:
         """Whether a Prometheus operator gets objects."""
-        return self.enabled and self.to == PROMETHEUS
+        return self.enabled and self.to in (PROMETHEUS, STACK)
+
+    @property
+    def azure_reads(self) -> bool:
+        """Whether Azure's Managed Prometheus gets them."""
+        return self.enabled and self.to == AZURE
+
+    @property
+    def installs(self) -> bool:
+        """Whether the stack installs that operator, with a Prometheus and a Grafana."""
+        return self.enabled and self.to == STACK
 
 
 def parse_observability(value: object, path: str, problems: Problems) -> ObservabilitySettings:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpu_pools.stack.acknowledged import Acknowledgement, parse_acknowledged
 from gpu_pools.stack.adoption import check_adopted_pools, check_who_installs
+from gpu_pools.stack.aks_options import Monitoring
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE, NfdSettings, OperatorSettings, parse_nfd, parse_operator
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, parse_cluster
 from gpu_pools.stack.gpu_models import check_distinct_models, parse_gpu_model
@@ -124,6 +125,7 @@ def _parse(config: Mapping[str, object], problems: Problems, *, complete: bool) 
     registry = parse_registry(config.get(f"{NAMESPACE}:registry"), f"{NAMESPACE}:registry", problems)
     observability = parse_observability(config.get(f"{NAMESPACE}:observability"), f"{NAMESPACE}:observability", problems)
     nfd, verification = _from_mirror(registry, nfd, verification)
+    cluster = _with_metrics(cluster, observability)
     imported = parse_adoption(config.get(f"{NAMESPACE}:adoption"), f"{NAMESPACE}:adoption", problems)
     if imported:
         # Written already, for the day that the pools are managed; until then nothing of it is made.
@@ -174,6 +176,16 @@ def _from_mirror(
             smoke_test_image=registry.mirrored(smoke) if smoke == DEFAULT_SMOKE_TEST_IMAGE else smoke,
         ),
     )
+
+
+def _with_metrics(cluster: ClusterSettings | None, observability: ObservabilitySettings) -> ClusterSettings | None:
+    """A cluster of our own has the add-on that Azure's Managed Prometheus needs; `false` is refused with the plan."""
+    if not isinstance(cluster, AksSettings) or cluster.existing or not observability.azure_reads:
+        return cluster
+    monitoring = cluster.options.monitoring or Monitoring()
+    if monitoring.metrics is None:
+        monitoring = replace(monitoring, metrics=True)
+    return replace(cluster, options=replace(cluster.options, monitoring=monitoring))
 
 
 def _has_subnet(cluster: AksSettings) -> bool:

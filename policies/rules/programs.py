@@ -241,14 +241,32 @@ def _shares(value: object) -> bool:
 
 
 def _monitor(case: Case) -> Iterator[Found]:
+    if case.resource.type in kinds.MONITORS:
+        yield from _own_monitor(case)
+        return
     values = kinds.operator(case)
     if values is None or not kinds.on(values, "dcgmExporter", "serviceMonitor", "enabled", default=False):
         return
-    stacks = [chart for chart in ("kube-prometheus-stack", "prometheus-operator-crds") if kinds.releases(case, chart)]
-    if not stacks:
+    if not _monitor_charts(case):
         yield Found(
             values.at("dcgmExporter", "serviceMonitor", "enabled").path, "true, and the program installs no ServiceMonitor CRD"
         )
+
+
+def _own_monitor(case: Case) -> Iterator[Found]:
+    """A cluster that the program makes has at first what it installs there; of another one nothing is known."""
+    if case.resource.type.startswith(kinds.AZURE_GROUP):
+        clusters = case.of(kinds.MANAGED_CLUSTER)
+        if clusters and not any(
+            kinds.on(inputs, "azureMonitorProfile", "metrics", "enabled", default=False) for _, inputs in clusters
+        ):
+            yield Found("apiVersion", "the cluster has azureMonitorProfile.metrics off, and its add-on brings this kind")
+    elif case.of(kinds.MANAGED_CLUSTER, kinds.MAGNUM_CLUSTER) and not _monitor_charts(case):
+        yield Found("apiVersion", "the program makes the cluster, and installs no CRD of this kind")
+
+
+def _monitor_charts(case: Case) -> list[tuple[Resource, Field]]:
+    return [release for chart in kinds.MONITOR_CHARTS for release in kinds.releases(case, chart)]
 
 
 def _patches(case: Case) -> Iterator[Found]:
@@ -275,13 +293,19 @@ def _inputs(case: Case, resource: Resource) -> Field:
 
 
 def _after_crds(case: Case) -> Iterator[Found]:
-    wanted = kinds.NFD_CHART if case.resource.type.startswith(_CUSTOM[0]) else kinds.OPERATOR_CHART
-    makers = kinds.releases(case, wanted)
+    makers = _makers(case)
     if case.resource.parent and not makers:
         return
     waits = case.stack.of(kinds.RELEASE) and _reaches(case, {maker.urn for maker, _ in makers})
     if makers and not waits:
         yield Found("dependsOn", f"it does not wait for {makers[0][0].name}, which brings its kind")
+
+
+def _makers(case: Case) -> list[tuple[Resource, Field]]:
+    """The releases that bring the kind of the resource under judgement."""
+    if case.resource.type in kinds.MONITORS:
+        return _monitor_charts(case)
+    return kinds.releases(case, kinds.NFD_CHART if case.resource.type.startswith(_CUSTOM[0]) else kinds.OPERATOR_CHART)
 
 
 def _reaches(case: Case, targets: set[str]) -> bool:
@@ -442,12 +466,12 @@ RULES: Final = (
     ),
     Rule(
         name="service-monitor-exists",
-        title="The ServiceMonitor's CRD is there before the operator",
+        title="The kinds of monitors are there before the operator and before monitors",
         incidents=("I09",),
-        types=_RELEASE,
+        types=(*_RELEASE, *kinds.MONITORS),
         judge=_monitor,
-        why="the operator cannot make the ServiceMonitor and reconciles no further",
-        repair="Make sure that the cluster has it, or install kube-prometheus-stack first.",
+        why="the operator cannot make its ServiceMonitor and reconciles no further; one of the program's is refused",
+        repair="Make sure that the cluster has it: kube-prometheus-stack first, or on AKS azureMonitorProfile.metrics.",
         level="advisory",
         whole=True,
     ),
@@ -475,7 +499,7 @@ RULES: Final = (
         name="objects-after-their-crd",
         title="Custom objects wait for the release that brings their kind",
         incidents=("P10", "P04"),
-        types=_OPERATOR_OBJECTS,
+        types=(*_OPERATOR_OBJECTS, *(kind for kind in kinds.MONITORS if kind.startswith(kinds.COREOS_GROUP))),
         judge=_after_crds,
         why='the first deploy fails: `no matches for kind "NodeFeatureRule"`; a destroy hangs on what is left',
         repair="Add depends_on with the release.",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.clouds import azure_beside as beside
 from sandbox.clouds import azure_networks as networks
+from sandbox.clouds import azure_observing as observing
 from sandbox.clouds import azure_rules as rules
 from sandbox.clouds import azure_versions as versions
 from sandbox.clouds.azure_answers import not_found, show_cluster, show_group, show_pool, user_kubeconfig, version_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from sandbox.clouds.azure_observing import ObservingKind
     from sandbox.clouds.azure_rules import Body
 
 #: What has no machines: kind of record -> ARM's type.
@@ -47,6 +49,11 @@ _BESIDE: Final = {
 _PODS_OF_FLAT: Final = 30
 _PODS_OF_SUBNET: Final = 110
 _GROUP_NAME: Final = re.compile(r"[-\w.()]{0,89}[-\w()]")
+
+
+def _has_metrics(body: Mapping[str, Any]) -> bool:
+    metrics = (body.get("azureMonitorProfile") or {}).get("metrics") or {}
+    return metrics.get("enabled") is True
 
 
 def _now() -> str:
@@ -66,7 +73,7 @@ class AzureCloud:
         self._state = state
         self._host = host or simulated_host()
         self._records = Records(
-            state / "cloud" / "azure.json", ("groups", "networks", "clusters", "pools", "windows", "assignments")
+            state / "cloud" / "azure.json", ("groups", "networks", "clusters", "pools", "windows", "assignments", "observing")
         )
         self._tenant = Tenant(state)
 
@@ -101,6 +108,8 @@ class AzureCloud:
         for network in [item for item in self._records.read()["networks"].values() if item["group"] == key]:
             self.delete_network(name, network["name"])
         with self._records.change() as data:
+            for inside in [one for one, record in data["observing"].items() if observing.belongs_to(record, name)]:
+                del data["observing"][inside]
             data["groups"].pop(key, None)
 
     # ---------------------------------------------------------------- virtual networks
@@ -201,7 +210,7 @@ class AzureCloud:
             folder, name, now = self._folder(cluster["folder"]), cluster["name"], cluster["body"]
             # An operation of the cluster is one of all its pools (pulumi-azure-native#4264).
             _set_states(data, id_, "Updating")
-        if now.get("aadProfile"):
+        if now.get("aadProfile") or _has_metrics(now):
             self._boot(folder, name, now)
         self._put_machines(id_)
         self._set_state(id_, "Succeeded")
@@ -212,7 +221,12 @@ class AzureCloud:
         profile = body.get("aadProfile")
         if not profile:
             self._host.boot(folder, name)
-            return
+        else:
+            self._boot_with_entra(folder, name, profile)
+        if _has_metrics(body):
+            self._host.define(folder)
+
+    def _boot_with_entra(self, folder: Path, name: str, profile: Mapping[str, Any]) -> None:
         groups = profile.get("adminGroupObjectIDs") or []
         self._tenant.join(groups)
         self._host.trust(folder, self._tenant.authority())
@@ -245,8 +259,9 @@ class AzureCloud:
         self._host.erase(self._folder(cluster["folder"]))
         with self._records.change() as data:
             data["clusters"].pop(id_.lower(), None)
-            for key in [key for key in data["windows"] if key.startswith(f"{id_.lower()}/")]:
-                del data["windows"][key]
+            for table in ("windows", "observing"):
+                for key in [key for key in data[table] if key.startswith(f"{id_.lower()}/")]:
+                    del data[table][key]
             for key in [key for key, pool in data["pools"].items() if pool["cluster"] == id_.lower()]:
                 del data["pools"][key]
 
@@ -410,6 +425,24 @@ class AzureCloud:
         with self._records.change() as data:
             data["assignments"].pop(assignment_id(scope, name).lower(), None)
 
+    # ---------------------------------------------------------------- Azure Monitor and Managed Grafana
+
+    def put_observing(self, kind: ObservingKind, parent: str, name: str, body: Body) -> Body:
+        """Create or change what collects, evaluates or shows metrics, and return it."""
+        id_ = observing.id_of(kind, parent, name)
+        observing.check(kind, parent, body, lambda other: self.get(other) is not None)
+        with self._records.change() as data:
+            if kind is not observing.ASSOCIATION:
+                self._require_group(data, parent)
+                rules.check_location(body["location"], kind.type)
+            data["observing"][id_.lower()] = {"id": id_, "name": name, "type": kind.type, "body": body}
+        return self.get(id_) or {}
+
+    def delete_observing(self, kind: ObservingKind, parent: str, name: str) -> None:
+        """Delete it; what does not exist is not an error."""
+        with self._records.change() as data:
+            data["observing"].pop(observing.id_of(kind, parent, name).lower(), None)
+
     # ---------------------------------------------------------------- all resources
 
     def get(self, id_: str) -> Body | None:
@@ -428,7 +461,7 @@ class AzureCloud:
         if key in data["pools"]:
             pool = data["pools"][key]
             return show_pool(pool, data["clusters"][pool["cluster"]])
-        return None
+        return observing.shown(data["observing"][key]) if key in data["observing"] else None
 
     def recover(self) -> None:
         """Bring the records in order after a kill, and start the clusters that should run.
@@ -476,6 +509,9 @@ class AzureCloud:
         for kind, delete in (("windows", self.delete_window), ("assignments", self.delete_assignment)):
             for key in self._records.read()[kind].keys() - kept:
                 delete(*parts(data[kind][key]["id"]))
+        with self._records.change() as changed:
+            for key in changed["observing"].keys() - kept:
+                del changed["observing"][key]
         for key in data["networks"].keys() - kept:
             self.delete_network(*parts(data["networks"][key]["id"]))
         for key in data["groups"].keys() - kept:

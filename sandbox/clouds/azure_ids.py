@@ -9,6 +9,13 @@ SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000001"
 CLIENT: Final = "00000000-0000-0000-0000-0000000000cc"
 
 
+#: Of what lies below whatever it holds for.
+_BELOW_ANYTHING: Final = (
+    "/providers/Microsoft.Authorization/roleAssignments/",
+    "/providers/Microsoft.Insights/dataCollectionRuleAssociations/",
+)
+
+
 def group_id(group: str) -> str:
     """ARM id of a resource group."""
     return f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}"
@@ -41,9 +48,10 @@ def assignment_id(scope: str, name: str) -> str:
 
 def parts(id_: str) -> list[str]:
     """The names in an ARM id: group, then cluster, then pool as far as it goes."""
-    scope, assignment, name = id_.rpartition("/providers/Microsoft.Authorization/roleAssignments/")
-    if assignment:
-        return [scope, name]
+    for inside in _BELOW_ANYTHING:
+        scope, found, name = id_.rpartition(inside)
+        if found:
+            return [scope, name]
     words = id_.strip("/").split("/")
     return [words[index] for index in (3, 7, 9) if index < len(words)]
 

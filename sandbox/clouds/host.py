@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sandbox.clouds.azure_add_ons import define_monitors
 from sandbox.clouds.entra import BINDING, admin_binding
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster import machine_groups
@@ -61,6 +62,7 @@ class Host:
         remove: make a group of machines go.
         trust: have a cluster trust clients of another authority, from its next boot on.
         administer: make members of groups administrators of a cluster that runs.
+        define: have a cluster that runs know the kinds of Azure Monitor's add-on.
     """
 
     boot: Callable[[Path, str], RunningCluster]
@@ -70,6 +72,7 @@ class Host:
     remove: Callable[[Path, str], None]
     trust: Callable[[Path, str], None]
     administer: Callable[[Path, Sequence[str]], None]
+    define: Callable[[Path], None]
 
 
 @functools.cache
@@ -90,6 +93,10 @@ def _administer(folder: Path, groups: Sequence[str]) -> None:
         api.patch(f"{place}/{BINDING}", binding)
 
 
+def _define(folder: Path) -> None:
+    define_monitors(clusters.load(folder).kubeconfig)
+
+
 def simulated_host() -> Host:
     """The host of a real sandbox; looks for the programs when the first cluster is booted."""
     return Host(
@@ -100,4 +107,5 @@ def simulated_host() -> Host:
         remove=machine_groups.remove,
         trust=clusters.trust_clients,
         administer=_administer,
+        define=_define,
     )

@@ -15,10 +15,12 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from gpu_pools.stack import azure_types
-from sandbox.clouds import azure_answers, azure_beside, azure_ids, azure_networks, azure_rules
+from sandbox.clouds import azure_answers, azure_beside, azure_ids, azure_networks, azure_observing, azure_rules
+from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_rest import ResourceManager
 from sandbox.clouds.entra import TENANT
 from sandbox.providers.base import Configurations, Diff, Failure, ServiceError, StandIn
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sandbox.clouds.azure import AzureCloud
+    from sandbox.clouds.azure_observing import ObservingKind
     from sandbox.clouds.azure_rules import Body
 
 _GROUP: Final = "azure-native:resources:ResourceGroup"
@@ -98,6 +101,59 @@ class _Kind:
         return {key: value for key, value in inputs.items() if key not in self.path_types and key not in notes}
 
 
+_PLACED: Final = {"location": "string", "tags": "map of string"}
+_IN_GROUP: Final = ("resourceGroupName",)
+#: Token -> its kind, the property with its name, its types and what it needs, as the SDK has them; what is deeper is any.
+_OBSERVING: Final[Mapping[str, tuple[ObservingKind, str, Mapping[str, str], tuple[str, ...]]]] = {
+    "azure-native:monitor:AzureMonitorWorkspace": (
+        azure_observing.WORKSPACE,
+        "azureMonitorWorkspaceName",
+        {**_PLACED, "publicNetworkAccess": "string"},
+        _IN_GROUP,
+    ),
+    "azure-native:monitor:DataCollectionEndpoint": (
+        azure_observing.ENDPOINT,
+        "dataCollectionEndpointName",
+        {**_PLACED, "kind": "string", "description": "string", "identity": "any", "networkAcls": "any", "immutableId": "string"},
+        _IN_GROUP,
+    ),
+    "azure-native:monitor:DataCollectionRule": (
+        azure_observing.RULE,
+        "dataCollectionRuleName",
+        {
+            **_PLACED,
+            **dict.fromkeys(("dataCollectionEndpointId", "description", "kind"), "string"),
+            **dict.fromkeys(("dataSources", "destinations", "identity", "streamDeclarations"), "any"),
+            "dataFlows": "list of any",
+        },
+        _IN_GROUP,
+    ),
+    "azure-native:monitor:DataCollectionRuleAssociation": (
+        azure_observing.ASSOCIATION,
+        "associationName",
+        dict.fromkeys(("dataCollectionEndpointId", "dataCollectionRuleId", "description"), "string"),
+        ("resourceUri",),
+    ),
+    "azure-native:alertsmanagement:PrometheusRuleGroup": (
+        azure_observing.RULE_GROUP,
+        "ruleGroupName",
+        {
+            **_PLACED,
+            **dict.fromkeys(("clusterName", "description", "interval"), "string"),
+            "enabled": "boolean",
+            "rules": "list of any",
+            "scopes": "list of string",
+        },
+        ("resourceGroupName", "rules", "scopes"),
+    ),
+    "azure-native:dashboard:Grafana": (
+        azure_observing.GRAFANA,
+        "workspaceName",
+        {**_PLACED, "identity": "any", "properties": "any", "sku": "any"},
+        _IN_GROUP,
+    ),
+}
+
 _KINDS: Final[Mapping[str, _Kind]] = {
     _GROUP: _Kind(
         azure_ids.group_id,
@@ -154,6 +210,18 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         required=("resourceGroupName", "resourceName"),
         random_name=False,
     ),
+    **{
+        token: _Kind(
+            partial(azure_observing.id_of, kind),
+            name=name,
+            parents=("resourceUri",) if kind is azure_observing.ASSOCIATION else ("resourceGroupName",),
+            types=types,
+            replaces=(name, "resourceUri") if kind is azure_observing.ASSOCIATION else (name, "resourceGroupName", "location"),
+            required=required,
+            api_version=kind.api_version,
+        )
+        for token, (kind, name, types, required) in _OBSERVING.items()
+    },
     _ASSIGNMENT: _Kind(
         azure_ids.assignment_id,
         name="roleAssignmentName",
@@ -285,6 +353,7 @@ class AzureNativeStandIn(StandIn):
             _POOL: self._cloud.put_pool,
             _WINDOW: self._cloud.put_window,
             _ASSIGNMENT: self._cloud.put_assignment,
+            **{token: partial(self._cloud.put_observing, one[0]) for token, one in _OBSERVING.items()},
         }
         return _outputs(put[_plain(type_)](*names, body))
 
@@ -322,6 +391,7 @@ class AzureNativeStandIn(StandIn):
             _POOL: self._cloud.delete_pool,
             _WINDOW: self._cloud.delete_window,
             _ASSIGNMENT: self._cloud.delete_assignment,
+            **{token: partial(self._cloud.delete_observing, one[0]) for token, one in _OBSERVING.items()},
         }
         erase[_plain(type_)](*azure_ids.parts(id_))
 
@@ -349,6 +419,9 @@ class AzureNativeStandIn(StandIn):
             return {"token": self._token}, []
         if name == "azure-native:resources:getResourceGroup":
             return self._found(azure_ids.group_id(str(args.get("resourceGroupName")))), []
+        if name == "azure-native:dashboard:getGrafana":
+            names = str(args.get("resourceGroupName")), str(args.get("workspaceName"))
+            return self._found(azure_observing.id_of(azure_observing.GRAFANA, *names)), []
         if name == "azure-native:containerservice:getManagedCluster":
             return self._found(azure_ids.cluster_id(str(args.get("resourceGroupName")), str(args.get("resourceName")))), []
         match = re.fullmatch(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials", name)
@@ -367,6 +440,8 @@ class AzureNativeStandIn(StandIn):
         if found is not None:
             return found
         group, *rest = azure_ids.parts(id_)
+        if azure_observing.GRAFANA.type in id_:
+            raise AzureError(404, "ResourceNotFound", f"The resource {id_} was not found.")
         if rest:
             raise azure_answers.not_found(f"managedClusters/{rest[0]}", group)
         message = f'Code="ResourceGroupNotFound" Message="Resource group \'{group}\' could not be found."'

@@ -28,7 +28,7 @@ _NO_WRAPPING: Final = 1 << 20
 
 
 def missing_charts(plan: Plan, reachable: Callable[[str], bool] = answers) -> dict[str, Path]:
-    """Section of the stack file -> folder of the stand-in for its chart, of the charts that cannot be had.
+    """Where the stack file declares a chart -> folder of its stand-in, of the charts that cannot be had.
 
     Args:
         plan: of the stack.
@@ -37,6 +37,7 @@ def missing_charts(plan: Plan, reachable: Callable[[str], bool] = answers) -> di
     settings = plan.settings
     wanted = {"operator": (settings.operator.chart, settings.operator.adopted)}
     wanted["nodeFeatureDiscovery"] = (settings.nfd.chart, settings.nfd.adopted)
+    wanted["observability.prometheusStack"] = (settings.observability.prometheus_stack, not settings.observability.installs)
     found = {section: _stand_in(chart, reachable) for section, (chart, adopted) in wanted.items() if not adopted}
     return {section: folder for section, folder in found.items() if folder is not None}
 
@@ -53,15 +54,16 @@ def with_charts(text: str, charts: Mapping[str, Path]) -> str:
 
     Args:
         text: of the stack file; an encrypted section stays as it is.
-        charts: section -> folder.
+        charts: section, or a key of one after a dot -> folder.
     """
     document: dict[str, Any] = yaml.safe_load(text)
     config = document.setdefault("config", {})
-    for section, folder in charts.items():
-        key = f"{NAMESPACE}:{section}"
+    for place, folder in charts.items():
+        section, _, inner = place.partition(".")
+        key, chart = f"{NAMESPACE}:{section}", {"chart": {"path": str(folder)}}
         given = config.get(key) or {}
         if set(given) != {"secure"}:
-            config[key] = {**given, "chart": {"path": str(folder)}}
+            config[key] = {**given, **({inner: {**(given.get(inner) or {}), **chart}} if inner else chart)}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=_NO_WRAPPING)
 
 

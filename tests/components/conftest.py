@@ -6,7 +6,7 @@ import asyncio
 import base64
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 import pytest
@@ -77,6 +77,13 @@ class Registered:
     inputs: dict[str, Any]
 
 
+#: Types whose ids are read, and so have ARM's form.
+_PROVIDERS: Final = {
+    "azure-native:monitor:AzureMonitorWorkspace": "Microsoft.Monitor/accounts",
+    "azure-native:dashboard:Grafana": "Microsoft.Dashboard/grafana",
+}
+
+
 @dataclass
 class Recorder(pulumi.runtime.Mocks):
     """Remembers every registration with its inputs, and answers as the clouds would."""
@@ -92,6 +99,8 @@ class Recorder(pulumi.runtime.Mocks):
         if own := (args.inputs.get("identity") or {}).get("userAssignedIdentities"):
             # What is asked for as a list is answered as a mapping.
             outputs["identity"] = {**args.inputs["identity"], "userAssignedIdentities": {one: {} for one in own}}
+        if provider := _PROVIDERS.get(args.typ):
+            return f"/subscriptions/s/resourceGroups/g/providers/{provider}/{args.name}", outputs
         return f"{args.name}-id", outputs
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[Any, Any]:
@@ -101,6 +110,8 @@ class Recorder(pulumi.runtime.Mocks):
             return {"id": GIVEN_TEMPLATE, "name": args.args["name"]}
         if args.token.endswith(":getClientConfig"):
             return {"clientId": "c", "objectId": "o", "subscriptionId": "s", "tenantId": "t"}
+        if args.token.endswith(":getGrafana"):
+            return {"identity": {"type": "SystemAssigned", "principalId": "p", "tenantId": "t"}}
         if args.token.endswith(":getManagedCluster"):
             return dict(FOUND_CLUSTER)
         text = ENTRA_KUBECONFIG if args.args.get("format") == "exec" else KUBECONFIG

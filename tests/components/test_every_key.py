@@ -106,6 +106,12 @@ OBSERVED: Final[dict[str, Any]] = {
         "runbooks": "https://docs.example.com/runbooks",
     },
 }
+INSTALLED: Final[dict[str, Any]] = {
+    **EXISTING,
+    "observability": {"to": "kube-prometheus-stack", "prometheusStack": {"values": {"prometheus": {}}}},
+}
+BY_AZURE: Final[dict[str, Any]] = {**AKS, "observability": {"to": "azure", "azure": {}}}
+_RETAINED: Final = {"prometheusSpec": {"retention": "30d"}}
 SYSTEM: Final = "cluster.systemPool"
 
 
@@ -339,6 +345,8 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
     ("verification", "smokeTest"): [(AKS, "verification.smokeTest", False)],
     ("verification", "smokeTestImage"): [(AKS, "verification.smokeTestImage", "example.com/cuda:1")],
     ("observability", "to"): [(OBSERVED, "observability.to", "none")],
+    ("observability", "prometheusStack"): [(INSTALLED, "observability.prometheusStack.values.prometheus", _RETAINED)],
+    ("observability", "azure"): [(BY_AZURE, "observability.azure.location", "northeurope")],
     ("observability", "intervalSeconds"): [(OBSERVED, "observability.intervalSeconds", 60)],
     ("observability", "labels"): [(OBSERVED, "observability.labels", {"release": "b"})],
     ("observability", "runbooks"): [(OBSERVED, "observability.runbooks", "https://docs.example.com/other")],

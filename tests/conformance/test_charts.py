@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
+from gpu_pools.observing.prometheus_stack import prometheus_stack_values
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from sandbox.providers.chart_sources import STAND_INS
@@ -29,7 +30,9 @@ pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 
 REAL: Final = os.environ.get("GPU_POOLS_REAL_CHARTS", "")
 STACKS: Final = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
-OPERATOR, NFD = "gpu-operator", "node-feature-discovery"
+OPERATOR, NFD, PROMETHEUS = "gpu-operator", "node-feature-discovery", "kube-prometheus-stack"
+#: Without a cluster helm takes it for one of Kubernetes 1.20, which the newer charts refuse.
+KUBERNETES: Final = "1.36.0"
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -41,7 +44,7 @@ def helm() -> Path:
 def rendered(helm: Path, folder: Path, chart: str, values: dict[str, Any], place: Path) -> Objects:
     file = place / "values.json"
     file.write_text(json.dumps(values))
-    command = [helm, "template", chart, folder / chart, "--namespace", chart, "--values", file]
+    command = [helm, "template", chart, folder / chart, "--namespace", chart, "--values", file, "--kube-version", KUBERNETES]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     objects = [obj for obj in yaml.safe_load_all(said.stdout) if obj]
@@ -109,3 +112,34 @@ def test_nfd_s_chart_makes_the_same_of_each_stack(helm: Path, stack: Path, tmp_p
     texts = [{name: obj["data"] for (kind, name), obj in found.items() if kind == "ConfigMap"} for found in (ours, theirs)]
     parsed = [{n: {k: yaml.safe_load(t) for k, t in data.items()} for n, data in one.items()} for one in texts]
     assert parsed[0] == parsed[1]
+
+
+@pytest.mark.parametrize("registry", [{}, {"mirror": "registry.example.com/all", "pullSecret": "pull"}], ids=["", "mirrored"])
+def test_kube_prometheus_stack_makes_the_same_of_what_is_read(helm: Path, registry: dict[str, str], tmp_path: Path) -> None:
+    """Who reads what: the Prometheus' selectors, its rights and Grafana's, and what the sidecar looks for."""
+    config = read_stack_file(Path(__file__).parents[2] / "stacks" / "Pulumi.byo.yaml")
+    config = {**config, "gpu-pools:registry": registry, "gpu-pools:observability": {"to": PROMETHEUS}}
+    ours, theirs = both(helm, PROMETHEUS, prometheus_stack_values(plan_config(config)), tmp_path)
+    for key in [key for key in ours if key[0] in {"ClusterRole", "Role"}]:
+        assert rights({key: ours[key]}, key[0]) == rights({key: theirs[key]}, key[0])
+    missing = {("ClusterRole", "kube-prometheus-stack-grafana-clusterrole")}
+    assert not missing & (ours.keys() | theirs.keys())
+    key = ("Prometheus", "kube-prometheus-stack-prometheus")
+    spec = ours[key]["spec"]
+    assert {name: theirs[key]["spec"].get(name) for name in spec} == spec
+    for name in ("kube-prometheus-stack-operator", "kube-prometheus-stack-grafana"):
+        pods = [found["Deployment", name]["spec"]["template"]["spec"] for found in (ours, theirs)]
+        assert pods[0].get("imagePullSecrets") == pods[1].get("imagePullSecrets")
+        told = [{one["name"]: (one["image"], _known(one, pods[0])) for one in pod["containers"]} for pod in pods]
+        assert told[0] == told[1]
+    assert set(ours["Secret", "kube-prometheus-stack-grafana"]["data"]) <= set(
+        theirs["Secret", "kube-prometheus-stack-grafana"]["data"]
+    )
+
+
+def _known(container: dict[str, Any], stand_in: dict[str, Any]) -> list[Any]:
+    """Arguments and variables, as far as the stand-in has them."""
+    (own,) = [one for one in stand_in["containers"] if one["name"] == container["name"]]
+    names = {one["name"] for one in own.get("env", [])}
+    variables = [one for one in container.get("env", []) if one["name"] in names]
+    return [sorted(set(container.get("args", [])) & set(own.get("args", []))), sorted(variables, key=lambda one: one["name"])]

@@ -1,14 +1,18 @@
 """Monitors, rules and dashboards on a cluster that exists: refused without a Prometheus Operator, there with it, gone again.
 
-The definitions are those of prometheus-operator v0.93.0 (example/prometheus-operator-crd), shortened to what these objects use.
-As there, what a definition does not name is pruned, so that a field that does not exist is missing in the cluster.
+The definitions are those of the stand-in chart, shortened to what these objects use. As in the real ones, what a definition does
+not name is pruned, so that a field that does not exist is missing in the cluster.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+import yaml
 
 from gpu_pools.observing.objects import pod_monitor_spec, prometheus_rule_spec, service_monitor_spec
 from gpu_pools.rendering.dcgm_exporter import COUNTERS_FILE, counters_config_map, counters_file
@@ -34,107 +38,28 @@ VERIFIERS: Final = f"{GROUP}/podmonitors/gpu-pools-verifiers"
 RULES: Final = f"{GROUP}/prometheusrules/gpu-pools"
 MAPS: Final = "/api/v1/namespaces/gpu-operator/configmaps"
 EXPORTER: Final = "/apis/apps/v1/namespaces/gpu-operator/daemonsets/nvidia-dcgm-exporter"
-DURATION: Final = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
-TEXT: Final = {"type": "string"}
-TIME: Final = {"type": "string", "pattern": DURATION}
-TEXTS: Final = {"type": "object", "additionalProperties": TEXT}
-RELABELING: Final = {
-    "type": "object",
-    "properties": {
-        "action": {
-            "type": "string",
-            "default": "replace",
-            "enum": ["replace", "keep", "drop", "labeldrop", "labelkeep", "labelmap"],
-        },
-        "regex": TEXT,
-        "replacement": TEXT,
-        "sourceLabels": {"type": "array", "items": {"type": "string"}},
-        "targetLabel": TEXT,
-    },
-}
-ENDPOINTS: Final = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "port": TEXT,
-            "path": TEXT,
-            "interval": TIME,
-            "scrapeTimeout": TIME,
-            "honorLabels": {"type": "boolean"},
-            "relabelings": {"type": "array", "items": RELABELING},
-        },
-    },
-}
-SELECTOR: Final = {"type": "object", "properties": {"matchLabels": TEXTS}}
-PODS_SPEC: Final = {
-    "type": "object",
-    "required": ["selector"],
-    "properties": {
-        "namespaceSelector": {"type": "object", "properties": {"matchNames": {"type": "array", "items": TEXT}}},
-        "selector": SELECTOR,
-        "podMetricsEndpoints": ENDPOINTS,
-    },
-}
-MONITOR_SPEC: Final = {
-    "type": "object",
-    "required": ["endpoints", "selector"],
-    "properties": {
-        "jobLabel": TEXT,
-        "selector": SELECTOR,
-        "attachMetadata": {"type": "object", "properties": {"node": {"type": "boolean"}}},
-        "endpoints": ENDPOINTS,
-    },
-}
-RULE: Final = {
-    "type": "object",
-    "required": ["expr"],
-    "properties": {
-        "alert": TEXT,
-        "annotations": TEXTS,
-        "expr": {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True},
-        "for": TIME,
-        "keep_firing_for": {**TIME, "minLength": 1},
-        "labels": TEXTS,
-        "record": TEXT,
-    },
-}
-RULES_SPEC: Final = {
-    "type": "object",
-    "properties": {
-        "groups": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {"name": {"type": "string", "minLength": 1}, "rules": {"type": "array", "items": RULE}},
-            },
-            "x-kubernetes-list-map-keys": ["name"],
-            "x-kubernetes-list-type": "map",
-        }
-    },
-}
+#: Of the stand-in chart; the real one brings the same names.
+DEFINITIONS: Final = Path(__file__).parents[2] / "sandbox/charts/kube-prometheus-stack/crds/monitoring.coreos.com.yaml"
+STACK_NAMESPACE: Final = "/api/v1/namespaces/monitoring"
+PROMETHEUS: Final = "/apis/monitoring.coreos.com/v1/namespaces/monitoring/prometheuses/kube-prometheus-stack-prometheus"
 
 
-def definition(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    plural, group = f"{kind.lower()}s", "monitoring.coreos.com"
-    schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
+_POD: Final = {"containers": [{"name": "op", "image": "mirror.example.com/prometheus-operator/prometheus-operator:v0.80.0"}]}
+OTHER: Final = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "prom"},
+    "spec": {
+        "replicas": 0,
+        "selector": {"matchLabels": {"app": "prom"}},
+        "template": {"metadata": {"labels": {"app": "prom"}}, "spec": _POD},
+    },
+}
 
 
 def install_definitions(trial: Trial) -> None:
-    for kind, spec in (("ServiceMonitor", MONITOR_SPEC), ("PodMonitor", PODS_SPEC), ("PrometheusRule", RULES_SPEC)):
-        trial.api().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(kind, spec))
+    for definition in yaml.safe_load_all(DEFINITIONS.read_text(encoding="utf-8")):
+        trial.api().create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     trial.wait_until(lambda: trial.api().get("/apis/monitoring.coreos.com/v1"), "the API of the new definitions")
 
 
@@ -198,3 +123,55 @@ def test_the_section_comes_and_goes_on_a_cluster_with_a_prometheus_operator(sand
         assert trial.api().get(path) is None, path
     trial.wait_until(lambda: "hostPID" not in exporter(trial), "the exporter as the chart has it")
     assert {step["urn"] for step in trial.exported()["resources"]} == before
+
+
+def test_a_prometheus_of_the_stack_s_own_comes_first_and_goes_whole(sandbox: Callable[..., Trial]) -> None:
+    """On a fresh cluster in one deploy: the chart brings the kinds, monitors and rules follow. Helm leaves the definitions."""
+    trial = sandbox(STACK)
+    section: dict[str, Any] = {"to": "kube-prometheus-stack"}
+    trial.edit(lambda config: config.update({"gpu-pools:observability": section, "gpu-pools:verification": {}}))
+    trial.up().ok()
+    plan = trial.plan()
+    assert trial.get(MONITOR)["spec"] == service_monitor_spec(plan)
+    assert trial.get(RULES)["spec"] == prometheus_rule_spec(plan)
+    assert trial.get(VERIFIERS)["spec"] == pod_monitor_spec(plan)
+    # Who reads: the objects of these two namespaces, and nobody else's.
+    spec = trial.get(PROMETHEUS)["spec"]
+    (names,) = spec["serviceMonitorNamespaceSelector"]["matchExpressions"]
+    assert names == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["monitoring", "gpu-operator"]}
+    assert spec["serviceMonitorSelector"] == spec["podMonitorSelector"] == spec["ruleSelector"] == {}
+    labels = trial.get(STACK_NAMESPACE)["metadata"]["labels"]
+    assert labels["gpu-pools/metrics"] == "true"
+    # Grafana reads its own namespace, where the dashboards are.
+    boards = trial.api().list(f"{STACK_NAMESPACE}/configmaps")["items"]
+    assert len([one for one in boards if one["metadata"].get("labels", {}).get("grafana_dashboard") == "1"]) == 4
+    assert trial.api().get("/apis/rbac.authorization.k8s.io/v1/clusterroles/kube-prometheus-stack-grafana-clusterrole") is None
+    # Its password is made up in the cluster, and is not in the state.
+    secret = trial.get(f"{STACK_NAMESPACE}/secrets/kube-prometheus-stack-grafana")["data"]["admin-password"]
+    state = json.dumps(trial.exported())
+    assert secret not in state
+    assert base64.b64decode(secret).decode() not in state
+    trial.engine("preview", "--expect-no-changes").ok()
+
+    section["prometheusStack"] = {"values": {"prometheus": {"prometheusSpec": {"retention": "30d"}}}}
+    trial.edit(lambda config: config.update({"gpu-pools:observability": section}))
+    trial.up().ok()
+    assert trial.get(PROMETHEUS)["spec"]["retention"] == "30d"
+    assert trial.get(f"{STACK_NAMESPACE}/secrets/kube-prometheus-stack-grafana")["data"]["admin-password"] == secret
+
+    trial.edit(lambda config: config.pop("gpu-pools:observability"))
+    trial.up().ok()
+    for path in (MONITOR, VERIFIERS, RULES, STACK_NAMESPACE):
+        trial.wait_until(lambda path=path: trial.api().get(path) is None, f"{path} gone")
+    kept = trial.api().list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+    assert len([one for one in kept if one["spec"]["group"] == "monitoring.coreos.com"]) == 10
+
+    # Definitions alone are in nobody's way; an operator of somebody else's is, and so is the namespace.
+    trial.api().create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}})
+    trial.api().create("/apis/apps/v1/namespaces/default/deployments", OTHER)
+    trial.edit(lambda config: config.update({"gpu-pools:observability": {"to": "kube-prometheus-stack"}}))
+    refused = trial.engine("preview")
+    assert refused.code != 0
+    assert "has a Prometheus Operator already: Deployment default/prom" in refused.text
+    assert "has a namespace monitoring already" in refused.text
+    assert "Write `to: prometheus`" in refused.text

@@ -137,6 +137,8 @@ _MIG = {kinds.CONFIG_LABEL: "whole", kinds.MIG_LABEL: "halves"}
 _TAINTED = {"nodeTaints": ["sku=gpu:NoSchedule"]}
 _SKU = [{"key": "sku", "operator": "Exists"}]
 _SPOT = {"scaleSetPriority": "Spot", "nodeTaints": ["kubernetes.azure.com/scalesetpriority=spot:NoSchedule"]}
+_SCRAPED, _PODS = "kubernetes:monitoring.coreos.com/v1:ServiceMonitor", "kubernetes:azmonitoring.coreos.com/v1:PodMonitor"
+_PROMETHEUS = made(kinds.RELEASE, "prometheus", {"chart": "kube-prometheus-stack", "version": "88.5.3", "timeout": 3600})
 _RULE = "kubernetes:nfd.k8s-sigs.io/v1alpha1:NodeFeatureRule"
 _PRICES = Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0}, {})
 _VERIFICATION = made(kinds.VERIFICATION, "verification", {})
@@ -323,7 +325,14 @@ BAD: dict[str, list[Program]] = {
     "metrics-know-shares": [
         program(operator({"dcgmExporter": {"env": [{"name": "KUBERNETES_VIRTUAL_GPUS", "value": "false"}]}}), sharing())
     ],
-    "service-monitor-exists": [program(operator({"dcgmExporter": {"serviceMonitor": {"enabled": True}}}))],
+    "service-monitor-exists": [
+        program(operator({"dcgmExporter": {"serviceMonitor": {"enabled": True}}})),
+        program(_MAGNUM, nfd(), made(_SCRAPED, "monitor", {})),
+        program(
+            made(kinds.MANAGED_CLUSTER, "aks", {"tags": {"team": "ml"}, "azureMonitorProfile": {"metrics": {"enabled": False}}}),
+            made(_PODS, "pods", {}),
+        ),
+    ],
     "labels-through-pools": [program(pool(), _patch(kinds.CONFIG_LABEL)), program(_patch("nvidia.com/gpu.deploy.driver"))],
     "charts-as-releases": [
         program(made("kubernetes:helm.sh/v4:Chart", "op", {"chart": "oci://ghcr.io/nvidia/gpu-operator"})),
@@ -332,7 +341,10 @@ BAD: dict[str, list[Program]] = {
             made(_POLICY, "policy", {}, parent="urn:pulumi:test::test::kubernetes:helm.sh/v3:Chart::op"),
         ),
     ],
-    "objects-after-their-crd": [program(nfd(), made(_RULE, "rule", {}))],
+    "objects-after-their-crd": [
+        program(nfd(), made(_RULE, "rule", {})),
+        program(_PROMETHEUS, made(_SCRAPED, "monitor", {})),
+    ],
     "one-share-per-container": [program(pod(asking("nvidia.com/gpu.shared", "2")))],
     "asked-resource-is-advertised": [
         program(sharing(whole=RENAMED), pod()),
@@ -451,6 +463,14 @@ GOOD: dict[str, Program] = {
         made(kinds.RELEASE, "web", {"chart": "nginx"}), made("kubernetes:helm.sh/v4:Chart", "c", {"chart": "x"})
     ),
     "other ConfigMaps": program(made(kinds.CONFIG_MAP, "c", {"metadata": {"name": "c"}, "data": {"a": "b: 1", "c": "["}})),
+    "a monitor after the chart of its kind": program(
+        _MAGNUM, _PROMETHEUS, made(_SCRAPED, "monitor", {}, dependencies=urns(_PROMETHEUS))
+    ),
+    "a monitor of Azure's where the cluster has its add-on": program(
+        made(kinds.MANAGED_CLUSTER, "aks", {"tags": {"team": "ml"}, "azureMonitorProfile": {"metrics": {"enabled": True}}}),
+        made(_PODS, "pods", {}),
+    ),
+    "a monitor in a cluster of which nothing is known": program(made(_SCRAPED, "monitor", {}), made(_PODS, "pods", {})),
     "a rule after NFD": program(nfd(), made(_RULE, "rule", {}, dependencies=urns(nfd()))),
     "a renamed share, asked by its name": program(sharing(whole=RENAMED), pod(asking("nvidia.com/gpu.shared"))),
     "a MIG device": program(sharing(), layouts(), pod(asking("nvidia.com/mig-3g.40gb"))),

@@ -54,6 +54,7 @@ class FakeHost:
     broken: bool = False
     trusted: dict[str, str] = field(default_factory=dict)
     administered: dict[str, list[str]] = field(default_factory=dict)
+    defined: list[str] = field(default_factory=list)
 
     def host(self) -> Host:
         return Host(
@@ -64,6 +65,7 @@ class FakeHost:
             remove=lambda _, id_: self.machines.pop(id_, None),
             trust=lambda folder, authority: self.trusted.update({folder.name: authority}),
             administer=lambda folder, groups: self.administered.update({folder.name: list(groups)}),
+            define=lambda folder: self.defined.append(folder.name),
         )
 
     def boot(self, folder: Path, name: str) -> FakeCluster:

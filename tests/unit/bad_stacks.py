@@ -18,6 +18,15 @@ from tests.unit.stacks import A100, GONE, SYSTEM_POOL, T4, TWO_A100, aks, existi
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+def _named(type_: str) -> str:
+    return f"/subscriptions/{_GROUP}/resourceGroups/ops/providers/{type_}/one"
+
+
+def _installed(**values: Any) -> dict[str, Any]:
+    return {"to": "kube-prometheus-stack", "prometheusStack": {"values": values}}
+
+
 TEMPLATE = {"image": "fedora-coreos", "externalNetwork": "public", "flavor": "m2.large"}
 
 
@@ -1819,10 +1828,101 @@ _OPERATOR_CASES = (
     ),
     Case(
         "observability-to-nobody-known",
-        aks(observability={"to": "azure"}),
+        aks(observability={"to": "datadog"}),
         "gpu-pools:observability.to",
-        '"azure" is unknown',
-        "prometheus | none",
+        '"datadog" is unknown',
+        "prometheus | kube-prometheus-stack | azure | none",
+    ),
+    Case(
+        "observability-azure-elsewhere",
+        existing(observability={"to": "azure"}),
+        "gpu-pools:observability.to",
+        "azure, and the platform is existing",
+        "kube-prometheus-stack or none on this platform",
+        "Write `to: kube-prometheus-stack`",
+    ),
+    Case(
+        "observability-azure-and-metrics-off",
+        aks(observability={"to": "azure"}, cluster={"monitoring": {"metrics": False}}),
+        "gpu-pools:cluster.monitoring.metrics",
+        "false goes against gpu-pools:observability.to: azure",
+        "true, or left out",
+        "Leave it out",
+    ),
+    Case(
+        "observability-azure-of-a-cluster-that-is-there",
+        aks(
+            observability={"to": "azure"},
+            cluster={"name": GONE, "location": GONE, "systemPool": GONE, "existing": {"resourceGroup": "g", "name": "c"}},
+        ),
+        "gpu-pools:observability.azure",
+        "names no workspace with its location",
+        "workspace and location of where the cluster's metrics go",
+        "--enable-azure-monitor-metrics",
+    ),
+    Case(
+        "observability-azure-said-and-not-meant",
+        aks(observability={"azure": {"grafanaAdmins": [_GROUP]}}),
+        "gpu-pools:observability.azure",
+        "says what to make of Azure Monitor, and `to` is not azure",
+        "`to: azure` beside it",
+        "Change `to`",
+    ),
+    Case(
+        "observability-azure-a-group-by-its-name",
+        aks(observability={"to": "azure", "azure": {"grafanaAdmins": ["platform"]}}),
+        "gpu-pools:observability.azure.grafanaAdmins[0]",
+        '"platform" is not an object id',
+        "a GUID",
+        "az ad group show",
+    ),
+    Case(
+        "observability-azure-a-log-workspace",
+        aks(observability={"to": "azure", "azure": {"workspace": _named("Microsoft.OperationalInsights/workspaces")}}),
+        "gpu-pools:observability.azure.workspace",
+        "is not the id of such a resource",
+        "Microsoft.Monitor/accounts",
+        "az monitor account list",
+    ),
+    Case(
+        "observability-a-chart-that-is-not-installed",
+        aks(observability={"prometheusStack": {"values": {}}}),
+        "gpu-pools:observability.prometheusStack",
+        "says what to install, and `to` is not kube-prometheus-stack",
+        "`to: kube-prometheus-stack` beside it",
+        "Change `to`",
+    ),
+    Case(
+        "observability-a-password-in-clear",
+        aks(observability=_installed(grafana={"adminPassword": "one"})),
+        "gpu-pools:observability.prometheusStack.values.grafana.adminPassword",
+        "`grafana.adminPassword` is not the user's to set",
+        "any other value of the chart",
+        "name a Secret in grafana.admin.existingSecret",
+    ),
+    Case(
+        "observability-a-selector-that-misses-our-objects",
+        aks(observability=_installed(prometheus={"prometheusSpec": {"ruleSelector": {"matchLabels": {"a": "b"}}}})),
+        "gpu-pools:observability.prometheusStack.values.prometheus.prometheusSpec.ruleSelector",
+        "is not the user's to set",
+        "any other value of the chart",
+        "its own objects are among those",
+    ),
+    Case(
+        "observability-a-value-that-the-chart-lacks",
+        aks(observability=_installed(prometheus={"prometheusSpec": {"retension": "30d"}})),
+        "gpu-pools:observability.prometheusStack.values.prometheus.prometheusSpec.retension",
+        "the chart kube-prometheus-stack 88.5.3 has no value",
+        "retention",
+        "Did you mean `retention`?",
+    ),
+    Case(
+        "observability-a-chart-of-another-version",
+        aks(observability={"to": "kube-prometheus-stack", "prometheusStack": {"version": "1.2.3"}}),
+        "gpu-pools:observability.prometheusStack.version",
+        '"1.2.3" is unknown',
+        "88.5.3",
+        "valuesFile",
     ),
     Case(
         "observability-interval-too-long",
@@ -1933,6 +2033,7 @@ _OPERATOR_CASES = (
     ),
     Case("partitioned-by-somebody", aks({"partitionedBy": "me"}), f"{_POOL}.partitionedBy", '"me" is unknown', "operator | aks"),
 )
+
 
 CASES: tuple[Case, ...] = (
     *_FILE_CASES,

@@ -177,6 +177,7 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     "clusters.AksSettings.location": (["westeurope", "eastus2"], ["West Europe", "2west", "WestEurope"]),
     "clusters.AksSettings.name": (["a", "A-b_1", "a" * 63], ["a" * 64, "-a", "a-", "a.b"]),
     "clusters.AksSettings.resourceGroup": _GROUPS,
+    "azure_monitor.AzureMonitorSettings.location": (["westeurope", "eastus2"], ["West Europe", "2eastus"]),
     "clusters.MagnumSettings.name": (["a", "gpu_1.x-", "a" * 242], ["a" * 243, "1a", "-a"]),
     "clusters.MagnumTemplate.dnsNameserver": (["8.8.8.8", "10.0.0.2,10.0.0.3"], ["8.8.8", "dns", "10.0.0.2 10.0.0.3"]),
     "clusters.MagnumTemplate.httpProxy": _PROXIES,

@@ -20,6 +20,9 @@ CONFIG: dict[str, Any] = {
     ],
 }
 BOTH = {"operator": STAND_INS / "gpu-operator", "nodeFeatureDiscovery": STAND_INS / "node-feature-discovery"}
+PROMETHEUS: dict[str, Any] = {
+    "gpu-pools:observability": {"to": "kube-prometheus-stack", "prometheusStack": {"values": {"crds": {}}}}
+}
 
 
 def never(_: str) -> bool:
@@ -38,6 +41,16 @@ def test_the_stack_then_plans_the_same_from_charts_that_are_there() -> None:
     assert missing_charts(after, never) == {}
 
 
+def test_a_chart_below_a_key_of_a_section_is_named_there_and_the_rest_stays() -> None:
+    config = {**CONFIG, **PROMETHEUS}
+    text = with_charts(yaml.safe_dump({"config": config}), missing_charts(plan_config(config), never))
+    found = yaml.safe_load(text)["config"]["gpu-pools:observability"]
+    folder = str(STAND_INS / "kube-prometheus-stack")
+    section = {"values": {"crds": {}}, "chart": {"path": folder}}
+    assert found == {"to": "kube-prometheus-stack", "prometheusStack": section}
+    assert plan_config(yaml.safe_load(text)["config"]).settings.observability.prometheus_stack.source.path == folder
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
@@ -45,8 +58,10 @@ def test_the_stack_then_plans_the_same_from_charts_that_are_there() -> None:
         ({OPERATOR: {"install": False}, NFD: {"install": False}}, {}),
         ({OPERATOR: {"chart": {"path": "mine"}}}, {"nodeFeatureDiscovery": BOTH["nodeFeatureDiscovery"]}),
         ({OPERATOR: {"chart": {"oci": "oci://mirror.example/gpu-operator"}}}, BOTH),
+        (PROMETHEUS, {**BOTH, "observability.prometheusStack": STAND_INS / "kube-prometheus-stack"}),
+        ({"gpu-pools:observability": {}}, BOTH),
     ],
-    ids=["defaults", "of another owner", "a folder", "a registry"],
+    ids=["defaults", "of another owner", "a folder", "a registry", "Prometheus", "a Prometheus that is there"],
 )
 def test_only_charts_that_would_be_fetched_are_missing(more: dict[str, Any], expected: dict[str, Any]) -> None:
     assert missing_charts(plan_config({**CONFIG, **more}), never) == expected

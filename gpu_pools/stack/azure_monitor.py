@@ -1,0 +1,50 @@
+"""In the section ``gpu-pools:observability``: what of Azure Monitor a stack makes, or names because it is there.
+
+Only settings. What follows from them is gpu_pools/observing/azure_monitor.py. Not here: log workspaces, alerts on other
+metrics than Prometheus', private links, and dashboards in a Managed Grafana, which reads no ConfigMaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.stack.azure_names import resource_id, resource_ids
+from gpu_pools.stack.entra import group_id
+from gpu_pools.stack.fields import Kind, Row, row, text
+
+if TYPE_CHECKING:
+    from gpu_pools.stack.section import Section
+
+
+def _groups(section: Section, one: Row) -> tuple[str, ...]:
+    return section.each(one.key, lambda value, path: group_id(value, path, section.problems))
+
+
+_REGION: Final = text(r"[a-z][a-z0-9]*", "an Azure region, e.g. westeurope")
+
+
+@dataclass(frozen=True)
+class AzureMonitorSettings:
+    """Azure Monitor's part of it.
+
+    Attributes:
+        workspace: id of an Azure Monitor workspace that is there; None: the stack makes one.
+        location: its region; None: the cluster's.
+        grafana_admins: object ids of groups in Entra ID; none: no Managed Grafana is made, since nobody could open it.
+        action_groups: ids of those who are told of alerts; none: alerts show in Azure Monitor only.
+    """
+
+    workspace: str | None = row(
+        "Id of an Azure Monitor workspace that is there; by default the stack makes one.",
+        resource_id("Microsoft.Monitor/accounts"),
+    )
+    location: str | None = row("The workspace's region; the cluster's by default.", _REGION)
+    grafana_admins: tuple[str, ...] = row(
+        "Object ids of groups in Entra ID that administer a Managed Grafana; without any none is made.",
+        Kind(_groups, "list[str]"),
+        (),
+    )
+    action_groups: tuple[str, ...] = row(
+        "Ids of action groups that are told of alerts.", resource_ids("Microsoft.Insights/actionGroups"), ()
+    )
