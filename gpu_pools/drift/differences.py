@@ -37,7 +37,7 @@ class Difference:
         kind: as the engine calls it, e.g. ``update-replace``; ``gone``: the resource is not there any more.
         around: the inputs beside the property, as the state has them: of a pool in a cluster's list that pool's.
         pool: the pool in a cluster's list in which it lies; ``""``: none.
-        told_by: how many pools of the stack the cluster's list repeats, where that is the whole difference; else 0.
+        repeats: how many pools of the stack the cluster's list repeats, where that is the whole difference; else 0.
         foreign: whether it is a pool that no resource of the stack is, and that the state's inputs did not have.
     """
 
@@ -48,7 +48,7 @@ class Difference:
     kind: str = "update"
     around: Mapping[str, Any] = field(default_factory=dict)
     pool: str = ""
-    told_by: int = 0
+    repeats: int = 0
     foreign: bool = False
 
     @property
@@ -123,8 +123,9 @@ def _plain(value: object) -> bool:
 def _pools(cluster: Resource, own: set[str]) -> Iterator[Difference]:
     declared = _by_name(cluster.before.inputs)
     before, now = _by_name(cluster.before.outputs), _by_name(cluster.now.outputs)
-    if repeated := (now.keys() - declared.keys()) & own:
-        yield Difference(cluster, (PROFILES,), told_by=len(repeated))
+    # Also after a refresh that was written into the state, which has them among the inputs until the next `up`.
+    if repeated := {name for name in own if before.get(name) != now.get(name) or (name in now and name not in declared)}:
+        yield Difference(cluster, (PROFILES,), repeats=len(repeated))
     for name in sorted({*before, *now} - own):
         if name in before and name in now:
             yield from _profile(cluster, name, before[name], now[name], declared.get(name))

@@ -52,7 +52,7 @@ class Rule:
 
 def rule_of(difference: Difference) -> Rule | None:
     """The rule that covers a difference, None where there is none: then it is drift."""
-    if difference.told_by:
+    if difference.repeats:
         return listed()["pools-of-the-stack"]
     if difference.foreign:
         return listed()["pools-of-others"]

@@ -156,9 +156,9 @@ def _ended(summaries: Sequence[Mapping[str, Any]], resources: Sequence[Resource]
     if summary.get("isPreview") is False:
         yield "it was no preview: the state has been written anew, so that nothing can differ from it any more"
     counted = {op: number for op, number in (summary.get("resourceChanges") or {}).items() if number}
-    shown = Counter(one.op for one in resources)
-    if counted != dict(shown):
-        yield f"the engine counts {_counts(counted)}, and tells of {_counts(shown)}"
+    by_op = Counter(one.op for one in resources)
+    if counted != dict(by_op):
+        yield f"the engine counts {_counts(counted)}, and tells of {_counts(by_op)}"
     if all(one.type == _ROOT for one in resources):
         yield "there is nothing in the state: the stack is not deployed"
 

@@ -58,8 +58,8 @@ def _row(difference: Difference) -> tuple[str, str, str, str]:
 def _sides(difference: Difference) -> tuple[str, str]:
     if difference.kind == "gone":
         return "there", "gone"
-    if difference.told_by:
-        return "-", f"pools of this stack: {difference.told_by}"
+    if difference.repeats:
+        return "-", f"pools of this stack: {difference.repeats}"
     if difference.pool and not difference.steps:
         return ("-", "there") if difference.kind == "add" else ("there", "gone")
     return _short(difference.was), _short(difference.now)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from sandbox.clouds.azure import AzureCloud
+from sandbox.clouds.azure_ids import network_id
 from sandbox.openstack.magnum_api import MagnumApi
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
@@ -60,6 +61,16 @@ config:
   gpu-pools:pools:
     - {name: steady, flavor: g2, count: 1, sharing: shared}
     - {name: grows, flavor: g2, nodes: {min: 1, max: 4}, sharing: shared}
+"""
+PLATFORM: Final = """
+config:
+  gpu-pools:cluster:
+    platform: aks
+    existing: {resourceGroup: platform-rg, name: platform}
+  gpu-pools:sharing:
+    shared: {timeSlicing: {replicas: 4}}
+  gpu-pools:pools:
+    - {name: gpu, vmSize: Standard_NC24ads_A100_v4, count: 1, sharing: shared}
 """
 EXISTING: Final = """
 config:
@@ -206,6 +217,9 @@ class TestAks:
     def test_after_a_refresh_nothing_is_left_but_to_go_back(self, trial: Trial) -> None:
         trial.engine("refresh", "--yes", "--skip-preview").ok()
         is_none(trial)
+        trial.scale("cheap", 1)
+        is_none(trial)
+        trial.scale("cheap", 0)
         trial.engine("up", "--yes", "--skip-preview").ok()
         assert is_none(trial).explained == {}, "Azure's answer is in the state now"
 
@@ -309,10 +323,23 @@ def test_magnum(sandbox: Callable[..., Trial]) -> None:
 
     api, cluster = MagnumApi(trial.login()), trial.magnum()["clusters"][0]["uuid"]
     groups = {group["name"]: group["uuid"] for group in trial.magnum()["groups"]}
-    api.update_group(f"{cluster}/{groups['grows']}", limits={"max_node_count": 9})
+    api.update_group(f"{cluster}/{groups['grows']}", limits={"maxNodeCount": 9}, node_count=None)
     is_drift(trial, ("gpu-grows-group", "maxNodeCount"))
     api.delete_group(f"{cluster}/{groups['steady']}")
     is_drift(trial, ("gpu-grows-group", "maxNodeCount"), ("gpu-steady-group", None))
+
+
+def test_pools_in_an_aks_cluster_of_others(sandbox: Callable[..., Trial]) -> None:
+    trial = sandbox(PLATFORM)
+    trial.up().ok()
+    assert is_none(trial).explained == {}
+    cloud = AzureCloud(trial.folder)
+    subnet = f"{network_id('platform-rg', 'platform-network')}/subnets/nodes"
+    theirs = {"vmSize": "Standard_D4s_v5", "count": 1, "mode": "User", "osType": "Linux", "vnetSubnetID": subnet}
+    cloud.put_pool("platform-rg", "platform", "more", theirs)
+    assert is_none(trial).explained == {}
+    cloud.delete_pool("platform-rg", "platform", "gpu")
+    is_drift(trial, ("gpu-gpu-pool", None))
 
 
 def test_an_existing_cluster(sandbox: Callable[..., Trial]) -> None:

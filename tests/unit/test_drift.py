@@ -132,6 +132,16 @@ class TestNobody:
         drift = judged(own, cluster([profile("system"), profile("nb")], now))
         assert (drift.verdict, drift.drift) == (Verdict.NONE, ())
 
+    def test_that_list_after_a_refresh_that_was_written_into_the_state(self) -> None:
+        """It is among the inputs then, until the next `up`; the pool itself is what is judged."""
+        own = told(POOL, "nb-pool", NB, NB, {})
+        before, now = [profile("nb"), profile("system")], [profile("nb", count=3), profile("system")]
+        inputs = {"resourceName": "dev", "agentPoolProfiles": before}
+        outputs = ({"agentPoolProfiles": before}, {"agentPoolProfiles": now})
+        listed_too = told(CLUSTER, "dev", inputs, inputs, {"agentPoolProfiles[0].count": "update"}, outputs)
+        assert explained(judged(own, listed_too)) == {"agentPoolProfiles": "pools-of-the-stack"}
+        assert judged(listed_too).verdict is Verdict.DRIFT, "the stack has asked for it, and no other resource is it"
+
     def test_a_pool_of_another_stack(self) -> None:
         drift = judged(cluster([profile("system")], [profile("apps"), profile("system")]))
         assert (drift.verdict, explained(drift)) == (Verdict.NONE, {"agentPoolProfiles[apps]": "pools-of-others"})
