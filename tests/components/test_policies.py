@@ -73,7 +73,7 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
 
-    def described(stack: str, *, everything: bool = False, verified: bool = True, adopted: bool = False) -> Stack:
+    def described(stack: str, *, everything: bool = False, verified: bool = True, adopted: bool = False, to: str = "") -> Stack:
         config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
         sections["verification"] |= {"enabled": verified}
@@ -84,6 +84,7 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
         if adopted:
             sections["cluster"] |= {"driver": "capi-helm", "labels": {}}
             sections |= {"operator": {"install": False}, "nodeFeatureDiscovery": {"install": False}}
+        sections |= {"observability": {"to": to}} if to else {}
         return _described(run(lambda: GpuPlatform("gpu", sections)))
 
     return described
@@ -97,6 +98,30 @@ def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Sta
     assert kinds.DAEMON_SET in made
     assert "kubernetes:batch/v1:Job" in made or not everything
     _breaks_nothing(described, stack)
+
+
+@pytest.mark.parametrize(
+    ("stack", "to", "finds"),
+    [
+        ("aks-dev", "azure", False),
+        ("aks-dev", "kube-prometheus-stack", False),
+        ("magnum-dev", "kube-prometheus-stack", False),
+        ("byo", "kube-prometheus-stack", False),
+        ("byo", "prometheus", False),
+        # A cluster that the stack makes has none of these kinds on its first deploy.
+        ("aks-dev", "prometheus", True),
+    ],
+)
+def test_whoever_reads_the_metrics_breaks_no_rule(
+    whole_program: Callable[..., Stack], stack: str, to: str, *, finds: bool
+) -> None:
+    described = whole_program(stack, to=to)
+    monitors = {resource.type for resource in described.resources} & set(kinds.MONITORS)
+    assert monitors
+    _breaks_nothing(described, stack)
+    (rule,) = [one for one in RULES if one.name == "service-monitor-exists"]
+    found = list(judge(rule, described, _settings(rule, {}), dt.date(2027, 1, 1)))
+    assert bool(found) == finds
 
 
 def test_an_operator_of_another_owner_is_changed_by_no_broken_rule(whole_program: Callable[..., Stack]) -> None:

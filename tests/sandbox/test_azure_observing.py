@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,7 @@ from sandbox.clouds.azure_add_ons import monitor_definitions
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import cluster_id
 from sandbox.clouds.azure_observing import ASSOCIATION, ENDPOINT, GRAFANA, RULE, RULE_GROUP, WORKSPACE, id_of
+from sandbox.providers import azure_native
 
 from .test_azure_cloud import CLUSTER, FakeHost
 
@@ -120,3 +124,17 @@ def test_a_cluster_with_metrics_knows_azures_kinds(cloud: AzureCloud, fake: Fake
     assert len(fake.defined) == 2
     names = {one["metadata"]["name"] for one in monitor_definitions()}
     assert names == {"servicemonitors.azmonitoring.coreos.com", "podmonitors.azmonitoring.coreos.com"}
+
+
+@pytest.mark.parametrize("token", sorted(azure_native._OBSERVING))
+def test_names_and_versions_are_those_of_the_sdk(token: str) -> None:
+    kind, name, types, required = azure_native._OBSERVING[token]
+    _, module, resource = token.split(":")
+    arguments = getattr(import_module(f"pulumi_azure_native.{module}"), f"{resource}Args")
+    getters = {key: one.fget for key, one in vars(arguments).items() if isinstance(one, property)}
+    known = {getattr(getter, "_pulumi_name", None) or key for key, getter in getters.items()}
+    assert known == {name, "resourceUri" if kind is ASSOCIATION else "resourceGroupName", *types}
+    needed = {key for key, one in inspect.signature(arguments).parameters.items() if one.default is inspect.Parameter.empty}
+    assert {re.sub(r"_(.)", lambda found: found[1].upper(), key) for key in needed} == set(required)
+    told = inspect.getsource(getattr(import_module(f"pulumi_azure_native.{module}"), resource))
+    assert f"Uses Azure REST API version {kind.api_version}." in told
