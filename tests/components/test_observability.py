@@ -16,6 +16,7 @@ from components.gpu_operator import GpuOperator
 from components.observability import Observability
 from components.platform import GpuPlatform
 from gpu_pools.clouds.aks_inputs import cluster_inputs
+from gpu_pools.observing.azure_monitor import azure_rule_groups
 from gpu_pools.observing.objects import API_VERSION, rule_groups
 from gpu_pools.observing.prometheus_stack import prometheus_stack_values
 from gpu_pools.plan.planning import plan_config
@@ -300,6 +301,18 @@ class TestAzure:
         kept = [(rule["alert"], f"PT{rule.get('keep_firing_for', '10m').upper()}") for rule in wanted if "alert" in rule]
         assert len(set(dict(kept).values())) > 1
         assert [(one["alert"], one["resolveConfiguration"]["timeToResolve"]) for one in rules if "alert" in one] == kept
+
+    @pytest.mark.parametrize("pools", range(1, 12))
+    def test_however_many_pools_no_group_is_too_large_and_no_rule_is_lost(self, pools: int) -> None:
+        many = [{**ON_AKS["pools"][0], "name": f"p{index}"} for index in range(pools)]
+        config: Any = {**ON_AKS, "pools": many, "observability": {"to": "azure"}}
+        plan = plan_config({f"gpu-pools:{key}": value for key, value in config.items()}, complete=False)
+        groups = azure_rule_groups(plan, "small")
+        scopes = [f"{GROUPS}/g/providers/Microsoft.Monitor/accounts/a"]
+        for group in groups.values():
+            azure_observing._check_rule_group({**group, "scopes": scopes})
+        rules = [rule["expression"] for group in groups.values() for rule in group["rules"]]
+        assert rules == [rule["expr"] for group in rule_groups(plan) for rule in group["rules"]]
 
     def test_the_add_on_is_on_without_being_asked_for(self) -> None:
         config: Any = {f"gpu-pools:{key}": value for key, value in ON_AKS.items()}

@@ -73,7 +73,9 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
     kubeconfig.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
 
-    def described(stack: str, *, everything: bool = False, verified: bool = True, adopted: bool = False, to: str = "") -> Stack:
+    def described(
+        stack: str, *, everything: bool = False, verified: bool = True, adopted: bool = False, observability: Any = None
+    ) -> Stack:
         config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
         sections["verification"] |= {"enabled": verified}
@@ -84,7 +86,7 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
         if adopted:
             sections["cluster"] |= {"driver": "capi-helm", "labels": {}}
             sections |= {"operator": {"install": False}, "nodeFeatureDiscovery": {"install": False}}
-        sections |= {"observability": {"to": to}} if to else {}
+        sections |= {"observability": observability} if observability else {}
         return _described(run(lambda: GpuPlatform("gpu", sections)))
 
     return described
@@ -115,13 +117,24 @@ def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Sta
 def test_whoever_reads_the_metrics_breaks_no_rule(
     whole_program: Callable[..., Stack], stack: str, to: str, *, finds: bool
 ) -> None:
-    described = whole_program(stack, to=to)
+    described = whole_program(stack, observability={"to": to})
     monitors = {resource.type for resource in described.resources} & set(kinds.MONITORS)
     assert monitors
     _breaks_nothing(described, stack)
     (rule,) = [one for one in RULES if one.name == "service-monitor-exists"]
     found = list(judge(rule, described, _settings(rule, {}), dt.date(2027, 1, 1)))
     assert bool(found) == finds
+
+
+def test_azure_reads_a_cluster_that_is_there_without_a_second_way(whole_program: Callable[..., Stack]) -> None:
+    """By the whole platform: what is missing is what the command of the cluster's owner made."""
+    workspace = "/subscriptions/s/resourceGroups/ops/providers/Microsoft.Monitor/accounts/one"
+    section = {"to": "azure", "azure": {"workspace": workspace, "location": "westeurope"}}
+    described = whole_program("aks-existing", observability=section)
+    made = {resource.type.rpartition(":")[2] for resource in described.resources}
+    assert {"PrometheusRuleGroup", "ServiceMonitor"} <= made
+    assert not made & {"AzureMonitorWorkspace", "DataCollectionEndpoint", "DataCollectionRule", "DataCollectionRuleAssociation"}
+    _breaks_nothing(described, "aks-existing")
 
 
 def test_an_operator_of_another_owner_is_changed_by_no_broken_rule(whole_program: Callable[..., Stack]) -> None:
