@@ -93,8 +93,8 @@ def _updated(resource: Resource, pools: set[tuple[object, object]]) -> Iterator[
 
 
 def _unnamed(resource: Resource) -> Mapping[str, str]:
-    """What differs where the engine does not say it: inputs, or if these are the same outputs."""
-    for before, now in ((resource.before.inputs, resource.now.inputs), (resource.before.outputs, resource.now.outputs)):
+    """What differs where the engine does not say it: outputs, which it has compared then, or if these are the same inputs."""
+    for before, now in ((resource.before.outputs, resource.now.outputs), (resource.before.inputs, resource.now.inputs)):
         if keys := sorted(key for key in {*before, *now} if before.get(key) != now.get(key)):
             return dict.fromkeys((f'["{key}"]' for key in keys), "update")
     return {}

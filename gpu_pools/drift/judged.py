@@ -45,6 +45,7 @@ class Up(Enum):
     """What ``up`` does about a difference once the state knows it."""
 
     MAKES = "makes it again"
+    READS = "reads it again, and fails where it is not there"
     REPLACES = "replaces the resource"
     ROLLS = "sets it back; nodes are exchanged"
     UPDATES = "sets it back in place"
@@ -136,7 +137,7 @@ def _not_held(difference: Difference, program: Programmed) -> Rule | None:
 
 def _up(difference: Difference, program: Programmed) -> Up:
     if difference.kind == "gone":
-        return Up.REFUSES if program.only_read else Up.MAKES
+        return Up.READS if program.only_read else Up.MAKES
     if program.held:
         return Up.REFUSES
     if _is_another_s(difference):

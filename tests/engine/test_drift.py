@@ -82,6 +82,7 @@ config:
 """
 KEYS: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-device-plugin"
 LAYOUTS: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-mig-parted"
+BOTH: Final = "/api/v1/namespaces/gpu-operator/configmaps/gpu-pools-mig-layouts"
 SYSTEM_VERSION: Final = ("gpu-cluster", "agentPoolProfiles[system].orchestratorVersion")
 NAMESPACE: Final = "/api/v1/namespaces/gpu-operator"
 #: What the engine calls it -> what drift calls it.
@@ -348,3 +349,12 @@ def test_an_existing_cluster(sandbox: Callable[..., Trial]) -> None:
     assert is_none(trial).explained == {}
     trial.api().delete(LAYOUTS)
     is_drift(trial, ("gpu-operator-mig-parted", None))
+    # The stack makes this one, and reads it as a resource of its own.
+    trial.api().delete(BOTH)
+    assert drift(trial).drift == {
+        ("gpu-operator-mig-parted", None): "makes it again",
+        ("gpu-operator-mig-layouts", None): "makes it again",
+        ("gpu-operator-mig-layouts-live", None): "reads it again, and fails where it is not there",
+    }
+    trial.engine("up", "--refresh", "--yes", "--skip-preview").ok()
+    is_none(trial)

@@ -181,7 +181,9 @@ class TestNobody:
         group = told(
             "openstack:containerinfra/nodeGroup:NodeGroup", "g", {"nodeCount": 1}, {"nodeCount": 2}, {"nodeCount": "update"}
         )
-        read = told("azure-native:resources:ResourceGroup", "r", {}, {}, None, ({"tags": {}}, {"tags": {"a": "b"}}))
+        tags = ({"tags": {}, "location": "x"}, {"tags": {"a": "b"}, "location": "x"})
+        # As the engine tells it: a resource that is only read has no inputs in the state, and has them after a refresh.
+        read = told("azure-native:resources:ResourceGroup", "r", {}, {"location": "x", "tags": {"a": "b"}}, None, tags)
         programs = {group["urn"]: Programmed(ignored=("nodeCount",)), read["urn"]: Programmed(only_read=True)}
         drift = judged(group, read, programs=programs)
         assert (drift.verdict, explained(drift)) == (Verdict.NONE, {"nodeCount": "ignored", "tags": "only-read"})
@@ -262,6 +264,11 @@ class TestSomebody:
     def test_a_resource_is_gone(self, type_: str) -> None:
         drift = judged(told(type_, "x", NB, None, None))
         assert [one.up for one in drift.drift] == [Up.MAKES]
+
+    def test_what_the_stack_only_reads_is_gone(self) -> None:
+        gone = told(CONFIG_MAP, "x", {}, None, None)
+        drift = judged(gone, programs={gone["urn"]: Programmed(only_read=True)})
+        assert [one.up for one in drift.drift] == [Up.READS]
 
     def test_a_key_of_a_config_map_and_a_value_of_a_chart(self) -> None:
         before, now = {"data": {"time-slicing-4": "a"}}, {"data": {"time-slicing-4": "b"}}
