@@ -6,7 +6,7 @@ versions and power state as they were then, and with the first request Azure wou
 
 import pulumi
 
-from gpu_pools.plan.held import changed
+from gpu_pools.plan.held import HELD, changed
 from gpu_pools.text.errors import InvalidStackError
 
 
@@ -21,4 +21,4 @@ def held_hook(name: str, what: str) -> pulumi.ResourceHook:
     def refuse(change: pulumi.ResourceHookArgs) -> None:
         raise InvalidStackError(changed(f"{what} {name}", change.old_inputs or {}, change.new_inputs or {}))
 
-    return pulumi.ResourceHook(f"{name}-held", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+    return pulumi.ResourceHook(f"{name}{HELD}", refuse, pulumi.ResourceHookOptions(on_dry_run=True))

@@ -19,11 +19,12 @@ from gpu_pools.changes.sarif import sarif
 from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import read_preview
 from gpu_pools.changes.workloads import of_cluster, of_stack
+from gpu_pools.cli.given import text_in
 from gpu_pools.hardware.prices import read_prices
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.errors import InvalidStackError, Problem, listed, together
-from gpu_pools.text.files import read_text, write_whole
+from gpu_pools.text.files import write_whole
 
 if TYPE_CHECKING:
     import argparse
@@ -81,10 +82,10 @@ def _run(options: argparse.Namespace) -> int:
 def _radius(options: argparse.Namespace) -> BlastRadius:
     preview, after, before, pods, prices = together(
         InvalidStackError,
-        lambda: read_preview(options.preview, _text(options.preview)),
+        lambda: read_preview(options.preview, text_in(options.preview)),
         lambda: _planned(options.after),
         lambda: _planned(options.before) if options.before else None,
-        lambda: of_cluster(options.pods, _text(options.pods)) if options.pods else (),
+        lambda: of_cluster(options.pods, text_in(options.pods)) if options.pods else (),
         lambda: _prices(options.prices) if options.prices else None,
     )
     return blast_radius(
@@ -114,15 +115,6 @@ def _prices(path: str) -> Prices:
         raise InvalidStackError([Problem(path, str(error), allowed, "Correct the file.")]) from error
 
 
-def _text(path: str) -> str:
-    try:
-        return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidStackError(
-            [Problem(path, f"it cannot be read: {error}", "a text file", "Name a file that is there.")]
-        ) from error
-
-
 def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
     stack = options.stack or Path(options.after).name.removeprefix("Pulumi.").removesuffix(".yaml")
     seen = Seen(options.against, "" if options.pods else options.no_pods)
@@ -134,5 +126,5 @@ def _write(options: argparse.Namespace, radius: BlastRadius) -> None:
     if options.json:
         write_whole(Path(options.json), json.dumps(document(stack, radius, seen), indent=2) + "\n")
     if options.sarif:
-        log = sarif(options.after, _text(options.after), radius)
+        log = sarif(options.after, text_in(options.after), radius)
         write_whole(Path(options.sarif), json.dumps(log, indent=2) + "\n")

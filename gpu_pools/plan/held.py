@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.imported import ADOPTION, IMPORTED
 from gpu_pools.text.errors import Problem, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+#: How the name of the hook ends that refuses the update of such a pool.
+HELD: Final = "-held"
 
 
 def changed(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Problem]:

@@ -374,6 +374,11 @@ class AzureCloud:
             cluster, id_ = data["clusters"][pool["cluster"]]["id"], pool["id"]
         self._put_machines(cluster, only=id_)
 
+    def raise_image(self, cluster_name: str, pool_name: str, image: str) -> None:
+        """Show a newer image of a pool's nodes, as after an upgrade by Azure's channel; the simulated nodes have none."""
+        with self._records.change() as data:
+            _find_pool(data, cluster_name, pool_name)["image"] = image
+
     # ---------------------------------------------------------------- beside a cluster
 
     def put_window(self, group: str, cluster_name: str, name: str, body: Body) -> Body:

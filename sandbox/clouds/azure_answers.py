@@ -183,7 +183,7 @@ def show_pool(pool: dict[str, Any], cluster: dict[str, Any], *, nested: bool = F
         "count": pool["count"],
         "orchestratorVersion": body.get("orchestratorVersion") or version,
         "currentOrchestratorVersion": version,
-        "nodeImageVersion": node_image(body),
+        "nodeImageVersion": pool.get("image") or node_image(body),
         "provisioningState": pool["state"],
         "powerState": {"code": "Running"},
         "eTag": str(uuid.uuid5(_NAMESPACE, repr((body, pool["count"])))),

@@ -17,7 +17,7 @@ from sandbox.providers.base import PartialFailure
 from sandbox.providers.values import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sandbox.providers.kube_objects import Objects
     from sandbox.providers.values import Value
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 _FIELD_MANAGER: Final = "__fieldManager"
 #: Of every create. The first update makes what it has set the resource's own manager's.
 CREATOR: Final = "pulumi-kubernetes"
-#: What an update takes over, as it does from kubectl: (manager, operation) of entries of whole objects.
-_TAKEN_OVER: Final = frozenset(
-    {
-        (CREATOR, "Update"), ("pulumi-kubernetes.exe", "Update"), ("pulumi-resource-kubernetes", "Update"),
-        ("kubectl", "Update"), ("kubectl", "Apply"), ("before-first-apply", "Update"),
-    }
-)  # fmt: skip
+#: What an update takes over, as it does from kubectl: (how the manager's name begins, operation) of entries of whole objects.
+#: `kubectl-edit` and `kubectl-label` are among them: fluxcd/pkg/ssa, matchFieldManager, compares beginnings.
+_TAKEN_OVER: Final = (
+    *((CREATOR, "Update"), ("pulumi-resource-kubernetes", "Update")),
+    *(("kubectl", "Update"), ("kubectl", "Apply"), ("before-first-apply", "Update")),
+)
 #: Of the texts about an object that was refused, or that is waited for in vain.
 NOT_LIVE: Final = "reported that {} failed to fully initialize or become live"
 
@@ -52,10 +51,8 @@ def take_over(objects: Objects, obj: Mapping[str, Value], manager: str) -> None:
     live = objects.live(obj)
     entries = managed_fields(live) if live is not None else []
     # Until the creates had a manager of their own, a state's manager had created its object.
-    wanted = _TAKEN_OVER | {(manager, "Update"), (manager, "Apply")}
-    mine = [
-        entry for entry in entries if (entry.get("manager"), entry.get("operation")) in wanted and not entry.get("subresource")
-    ]
+    wanted = (*_TAKEN_OVER, (manager, "Update"))
+    mine = [entry for entry in entries if _matches(entry, wanted) or _matches(entry, [(manager, "Apply")], exactly=True)]
     if live is None or not any(entry.get("operation") == "Update" or entry.get("manager") != manager for entry in mine):
         return
     fields: dict[str, Any] = {}
@@ -75,6 +72,12 @@ def take_over(objects: Objects, obj: Mapping[str, Value], manager: str) -> None:
             return
         reason = f"the Kubernetes API server {NOT_LIVE.format(json.dumps(kube_rules.identity(obj)))}: {error}"
         raise PartialFailure(kube_rules.identity(obj), outputs_of(live, manager), [reason]) from error
+
+
+def _matches(entry: Mapping[str, Any], wanted: Iterable[tuple[str, str]], *, exactly: bool = False) -> bool:
+    name, operation = str(entry.get("manager")), entry.get("operation")
+    named = any(operation == wished and (name == begin if exactly else name.startswith(begin)) for begin, wished in wanted)
+    return named and not entry.get("subresource")
 
 
 def _united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

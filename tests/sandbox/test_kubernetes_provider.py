@@ -502,15 +502,19 @@ class TestObjects:
         _, made = upserting.create(CONFIG_MAP, "two", {"metadata": {"name": "upserted"}, "data": {"a": "2"}})
         assert made["data"] == {"a": "2"}
 
-    def test_an_update_takes_over_what_kubectl_and_a_create_have_set(self, driver: Driver, objects: Objects) -> None:
-        inputs = {"metadata": {"name": "taken"}, "data": {"a": "1", "b": "1"}}
-        _, made = driver.create(CONFIG_MAP, "taken", inputs)
-        assert {entry["manager"] for entry in managers(objects, "taken")} == {"pulumi-kubernetes"}
-        live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "taken", "namespace": "default"}}
-        objects.apply({**live, "data": {"a": "9", "c": "9"}}, manager="kubectl", force=True)
-        changed = driver.update(CONFIG_MAP, "taken", made, {"metadata": {"name": "taken"}, "data": {"a": "2"}})
+    @pytest.mark.parametrize("manager", ["kubectl", "kubectl-edit"])
+    def test_an_update_takes_over_what_kubectl_and_a_create_have_set(
+        self, driver: Driver, objects: Objects, manager: str
+    ) -> None:
+        name = f"taken-from-{manager}"
+        inputs = {"metadata": {"name": name}, "data": {"a": "1", "b": "1"}}
+        _, made = driver.create(CONFIG_MAP, name, inputs)
+        assert {entry["manager"] for entry in managers(objects, name)} == {"pulumi-kubernetes"}
+        live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+        objects.apply({**live, "data": {"a": "9", "c": "9"}}, manager=manager, force=True)
+        changed = driver.update(CONFIG_MAP, name, made, {"metadata": {"name": name}, "data": {"a": "2"}})
         assert changed["data"] == {"a": "2"}
-        (mine,) = managers(objects, "taken")
+        (mine,) = managers(objects, name)
         assert (mine["manager"], mine["operation"]) == (made["__fieldManager"], "Apply")
 
     def test_an_object_of_an_earlier_version_loses_what_is_declared_no_more(self, driver: Driver, objects: Objects) -> None:

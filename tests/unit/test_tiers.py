@@ -26,6 +26,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_aks_options.py": "tests/components/test_aks_options.py",
     "tests/engine/test_aks_rows.py": "tests/components/test_aks_options.py",
     "tests/engine/test_changes.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_drift.py": "tests/unit/test_drift.py",
     "tests/engine/test_entra.py": "tests/sandbox/test_attacks_entra.py",
     "tests/engine/test_faults.py": "tests/engine/test_platforms.py",
     "tests/engine/test_gpu_node.py": "tests/engine/test_real_node.py",

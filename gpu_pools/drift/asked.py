@@ -1,0 +1,73 @@
+"""Asks the engine: what a refresh would find, and what the programs of the state's resources have told it. It changes nothing.
+
+Previews take no lock and write no state. Secrets are masked in the events and encrypted in the export.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+#: A refresh asks for each resource, at ten at a time.
+_SECONDS: Final = 1500
+
+
+class EngineError(Exception):
+    """The engine could not be asked."""
+
+
+def events_of(stack: str, config_file: Path | None) -> tuple[str, str]:
+    """The events of a refresh of a stack, and what the engine said beside them where it failed, else ``""``.
+
+    Args:
+        stack: its name, as `pulumi --stack` takes it.
+        config_file: of the stack, where it is not beside Pulumi.yaml.
+
+    Raises:
+        EngineError: where there is no engine, or it does not end.
+    """
+    more = [] if config_file is None else ["--config-file", str(config_file)]
+    done = _run(["refresh", "--preview-only", "--json", "--non-interactive", "--stack", stack, *more])
+    return done.stdout, "" if done.returncode == 0 else " ".join(done.stderr.split()) or f"it ended with {done.returncode}"
+
+
+def export_of(stack: str) -> str:
+    """The state of a stack, its secrets encrypted.
+
+    Args:
+        stack: its name.
+
+    Raises:
+        EngineError: where the engine does not tell it.
+    """
+    done = _run(["stack", "export", "--non-interactive", "--stack", stack])
+    if done.returncode != 0:
+        message = f"pulumi does not export {stack}: {' '.join(done.stderr.split()) or done.returncode}"
+        raise EngineError(message)
+    return done.stdout
+
+
+def _run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    around = {**os.environ, "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true"}
+    try:
+        return subprocess.run(
+            ["pulumi", *arguments],
+            env=around,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=_SECONDS,
+        )
+    except FileNotFoundError:
+        message = "there is no pulumi on PATH: install it, or give its events with --events FILE"
+        raise EngineError(message) from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"pulumi does not answer: {error}"
+        raise EngineError(message) from None
