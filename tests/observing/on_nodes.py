@@ -101,7 +101,11 @@ def exposed(node: Node) -> str:
 
 
 class Exporters:
-    """The exporters of a cluster, as its pods come and go."""
+    """The exporters of a cluster, as its pods come and go.
+
+    Attributes:
+        silent: nodes whose exporter does not answer.
+    """
 
     def __init__(self, cluster: Path, api: Api, window: float) -> None:
         """Serve nothing yet.
@@ -111,6 +115,7 @@ class Exporters:
             api: of it.
             window: seconds for which an Xid is counted; the real one has five minutes.
         """
+        self.silent: set[str] = set()
         self._cluster, self._api, self._window = cluster, api, window
         self._servers: dict[Address, http.server.ThreadingHTTPServer] = {}
         self._seen: dict[tuple[str, str, int], float] = {}
@@ -159,6 +164,8 @@ class Exporters:
     def _look(self) -> None:
         wanted: dict[Address, Callable[[], bytes]] = {}
         for pod in self._running(f"/api/v1/pods?labelSelector=app={APP}"):
+            if pod["spec"]["nodeName"] in self.silent:
+                continue
             address = f"127{pod['status']['podIP'].removeprefix('10')}"
             wanted[address, PORT] = partial(self._exposed, pod["spec"]["nodeName"])
         for pod in self._running(_VERIFIERS):

@@ -223,12 +223,12 @@ def _here(written: dict[str, Any], folder: Path, kubeconfig: Path, alertmanager:
 def _account(api: Api, folder: Path) -> Path:
     """The kubeconfig of a Prometheus that may do what the documentation says."""
     folder.mkdir(parents=True, exist_ok=True)
-    reads = ["get", "list", "watch"]
+    reads = ["list", "watch"]
     api.create(f"/api/v1/namespaces/{_WHERE}/serviceaccounts", {"metadata": {"name": "prometheus"}})
     subjects = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": _WHERE}]
     nodes = [{"apiGroups": [""], "resources": ["nodes"], "verbs": reads}]
     services = [
-        {"apiGroups": [""], "resources": ["services", "endpoints", "pods"], "verbs": reads},
+        {"apiGroups": [""], "resources": ["services", "pods"], "verbs": reads},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": reads},
     ]
     pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": reads}]

@@ -6,6 +6,7 @@ nodes with their GPUs, and the exporters (on_nodes.py).
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from math import isclose
 from typing import TYPE_CHECKING, Any, Final
@@ -208,7 +209,7 @@ def _other_layout(machine: simulated.Machine) -> simulated.Machine:
     [("turns", _xid, "GpuNeedsReset"), ("mixed", _other_layout, "GpuNodeNotAsDeclared")],
     ids=["an Xid", "another layout"],
 )
-def test_a_fault_is_told_by_the_alertmanager_as_its_alert_alone_and_goes_after_the_repair(
+def test_a_fault_is_told_as_its_alert_alone_and_goes_after_the_repair(
     site: Site,
     scraped: Monitored,
     pool: str,
@@ -217,17 +218,35 @@ def test_a_fault_is_told_by_the_alertmanager_as_its_alert_alone_and_goes_after_t
 ) -> None:
     place: Path = site.folder / "machines" / f"{pool}0" / "state"
     before = state.read(place)
+    with told_alone(site, scraped, f"{pool}0", alert):
+        state.change(place, fault)
+        wait_and_repair(site, scraped, f"{pool}0", alert, lambda: state.change(place, lambda _: before))
+
+
+def test_an_exporter_that_does_not_answer_is_told_until_it_does(site: Site, exporters: Exporters, scraped: Monitored) -> None:
+    with told_alone(site, scraped, "whole0", "GpuExporterDown"):
+        exporters.silent.add("whole0")
+        wait_and_repair(site, scraped, "whole0", "GpuExporterDown", exporters.silent.clear)
+
+
+@contextmanager
+def told_alone(site: Site, scraped: Monitored, node: str, alert: str) -> Iterator[None]:
+    """What happens inside raises this alert at this node alone, and is over at the end."""
     assert scraped.prometheus.query(FIRING) == {}
     already = len(scraped.told.groups)
-    state.change(place, fault)
-    try:
-        wanted = {frozenset({"alertname": alert, "instance": f"{pool}0"}.items()): 1}
-        site.until(lambda: scraped.prometheus.query(FIRING) == wanted, LONG)
-        site.until(lambda: ("firing", alert, f"{pool}0") in scraped.told.alerts(), LONG)
-    finally:
-        state.change(place, lambda _: before)
+    yield
     site.until(lambda: scraped.prometheus.query(FIRING) == {}, LONG)
-    site.until(lambda: ("resolved", alert, f"{pool}0") in scraped.told.alerts(), LONG)
+    site.until(lambda: ("resolved", alert, node) in scraped.told.alerts(), LONG)
     new = scraped.told.groups[already:]
     assert {one["groupLabels"]["alertname"] for one in new} == {alert}
     assert all(one["annotations"]["remedy"] for group in new for one in group["alerts"])
+
+
+def wait_and_repair(site: Site, scraped: Monitored, node: str, alert: str, repair: Callable[[], object]) -> None:
+    """Wait until the alert is there, and the Alertmanager has sent it; then repair."""
+    try:
+        wanted = {frozenset({"alertname": alert, "instance": node}.items()): 1}
+        site.until(lambda: scraped.prometheus.query(FIRING) == wanted, LONG)
+        site.until(lambda: ("firing", alert, node) in scraped.told.alerts(), LONG)
+    finally:
+        repair()
