@@ -13,7 +13,8 @@ is known of release 4.6.0. No recording of a real one was there to hold it to. L
   holds the GPU (measured on a real GPU: docs/measured/h100-mps-nvml.json);
 - Xids and clock events are counts of five minutes, with a row of 0 and without the label where there was none.
 
-Not played: HTTP, the scrape, the relabelings. `instance` and `gpu_pool` are here as the ServiceMonitor makes them.
+Not played: HTTP (on_nodes.py serves it), the scrape, the relabelings. `instance` and `gpu_pool` are here as the ServiceMonitor
+makes them.
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ class Gpu:
     rows_failed: int = 0
     lost: bool = False
     profiling: bool = True
+    #: As NVML names it; empty: by its place.
+    uuid: str = ""
+    product: str = "NVIDIA A100 80GB PCIe"
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,9 @@ def scrape(node: Node) -> Iterator[Row]:
 
 def _labels(node: Node, gpu: Gpu, unit: Unit) -> Iterator[tuple[str, str]]:
     yield "gpu", str(gpu.index)
-    yield "UUID", f"GPU-{node.name}-{gpu.index}"
+    yield "UUID", gpu.uuid or f"GPU-{node.name}-{gpu.index}"
     yield "device", f"nvidia{gpu.index}"
-    yield "modelName", "NVIDIA A100 80GB PCIe"
+    yield "modelName", gpu.product
     yield "hostname", node.name
     yield "DCGM_FI_DRIVER_VERSION", "595.91.07"
     if unit.profile:

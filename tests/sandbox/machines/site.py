@@ -155,7 +155,9 @@ class Site:
 
 def install_nfd(api: Api, tolerated: Sequence[Mapping[str, str]] = ()) -> None:
     """Definitions, NFD and the namespaces of both charts."""
-    for path in sorted(CHARTS.glob("*/crds/*.yaml")):
+    for path in sorted(
+        path for chart in ("gpu-operator", "node-feature-discovery") for path in (CHARTS / chart / "crds").glob("*.yaml")
+    ):
         for crd in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             if crd:
                 api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gpu_pools.plan.planned import PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
 
 pytestmark = [
     pytest.mark.programs,
@@ -85,25 +85,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             put(folder, MachineGroup(name, name, 1, hardware, labels=labels, driver_preinstalled=True))
         names = (DEVICE_PLUGIN_CONFIG_MAP, MIG_PARTED_CONFIG_MAP)
         install(here.api, SPEC, PLAN.device_plugin_configs, PLAN.mig_parted_config, names=names)
-        _install_verifier(here)
+        install_verifier(here)
         yield here
     assert not folder.exists()
 
 
-def _install_verifier(site: Site) -> None:
+def install_verifier(site: Site, plan: Plan = PLAN) -> None:
     """What components/verification.py puts into a cluster."""
     grant(site.api)
     api = site.api
     program = base64.b64encode(PROGRAM).decode()
     api.create(CONFIG_MAPS, {"metadata": {"name": "program"}, "binaryData": {PROGRAM_FILE: program}})
-    for planned in POOLS.values():
-        file = expectation_file(PLAN, planned)
+    for planned in plan.pools:
+        file = expectation_file(plan, planned)
         api.create(CONFIG_MAPS, {"metadata": {"name": file.name}, "data": {EXPECTATION_FILE: file.text}})
-        api.create(SETS, daemon_set(planned))
+        api.create(SETS, daemon_set(planned, plan))
 
 
-def daemon_set(planned: PoolPlan) -> dict[str, Any]:
-    spec = verifier_daemon_set_spec(PLAN, planned, "program", PROGRAM_SHA256)
+def daemon_set(planned: PoolPlan, plan: Plan = PLAN) -> dict[str, Any]:
+    spec = verifier_daemon_set_spec(plan, planned, "program", PROGRAM_SHA256)
     return {"metadata": {"name": f"{VERIFIER_APP}-{planned.name}"}, "spec": spec}
 
 
