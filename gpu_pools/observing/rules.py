@@ -9,7 +9,7 @@ only where its value is its own:
 - time-slicing of MIG instances: its memory alone, since a process has no use on MIG;
 - MPS: none. What NVML says of clients, rather than of the server, was not tried.
 
-Not here: what is allocated, requested and pending, which is kube-state-metrics' business.
+What is declared, allocated and waiting is in gpu_pools/observing/shares.py.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gpu_pools.observing.series import (
     declared,
     measures_pods_of,
 )
+from gpu_pools.observing.shares import declared_shares, recorded_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +50,9 @@ NODE_GPUS: Final = "gpu_pools:node_gpus:count"
 POOL_GPUS: Final = "gpu_pools:pool_gpus:count"
 POOL_ACTIVE: Final = "gpu_pools:pool_active:ratio"
 XIDS: Final = "gpu_pools:gpu_xids:count"
+POD_IDLE: Final = "gpu_pools:pod_idle:bool"
+#: Less use than this is none.
+IDLE_BELOW: Final = 0.01
 #: Compute slices that a profile can have; its name begins with their number.
 _SLICES: Final = (1, 2, 3, 4, 7)
 _MIB: Final = 1048576
@@ -62,8 +66,10 @@ _NO_POD: Final = 'pod=""'
 
 def recording_group(plan: Plan) -> dict[str, Any]:
     """The group of all recording rules, in the order in which they need each other."""
-    rules = [{"record": one.name, "expr": f"vector({one.value})", "labels": dict(one.labels)} for one in declared(plan)]
-    rules += [{"record": name, "expr": expression} for name, expression in _recorded(pods=measures_pods_of(plan))]
+    constants = (*declared(plan), *declared_shares(plan))
+    rules = [{"record": one.name, "expr": f"vector({one.value})", "labels": dict(one.labels)} for one in constants]
+    recorded = (*_recorded(pods=measures_pods_of(plan)), *recorded_shares(plan))
+    rules += [{"record": name, "expr": expression} for name, expression in recorded]
     return {"name": GROUP, "rules": rules}
 
 
@@ -71,6 +77,7 @@ def _recorded(*, pods: bool) -> Iterator[tuple[str, str]]:
     yield UNIT_ACTIVE, _top(UNIT_KEY, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
     yield GPU_ACTIVE, _gpu_active()
     yield POD_ACTIVE, _pod_active(pods=pods)
+    yield POD_IDLE, f"{POD_ACTIVE} < bool {IDLE_BELOW}"
     yield UNIT_MEMORY_USED, f"{_MIB} * {_used()}"
     yield UNIT_MEMORY, f"{_MIB} * ({_used()} + {_top(UNIT_KEY, 'DCGM_FI_DEV_FB_FREE')})"
     yield POD_MEMORY_USED, _pod_memory(pods=pods)
