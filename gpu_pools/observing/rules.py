@@ -29,6 +29,7 @@ from gpu_pools.observing.series import (
     measures_pods_of,
 )
 from gpu_pools.observing.shares import declared_shares, recorded_shares
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +51,8 @@ NODE_GPUS: Final = "gpu_pools:node_gpus:count"
 POOL_GPUS: Final = "gpu_pools:pool_gpus:count"
 POOL_ACTIVE: Final = "gpu_pools:pool_active:ratio"
 XIDS: Final = "gpu_pools:gpu_xids:count"
+NODE_VERIFIED: Final = "gpu_pools:node_verified:bool"
+NODE_REPORT_AGE: Final = "gpu_pools:node_report_age:seconds"
 POD_IDLE: Final = "gpu_pools:pod_idle:bool"
 #: Less use than this is none.
 IDLE_BELOW: Final = 0.01
@@ -88,6 +91,9 @@ def _recorded(*, pods: bool) -> Iterator[tuple[str, str]]:
     yield XIDS, _top((*GPU_KEY, "xid"), "DCGM_EXP_XID_ERRORS_COUNT", 'xid!=""')
     yield NODE_GPUS, _node_gpus()
     yield POOL_GPUS, f"sum by ({POOL}) ({NODE_GPUS})"
+    verifier = f'{{job="{VERIFIER_APP}", {_OURS}}}'
+    yield NODE_VERIFIED, f"{_by('max', NODE_KEY)} (gpu_pools_verified{verifier})"
+    yield NODE_REPORT_AGE, f"{_by('max', NODE_KEY)} (time() - gpu_pools_last_assertion_timestamp_seconds{verifier})"
     yield POOL_ACTIVE, f"avg by ({POOL}) ({GPU_ACTIVE})"
 
 

@@ -1,6 +1,6 @@
 """Asks a Prometheus, or what speaks its HTTP API, one question at a time; believes nothing of the answer but its shape.
 
-By its documentation (docs/querying/api.md): `POST /api/v1/query` takes a form, so that questions may be long, and answers
+By its documentation (HTTP API): `POST /api/v1/query` takes a form, so that questions may be long, and answers
 `{status, data: {resultType, result}}`, or `{status: error, errorType, error}` with 4xx or 5xx.
 
 A token goes to the address that was named, by TLS, or to this machine itself, as with `kubectl port-forward`. No redirection is
