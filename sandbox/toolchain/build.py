@@ -109,8 +109,10 @@ def build_flags(program: Program) -> list[str]:
 
 def _modules(go: str, program: Program) -> dict[str, Path]:
     """Where Go has the sources of the modules of which packages are left out."""
-    packages = [f"{part.module}/{part.package}".removesuffix("/.") for part in program.left_out]
-    listed = _run_go([go, "list", "-find", "-f", "{{.Module.Path}} {{.Module.Dir}}", *packages], program.graph)
+    modules = sorted({part.module for part in program.left_out})
+    # Modules are asked for, not packages: one that lacks files may be what is left out.
+    _run_go([go, "mod", "download", *modules], program.graph)
+    listed = _run_go([go, "list", "-m", "-f", "{{.Path}} {{.Dir}}", *modules], program.graph)
     return {module: Path(folder) for module, folder in (line.split(" ", 1) for line in listed.splitlines())}
 
 

@@ -129,6 +129,9 @@ _CONTAINERD: Final = "github.com/containerd/containerd/v2"
 _CONTAINER_TOOLKIT: Final = "github.com/NVIDIA/nvidia-container-toolkit"
 _TOOLKIT_PROGRAMS: Final = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime")
 _PROMETHEUS: Final = "github.com/prometheus/prometheus"
+_ALERTMANAGER: Final = "github.com/prometheus/alertmanager"
+_PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
+_MONITORING: Final = "monitoring.coreos.com"
 _CNI: Final = "github.com/containernetworking/plugins"
 
 
@@ -287,6 +290,39 @@ PROGRAMS: Final[tuple[Program, ...]] = (
         version_symbol="github.com/prometheus/common/version.Version",
         seconds=90,
         tags=("remove_all_sd",),
+    ),
+    # Scrapes a sandbox's nodes, and keeps what it finds. Of what finds targets it has Kubernetes' part; its web pages are npm's.
+    Program(
+        name="prometheus",
+        graph="prometheus",
+        module=_PROMETHEUS,
+        packages={"prometheus": f"{_PROMETHEUS}/cmd/prometheus"},
+        version_symbol="github.com/prometheus/common/version.Version",
+        seconds=60,
+        tags=("remove_all_sd", "enable_kubernetes_sd"),
+    ),
+    # Gets its alerts.
+    Program(
+        name="alertmanager",
+        graph="alertmanager",
+        module=_ALERTMANAGER,
+        packages={"alertmanager": f"{_ALERTMANAGER}/cmd/alertmanager"},
+        version_symbol="github.com/prometheus/common/version.Version",
+        seconds=40,
+        left_out=(LeftOut(_ALERTMANAGER, "ui", "web_pages.go"),),
+    ),
+    # Writes the Prometheus' configuration from monitors and rules, with its own definitions of these kinds.
+    Program(
+        name="prometheus-operator",
+        graph="prometheus-operator",
+        module=_PROMETHEUS_OPERATOR,
+        packages={"operator": f"{_PROMETHEUS_OPERATOR}/cmd/operator"},
+        version_symbol="github.com/prometheus/common/version.Version",
+        seconds=90,
+        copies=tuple(
+            ModuleFile("prometheus-operator", _PROMETHEUS_OPERATOR, f"example/prometheus-operator-crd/{_MONITORING}_{kind}.yaml")
+            for kind in ("prometheuses", "servicemonitors", "podmonitors", "probes", "scrapeconfigs", "prometheusrules")
+        ),
     ),
     # Has images for tests. Of the project's own main.go, which leaves the clients of three clouds out: a third of the time.
     Program(
