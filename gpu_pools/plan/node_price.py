@@ -30,7 +30,7 @@ def share_of_node(pool: PoolPlan) -> Mapping[str, float]:
     By compute slices, divided among those who take turns on them. Slices that a layout leaves unused are paid by all alike.
     """
     if len(pool.advertises) == 1:
-        return {name: 1 / count for name, count in pool.advertises.items() if count}
+        return {name: 1 / count for name, count in pool.advertises.items()}
     slices: dict[str, int] = {}
     for gpu in pool.nvml.gpus:
         for profile, count in gpu.instances.items():
@@ -38,4 +38,4 @@ def share_of_node(pool: PoolPlan) -> Mapping[str, float]:
         if not gpu.instances:
             slices[WHOLE_GPU] = slices.get(WHOLE_GPU, 0) + pool.hardware.model.compute_slices
     whole = sum(slices.values())
-    return {name: slices[name.removesuffix(".shared")] / whole / count for name, count in pool.advertises.items() if count}
+    return {name: slices[name.removesuffix(".shared")] / whole / count for name, count in pool.advertises.items()}

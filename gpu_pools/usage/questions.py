@@ -91,7 +91,7 @@ class Answers:
 
 def asked(prometheus: Prometheus, over: Span, pools: Iterable[str]) -> Answers:
     """Ask all of it."""
-    chosen = f'{{{POOL}=~"{"|".join(map(re.escape, pools))}"}}'.replace("\\", "\\\\")
+    chosen = f'{{{POOL}=~"{"|".join(pools)}"}}'
     window = f"[{over.seconds}s:{over.step}s]"
     covered = prometheus.ask(f"max(count_over_time({DECLARED_GPUS}{chosen}{window}))")
     return Answers(

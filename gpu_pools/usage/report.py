@@ -149,7 +149,9 @@ class _Costs:
         return cls(node_price(pool, prices), share_of_node(pool))
 
     def cost(self, resource: str, hours: float) -> float | None:
-        return None if self.node is None else hours * self.node * self.parts.get(resource, 0)
+        # One that the stack has declared before, and does not now, has no part.
+        part = self.parts.get(resource)
+        return None if self.node is None or part is None else hours * self.node * part
 
 
 def _by(rows: Iterable[Sample], *names: str) -> dict[tuple[str, ...], float]:
@@ -240,7 +242,7 @@ def _known(values: Iterable[float | None]) -> float | None:
 
 def _sum(values: Iterable[float | None]) -> float | None:
     found = list(values)
-    return None if None in found else sum(value for value in found if value is not None)
+    return None if None in found else sum(value or 0 for value in found)
 
 
 def _free_cost(pool: str, answers: Answers, over: Span, costs: _Costs) -> float | None:

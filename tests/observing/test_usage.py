@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpu_pools.plan.planned import Plan
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
 MINUTES: Final = 120
 PRICE: Final = 3.0
 SIZE: Final = "Standard_NC24ads_A100_v4"

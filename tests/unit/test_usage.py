@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,15 +16,17 @@ from gpu_pools.cli.main import main
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.observing import rules, shares
 from gpu_pools.plan.node_price import share_of_node
+from gpu_pools.plan.planning import plan_config
 from gpu_pools.usage.prometheus import CannotAskError, Prometheus, Sample, refused
 from gpu_pools.usage.questions import SERIES, Answers, span
 from gpu_pools.usage.report import Usage, usage
 from gpu_pools.usage.showing import usage_json, usage_table
 from tests.observing import fleets
+from tests.registries import make_trust, say, serving
+from tests.unit.golden import golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 STACK = "stacks/Pulumi.aks-dev.yaml"
 
@@ -29,7 +34,16 @@ STACK = "stacks/Pulumi.aks-dev.yaml"
 class TestTimes:
     @pytest.mark.parametrize(
         ("text", "seconds", "step"),
-        [("5m", 300, 60), ("24h", 86400, 60), ("25h", 90000, 120), ("7d", 604800, 420), ("13w", 7862400, 5460)],
+        [
+            ("5m", 300, 60),
+            ("24h", 86400, 60),
+            ("25h", 90000, 120),
+            ("7d", 604800, 420),
+            ("13w", 7862400, 5460),
+            ("92d", 7948800, 5520),
+            ("1440m", 86400, 60),
+            ("1441m", 86460, 120),
+        ],
     )
     def test_steps_are_minutes_and_a_day_s_at_most(self, text: str, seconds: int, step: int) -> None:
         over = span(text)
@@ -60,6 +74,8 @@ class TestAddresses:
             ("ftp://p.example", "http://"),
             ("https://", "a host"),
             ("https://p.example/?x=1", "before /api/v1"),
+            ("https://p.example/#x", "before /api/v1"),
+            ("https://p.example:0", "a host"),
             ("https://p.example:99999", "ort"),
         ],
     )
@@ -116,6 +132,8 @@ class TestAnswers:
         assert seen[0]["path"] == "/at/api/v1/query"
         assert seen[0]["body"] == "query=up+%2B+1"
         assert seen[0]["Authorization"] == "Bearer secret"
+        assert seen[0]["Content-Type"] == "application/x-www-form-urlencoded"
+        assert (seen[0]["Accept"], seen[0]["User-Agent"]) == ("application/json", "gpu-pools")
 
     @pytest.mark.parametrize(
         ("status", "body", "says"),
@@ -124,6 +142,7 @@ class TestAnswers:
             (302, b"", "status 302"),
             (422, b'{"status": "error", "errorType": "execution", "error": "too many samples"}', r"refuses .*too many samples"),
             (200, b"<html>", "as no Prometheus does"),
+            (200, vector().replace(b"success", b"partial"), "as no Prometheus does"),
             (200, b"[]", "as no Prometheus does"),
             (200, b"[" * 100_000, "as no Prometheus does"),
             (200, b'{"status": "success", "data": {"resultType": "matrix", "result": []}}', "as no Prometheus does"),
@@ -137,9 +156,43 @@ class TestAnswers:
             Prometheus(url).ask("up")
         assert told.value.remedy
 
+    def test_it_is_asked_by_tls_where_its_authority_is_trusted(self, tmp_path: Path) -> None:
+        """The server has no answer to it, but says so."""
+        trust = make_trust(tmp_path)
+        with serving(trust, lambda _, handler: say(handler, 200)) as other:
+            with pytest.raises(CannotAskError, match="status 405"):
+                Prometheus(f"https://{other.address}", "token", Path(trust.authority)).ask("up")
+            with pytest.raises(CannotAskError, match=r"certificate of .* is not trusted") as told:
+                Prometheus(f"https://{other.address}", "token").ask("up")
+        assert "--ca" in told.value.remedy
+
     def test_nobody_there(self) -> None:
-        with pytest.raises(CannotAskError, match="cannot be asked"):
+        with pytest.raises(CannotAskError, match="cannot be asked: Connection refused"):
             Prometheus("http://127.0.0.1:1").ask("up")
+
+    def test_an_answer_without_a_status_has_its_reason(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+
+            def answer() -> None:
+                line, _ = listening.accept()
+                line.recv(65536)
+                line.sendall(b"SSH-2.0-OpenSSH\r\n")
+                line.close()
+
+            threading.Thread(target=answer, daemon=True).start()
+            with pytest.raises(CannotAskError, match=r"cannot be asked: SSH-2\.0-OpenSSH"):
+                Prometheus(f"http://127.0.0.1:{port}").ask("up")
+
+    @pytest.mark.parametrize(("most", "taken"), [(len(vector()), True), (len(vector()) - 1, False)])
+    def test_an_answer_has_a_limit(self, server: Any, monkeypatch: pytest.MonkeyPatch, most: int, taken: bool) -> None:  # noqa: FBT001
+        monkeypatch.setattr("gpu_pools.usage.prometheus._MOST", most)
+        url, _ = server(200, vector())
+        if taken:
+            assert Prometheus(url).ask("up") == []
+        else:
+            with pytest.raises(CannotAskError, match=f"more than {most} bytes"):
+                Prometheus(url).ask("up")
 
 
 class TestWhatAShareCosts:
@@ -148,6 +201,17 @@ class TestWhatAShareCosts:
             parts = share_of_node(pool)
             assert parts.keys() == pool.advertises.keys()
             assert sum(parts[name] * count for name, count in pool.advertises.items()) == pytest.approx(1), pool.name
+
+    def test_a_shared_instance_is_its_part_whatever_its_name(self) -> None:
+        stack = fleets.stack(pools=("mixed",))
+        stack["gpu-pools:sharing"]["mixed"] = {
+            "mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": 2, "renameByDefault": True}}
+        }
+        (pool,) = plan_config(stack).pools
+        assert share_of_node(pool) == {
+            "nvidia.com/mig-2g.20gb.shared": pytest.approx(8 / 14 / 8),
+            "nvidia.com/mig-3g.40gb.shared": pytest.approx(6 / 14 / 4),
+        }
 
     def test_instances_by_their_slices_and_a_whole_gpu_by_all(self) -> None:
         plan = {pool.name: share_of_node(pool) for pool in fleets.plan_of().pools}
@@ -186,6 +250,14 @@ def reported(**rows: list[tuple[dict[str, str], float, float]]) -> Usage:
 
 
 class TestSums:
+    def test_a_pool_without_a_price_has_no_costs_and_one_that_lacks_something_is_enough(self) -> None:
+        plan = fleets.plan_of(pools=("turns", "whole"))
+        seen = answers(nodes=[(NODE, 60, 60)], given=[({**NODE, "resource": GPU}, 0, 60)])
+        told = usage(plan, seen, span("1h"), None)
+        assert (told.pools[0].idle, told.pools[0].idle_cost, told.pools[0].free_cost) == (0, None, None)
+        assert [bool(pool.missing) for pool in told.pools] == [True, False]
+        assert not told.is_whole
+
     def test_an_hour_of_a_pod_that_idles_half_of_it(self) -> None:
         unit = {**POD, "gpu": "0", "UUID": "GPU-0"}
         told = reported(
@@ -250,6 +322,82 @@ class TestSums:
         plan = fleets.plan_of(pools=("turns",))
         priced = usage(plan, answers(nodes=[(NODE, 60, 60)]), span("1h"), Prices("EUR", {"x": 1.0}, {}))
         assert any(line.startswith("price: ") for line in priced.pools[0].missing)
+
+
+AKS: dict[str, Any] = {
+    "gpu-pools:cluster": {
+        "platform": "aks",
+        "name": "gpu-dev",
+        "location": "westeurope",
+        "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
+    },
+    "gpu-pools:sharing": {
+        "turns": {"timeSlicing": {"replicas": 4}},
+        "parts": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}},
+        "served": {"mps": {"replicas": 8}},
+    },
+    "gpu-pools:pools": [
+        {"name": "turns", "vmSize": "Standard_NC24ads_A100_v4", "count": 2, "sharing": "turns"},
+        {"name": "parts", "vmSize": "Standard_NC48ads_A100_v4", "count": 1, "sharing": "parts"},
+        {"name": "served", "vmSize": "Standard_NC96ads_A100_v4", "count": 1, "sharing": "served"},
+        {"name": "away", "vmSize": "Standard_NC24ads_A100_v4", "nodes": {"min": 0, "max": 2}, "sharing": "turns"},
+    ],
+}
+
+
+def a_day() -> Usage:
+    """Of a fleet whose pods come and go, with a price for two of four pools' sizes; the rows in no order."""
+    draw, plan = Random(18), plan_config(AKS)  # noqa: S311 the same every time
+    rows: dict[str, list[tuple[dict[str, str], float, float]]] = {
+        key: [] for key in ("nodes", "gpus", "active", "offered", "given", "pods", "use", "idle")
+    }
+    for pool in plan.pools:
+        for number in range(0 if pool.name == "away" else 1 if pool.name == "parts" else 2):
+            node, steps = {"instance": f"{pool.name}-{number}", "gpu_pool": pool.name}, draw.randint(40, 60)
+            rows["nodes"].append((node, steps, steps))
+            rows["gpus"].append((node, steps * pool.hardware.gpus, steps))
+            for index in range(pool.hardware.gpus):
+                gpu = {**node, "gpu": str(index), "UUID": f"GPU-{pool.name}-{number}-{index}"}
+                rows["active"].append((gpu, draw.choice([0, steps / 2, steps / 4]), steps))
+            for resource, count in pool.advertises.items():
+                held = 0.0
+                for pod in range(count - 1):
+                    own = {**node, "namespace": draw.choice(["a", "b"]), "pod": f"p{pod}-{resource[-4:]}"}
+                    there, asked = draw.randint(2, steps), draw.randint(1, 2)
+                    held += there * asked
+                    rows["pods"].append(({**own, "resource": resource}, there * asked, there))
+                    if pool.name != "served":
+                        told = draw.choice([there, there - 1, there + 1])
+                        rows["idle"].append(({**own, "gpu": "0"}, draw.randint(0, min(told, there)), told))
+                        rows["use"].append(({**own, "gpu": "0"}, told / 4, told))
+                rows["offered"].append(({**node, "resource": resource}, steps * count, steps))
+                rows["given"].append(({**node, "resource": resource}, held, steps))
+    for one in rows.values():
+        draw.shuffle(one)
+    prices = Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0, "Standard_NC48ads_A100_v4": 7.5}, {})
+    return usage(plan, answers(**rows), span("61m"), prices)
+
+
+class TestADay:
+    def test_what_the_stack_does_not_declare_any_more_has_no_price(self) -> None:
+        old = {"instance": "turns-0", "gpu_pool": "turns", "resource": "nvidia.com/mig-1g.10gb"}
+        seen = answers(pods=[({**old, "namespace": "a", "pod": "p"}, 60, 60)], offered=[(old, 420, 60)], given=[(old, 60, 60)])
+        told = usage(plan_config(AKS), seen, span("1h"), Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0}, {}))
+        assert (told.pods[0].allocated, told.pods[0].cost) == (1, None)
+        assert told.pools[0].free_cost is None
+
+    def test_the_table(self) -> None:
+        golden("usage.txt", usage_table(a_day()) + "\n")
+
+    def test_the_document(self) -> None:
+        golden("usage.json", usage_json(a_day(), "Pulumi.fleet.yaml") + "\n")
+
+    def test_parts_are_the_whole(self) -> None:
+        for pod in a_day().pods:
+            assert (pod.used or 0) + (pod.idle or 0) + pod.unmeasured == pytest.approx(pod.allocated)
+        for pool in a_day().pools:
+            if pool.allocated is not None:
+                assert (pool.used or 0) + (pool.idle or 0) + (pool.unmeasured or 0) == pytest.approx(pool.allocated)
 
 
 class TestTheCommand:
