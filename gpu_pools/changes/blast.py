@@ -10,7 +10,7 @@ from gpu_pools.changes.pools import pool_changes, pool_name
 from gpu_pools.changes.steps import name_of
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
-from gpu_pools.stack.placements import AksPlacement, ExistingPlacement
+from gpu_pools.plan.node_price import node_price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -287,7 +287,7 @@ def _sums(plan: Plan | None, prices: Prices | None) -> Sums:
     least, most = _bounds((pool, pool.hardware.gpus) for pool in pools)
     cost, priced = 0.0, True
     for pool in pools:
-        price, largest = _price(pool, prices), pool.pool.max_nodes
+        price, largest = node_price(pool, prices), pool.pool.max_nodes
         priced = priced and price is not None and largest is not None
         cost += (price or 0) * (largest or 0) * HOURS_PER_MONTH
     return Sums(least, most, cost if priced else None)
@@ -305,16 +305,6 @@ def _bounds(pools: Iterable[tuple[PoolPlan, int]]) -> tuple[int, int | None]:
         most += each * (pool.pool.max_nodes or 0)
         bounded = bounded and not (each and pool.pool.max_nodes is None)
     return least, most if bounded else None
-
-
-def _price(pool: PoolPlan, prices: Prices | None) -> float | None:
-    """Of a node and hour; nodes of an existing cluster are paid by someone else."""
-    placed = pool.pool.placement
-    if prices is None or isinstance(placed, ExistingPlacement):
-        return None
-    if isinstance(placed, AksPlacement):
-        return prices.of(placed.vm_size, spot=placed.spot is not None)
-    return prices.of(placed.flavor, spot=False)
 
 
 def _broken(before: Sums, after: Sums, limits: Limits, prices: Prices | None) -> Iterator[str]:

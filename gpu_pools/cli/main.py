@@ -15,7 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpu_pools import __version__
-from gpu_pools.cli import adopt, bench, changes, completion, drift, evidence, existing, hardware, images, mig, plans, release
+from gpu_pools.cli import (
+    adopt,
+    bench,
+    changes,
+    completion,
+    drift,
+    evidence,
+    existing,
+    hardware,
+    images,
+    mig,
+    plans,
+    release,
+    usage,
+)
 from gpu_pools.text.terminal import guarded
 
 if TYPE_CHECKING:
@@ -59,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu-pools", description="GPU sharing per node pool: planned, changed, proven.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (plans, hardware, mig, images, existing, adopt, release, changes, drift, evidence, bench):
+    for module in (plans, hardware, mig, images, existing, adopt, release, changes, drift, evidence, usage, bench):
         module.add_commands(commands)
     completion.add_command(commands, parser)
     return parser

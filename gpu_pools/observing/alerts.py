@@ -2,8 +2,8 @@
 
 Each is about a fault that the exporter's metrics show, or the operator's own. None is about what a planned change does: while
 partitions or the driver change the exporter is away, and so are its series. An Xid is an event: its alert stays for half an hour
-after the last one. Where the stack has verifiers, two alerts are about what they say; during a change they wait, as a deploy
-does. Not here: what is allocated, and pods that wait.
+after the last one. Where the stack has verifiers, three alerts are about what they say; during a change they wait, as a deploy
+does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.observing import rules
+from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, GPU_KEY, JOB, NODE_KEY, POOL
 from gpu_pools.observing.xids import raising
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,11 @@ _AFTER_EVENT: Final = "30m"
 _ASSERTION_SECONDS: Final = 360
 _WHERE: Final = "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) of {{ $labels.instance }}, pool {{ $labels.gpu_pool }}"
 _NODE: Final = "{{ $labels.instance }}, pool {{ $labels.gpu_pool }}"
+_KEY: Final = ", ".join(NODE_KEY)
+#: What kube-state-metrics must be told to show of nodes (--metric-labels-allowlist=nodes=[…]) for two of the alerts.
+MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
+DEPLOY_LABELS: Final = ("nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.dcgm-exporter")
+NODE_LABELS: Final = (POOL_LABEL, MIG_STATE_LABEL, *DEPLOY_LABELS)
 _RESET: Final = "Cordon and drain the node, then reset the GPU (`nvidia-smi --gpu-reset`) or restart the node."
 
 
@@ -86,7 +92,8 @@ def alert_group(runbooks: str, verifiers: VerificationSettings | None) -> dict[s
 
 def alerts(verifiers: VerificationSettings | None) -> tuple[Alert, ...]:
     """All of them; `verifiers`: as of the group."""
-    return (*_of_nodes(), *_of_gpus(), *_of_shares(), *(_of_verifiers(verifiers) if verifiers else ()))
+    own = _of_verifiers(verifiers) if verifiers else ()
+    return (*_of_nodes(), *_of_operands(), *_of_gpus(), *_of_shares(), *own)
 
 
 def _of_nodes() -> Iterator[Alert]:
@@ -114,6 +121,55 @@ def _of_nodes() -> Iterator[Alert]:
         "kubectl get nodes -l nvidia.com/gpu-driver-upgrade-state=upgrade-failed shows them; their driver pods' logs say why.",
         for_="5m",
     )
+
+
+def _of_operands() -> Iterator[Alert]:
+    stuck, paused = _stuck(), " or ".join(_labelled(label, "paused-for-.+") for label in DEPLOY_LABELS)
+    yield Alert(
+        "GpuPartitioningStuck",
+        stuck,
+        "critical",
+        f"mig-manager has not finished with {_NODE}, for half an hour: its GPUs are not partitioned as declared.",
+        "kubectl logs -n gpu-operator -l app=nvidia-mig-manager says what it waits for: mostly a pod that still holds a GPU.",
+        for_="30m",
+    )
+    yield Alert(
+        "GpuOperandsPaused",
+        f"({paused}) unless on ({_KEY}) {stuck}",
+        "warning",
+        f"The operator's pods on {_NODE} have been paused for an hour: its GPUs are neither offered nor measured.",
+        "Look at mig-manager and the driver's pod there; where neither works, set the labels nvidia.com/gpu.deploy.* to true.",
+        for_="1h",
+    )
+    yield Alert(
+        "GpuNoDeviceAdvertised",
+        _nothing_offered(),
+        "critical",
+        f"{_NODE} has GPUs that answer and offers no share of them: no pod can start there.",
+        "Read the log of its device plugin: kubectl logs -n gpu-operator -l app=nvidia-device-plugin-daemonset.",
+        for_="15m",
+    )
+
+
+def _stuck() -> str:
+    """Nodes whose partitions are neither as told nor never asked for."""
+    return _labelled(MIG_STATE_LABEL, "pending|rebooting|failed")
+
+
+def _labelled(label: str, values: str) -> str:
+    """This stack's nodes with such a label, by our key, as kube-state-metrics tells it (`labelName` there)."""
+    pool = f"label_{shares.kube_resource(POOL_LABEL)}"
+    chosen = f'{pool}!="", label_{shares.kube_resource(label)}=~"{values}"'
+    rows = f"group by (node, {pool}) (kube_node_labels{{{chosen}}})"
+    named = f'label_replace(label_replace({rows}, "instance", "$1", "node", "(.+)"), "{POOL}", "$1", "{pool}", "(.+)")'
+    return f"group by ({_KEY}) ({named})"
+
+
+def _nothing_offered() -> str:
+    """Where somebody tells what a node offers: kube-state-metrics, or its verifier."""
+    offered, gpus = shares.NODE_ALLOCATABLE, f"{rules.NODE_GPUS} > 0"
+    known = f"{gpus} and on (instance) {shares.KNOWN_NODES} or {gpus} and on ({_KEY}) {offered}"
+    return f"({known}) unless on ({_KEY}) sum by ({_KEY}) ({offered}) > 0"
 
 
 def _of_gpus() -> Iterator[Alert]:
@@ -161,31 +217,40 @@ def _of_shares() -> Iterator[Alert]:
     )
     yield Alert(
         "GpuShareIdle",
-        f"{rules.POD_ACTIVE} < 0.01",
+        f"{rules.POD_ACTIVE} < {rules.IDLE_BELOW}",
         "info",
         f"{{{{ $labels.namespace }}}}/{{{{ $labels.pod }}}} has held {_WHERE}, for two hours without using it.",
         "Ask its owner, or end it; a notebook that is left open is the usual one.",
         for_="2h",
     )
+    offered, given = shares.POOL_ALLOCATABLE, shares.POOL_ALLOCATED
+    yield Alert(
+        "GpuSharesUsedUp",
+        f"{offered} - {given} <= 0 and {offered} > 0 and on (resource) {shares.WAITING} > 0",
+        "warning",
+        "For half an hour pods have waited for {{ $labels.resource }}, of which pool {{ $labels.gpu_pool }} has no free share.",
+        "See whether they ask for this pool, and which pods hold shares and are idle (dashboard GPU pods); else let it grow.",
+        for_="30m",
+    )
 
 
 def _of_verifiers(settings: VerificationSettings) -> Iterator[Alert]:
     verifier = f'job="{VERIFIER_APP}", {POOL}!=""'
-    key = ", ".join(NODE_KEY)
     oldest = 3 * settings.interval_seconds + _ASSERTION_SECONDS
     yield Alert(
         "GpuNodeNotAsDeclared",
-        f'max by ({key}) (gpu_pools_verdict{{{verifier}, verdict="differs"}}) == 1',
+        f'max by ({_KEY}) (gpu_pools_verdict{{{verifier}, verdict="differs"}}) == 1 '
+        f"unless on ({_KEY}) ({_nothing_offered()}) unless on ({_KEY}) {_stuck()}",
         "critical",
         f"{_NODE} is not what the stack declares: its pods may not find the GPUs that they ask for.",
         "kubectl describe node shows the condition GpuSharingVerified: what differs, the likely cause, and the remedy.",
         for_="15m",
     )
-    old = f"max by ({key}) (time() - gpu_pools_last_assertion_timestamp_seconds{{{verifier}}}) > {oldest}"
-    unknown = f'max by ({key}) (gpu_pools_verdict{{{verifier}, verdict="cannot tell"}}) == 1'
+    old = f"max by ({_KEY}) (time() - gpu_pools_last_assertion_timestamp_seconds{{{verifier}}}) > {oldest}"
+    unknown = f'max by ({_KEY}) (gpu_pools_verdict{{{verifier}, verdict="cannot tell"}}) == 1'
     yield Alert(
         "GpuNodeUnverified",
-        f"max by ({key}) (up{{{verifier}}}) == 0 or {unknown} or {old}",
+        f"max by ({_KEY}) (up{{{verifier}}}) == 0 or {unknown} or {old}",
         "warning",
         f"The verifier of {_NODE} is silent, or cannot tell whether the node is as declared.",
         "kubectl logs -n gpu-pools-verifier of its pod; the node's condition GpuSharingVerified says what could not be read.",
@@ -194,7 +259,7 @@ def _of_verifiers(settings: VerificationSettings) -> Iterator[Alert]:
     # A verifier that waits for its node is not scraped: after a change it may wait for so long.
     yield Alert(
         "GpuVerifierAbsent",
-        f"group by ({key}) ({rules.NODE_GPUS}) unless on ({key}) up{{{verifier}}}",
+        f"group by ({_KEY}) ({rules.NODE_GPUS}) unless on ({_KEY}) up{{{verifier}}} unless on ({_KEY}) {_stuck()}",
         "warning",
         f"{_NODE} has GPUs that answer, and no verifier that does: it still waits for what was declared, or does not run.",
         "kubectl get pods -n gpu-pools-verifier -o wide; the last state of its container `assert` says what it waits for.",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from gpu_pools.observing import rules
-from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, POOL, measures_pods_of, replicas_of
+from gpu_pools.observing import rules, shares
+from gpu_pools.observing.series import DECLARED_GPUS, DECLARED_REPLICAS, DECLARED_SHARES, POOL, measures_pods_of, replicas_of
 from gpu_pools.stack.sharing import Mig, Mps
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ _CHOSEN_GPU: Final = f'{_CHOSEN_POOL}, instance=~"$node", UUID=~"$gpu"'
 _UNIT: Final = "{{instance}} GPU {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 _GPU: Final = "{{instance}} GPU {{gpu}}"
 _POD: Final = "{{namespace}}/{{pod}} on " + _UNIT
+_NOT_HERE: Final = """Shares that pods hold or wait for are told by kube-state-metrics, what is proven by the stack's verifiers.
+Without these the panels are empty, which is not 0. Cost needs prices, which no series has:
+`gpu-pools usage STACKFILE --prometheus URL --prices FILE` tells it."""
 _Kind = Literal["timeseries", "stat", "table", "text"]
 
 
@@ -68,19 +71,36 @@ def dashboards(plan: Plan) -> Mapping[str, dict[str, Any]]:
 def _fleet() -> Iterator[_Panel]:
     yield _Panel("GPUs that answer", ((f"sum({rules.NODE_GPUS})", "GPUs"),), kind="stat", width=8)
     yield _Panel("Use of all GPUs", ((f"avg({rules.GPU_ACTIVE})", "use"),), "percentunit", "stat", width=8)
-    yield _Panel("GPUs not used at all", ((f"count({rules.GPU_ACTIVE} < 0.01) or vector(0)", "GPUs"),), kind="stat", width=8)
+    unused = f"count({rules.GPU_ACTIVE} < {rules.IDLE_BELOW}) or vector(0)"
+    yield _Panel("GPUs not used at all", ((unused, "GPUs"),), kind="stat", width=8)
+    proven = ((f"sum by ({POOL}) ({rules.NODE_VERIFIED})", "{{gpu_pool}}"),)
+    yield _Panel("Nodes that are proven to be as declared", proven)
+    yield _Panel(
+        "Age of a node's last report, the oldest of a pool",
+        ((f"max by ({POOL}) ({rules.NODE_REPORT_AGE})", "{{gpu_pool}}"),),
+        "s",
+    )
+    offered = (shares.POOL_ALLOCATABLE, "offered {{gpu_pool}} {{resource}}")
+    yield _Panel("Shares: offered, and held by pods", (offered, (shares.POOL_ALLOCATED, "held {{gpu_pool}} {{resource}}")))
+    yield _Panel("Shares that pods wait for", ((shares.WAITING, "{{resource}}"),))
+    yield _Panel("Pods that hold a share and use nothing", ((f"sum by ({POOL}) ({rules.POD_IDLE})", "{{gpu_pool}}"),))
     yield _Panel("Use by pool", ((rules.POOL_ACTIVE, "{{gpu_pool}}"),), "percentunit")
     yield _Panel("GPUs by pool", ((rules.POOL_GPUS, "{{gpu_pool}}"),))
     memory = f"sum by ({POOL}) ({rules.GPU_MEMORY_USED}) / sum by ({POOL}) ({rules.GPU_MEMORY})"
     yield _Panel("Memory in use by pool", ((memory, "{{gpu_pool}}"),), "percentunit")
     yield _Panel("Power by pool", ((f"sum by ({POOL}) ({rules.GPU_POWER})", "{{gpu_pool}}"),), "watt")
-    yield _Panel("Declared", ((DECLARED_GPUS, ""),), kind="table", width=_WIDE)
+    yield _Panel("Declared GPUs of a node", ((DECLARED_GPUS, ""),), kind="table")
+    yield _Panel("Declared shares of a node", ((DECLARED_SHARES, ""),), kind="table")
+    yield _Panel("What is not here", kind="text", says=_NOT_HERE, width=_WIDE)
 
 
 def _pool() -> Iterator[_Panel]:
     yield _Panel("Use by GPU", ((f"{rules.GPU_ACTIVE}{{{_CHOSEN_POOL}}}", _GPU),), "percentunit", width=_WIDE)
     yield _Panel("Memory in use by GPU", ((f"{rules.GPU_MEMORY_USED}{{{_CHOSEN_POOL}}}", _GPU),), "bytes")
     yield _Panel("Use by share", ((f"{rules.UNIT_ACTIVE}{{{_CHOSEN_POOL}}}", _UNIT),), "percentunit")
+    held = (f"{shares.NODE_ALLOCATED}{{{_CHOSEN_POOL}}}", "held {{instance}} {{resource}}")
+    offered = (f"{shares.NODE_ALLOCATABLE}{{{_CHOSEN_POOL}}}", "offered {{instance}} {{resource}}")
+    yield _Panel("Shares by node: offered, and held by pods", (offered, held))
     yield _Panel("GPUs by node", ((f"{rules.NODE_GPUS}{{{_CHOSEN_POOL}}}", "{{instance}}"),))
     xids = f"max by (instance, gpu, xid) ({rules.XIDS}{{{_CHOSEN_POOL}}}) > 0"
     yield _Panel("Xids of the last five minutes", ((xids, "{{instance}} GPU {{gpu}} Xid {{xid}}"),))
@@ -104,7 +124,9 @@ def _pods(plan: Plan) -> Iterator[_Panel]:
     use = f"{rules.POD_ACTIVE}{{{_CHOSEN_POOL}}}"
     yield _Panel("Use by pod, of its GPU or MIG instance", ((use, _POD),), "percentunit", width=_WIDE)
     yield _Panel("Memory by pod", ((f"{rules.POD_MEMORY_USED}{{{_CHOSEN_POOL}}}", _POD),), "bytes", width=_WIDE)
-    idle = f"{rules.POD_ACTIVE}{{{_CHOSEN_POOL}}} < 0.01"
+    held = f"{shares.POD_ALLOCATED}{{{_CHOSEN_POOL}}}"
+    yield _Panel("Shares by pod", ((held, "{{namespace}}/{{pod}} {{resource}}"),), width=_WIDE)
+    idle = f"{rules.POD_ACTIVE}{{{_CHOSEN_POOL}}} < {rules.IDLE_BELOW}"
     yield _Panel("Pods that use nothing", ((idle, _POD),), "percentunit", "table", width=_WIDE)
 
 

@@ -10,7 +10,7 @@ only where its value is its own:
 - MPS: its memory alone, where the exporter measures pods. NVML tells the memory of each client and the use of the server alone
   (docs/measured/h100-mps-nvml.json), so that the exporter's use of such a pod is 0, whatever it does.
 
-Not here: what is allocated, requested and pending, which is kube-state-metrics' business.
+What is declared, allocated and waiting is in gpu_pools/observing/shares.py.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from gpu_pools.observing.series import (
     declared,
     measures_pods_of,
 )
+from gpu_pools.observing.shares import declared_shares, recorded_shares
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +52,11 @@ NODE_GPUS: Final = "gpu_pools:node_gpus:count"
 POOL_GPUS: Final = "gpu_pools:pool_gpus:count"
 POOL_ACTIVE: Final = "gpu_pools:pool_active:ratio"
 XIDS: Final = "gpu_pools:gpu_xids:count"
+NODE_VERIFIED: Final = "gpu_pools:node_verified:bool"
+NODE_REPORT_AGE: Final = "gpu_pools:node_report_age:seconds"
+POD_IDLE: Final = "gpu_pools:pod_idle:bool"
+#: Less use than this is none.
+IDLE_BELOW: Final = 0.01
 #: Compute slices that a profile can have; its name begins with their number.
 _SLICES: Final = (1, 2, 3, 4, 7)
 _MIB: Final = 1048576
@@ -63,8 +70,10 @@ _NO_POD: Final = 'pod=""'
 
 def recording_group(plan: Plan) -> dict[str, Any]:
     """The group of all recording rules, in the order in which they need each other."""
-    rules = [{"record": one.name, "expr": f"vector({one.value})", "labels": dict(one.labels)} for one in declared(plan)]
-    rules += [{"record": name, "expr": expression} for name, expression in _recorded(pods=measures_pods_of(plan))]
+    constants = (*declared(plan), *declared_shares(plan))
+    rules = [{"record": one.name, "expr": f"vector({one.value})", "labels": dict(one.labels)} for one in constants]
+    recorded = (*_recorded(pods=measures_pods_of(plan)), *recorded_shares(plan))
+    rules += [{"record": name, "expr": expression} for name, expression in recorded]
     return {"name": GROUP, "rules": rules}
 
 
@@ -72,6 +81,7 @@ def _recorded(*, pods: bool) -> Iterator[tuple[str, str]]:
     yield UNIT_ACTIVE, _top(UNIT_KEY, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
     yield GPU_ACTIVE, _gpu_active()
     yield POD_ACTIVE, _pod_active(pods=pods)
+    yield POD_IDLE, f"{POD_ACTIVE} < bool {IDLE_BELOW}"
     yield UNIT_MEMORY_USED, f"{_MIB} * {_used()}"
     yield UNIT_MEMORY, f"{_MIB} * ({_used()} + {_top(UNIT_KEY, 'DCGM_FI_DEV_FB_FREE')})"
     yield POD_MEMORY_USED, _pod_memory(pods=pods)
@@ -82,6 +92,9 @@ def _recorded(*, pods: bool) -> Iterator[tuple[str, str]]:
     yield XIDS, _top((*GPU_KEY, "xid"), "DCGM_EXP_XID_ERRORS_COUNT", 'xid!=""')
     yield NODE_GPUS, _node_gpus()
     yield POOL_GPUS, f"sum by ({POOL}) ({NODE_GPUS})"
+    verifier = f'{{job="{VERIFIER_APP}", {_OURS}}}'
+    yield NODE_VERIFIED, f"{_by('max', NODE_KEY)} (gpu_pools_verified{verifier})"
+    yield NODE_REPORT_AGE, f"{_by('max', NODE_KEY)} (time() - gpu_pools_last_assertion_timestamp_seconds{verifier})"
     yield POOL_ACTIVE, f"avg by ({POOL}) ({GPU_ACTIVE})"
 
 

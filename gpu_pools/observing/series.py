@@ -55,6 +55,7 @@ class Declared:
 DECLARED_GPUS: Final = "gpu_pools:declared_gpus:node"
 DECLARED_REPLICAS: Final = "gpu_pools:declared_replicas:unit"
 DECLARED_SLICES: Final = "gpu_pools:declared_slices:gpu"
+DECLARED_SHARES: Final = "gpu_pools:declared_shares:node"
 
 
 def declared(plan: Plan) -> Iterator[Declared]:

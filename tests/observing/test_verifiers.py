@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from gpu_pools.observing import rules
 from gpu_pools.observing.alerts import alerts
 from gpu_pools.observing.objects import prometheus_rule_spec
 from gpu_pools.plan.planning import plan_config
@@ -135,6 +136,15 @@ def test_a_healthy_fleet_and_a_planned_change_raise_none(plan: Plan, fleet: tupl
     changed = course(plan, fleet, [(10, HOLDS), (10, DIFFERS), (20, ABSENT), (30, HOLDS)])
     changed.expected = [(minute * 60, FIRING, {}) for minute in range(0, 70, 5)] + [(changed.seconds, ANY, {})]
     hold(plan, [well, changed], tmp_path)
+
+
+def test_verdict_and_age_are_recorded_by_node(plan: Plan, fleet: tuple[Node, ...], tmp_path: Path) -> None:
+    case = course(plan, fleet, [(20, DIFFERS)])
+    nodes: list[Labels] = [(("gpu_pool", node.pool), ("instance", node.name)) for node in fleet]
+    case.expected = [(case.seconds, f"{rules.NODE_VERIFIED} + 0", dict(zip(nodes, (0, 1), strict=True)))]
+    # The last assertion ended with the last five minutes' begin.
+    case.expected.append((case.seconds, f"{rules.NODE_REPORT_AGE} + 0", dict.fromkeys(nodes, case.seconds - 15 * 60)))
+    hold(plan, [case], tmp_path)
 
 
 def test_a_wrong_answer_is_noticed(plan: Plan, fleet: tuple[Node, ...], tmp_path: Path) -> None:

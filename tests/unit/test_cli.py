@@ -333,7 +333,20 @@ def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_shell_completes_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    commands = ("plan", "expect", "models", "sizes", "layouts", "change", "images", "check", "import", "changes", "evidence")
+    commands = (
+        "plan",
+        "expect",
+        "models",
+        "sizes",
+        "layouts",
+        "change",
+        "images",
+        "check",
+        "import",
+        "changes",
+        "evidence",
+        "usage",
+    )
     assert [one for one in (*commands, "offline", "max-more-gpus") if one not in script] == []
 
 

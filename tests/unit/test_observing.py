@@ -195,7 +195,7 @@ class TestRulesAndSeries:
 
     def test_names_say_of_what_and_in_what(self) -> None:
         for rule in recording_group(fleets.plan_of())["rules"]:
-            assert re.fullmatch(r"gpu_pools:(gpu|unit|pod|pool|node|declared)_\w+:[a-z]+", rule["record"])
+            assert re.fullmatch(r"gpu_pools:(gpu|unit|pods?|pool|node|declared)_\w+:[a-z]+", rule["record"])
 
     def test_the_reference_has_every_recorded_series(self) -> None:
         text = REFERENCE.read_text(encoding="utf-8")
@@ -261,7 +261,7 @@ class TestAlertsAndXids:
             if "max(" in one.expression:
                 continue
             used = set(re.findall(r"\$labels\.(\w+)", one.summary))
-            assert used <= {"instance", "gpu_pool", "gpu", "UUID", "xid", "clock_event", "namespace", "pod"}, one.name
+            assert used <= {"instance", "gpu_pool", "gpu", "UUID", "xid", "clock_event", "namespace", "pod", "resource"}, one.name
 
 
 class TestDashboards:

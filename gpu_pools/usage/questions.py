@@ -1,0 +1,101 @@
+"""What is asked of Prometheus about a time: for each recorded series its sum over steps, and in how many steps it was there.
+
+By steps, not by samples: rules may be evaluated as often as one likes, and a series counts for as long as it was there. A step is
+a minute, or so long that there are at most 1,440 (a day's minutes). That keeps a question of some thousand pods below what
+Prometheus loads for one (`query.max-samples`, 50 million). What is shorter than a step may be missed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gpu_pools.observing import rules, shares
+from gpu_pools.observing.series import DECLARED_GPUS, POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gpu_pools.usage.prometheus import Prometheus, Sample
+
+_MINUTE: Final = 60
+_MOST_STEPS: Final = 1440
+_UNITS: Final = {"m": _MINUTE, "h": 3600, "d": 86400, "w": 604800}
+#: Minutes that a table can be about.
+_LEAST, _MOST = 5, 60 * 24 * 92
+#: What is summed, and what is counted as well.
+SERIES: Final = (
+    shares.NODE_POOL,
+    rules.NODE_GPUS,
+    rules.GPU_ACTIVE,
+    rules.UNIT_ACTIVE,
+    shares.NODE_ALLOCATABLE,
+    shares.NODE_ALLOCATED,
+    shares.POD_ALLOCATED,
+    rules.POD_ACTIVE,
+    rules.POD_IDLE,
+)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A time until now, in steps of seconds."""
+
+    seconds: int
+
+    @property
+    def step(self) -> int:
+        """In whole minutes."""
+        minutes = -(-self.seconds // _MINUTE)
+        return max(1, -(-minutes // _MOST_STEPS)) * _MINUTE
+
+    @property
+    def steps(self) -> int:
+        """How many."""
+        return self.seconds // self.step
+
+    def hours(self, steps: float) -> float:
+        """So many steps as hours."""
+        return steps * self.step / 3600
+
+
+def span(text: str) -> Span:
+    """Of such a text as 90m, 24h, 7d, 2w.
+
+    Raises:
+        ValueError: where it is another.
+    """
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not _LEAST * _MINUTE <= seconds <= _MOST * _MINUTE:
+        message = f"{text!r}: a time as 90m, 24h, 7d or 2w is needed, from five minutes to 92 days"
+        raise ValueError(message)
+    return Span(seconds)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What Prometheus has of the time.
+
+    Attributes:
+        sums: series -> the sum over all steps, of each row.
+        counts: series -> in how many steps each row was there.
+        covered: in how many steps there was anything.
+    """
+
+    sums: Mapping[str, Sequence[Sample]]
+    counts: Mapping[str, Sequence[Sample]]
+    covered: float
+
+
+def asked(prometheus: Prometheus, over: Span, pools: Iterable[str]) -> Answers:
+    """Ask all of it."""
+    chosen = f'{{{POOL}=~"{"|".join(pools)}"}}'
+    window = f"[{over.seconds}s:{over.step}s]"
+    covered = prometheus.ask(f"max(count_over_time({DECLARED_GPUS}{chosen}{window}))")
+    return Answers(
+        {name: prometheus.ask(f"sum_over_time({name}{chosen}{window})") for name in SERIES},
+        {name: prometheus.ask(f"count_over_time({name}{chosen}{window})") for name in SERIES},
+        covered[0].value if covered else 0,
+    )

@@ -1,0 +1,431 @@
+"""`gpu-pools usage` without a Prometheus: times, addresses, answers that are none, what a share costs, and the sums."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpu_pools.cli.main import main
+from gpu_pools.hardware.prices import Prices
+from gpu_pools.observing import rules, shares
+from gpu_pools.plan.node_price import share_of_node
+from gpu_pools.plan.planning import plan_config
+from gpu_pools.usage.prometheus import CannotAskError, Prometheus, Sample, refused
+from gpu_pools.usage.questions import SERIES, Answers, span
+from gpu_pools.usage.report import Usage, usage
+from gpu_pools.usage.showing import usage_json, usage_table
+from tests.observing import fleets
+from tests.registries import make_trust, say, serving
+from tests.unit.golden import golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+STACK = "stacks/Pulumi.aks-dev.yaml"
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        ("text", "seconds", "step"),
+        [
+            ("5m", 300, 60),
+            ("24h", 86400, 60),
+            ("25h", 90000, 120),
+            ("7d", 604800, 420),
+            ("13w", 7862400, 5460),
+            ("92d", 7948800, 5520),
+            ("1440m", 86400, 60),
+            ("1441m", 86460, 120),
+        ],
+    )
+    def test_steps_are_minutes_and_a_day_s_at_most(self, text: str, seconds: int, step: int) -> None:
+        over = span(text)
+        assert (over.seconds, over.step) == (seconds, step)
+        assert 0 < over.steps <= 1440
+        assert over.hours(over.steps) == pytest.approx(seconds / 3600, rel=0.01)
+
+    @pytest.mark.parametrize("text", ["", "0h", "4m", "24", "1y", "-1h", "1.5h", "93d", "14w", "9999999d", "1h ", "24H"])
+    def test_others_are_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="a time as 90m"):
+            span(text)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        "url", ["http://127.0.0.1:9090", "https://p.example/prometheus", "http://localhost:1", "http://[::1]:9090/"]
+    )
+    def test_a_token_goes_by_tls_or_to_this_machine(self, url: str) -> None:
+        assert refused(url, with_token=True) == ""
+
+    @pytest.mark.parametrize(
+        ("url", "why"),
+        [
+            ("http://prometheus.example", "by TLS only"),
+            ("http://10.0.0.7:9090", "by TLS only"),
+            ("https://me:secret@p.example", "whoever lists processes"),
+            ("p.example:9090", "http://"),
+            ("ftp://p.example", "http://"),
+            ("https://", "a host"),
+            ("https://p.example/?x=1", "before /api/v1"),
+            ("https://p.example/#x", "before /api/v1"),
+            ("https://p.example:0", "a host"),
+            ("https://p.example:99999", "ort"),
+        ],
+    )
+    def test_others_are_refused(self, url: str, why: str) -> None:
+        assert why in refused(url, with_token=True)
+
+    def test_without_a_token_tls_is_not_needed(self) -> None:
+        assert refused("http://prometheus.example", with_token=False) == ""
+
+
+Answer = tuple[int, bytes, dict[str, str]]
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[[int, bytes], tuple[str, list[dict[str, str]]]]]:
+    """An HTTP server that answers as it is told: only for answers that no Prometheus gives, or errors."""
+    started: list[ThreadingHTTPServer] = []
+
+    def start(status: int, body: bytes) -> tuple[str, list[dict[str, str]]]:
+        seen: list[dict[str, str]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                seen.append({**self.headers, "path": self.path, "body": self.rfile.read(length).decode()})
+                self.send_response(status)
+                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        started.append(made)
+        threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True).start()
+        return f"http://127.0.0.1:{made.server_port}/at", seen
+
+    yield start
+    for one in started:
+        one.shutdown()
+        one.server_close()
+
+
+def vector(*samples: tuple[dict[str, str], str]) -> bytes:
+    result = [{"metric": labels, "value": [1.5, value]} for labels, value in samples]
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+
+
+class TestAnswers:
+    def test_a_question_goes_as_a_form_and_the_token_in_a_header(self, server: Any) -> None:
+        url, seen = server(200, vector(({"a": "b"}, "2.5"), ({}, "NaN"), ({}, "+Inf")))
+        assert Prometheus(url, "secret").ask("up + 1") == [Sample({"a": "b"}, 2.5)]
+        assert seen[0]["path"] == "/at/api/v1/query"
+        assert seen[0]["body"] == "query=up+%2B+1"
+        assert seen[0]["Authorization"] == "Bearer secret"
+        assert seen[0]["Content-Type"] == "application/x-www-form-urlencoded"
+        assert (seen[0]["Accept"], seen[0]["User-Agent"]) == ("application/json", "gpu-pools")
+
+    @pytest.mark.parametrize(
+        ("status", "body", "says"),
+        [
+            (401, b"", "status 401"),
+            (302, b"", "status 302"),
+            (422, b'{"status": "error", "errorType": "execution", "error": "too many samples"}', r"refuses .*too many samples"),
+            (200, b"<html>", "as no Prometheus does"),
+            (200, vector().replace(b"success", b"partial"), "as no Prometheus does"),
+            (200, b"[]", "as no Prometheus does"),
+            (200, b"[" * 100_000, "as no Prometheus does"),
+            (200, b'{"status": "success", "data": {"resultType": "matrix", "result": []}}', "as no Prometheus does"),
+            (200, b'{"status": "success", "data": {"resultType": "vector", "result": [{"value": [1, "x"]}]}}', "as no"),
+            (200, vector()[:-3], "as no Prometheus does"),
+        ],
+    )
+    def test_what_is_no_answer_is_told(self, server: Any, status: int, body: bytes, says: str) -> None:
+        url, _ = server(status, body)
+        with pytest.raises(CannotAskError, match=says) as told:
+            Prometheus(url).ask("up")
+        assert told.value.remedy
+
+    def test_it_is_asked_by_tls_where_its_authority_is_trusted(self, tmp_path: Path) -> None:
+        """The server has no answer to it, but says so."""
+        trust = make_trust(tmp_path)
+        with serving(trust, lambda _, handler: say(handler, 200)) as other:
+            with pytest.raises(CannotAskError, match="status 405"):
+                Prometheus(f"https://{other.address}", "token", Path(trust.authority)).ask("up")
+            with pytest.raises(CannotAskError, match=r"certificate of .* is not trusted") as told:
+                Prometheus(f"https://{other.address}", "token").ask("up")
+        assert "--ca" in told.value.remedy
+
+    def test_nobody_there(self) -> None:
+        with pytest.raises(CannotAskError, match="cannot be asked: Connection refused"):
+            Prometheus("http://127.0.0.1:1").ask("up")
+
+    def test_an_answer_without_a_status_has_its_reason(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+
+            def answer() -> None:
+                line, _ = listening.accept()
+                line.recv(65536)
+                line.sendall(b"SSH-2.0-OpenSSH\r\n")
+                line.close()
+
+            threading.Thread(target=answer, daemon=True).start()
+            with pytest.raises(CannotAskError, match=r"cannot be asked: SSH-2\.0-OpenSSH"):
+                Prometheus(f"http://127.0.0.1:{port}").ask("up")
+
+    @pytest.mark.parametrize(("most", "taken"), [(len(vector()), True), (len(vector()) - 1, False)])
+    def test_an_answer_has_a_limit(self, server: Any, monkeypatch: pytest.MonkeyPatch, most: int, taken: bool) -> None:  # noqa: FBT001
+        monkeypatch.setattr("gpu_pools.usage.prometheus._MOST", most)
+        url, _ = server(200, vector())
+        if taken:
+            assert Prometheus(url).ask("up") == []
+        else:
+            with pytest.raises(CannotAskError, match=f"more than {most} bytes"):
+                Prometheus(url).ask("up")
+
+
+class TestWhatAShareCosts:
+    def test_all_shares_of_a_node_are_the_node(self) -> None:
+        for pool in fleets.plan_of().pools:
+            parts = share_of_node(pool)
+            assert parts.keys() == pool.advertises.keys()
+            assert sum(parts[name] * count for name, count in pool.advertises.items()) == pytest.approx(1), pool.name
+
+    def test_a_shared_instance_is_its_part_whatever_its_name(self) -> None:
+        stack = fleets.stack(pools=("mixed",))
+        stack["gpu-pools:sharing"]["mixed"] = {
+            "mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}, "timeSlicing": {"replicas": 2, "renameByDefault": True}}
+        }
+        (pool,) = plan_config(stack).pools
+        assert share_of_node(pool) == {
+            "nvidia.com/mig-2g.20gb.shared": pytest.approx(8 / 14 / 8),
+            "nvidia.com/mig-3g.40gb.shared": pytest.approx(6 / 14 / 4),
+        }
+
+    def test_instances_by_their_slices_and_a_whole_gpu_by_all(self) -> None:
+        plan = {pool.name: share_of_node(pool) for pool in fleets.plan_of().pools}
+        assert plan["mixed"]["nvidia.com/mig-3g.40gb"] == pytest.approx(3 * plan["mixed"]["nvidia.com/mig-1g.10gb"])
+        assert plan["some"]["nvidia.com/gpu"] == pytest.approx(7 / 3 * plan["some"]["nvidia.com/mig-3g.40gb"])
+
+
+def answers(**rows: list[tuple[dict[str, str], float, float]]) -> Answers:
+    """Series by their variable's name -> (labels, sum, count)."""
+    names = {
+        "nodes": shares.NODE_POOL,
+        "gpus": rules.NODE_GPUS,
+        "active": rules.GPU_ACTIVE,
+        "offered": shares.NODE_ALLOCATABLE,
+        "given": shares.NODE_ALLOCATED,
+        "pods": shares.POD_ALLOCATED,
+        "use": rules.POD_ACTIVE,
+        "idle": rules.POD_IDLE,
+    }
+    given = {names[key]: value for key, value in rows.items()}
+    return Answers(
+        {name: [Sample(labels, total) for labels, total, _ in given.get(name, [])] for name in SERIES},
+        {name: [Sample(labels, count) for labels, _, count in given.get(name, [])] for name in SERIES},
+        60,
+    )
+
+
+GPU = "nvidia.com/gpu"
+NODE = {"instance": "n", "gpu_pool": "turns"}
+POD = {**NODE, "namespace": "team", "pod": "a"}
+
+
+def reported(**rows: list[tuple[dict[str, str], float, float]]) -> Usage:
+    """An hour of a pool of two GPUs, each for four pods."""
+    return usage(fleets.plan_of(pools=("turns",)), answers(**rows), span("1h"), None)
+
+
+class TestSums:
+    def test_a_pool_without_a_price_has_no_costs_and_one_that_lacks_something_is_enough(self) -> None:
+        plan = fleets.plan_of(pools=("turns", "whole"))
+        seen = answers(nodes=[(NODE, 60, 60)], given=[({**NODE, "resource": GPU}, 0, 60)])
+        told = usage(plan, seen, span("1h"), None)
+        assert (told.pools[0].idle, told.pools[0].idle_cost, told.pools[0].free_cost) == (0, None, None)
+        assert [bool(pool.missing) for pool in told.pools] == [True, False]
+        assert not told.is_whole
+
+    def test_an_hour_of_a_pod_that_idles_half_of_it(self) -> None:
+        unit = {**POD, "gpu": "0", "UUID": "GPU-0"}
+        told = reported(
+            nodes=[(NODE, 60, 60)],
+            gpus=[(NODE, 120, 60)],
+            active=[({**NODE, "gpu": "0", "UUID": "GPU-0"}, 15, 60)],
+            offered=[({**NODE, "resource": GPU}, 480, 60)],
+            given=[({**NODE, "resource": GPU}, 120, 60)],
+            pods=[({**POD, "resource": GPU}, 120, 60)],
+            use=[(unit, 15, 40)],
+            idle=[(unit, 20, 40)],
+        )
+        (pool,), (pod,) = told.pools, told.pods
+        assert (pool.nodes, pool.gpus, pool.active, pool.offered, pool.allocated) == (1, 2, 0.25, 8, 2)
+        # Measured for 40 of 60 minutes, idle for half of these.
+        parts = (pod.allocated, pod.used, pod.idle, pod.unmeasured)
+        assert parts == pytest.approx((2, 2 / 3, 2 / 3, 2 / 3))
+        assert (pool.used, pool.idle, pool.unmeasured) == (pod.used, pod.idle, pod.unmeasured)
+        assert pod.active == 15 / 40
+        assert told.is_whole
+        assert pool.cost is pod.cost is None
+
+    def test_a_pod_on_two_units_is_idle_by_their_mean(self) -> None:
+        told = reported(
+            pods=[({**POD, "resource": GPU}, 120, 60)],
+            idle=[({**POD, "gpu": "0"}, 60, 60), ({**POD, "gpu": "1"}, 0, 60)],
+        )
+        assert told.pods[0].idle == pytest.approx(1)
+        assert told.pods[0].used == pytest.approx(1)
+
+    def test_what_is_missing_is_unknown_and_not_zero(self) -> None:
+        told = reported(nodes=[(NODE, 60, 60)])
+        (pool,) = told.pools
+        assert {pool.gpus, pool.active, pool.offered, pool.allocated, pool.used, pool.idle, pool.unmeasured} == {None}
+        assert not told.is_whole
+        assert [line.split(": ")[0] for line in pool.missing] == [
+            rules.GPU_ACTIVE,
+            shares.NODE_ALLOCATABLE,
+            shares.NODE_ALLOCATED,
+        ]
+        shown = usage_table(told)
+        assert shown.splitlines()[4].split() == ["turns", "1.0", *["?"] * 7]
+        assert "kube-state-metrics is not scraped" in shown
+        assert json.loads(usage_json(told, "s"))["pools"][0]["idle"] is None
+
+    def test_of_a_pod_that_nobody_measures_nothing_is_known_but_what_it_has(self) -> None:
+        given = {"given": [({**NODE, "resource": GPU}, 180, 60)]}
+        other = {**POD, "pod": "b"}
+        both = [({**POD, "resource": GPU}, 120, 60), ({**other, "resource": GPU}, 60, 60)]
+        (pool,), pods = reported(pods=both, **given).pools, reported(pods=both, **given).pods
+        assert {pool.used, pool.idle, *(pod.idle for pod in pods), *(pod.used for pod in pods)} == {None}
+        assert (pool.allocated, pool.unmeasured) == (3, 3)
+        (pool,) = reported(pods=both, idle=[({**other, "gpu": "0"}, 15, 60)], **given).pools
+        assert (pool.used, pool.idle, pool.unmeasured) == (0.75, 0.25, 2)
+
+    def test_a_pool_without_nodes_lacks_nothing(self) -> None:
+        told = reported()
+        assert told.is_whole
+        assert "Of turns no node was seen" in usage_table(told)
+
+    def test_a_price_makes_costs_and_a_missing_one_is_told(self) -> None:
+        plan = fleets.plan_of(pools=("turns",))
+        priced = usage(plan, answers(nodes=[(NODE, 60, 60)]), span("1h"), Prices("EUR", {"x": 1.0}, {}))
+        assert any(line.startswith("price: ") for line in priced.pools[0].missing)
+
+
+AKS: dict[str, Any] = {
+    "gpu-pools:cluster": {
+        "platform": "aks",
+        "name": "gpu-dev",
+        "location": "westeurope",
+        "systemPool": {"vmSize": "Standard_D4s_v5", "count": 1},
+    },
+    "gpu-pools:sharing": {
+        "turns": {"timeSlicing": {"replicas": 4}},
+        "parts": {"mig": {"layout": {"3g.40gb": 1, "2g.20gb": 2}}},
+        "served": {"mps": {"replicas": 8}},
+    },
+    "gpu-pools:pools": [
+        {"name": "turns", "vmSize": "Standard_NC24ads_A100_v4", "count": 2, "sharing": "turns"},
+        {"name": "parts", "vmSize": "Standard_NC48ads_A100_v4", "count": 1, "sharing": "parts"},
+        {"name": "served", "vmSize": "Standard_NC96ads_A100_v4", "count": 1, "sharing": "served"},
+        {"name": "away", "vmSize": "Standard_NC24ads_A100_v4", "nodes": {"min": 0, "max": 2}, "sharing": "turns"},
+    ],
+}
+
+
+def a_day() -> Usage:
+    """Of a fleet whose pods come and go, with a price for two of four pools' sizes; the rows in no order."""
+    draw, plan = Random(18), plan_config(AKS)  # noqa: S311 the same every time
+    rows: dict[str, list[tuple[dict[str, str], float, float]]] = {
+        key: [] for key in ("nodes", "gpus", "active", "offered", "given", "pods", "use", "idle")
+    }
+    for pool in plan.pools:
+        for number in range(0 if pool.name == "away" else 1 if pool.name == "parts" else 2):
+            node, steps = {"instance": f"{pool.name}-{number}", "gpu_pool": pool.name}, draw.randint(40, 60)
+            rows["nodes"].append((node, steps, steps))
+            rows["gpus"].append((node, steps * pool.hardware.gpus, steps))
+            for index in range(pool.hardware.gpus):
+                gpu = {**node, "gpu": str(index), "UUID": f"GPU-{pool.name}-{number}-{index}"}
+                rows["active"].append((gpu, draw.choice([0, steps / 2, steps / 4]), steps))
+            for resource, count in pool.advertises.items():
+                held = 0.0
+                for pod in range(count - 1):
+                    own = {**node, "namespace": draw.choice(["a", "b"]), "pod": f"p{pod}-{resource[-4:]}"}
+                    there, asked = draw.randint(2, steps), draw.randint(1, 2)
+                    held += there * asked
+                    rows["pods"].append(({**own, "resource": resource}, there * asked, there))
+                    if pool.name != "served":
+                        told = draw.choice([there, there - 1, there + 1])
+                        rows["idle"].append(({**own, "gpu": "0"}, draw.randint(0, min(told, there)), told))
+                        rows["use"].append(({**own, "gpu": "0"}, told / 4, told))
+                rows["offered"].append(({**node, "resource": resource}, steps * count, steps))
+                rows["given"].append(({**node, "resource": resource}, held, steps))
+    for one in rows.values():
+        draw.shuffle(one)
+    prices = Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0, "Standard_NC48ads_A100_v4": 7.5}, {})
+    return usage(plan, answers(**rows), span("61m"), prices)
+
+
+class TestADay:
+    def test_what_the_stack_does_not_declare_any_more_has_no_price(self) -> None:
+        old = {"instance": "turns-0", "gpu_pool": "turns", "resource": "nvidia.com/mig-1g.10gb"}
+        seen = answers(pods=[({**old, "namespace": "a", "pod": "p"}, 60, 60)], offered=[(old, 420, 60)], given=[(old, 60, 60)])
+        told = usage(plan_config(AKS), seen, span("1h"), Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0}, {}))
+        assert (told.pods[0].allocated, told.pods[0].cost) == (1, None)
+        assert told.pools[0].free_cost is None
+
+    def test_the_table(self) -> None:
+        golden("usage.txt", usage_table(a_day()) + "\n")
+
+    def test_the_document(self) -> None:
+        golden("usage.json", usage_json(a_day(), "Pulumi.fleet.yaml") + "\n")
+
+    def test_parts_are_the_whole(self) -> None:
+        for pod in a_day().pods:
+            assert (pod.used or 0) + (pod.idle or 0) + pod.unmeasured == pytest.approx(pod.allocated)
+        for pool in a_day().pools:
+            if pool.allocated is not None:
+                assert (pool.used or 0) + (pool.idle or 0) + (pool.unmeasured or 0) == pytest.approx(pool.allocated)
+
+
+class TestTheCommand:
+    def test_what_is_wrong_is_told_by_exit_code_2(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["usage", STACK, "--prometheus", "http://127.0.0.1:1"]) == 2
+        assert "cannot be asked" in capsys.readouterr().err
+        for more in (["--over", "1y"], ["--token-file", str(tmp_path / "none")], ["--ca", str(tmp_path / "none")]):
+            with pytest.raises(SystemExit) as ended:
+                main(["usage", STACK, "--prometheus", "http://127.0.0.1:1", *more])
+            assert ended.value.code == 2
+        with pytest.raises(SystemExit) as ended:
+            main(["usage", STACK, "--prometheus", "http://me:secret@p.example"])
+        assert ended.value.code == 2
+
+    def test_a_prometheus_without_recorded_series_cannot_tell(self, server: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        url, _ = server(200, vector())
+        assert main(["usage", STACK, "--prometheus", url]) == 2
+        assert "gpu_pools:declared_gpus:node" in capsys.readouterr().err
+
+    def test_the_token_is_in_no_output(
+        self, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        url, seen = server(403, b"")
+        (tmp_path / "token").write_text("from-a-file\n")
+        assert main(["usage", STACK, "--prometheus", url, "--token-file", str(tmp_path / "token")]) == 2
+        monkeypatch.setenv("GPU_POOLS_PROMETHEUS_TOKEN", "of-the-environment")
+        assert main(["usage", STACK, "--prometheus", url]) == 2
+        assert [one["Authorization"] for one in seen] == ["Bearer from-a-file", "Bearer of-the-environment"]
+        shown = capsys.readouterr()
+        assert "from-a-file" not in shown.out + shown.err
+        assert "--token-file" in shown.err
