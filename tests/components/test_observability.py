@@ -287,7 +287,10 @@ class TestAzure:
         assert set(roles) == {"Group", "ServicePrincipal"}
 
     def test_rule_groups_are_within_azures_limits(self, made: Callable[..., Recorder]) -> None:
-        groups = [one.inputs for one in made().of(":PrometheusRuleGroup")]
+        plan = plan_config({f"gpu-pools:{key}": value for key, value in {**ON_AKS, "verification": {}}.items()}, complete=False)
+        by_name = {one.inputs["ruleGroupName"]: one.inputs for one in made().of(":PrometheusRuleGroup")}
+        # They are registered side by side, in any order.
+        groups = [by_name[name] for name in azure_rule_groups(plan, "small")]
         for group in groups:
             for alert in [rule for rule in group["rules"] if "severity" in rule]:
                 # The mocks have no whole numbers.
@@ -295,7 +298,6 @@ class TestAzure:
             azure_observing._check_rule_group({**group, "scopes": [f"{GROUPS}/g/providers/Microsoft.Monitor/accounts/a"]})
         rules = [rule for group in groups for rule in group["rules"]]
         assert all(rule["labels"]["cluster"] == "small" for rule in rules)
-        plan = plan_config({f"gpu-pools:{key}": value for key, value in {**ON_AKS, "verification": {}}.items()}, complete=False)
         wanted = [rule for group in rule_groups(plan) for rule in group["rules"]]
         assert [rule["expression"] for rule in rules] == [rule["expr"] for rule in wanted]
         kept = [(rule["alert"], f"PT{rule.get('keep_firing_for', '10m').upper()}") for rule in wanted if "alert" in rule]

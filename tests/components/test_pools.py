@@ -113,7 +113,7 @@ def test_what_tolerates_and_proves_takes_the_same_pools(run: Run) -> None:
     (nfd,) = [one.inputs["values"] for one in recorded.of("Release") if one.name == "nfd-release"]
     assert "team" in {one["key"] for one in nfd["worker"]["tolerations"]}
     bindings = recorded.of("MutatingAdmissionPolicyBinding")
-    assert [one.name for one in bindings] == ["taint-whole-binding", "taint-parts-binding"]
+    assert {one.name for one in bindings} == {"taint-whole-binding", "taint-parts-binding"}
     resources = {"nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb", "nvidia.com/mig-4g.40gb"}
     assert len(recorded.of(":Job")) == len(resources)
 
