@@ -395,6 +395,17 @@ class ExistingClusterArgs(TypedDict):
     """Context of that file; its current one by default."""
 
 
+class RolloutArgs(TypedDict):
+    """How the pool's living nodes change in place."""
+
+    max_unavailable: NotRequired[int]
+    """How many nodes change at the same time."""
+    drain_timeout_seconds: NotRequired[int]
+    """How long pods that hold GPUs may take to go, in seconds."""
+    pods_that_stay: NotRequired[str]
+    """Of pods that do not go in time: wait, stop or delete."""
+
+
 class MinimumArgs(TypedDict):
     """What a node's driver must be at least; the verification holds each node against it."""
 
@@ -581,6 +592,8 @@ class MagnumPoolArgs(TypedDict):
     """Refuse to delete or replace the group."""
     adopted: NotRequired[bool]
     """The group was made by hand, and imported: what the stack does not say of it stays as it is."""
+    rollout: NotRequired[RolloutArgs]
+    """How the pool's nodes change in place, a few at a time; without it all at once."""
     image: NotRequired[str]
     """Image of the nodes; the template's by default."""
     node_group_labels: NotRequired[dict[str, str]]
@@ -608,6 +621,8 @@ class ExistingPoolArgs(TypedDict):
     """Taints that the nodes have; they are tolerated."""
     driver: NotRequired[str]
     """Who installs the GPU driver: operator or preinstalled."""
+    rollout: NotRequired[RolloutArgs]
+    """How the pool's nodes change in place, a few at a time; without it all at once."""
 
 
 class ExistingArgs(TypedDict):
@@ -741,6 +756,8 @@ class PoolArgs(TypedDict):
     """Refuse to delete or replace the pool."""
     adopted: NotRequired[bool]
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
+    rollout: NotRequired[RolloutArgs]
+    """How the pool's nodes change in place, a few at a time; without it all at once."""
     vm_size: NotRequired[str]
     """A GPU size, e.g. Standard_NC24ads_A100_v4."""
     gpu_model: NotRequired[str]
@@ -830,6 +847,8 @@ class NamedPoolArgs(TypedDict):
     """Refuse to delete or replace the pool."""
     adopted: NotRequired[bool]
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
+    rollout: NotRequired[RolloutArgs]
+    """How the pool's nodes change in place, a few at a time; without it all at once."""
     vm_size: NotRequired[str]
     """A GPU size, e.g. Standard_NC24ads_A100_v4."""
     gpu_model: NotRequired[str]

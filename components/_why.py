@@ -19,6 +19,7 @@ from typing import Any, Final
 import pulumi
 import yaml
 
+from gpu_pools.evidence.changing import changing
 from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.shared_text import summary
@@ -94,10 +95,11 @@ def _seen(reports: Mapping[str, Any], pool: Mapping[str, Any], kubeconfig: str) 
     try:
         cluster = _Cluster(kubeconfig, reports["context"])
         maps = config_maps_of(cluster.items("config_map", namespace))
-        seen = Snapshot(dt.datetime.now(dt.UTC), cluster.items("node", selector=labels), maps)
+        nodes = cluster.items("node", selector=labels)
+        seen = Snapshot(dt.datetime.now(dt.UTC), nodes, maps)
         evidence = judge("", declared({"verification": reports}), seen)
         pods = waiting(cluster.items("pod", namespace, pool["podSelector"]))
-        return [summary(evidence), *filter(None, findings(evidence)), *(f"verifier on {line}" for line in pods)]
+        return [summary(evidence), *filter(None, findings(evidence)), *(f"verifier on {line}" for line in pods), *changing(nodes)]
     except Exception as error:  # noqa: BLE001 - whatever it is, the deploy's own error must not be lost behind it
         return [f"The cluster cannot be asked why: {type(error).__name__}"]
 

@@ -316,6 +316,8 @@ class GpuPlatform(pulumi.ComponentResource):
             reached["context"] = context
         if planned.settings.registry.username:
             reached["registry"] = config[f"{NAMESPACE}:registry"]
+        if any(pool.pool.rollout for pool in planned.pools):
+            reached["rollout"] = True
         verifier = Verifier(f"{name}-verifier", reached, opts)
         proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():

@@ -21,6 +21,9 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from gpu_pools.plan.planned import Plan
+from gpu_pools.plan.rollouts import rollout_seconds
+from gpu_pools.proof import changer_rights
+from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
 from gpu_pools.proof.verifier_pods import (
     EXPECTATION_FILE,
     PROGRAM_FILE,
@@ -35,6 +38,7 @@ from gpu_pools.proof.verifier_pods import (
 )
 from gpu_pools.proof.verifier_reports import reports
 from gpu_pools.proof.verifier_rights import (
+    CHANGER,
     POLICY,
     ROLE,
     VERIFIER_NAMESPACE,
@@ -83,6 +87,8 @@ class VerifierArgs(TypedDict):
     """Of the kubeconfig; its current one by default."""
     registry: NotRequired[RegistrySection]
     """A registry of one's own, from which the verifiers' image comes; as the section of a stack file."""
+    rollout: NotRequired[bool]
+    """Whether a pool has `rollout`: its verifiers then change their nodes, and have an account for that."""
 
 
 class Verifier(pulumi.ComponentResource):
@@ -110,7 +116,8 @@ class Verifier(pulumi.ComponentResource):
             f"{name}-account", metadata={"name": SERVICE_ACCOUNT, "namespace": VERIFIER_NAMESPACE}, opts=inside
         )
         # The policy comes first: there is no moment in which the rights are wider than it lets them be.
-        policy: Any = policy_spec()
+        changers = args.get("rollout", False)
+        policy: Any = policy_spec(changers=changers)
         written = ValidatingAdmissionPolicy(
             f"{name}-policy", metadata={"name": POLICY}, spec=policy, opts=child_options(self, opts)
         )
@@ -123,7 +130,9 @@ class Verifier(pulumi.ComponentResource):
         )
         closed: Any = network_policy_spec()
         NetworkPolicy(f"{name}-network", metadata={"name": POLICY, "namespace": VERIFIER_NAMESPACE}, spec=closed, opts=inside)
-        self._rights(name, child_options(self, opts, depends_on=[account, bound]))
+        self._rights(name, changers=changers, opts=child_options(self, opts, depends_on=[account, bound]))
+        if changers:
+            self._changers(name, inside, child_options(self, opts, depends_on=[account, bound]))
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
         self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))
         self.digest = pulumi.Output.from_input(_digest())
@@ -131,8 +140,35 @@ class Verifier(pulumi.ComponentResource):
         pull_secret(name, VERIFIER_NAMESPACE, registry, inside)
         self.register_outputs({"namespace": self.namespace, "program": self.program, "digest": self.digest})
 
-    def _rights(self, name: str, opts: pulumi.ResourceOptions) -> None:
-        subjects: Any = [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": VERIFIER_NAMESPACE}]
+    def _changers(self, name: str, inside: pulumi.ResourceOptions, opts: pulumi.ResourceOptions) -> None:
+        """The account of pools with `rollout`, and what it may do beside: its policy first, as above."""
+        metadata: Any = {"name": CHANGER, "namespace": VERIFIER_NAMESPACE}
+        account = ServiceAccount(f"{name}-changer", metadata=metadata, opts=inside)
+        policy: Any = changer_policy_spec()
+        binding: Any = changer_policy_binding_spec()
+        named: Any = {"name": changer_rights.POLICY}
+        written = ValidatingAdmissionPolicy(f"{name}-changer-policy", metadata=named, spec=policy, opts=opts)
+        bound = ValidatingAdmissionPolicyBinding(
+            f"{name}-changer-policy-binding",
+            metadata=named,
+            spec=binding,
+            opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[written])),
+        )
+        after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[account, bound]))
+        subjects: Any = [{"kind": "ServiceAccount", **metadata}]
+        whole: Any = changer_rules()
+        ClusterRole(f"{name}-changer-role", metadata=named, rules=whole, opts=after)
+        reference = _reference("ClusterRole", changer_rights.ROLE)
+        ClusterRoleBinding(f"{name}-changer-role-binding", metadata=named, role_ref=reference, subjects=subjects, opts=after)
+        turns: Any = turn_rules()
+        place: Any = {**named, "namespace": VERIFIER_NAMESPACE}
+        Role(f"{name}-changer-turns", metadata=place, rules=turns, opts=after)
+        reference = _reference("Role", changer_rights.ROLE)
+        RoleBinding(f"{name}-changer-turns-binding", metadata=place, role_ref=reference, subjects=subjects, opts=after)
+
+    def _rights(self, name: str, *, changers: bool, opts: pulumi.ResourceOptions) -> None:
+        accounts = [SERVICE_ACCOUNT, *([CHANGER] if changers else [])]
+        subjects: Any = [{"kind": "ServiceAccount", "name": one, "namespace": VERIFIER_NAMESPACE} for one in accounts]
         rules: Any = cluster_rules()
         ClusterRole(f"{name}-role", metadata={"name": ROLE}, rules=rules, opts=opts)
         ClusterRoleBinding(
@@ -219,7 +255,8 @@ class Verification(pulumi.ComponentResource):
             opts=child_options(self, opts, **once_named(f"{name}-expectation")),
         )
         seconds = plan.settings.verification.deadline_seconds
-        limit = f"{seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)}s"
+        least = seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)
+        limit = f"{max(least, rollout_seconds(of_pool, plan.settings.verification))}s"
         spec: Any = pulumi.Output.from_input(args["program"]).apply(
             lambda program: verifier_daemon_set_spec(plan, of_pool, program, _sha256())
         )
@@ -244,5 +281,5 @@ class Verification(pulumi.ComponentResource):
         self.register_outputs({"expectation": self.expectation, "reports": self.reports})
 
 
-def _reference(kind: str) -> Any:  # noqa: ANN401 - an input type of the SDK
-    return {"apiGroup": _RBAC, "kind": kind, "name": ROLE}
+def _reference(kind: str, name: str = ROLE) -> Any:  # noqa: ANN401 - an input type of the SDK
+    return {"apiGroup": _RBAC, "kind": kind, "name": name}

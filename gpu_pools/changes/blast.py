@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.changes.acknowledged import endings, standing, whole
 from gpu_pools.changes.pools import pool_changes, pool_name
 from gpu_pools.changes.steps import name_of
+from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
 from gpu_pools.plan.node_price import node_price
@@ -235,6 +236,9 @@ def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:
             if "shrunk" in pool.effects and pool.after:
                 stay = pool.after.pool.min_nodes
                 least, most = max(least - stay, 0), None if most is None else most - stay
+            elif pool.in_turn and pool.after and pool.after.pool.rollout and "replaced" not in pool.effects:
+                turn = pool.after.pool.rollout.max_unavailable
+                least, most = min(least, turn), turn if most is None else min(most, turn)
             yield Dip(pool.name, each * least, None if most is None else each * most, _until(pool))
 
 
@@ -246,7 +250,8 @@ def _until(pool: PoolChange) -> str:
         driver = pool.after is not None and pool.after.driver == "operator"
         return "the old nodes are deleted, and new ones have started" + (" and have their driver" if driver else "")
     reboot = " and rebooted" if "rebooted" in pool.effects else ""
-    return f"every node is free of pods and partitioned anew{reboot}"
+    each = "each node in its turn" if pool.in_turn else "every node"
+    return f"{each} is free of pods and partitioned anew{reboot}"
 
 
 def _advice(pool: PoolChange) -> Iterator[str]:
@@ -268,6 +273,8 @@ def _advice(pool: PoolChange) -> Iterator[str]:
     elif pool.drain:
         yield f"Either cordon and drain the nodes of `{pool.name}` before the deploy, because {'; '.join(pool.drain)}."
         yield "Or first make a pool with the new sharing beside it, and take this one out in a second commit: no GPU is away."
+    if "replaced" not in pool.effects:
+        yield from turns(pool)
     if "shrunk" in pool.effects:
         yield f"Which nodes of `{pool.name}` go is the cloud's choice: let end what must not be interrupted, wherever in it."
     if pool.renames:

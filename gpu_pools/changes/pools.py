@@ -75,7 +75,7 @@ class PoolChange:
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.
-        drain: why its nodes must be free of pods first; empty: they need not.
+        drain: why its nodes must be free of pods first; empty: they need not, or are emptied in their turn.
         creates_first: whether its replacement is there before it goes.
     """
 
@@ -104,6 +104,11 @@ class PoolChange:
     def ends_pods(self) -> bool:
         """Whether the pods on its nodes must end, however much it advertises afterwards."""
         return self.before is not None and bool(set(ENDS_PODS) & set(self.effects))
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether its nodes change a few at a time, and are emptied then."""
+        return all(one is not None and one.pool.rollout is not None for one in (self.before, self.after))
 
     @property
     def away(self) -> bool:
@@ -240,7 +245,7 @@ def _resources(before: PoolPlan | None, after: PoolPlan | None) -> Iterator[Reso
 
 
 def _drain(before: PoolPlan | None, after: PoolPlan | None, gpus: tuple[GpuChange, ...]) -> Iterator[str]:
-    if before is None or after is None:
+    if before is None or after is None or (before.pool.rollout and after.pool.rollout):
         return
     if gpus:
         yield "mig-manager evicts no pod, and waits for ever for one that holds a GPU (R01)"

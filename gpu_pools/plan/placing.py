@@ -72,7 +72,7 @@ def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str,
     """
     rule: dict[str, Any] = {
         "name": f"gpu-pools {planned.name}",
-        "labels": dict(planned.labels),
+        "labels": planned.placed_labels,
         "matchFeatures": [{"feature": "local.feature", "matchExpressions": {POOL_LABEL: {"op": "In", "value": [planned.name]}}}],
     }
     if driver in {"magnum-cluster-api", "capi-helm"} and planned.taints:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_pools.plan.pod_requests import PodRequest, pod_requests
 from gpu_pools.rendering.sharing_configs import mig_parted_file
+from gpu_pools.stack.kubernetes_names import CHANGED_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +76,16 @@ class PoolPlan:
     protect: bool = False
     pull_secrets: tuple[Mapping[str, str], ...] = ()
     imported: bool = False
+
+    @property
+    def changed_labels(self) -> dict[str, str]:
+        """The labels that are set on each node by itself when its turn has come; none without `rollout`."""
+        return {key: value for key, value in self.labels.items() if self.pool.rollout and key in CHANGED_LABELS}
+
+    @property
+    def placed_labels(self) -> dict[str, str]:
+        """The labels that all nodes get at once, from the cloud or from NFD."""
+        return {key: value for key, value in self.labels.items() if key not in self.changed_labels}
 
     @property
     def pod_requests(self) -> tuple[PodRequest, ...]:

@@ -43,6 +43,7 @@ from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
 from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
+from gpu_pools.plan.rollouts import check_rollouts
 from gpu_pools.rendering.registry import chart_registry_values
 from gpu_pools.rendering.sharing_configs import (
     MIG_DISABLED_KEY,
@@ -117,6 +118,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     ]
     check_together(settings, problems)
     check_startup_taint(settings, problems)
+    check_rollouts(settings, problems)
     check_adoption(settings, problems)
     check_adopted_groups(settings, problems)
     check_observability(settings, problems)

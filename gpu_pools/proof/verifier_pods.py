@@ -4,6 +4,9 @@ An init container asserts until the expectation holds or the deadline passes; th
 termination message that Kubernetes keeps, and it begins anew. The main container watches from then on, and
 is ready as long as the node holds. Both write each verdict as a condition of the node.
 
+With ``rollout`` the DaemonSet is the rollout, too: it replaces as many pods at once as nodes may change, an init container before
+the proof changes the node, and one after it gives the node back (gpu_pools/verifier/change.py).
+
 NVML without an advertised GPU: the pod asks for none, so nothing of the node's resources is used up. It takes the operator's own
 runtime class, which is there on nodes with the toolkit, with CDI and with a driver of the image alike, since the device plugin
 itself depends on it. NVIDIA_VISIBLE_DEVICES=all names the GPUs.
@@ -29,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.placing import pool_selector
 from gpu_pools.proof.node_expectation import node_expectation
+from gpu_pools.proof.verifier_rights import CHANGER, VERIFIER_NAMESPACE
 from gpu_pools.proof.verifier_start import start_command
 from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.stack.placements import AksPlacement
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.plan.planned import Plan, PoolPlan
+    from gpu_pools.stack.rollout import Rollout
 
 VERIFIER_APP: Final = "gpu-pools-verifier"
 SERVICE_ACCOUNT: Final = "verifier"
@@ -143,10 +148,10 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    labels = verifier_labels(planned)
+    labels, rollout = verifier_labels(planned), planned.pool.rollout
     return {
         "selector": {"matchLabels": labels},
-        "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}},
+        "updateStrategy": {"rollingUpdate": {"maxUnavailable": rollout.max_unavailable if rollout else "100%"}},
         "template": {"metadata": {"labels": labels}, "spec": _pod_spec(plan, planned, config_map, sha256)},
     }
 
@@ -165,22 +170,38 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> di
         "terminationMessagePath": _TERMINATION_LOG,
         "volumeMounts": mounts,
     }
-    expect = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--expect-sha256", expectation.sha256]
-    expect += ["--processes", _PROCESSES, "--mark"]
+    document = ["--expect", f"{_EXPECTATION}/{EXPECTATION_FILE}", "--expect-sha256", expectation.sha256]
+    document += ["--processes", _PROCESSES]
+    expect = [*document, "--mark"]
     if planned.startup_taint:
         expect += ["--untaint", planned.startup_taint.key]
     return {
         "nodeSelector": pool_selector(plan.settings.cluster, planned),
         "tolerations": [dict(toleration) for toleration in plan.tolerations],
         "runtimeClassName": plan.operator_values["operator"]["runtimeClass"],
-        "serviceAccountName": SERVICE_ACCOUNT,
+        "serviceAccountName": CHANGER if planned.pool.rollout else SERVICE_ACCOUNT,
         **plan.settings.registry.in_pods,
         "priorityClassName": "system-node-critical",
         "terminationGracePeriodSeconds": 5,
-        "initContainers": [{"name": "assert", **common, "args": ["assert", *expect, *wait]}],
+        "initContainers": _in_turn(
+            planned.pool.rollout,
+            {"name": "assert", **common, "args": ["assert", *expect, *wait]},
+            [*document, "--termination-log", _TERMINATION_LOG],
+            settings.deadline_seconds,
+        ),
         "containers": [{"name": "watch", **common, "args": ["watch", *expect, *watch], **_served()}],
         "volumes": volumes,
     }
+
+
+def _in_turn(rollout: Rollout | None, proof: dict[str, Any], document: list[str], deadline_seconds: int) -> list[dict[str, Any]]:
+    """The proof, and around it what changes the node and gives it back where the pool has a rollout."""
+    if rollout is None:
+        return [proof]
+    turns = [*document, "--turns", str(rollout.max_unavailable), "--turns-in", VERIFIER_NAMESPACE]
+    manner = ["--drain", str(rollout.drain_seconds), "--staying", rollout.pods_that_stay, "--wait", str(deadline_seconds)]
+    change = {**proof, "name": "change", "args": ["change", *turns, *manner]}
+    return [change, proof, {**proof, "name": "release", "args": ["release", *turns]}]
 
 
 def _confinement(plan: Plan, planned: PoolPlan) -> dict[str, Any]:

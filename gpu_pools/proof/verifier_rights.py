@@ -12,6 +12,9 @@ Reading cannot be narrowed like that, by RBAC, which knows no field selectors, n
 object, and every pod of two namespaces. Nodes hold no secret, pods what somebody has written into their variables, and it may
 read no secret at all.
 
+Verifiers of pools with ``rollout`` have another account, which may do more (gpu_pools/proof/changer_rights.py); what of that is
+done to a node is in the same policy.
+
 Plain data for whoever creates it. The policy compares whatever fields an object has, so that it outlives new ones.
 """
 
@@ -23,7 +26,7 @@ from gpu_pools.proof.node_expectation import SEARCHED_NAMESPACES
 from gpu_pools.rendering import startup_taint
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.adoption import CLUSTER_POLICY
-from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, OPERATOR_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +38,11 @@ ROLE: Final = "gpu-pools-verifier"
 POLICY: Final = "gpu-pools-verifier"
 CONDITION: Final = "GpuSharingVerified"
 ANNOTATION: Final = "gpu-pools/verification"
+#: The account of the verifiers of pools with `rollout`, and what it writes beside.
+CHANGER: Final = "changer"
+CHANGER_USER: Final = f"system:serviceaccount:{VERIFIER_NAMESPACE}:{CHANGER}"
+CHANGE_ANNOTATION: Final = "gpu-pools/change"
+_MOST_CHANGE: Final = 8 * 1024
 STARTUP_TAINT: Final = startup_taint.STARTUP_TAINT.key
 #: What a verifier calls itself to the API server (gpu_pools/verifier/api.py).
 FIELD_MANAGER: Final = "gpu-pools-verifier"
@@ -50,7 +58,7 @@ _CONDITION_FIELDS: Final = ("type", "status", "reason", "message", "lastHeartbea
 _MOST_MANAGERS, _OLDEST = 10, "ancient-changes"
 
 _GROUP: Final = f"system:serviceaccounts:{VERIFIER_NAMESPACE}"
-_NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
+NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 
 
 def cluster_rules() -> list[dict[str, Any]]:
@@ -69,9 +77,41 @@ def namespace_rules() -> Mapping[str, list[dict[str, Any]]]:
     return {OPERATOR_NAMESPACE: [pods, config], **{namespace: [pods] for namespace in SEARCHED_NAMESPACES}}
 
 
-def policy_spec() -> dict[str, Any]:
-    """The ``spec`` of the ValidatingAdmissionPolicy; whatever it cannot judge, it refuses."""
-    taints = "variables.{}.filter(taint, taint.key != '{}')"
+def policy_spec(*, changers: bool = False) -> dict[str, Any]:
+    """The ``spec`` of the ValidatingAdmissionPolicy; whatever it cannot judge, it refuses.
+
+    Args:
+        changers: whether there are pools whose nodes change in turn, by a changer's account (gpu_pools/proof/changer_rights.py).
+    """
+    spec = _verifiers_policy()
+    return with_changers(spec) if changers else spec
+
+
+def with_changers(spec: dict[str, Any]) -> dict[str, Any]:
+    """The policy where the changers' account may do more to its own node: two labels, an annotation and the cordon."""
+    more = {
+        _METADATA: f"{_same('metadata', 'annotations', 'labels', 'managedFields', 'resourceVersion')} "
+        f"&& {_same('metadata.annotations', ANNOTATION, CHANGE_ANNOTATION)} && {_same('metadata.labels', *CHANGED_LABELS)}",
+        _SPEC: f"{_same('spec', 'taints', 'unschedulable')} && {_FEWER_TAINTS}",
+        # The labels are taken over from who has set them before.
+        _writers_stay(): "true",
+    }
+    added = {_METADATA: f"; a changer also the labels {' and '.join(CHANGED_LABELS)} and its annotation {CHANGE_ANNOTATION}"}
+    added[_SPEC] = ", and a changer cordons it or not"
+    rules = []
+    for rule in spec["validations"]:
+        written = rule["expression"]
+        if written in more:
+            rules.append(_rule(f"variables.changer ? ({more[written]}) : ({written})", rule["message"] + added.get(written, "")))
+        else:
+            rules.append(rule)
+    size = f"size({_field('object', 'metadata.annotations')}[?'{CHANGE_ANNOTATION}'].orValue('')) <= {_MOST_CHANGE}"
+    rules.append(_rule(size, f"the annotation {CHANGE_ANNOTATION} has at most {_MOST_CHANGE} characters"))
+    changer = {"name": "changer", "expression": f"request.userInfo.username == '{CHANGER_USER}'"}
+    return {**spec, "variables": [*spec["variables"], changer], "validations": rules}
+
+
+def _verifiers_policy() -> dict[str, Any]:
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -83,7 +123,7 @@ def policy_spec() -> dict[str, Any]:
             {"name": "by-a-verifier", "expression": f"has(request.userInfo.groups) && '{_GROUP}' in request.userInfo.groups"}
         ],
         "variables": [
-            {"name": "own", "expression": f"request.userInfo.?extra['{_NODE_CLAIM}'].orValue([])"},
+            {"name": "own", "expression": f"request.userInfo.?extra['{NODE_CLAIM}'].orValue([])"},
             {"name": "taints", "expression": _list("object", "spec", "taints")},
             {"name": "oldTaints", "expression": _list("oldObject", "spec", "taints")},
             {"name": "mine", "expression": f"{_list('object', 'status', 'conditions')}.filter(one, one.type == '{CONDITION}')"},
@@ -93,16 +133,8 @@ def policy_spec() -> dict[str, Any]:
         ],
         "validations": [
             _rule("request.operation == 'UPDATE' && request.name in variables.own", "a verifier changes its own node only"),
-            _rule(
-                f"{_same('metadata', 'annotations', 'managedFields', 'resourceVersion')} "
-                f"&& {_same('metadata.annotations', ANNOTATION)}",
-                f"of a node's metadata a verifier changes its annotation {ANNOTATION} only",
-            ),
-            _rule(
-                f"{_same('spec', 'taints')} && {taints.format('taints', STARTUP_TAINT)} == "
-                f"{taints.format('oldTaints', STARTUP_TAINT)} && variables.taints.all(taint, taint in variables.oldTaints)",
-                f"of a node's spec a verifier changes one thing only: it removes the taint {STARTUP_TAINT}",
-            ),
+            _rule(_METADATA, f"of a node's metadata a verifier changes its annotation {ANNOTATION} only"),
+            _rule(_SPEC, f"of a node's spec a verifier changes one thing only: it removes the taint {STARTUP_TAINT}"),
             _rule(
                 f"{_same('status', 'conditions')} && {_other_conditions('object')} == {_other_conditions('oldObject')}",
                 f"of a node's status a verifier changes its condition {CONDITION} only",
@@ -182,3 +214,16 @@ def _same(path: str, *but: str) -> str:
 
 def _other_conditions(where: str) -> str:
     return f"{_list(where, 'status', 'conditions')}.filter(condition, condition.type != '{CONDITION}')"
+
+
+# Two rules that hold for a changer in another form.
+
+_TAINTS: Final = "variables.{}.filter(taint, taint.key != '{}')"
+_FEWER_TAINTS: Final = (
+    f"{_TAINTS.format('taints', STARTUP_TAINT)} == {_TAINTS.format('oldTaints', STARTUP_TAINT)} "
+    "&& variables.taints.all(taint, taint in variables.oldTaints)"
+)
+_METADATA: Final = (
+    f"{_same('metadata', 'annotations', 'managedFields', 'resourceVersion')} && {_same('metadata.annotations', ANNOTATION)}"
+)
+_SPEC: Final = f"{_same('spec', 'taints')} && {_FEWER_TAINTS}"

@@ -7,6 +7,7 @@ have written under them stays: a part of the operator that was switched off by h
 
 import json
 import os
+import re
 import ssl
 import sys
 import time
@@ -17,9 +18,12 @@ from typing import Any
 
 ACCOUNT = Path(os.environ.get("ACCOUNT_FOLDER", "/var/run/secrets/kubernetes.io/serviceaccount"))
 LABELS = ("nvidia.com/gpu.present", "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state")
+#: Where our own changer has set it; a key of others has no such end.
+CONFIG, OUR_KEY = "nvidia.com/device-plugin.config", re.compile(r"(exclusive|time-slicing|mps|mig)-(.*-)?[0-9a-f]{8}")
+CHANGE = "gpu-pools/change"
 DEPLOY = "nvidia.com/gpu.deploy."
 WRITTEN_BY_OPERATOR = ("true", "", "paused-for-mig-change", "paused-for-driver-upgrade")
-ANNOTATIONS = ("gpu-pools/verification", "nvidia.com/gpu-driver-upgrade-enabled", "nvidia.com/gpu-driver-upgrade.")
+ANNOTATIONS = ("gpu-pools/verification", CHANGE, "nvidia.com/gpu-driver-upgrade-enabled", "nvidia.com/gpu-driver-upgrade.")
 CONDITION = "GpuSharingVerified"
 STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified"
 #: Pods that are just ending may write once more.
@@ -32,6 +36,7 @@ def leftovers(node: dict[str, Any]) -> dict[str, Any] | None:
     labels = [key for key, value in (meta.get("labels") or {}).items() if _is_label(key, value)]
     notes = [key for key in meta.get("annotations") or {} if key.startswith(ANNOTATIONS)]
     kept = [taint for taint in taints if taint["key"] != STARTUP_TAINT]
+    cordoned = CHANGE in notes and _is_ours(meta["annotations"][CHANGE])
     if not labels and not notes and kept == taints:
         return None
     # The list of taints is replaced whole, so the node must not have changed meanwhile.
@@ -40,11 +45,23 @@ def leftovers(node: dict[str, Any]) -> dict[str, Any] | None:
     patch: dict[str, Any] = {"metadata": metadata}
     if kept != taints:
         patch["spec"] = {"taints": kept or None}
+    if cordoned:
+        patch["spec"] = patch.get("spec", {}) | {"unschedulable": None}
     return patch
 
 
 def _is_label(key: str, value: str) -> bool:
-    return key in LABELS or (key.startswith(DEPLOY) and value in WRITTEN_BY_OPERATOR)
+    ours = key == CONFIG and OUR_KEY.fullmatch(value) is not None
+    return ours or key in LABELS or (key.startswith(DEPLOY) and value in WRITTEN_BY_OPERATOR)
+
+
+def _is_ours(mark: str) -> bool:
+    """Whether a change that was not ended has cordoned the node."""
+    try:
+        found = json.loads(mark)
+        return found["cordoned"] is True and not found.get("stopped")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def request(path: str, patch: dict[str, Any] | None = None, kind: str = "merge-patch") -> dict[str, Any]:

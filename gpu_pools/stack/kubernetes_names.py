@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 DEVICE_PLUGIN_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
+#: Whose change makes NVIDIA's programs share the GPUs of a node in another way.
+CHANGED_LABELS: Final = (DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL)
 POOL_LABEL: Final = "gpu-pools/pool"
 #: Where the GPU operator and its operands live.
 OPERATOR_NAMESPACE: Final = "gpu-operator"

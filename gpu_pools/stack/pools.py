@@ -15,6 +15,7 @@ from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
 from gpu_pools.stack.placements import placed
 from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
 from gpu_pools.stack.pool_section import PoolContext, PoolSection
+from gpu_pools.stack.rollout import ROLLOUT, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,6 +125,7 @@ class Pool:
         minimum: what each node's driver must be at least.
         protect: whether the cloud's resource must be neither deleted nor replaced.
         adopted: whether somebody else has made it, and the stack took it over (`gpu-pools adopt`).
+        rollout: how its living nodes change in place; None: their labels change all at once.
     """
 
     path: str
@@ -226,6 +228,16 @@ class Pool:
         default=False,
         doc="The pool was made by hand, and imported ([`gpu-pools adopt`](commands.md#adopt) writes it): what the stack does not "
         "say of it stays as it is, and is no reason to replace it. For pools in a cluster that is `existing`.",
+    )
+    rollout: Rollout | None = row(
+        {
+            "magnum": "How the pool's nodes change in place, a few at a time; without it all at once.",
+            "existing": "How the pool's nodes change in place, a few at a time; without it all at once.",
+        },
+        ROLLOUT,
+        doc="A change of the sharing reaches the pool's living nodes [a few at a time](../operations.md#node-by-node): each is "
+        "cordoned, emptied of pods that hold GPUs, changed, proven and given back. It needs the "
+        "[verification](#gpu-poolsverification). Without it all nodes change at once, and nothing is drained. Not on AKS.",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""``verifier export | assert --expect FILE | watch --expect FILE``: what a GPU node is, and whether that is what was declared.
+"""``verifier export | assert | watch | change | release``: what a GPU node is, and whether that is what was declared.
 
 Exit codes: 0 the node is as declared, 1 it differs, 2 that cannot be told (or the command line is wrong), 130
 interrupted, 143 terminated. What the commands do is in gpu_pools/verifier/commands.py.
@@ -102,16 +102,34 @@ def _parser() -> argparse.ArgumentParser:
     watches.add_argument(
         "--listen", type=_address, default=("", _PORT), metavar="[ADDRESS:]PORT", help=f"where to serve ({_PORT})"
     )
-    for command in (export, holds, watches):
+    about = "bring this living node to an expectation, in its turn"
+    changes = commands.add_parser("change", formatter_class=_Help, help=about)
+    changes.add_argument("--drain", type=_seconds, required=True, metavar="SECONDS", help="how long pods may take to go")
+    about = "of pods that do not go in time"
+    changes.add_argument("--staying", choices=("wait", "stop", "delete"), required=True, help=about)
+    changes.add_argument("--wait", type=_seconds, required=True, metavar="SECONDS", help="how long the GPUs may take")
+    about = "give this node back after a change, and its turn"
+    releases = commands.add_parser("release", formatter_class=_Help, help=about)
+    for command in (changes, releases):
+        _add_document(command)
+        command.add_argument("--turns", type=int, required=True, metavar="COUNT", help="how many nodes change at the same time")
+        about = "where the Leases of the turns are"
+        command.add_argument("--turns-in", required=True, metavar="NAMESPACE", help=about)
+        command.add_argument("--termination-log", type=Path, metavar="FILE", help="write a line about what failed there")
+    for command in (export, holds, watches, changes, releases):
         _add_surroundings(command)
     return parser
 
 
 def _add_expectation(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--expect", type=Path, required=True, metavar="FILE", help="the expectation: gpu-pools expect")
-    command.add_argument("--expect-sha256", metavar="HEX", help="the SHA-256 of that file; another one is not asserted")
+    _add_document(command)
     command.add_argument("--untaint", metavar="KEY", help="remove the node's taint of that key once an assertion held")
     command.add_argument("--mark", action="store_true", help="write each verdict to the node: condition and annotation")
+
+
+def _add_document(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--expect", type=Path, required=True, metavar="FILE", help="the expectation: gpu-pools expect")
+    command.add_argument("--expect-sha256", metavar="HEX", help="the SHA-256 of that file; another one is not asserted")
 
 
 def _add_surroundings(command: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
-"""A client of the Kubernetes API that can read and patch, with a service account's token. Nothing but the standard library.
+"""A client of the Kubernetes API with a service account's token. Nothing but the standard library.
 
-The token's file is read for each request, since the kubelet renews it. Every answer but 200 is an ApiError: whoever asked says
-what it means.
+The token's file is read for each request, since the kubelet renews it. Every answer that is not a success is an ApiError: whoever
+asked says what it means.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _STRATEGIC: Final = "application/strategic-merge-patch+json"
 #: Who wrote it, as the object tells afterwards; the admission policy lets a verifier give no other name.
 _AS_ITSELF: Final = {"fieldManager": "gpu-pools-verifier"}
 _JSON_PATCH: Final = "application/json-patch+json"
+_JSON: Final = "application/json"
 
 
 class ApiError(Exception):
@@ -82,10 +83,26 @@ class Api:
         """
         return self._answer("PATCH", path, _AS_ITSELF, (_JSON_PATCH, json.dumps(operations)))
 
-    def _answer(self, method: str, path: str, query: Mapping[str, str], patch: tuple[str, str] | None = None) -> dict[str, Any]:
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make an object, or ask for what a subresource does; returns the answer.
+
+        Raises:
+            ApiError: where that is refused, or no answer comes.
+        """
+        return self._answer("POST", path, _AS_ITSELF, (_JSON, json.dumps(body)))
+
+    def delete(self, path: str, uid: str) -> dict[str, Any]:
+        """Delete an object if it is still the one with that uid.
+
+        Raises:
+            ApiError: where that is refused, or no answer comes.
+        """
+        return self._answer("DELETE", path, {}, (_JSON, json.dumps({"preconditions": {"uid": uid}})))
+
+    def _answer(self, method: str, path: str, query: Mapping[str, str], body: tuple[str, str] | None = None) -> dict[str, Any]:
         request = f"{method} {path}"
         try:
-            with self._open(path, query, _SECONDS, patch) as response:
+            with self._open(method, path, query, _SECONDS, body) as response:
                 answer = json.load(response)
         except urllib.error.HTTPError as error:
             raise ApiError(request, error.code, _message(error)) from None
@@ -104,7 +121,7 @@ class Api:
         request = f"WATCH {path}"
         query |= {"watch": "true", "timeoutSeconds": str(seconds)}
         try:
-            with self._open(path, query, seconds + _STREAM_SLACK_SECONDS) as response:
+            with self._open("GET", path, query, seconds + _STREAM_SLACK_SECONDS) as response:
                 for line in response:
                     yield json.loads(line)
         except urllib.error.HTTPError as error:
@@ -113,15 +130,15 @@ class Api:
             raise ApiError(request, None, str(getattr(error, "reason", error))) from None
 
     def _open(
-        self, path: str, query: Mapping[str, str], seconds: float, patch: tuple[str, str] | None = None
+        self, method: str, path: str, query: Mapping[str, str], seconds: float, body: tuple[str, str] | None = None
     ) -> http.client.HTTPResponse:
         context = ssl.create_default_context(cafile=str(self.ca_file))
         token = self.token_file.read_text(encoding="ascii").strip()
         address = f"{self.server}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "gpu-pools-verifier"}
-        method, data = "GET", None
-        if patch is not None:
-            method, headers["Content-Type"], data = "PATCH", patch[0], patch[1].encode()
+        data = None
+        if body is not None:
+            headers["Content-Type"], data = body[0], body[1].encode()
         # A proxy of the environment must not come between: it would not reach the cluster's own address.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
         asked = urllib.request.Request(address, data=data, headers=headers, method=method)  # noqa: S310 - always https
@@ -144,9 +161,12 @@ def in_cluster(environment: Mapping[str, str], folder: Path) -> Api | None:
 
 
 def _message(error: urllib.error.HTTPError) -> str:
-    """The server's own words: a Status object, as a rule."""
+    """The server's own words: a Status object, as a rule, with causes where several things stand against it."""
     text = error.read(65536).decode(errors="replace")
     try:
-        return str(json.loads(text)["message"])[:_MESSAGE_LENGTH]
-    except (ValueError, KeyError, TypeError):
+        status = json.loads(text)
+        causes = [str(one["message"]) for one in (status.get("details") or {}).get("causes") or [] if one.get("message")]
+        words = str(status["message"])
+        return " ".join([words, *(cause for cause in causes if cause not in words)])[:_MESSAGE_LENGTH]
+    except (ValueError, KeyError, TypeError, AttributeError):
         return " ".join(text.split())[:_MESSAGE_LENGTH] or str(error.reason)

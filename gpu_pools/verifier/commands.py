@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .child import Reader
+    from .living_node import LivingNode
     from .node import NodeReader
     from .observation import Assertion
+    from .turns import Turns
 
 
 #: Seconds between two assertions of `--wait`, at most, unless `--every` says more.
@@ -41,9 +43,10 @@ class _UsageError(Exception):
 
 
 def run_command(options: argparse.Namespace, reader: Reader) -> int:
-    """Run `export`, `assert` or `watch`; returns the exit code."""
+    """Run a command; returns the exit code."""
+    commands = {"export": _export, "assert": _assert, "watch": _watch, "change": _change, "release": _release}
     try:
-        return {"export": _export, "assert": _assert, "watch": _watch}[options.command](options, reader)
+        return commands[options.command](options, reader)
     except _UsageError as error:
         print(f"cannot tell: {error}", file=sys.stderr)
         _terminate(getattr(options, "termination_log", None), f"cannot tell: {error}")
@@ -189,6 +192,48 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
         threading.Thread(target=follow, args=(node, watcher.wake), daemon=True).start()
     watcher.run()
     return 0
+
+
+def _change(options: argparse.Namespace, reader: Reader) -> int:
+    from .change import Change, ChangeError, Manner, target_of  # noqa: PLC0415
+
+    expected, node, turns = _turned(options)
+    observer = Observer(reader, None, options.pause, options.processes)
+    try:
+        target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait)
+        Change(target, node, turns, manner, lambda: observer.hold(expected).findings.verdict is Verdict.HOLDS).run()
+    except ChangeError as error:
+        print(f"not changed: {error}", file=sys.stderr)
+        _terminate(options.termination_log, f"not changed: {error}")
+        return Verdict.DIFFERS.value
+    return 0
+
+
+def _release(options: argparse.Namespace, reader: Reader) -> int:
+    del reader
+    from .api import ApiError  # noqa: PLC0415
+    from .change import released  # noqa: PLC0415
+
+    _, node, turns = _turned(options)
+    try:
+        released(node, turns)
+    except ApiError as error:
+        message = f"the node cannot be given back: {error}"
+        raise _UsageError(message) from None
+    return 0
+
+
+def _turned(options: argparse.Namespace) -> tuple[Expectation, LivingNode, Turns]:
+    """What both sides of a change need."""
+    from .living_node import LivingNode  # noqa: PLC0415
+    from .turns import Turns  # noqa: PLC0415
+
+    (expected, _), reader = _expectation(options), _node_reader(options)
+    if reader is None or expected.node is None:
+        message = "a change is one of a node object: leave --only out."
+        raise _UsageError(message)
+    turns = Turns(reader.api, options.turns_in, expected.pool, options.turns, reader.name)
+    return expected, LivingNode(reader.api, reader.name, expected.node.namespace), turns
 
 
 def _finish(options: argparse.Namespace, expected: Expectation, assertion: Assertion) -> int:

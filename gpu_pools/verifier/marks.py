@@ -36,7 +36,7 @@ def set_by(node: dict[str, Any], expected: NodeExpectation, taints: Iterable[str
     """
     metadata = node["metadata"]
     labels, there = metadata.get("labels") or {}, frozenset(taints)
-    by_nfd, tainted = _listed(metadata, _LABELS), _listed(metadata, _TAINTS)
+    by_nfd, tainted = listed_by_nfd(metadata), _listed(metadata, _TAINTS)
     writers = {}
     for key in expected.labels:
         writers[f"label {key}"] = MISSING if key not in labels else NFD if key in by_nfd else _manager(metadata, key)
@@ -48,6 +48,11 @@ def set_by(node: dict[str, Any], expected: NodeExpectation, taints: Iterable[str
 def changed_label(metadata: dict[str, Any], key: str) -> str | None:
     """When the writer of a label last wrote to the node's labels or annotations, RFC 3339; None where nobody has it."""
     return max((str(entry["time"]) for entry in _entries(metadata, key) if entry.get("time")), default=None)
+
+
+def listed_by_nfd(metadata: dict[str, Any]) -> frozenset[str]:
+    """The labels that NFD has set, and takes away once it sets them no more."""
+    return _listed(metadata, _LABELS)
 
 
 def _listed(metadata: dict[str, Any], name: str) -> frozenset[str]:

@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.evidence.changing import changing
 from gpu_pools.evidence.cluster import config_maps_of
 from gpu_pools.evidence.declared import declared
 from gpu_pools.evidence.errors import EvidenceError
@@ -83,7 +84,7 @@ def look(sandbox: Sandbox, plan: Plan) -> Look:
             ]
     pools = observe(plan, seen.nodes, verifiers_run=run, said=said)
     names = {node.name for pool in pools for node in pool.nodes}
-    return Look(pools, (*troubles(seen, pool_nodes=names), *missing), waiting_on(seen))
+    return Look(pools, (*troubles(seen, pool_nodes=names), *changing(seen.nodes), *missing), waiting_on(seen))
 
 
 def collect(sandbox: Sandbox, found: Snapshot | None = None) -> Evidence:

@@ -3,7 +3,7 @@
 What runs here runs as whoever started the sandbox, outside of any container. So a label is no ground to run anything: a known
 program's pod is one that its DaemonSet, Job or ReplicaSet has made, with that workload's containers and volumes and no others. An
 owner reference alone says nothing: anybody who may create pods can write one. The verifier's and the clean-up's pods name their
-programs themselves; they run in one place only, by one account.
+programs themselves; they run in one place only, by accounts of theirs.
 
 Not here: whether the workload itself may be there. Whoever may write those of another namespace has the cluster.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.proof import verifier_pods
-from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.proof.verifier_rights import CHANGER, VERIFIER_NAMESPACE
 from gpu_pools.rendering import node_cleanup
 from sandbox.machines import objects
 
@@ -36,22 +36,22 @@ class _Only:
     Attributes:
         kind: of their workload.
         name: how its name begins.
-        account: their service account.
+        accounts: what their service account may be.
         namespace: theirs; any where it is empty.
     """
 
     kind: str
     name: str
-    account: str
+    accounts: tuple[str, ...]
     namespace: str = ""
 
 
 #: By the label app.kubernetes.io/name.
 _ONLY: Final = {
     verifier_pods.VERIFIER_APP: _Only(
-        "DaemonSet", f"{verifier_pods.VERIFIER_APP}-", verifier_pods.SERVICE_ACCOUNT, VERIFIER_NAMESPACE
+        "DaemonSet", f"{verifier_pods.VERIFIER_APP}-", (verifier_pods.SERVICE_ACCOUNT, CHANGER), VERIFIER_NAMESPACE
     ),
-    node_cleanup.NAME: _Only("Job", node_cleanup.NAME, node_cleanup.NAME),
+    node_cleanup.NAME: _Only("Job", node_cleanup.NAME, (node_cleanup.NAME,)),
 }
 
 
@@ -85,8 +85,8 @@ def _misplaced(pod: Json) -> str:
     account = pod["spec"].get("serviceAccountName", "")
     if only.namespace and objects.namespace(pod) != only.namespace:
         return f"its namespace is {objects.namespace(pod)}, not {only.namespace}"
-    if account != only.account:
-        return f"its service account is {account}, not {only.account}"
+    if account not in only.accounts:
+        return f"its service account is {account}, not {' or '.join(only.accounts)}"
     if owner.get("kind") != only.kind or not str(owner.get("name", "")).startswith(only.name):
         return f"it is of no {only.kind} {only.name}…"
     return ""

@@ -366,6 +366,7 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
 #: Keys that say nothing of what is deployed.
 ASKED: Final = {
     ("cluster", "existing"): "which cluster is read: tests/components/test_existing_aks.py and test_existing_magnum.py",
+    ("pools", "rollout"): "how nodes change: tests/components/test_rights.py and tests/unit/test_rollouts.py",
     ("pools", "adopted"): "what stays as it is: tests/components/test_adopted.py",
     ("cluster", "checkCloud"): "whether the cloud is asked before a deploy",
     ("flavors", "vcpus"): "what that check counts against the quota",

@@ -29,6 +29,7 @@ CONFIG: Final[dict[str, Any]] = {
     "sharing": {"parted": {"mig": {"layout": {"1g.10gb": 7}}}, "served": {"mps": {"replicas": 2}}, "whole": {"exclusive": {}}},
     "pools": [
         {"name": name, "nodeSelector": {"p": name}, "gpuModel": model, "gpusPerNode": 1, "sharing": name}
+        | ({"rollout": {}} if name == "parted" else {})
         for name, model in (("parted", "NVIDIA A100-SXM4-80GB"), ("served", "NVIDIA A10"), ("whole", "NVIDIA A10"))
     ],
     "verification": {"smokeTest": True},

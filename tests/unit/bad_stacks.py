@@ -1790,6 +1790,37 @@ _OPERATOR_CASES = (
         "1.36 or newer",
         'Set kubernetesVersion: "1.36"',
     ),
+    Case(
+        "rollout-on-aks",
+        aks({"rollout": {}}, verification={}),
+        f"{_POOL}.rollout",
+        "nodes of an AKS pool cannot change one by one",
+        "Magnum and on existing clusters",
+        "Leave it out",
+    ),
+    Case(
+        "rollout-without-verification",
+        existing({"rollout": {}}),
+        f"{_POOL}.rollout",
+        "needs the verification",
+        "gpu-pools:verification",
+        "Add `gpu-pools:verification: {}`",
+    ),
+    Case(
+        "rollout-by-a-share",
+        magnum({"rollout": {"maxUnavailable": "25%"}}, verification={}),
+        f"{_POOL}.rollout.maxUnavailable",
+        "'25%' is not a number of nodes",
+        "a whole number from 1 to 100",
+        "a share in percent is not supported",
+    ),
+    Case(
+        "rollout-with-windows",
+        magnum({"rollout": {"windows": []}}, verification={}),
+        f"{_POOL}.rollout.windows",
+        "unknown key `windows`",
+        "maxUnavailable",
+    ),
     *(
         Case(
             f"startup-taint-with-{driver}",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpu_pools.proof.changer_rights import POLICY as CHANGERS
+from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
 from gpu_pools.proof.key_wait import KEY_WAIT, KEYS_LEFT, key_wait_spec, keys_left_spec
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE, smoke_tests
@@ -23,6 +25,7 @@ from gpu_pools.proof.verifier_pods import (
 from gpu_pools.proof.verifier_reports import no_reports, reports
 from gpu_pools.proof.verifier_rights import (
     ANNOTATION,
+    CHANGE_ANNOTATION,
     CONDITION,
     MOST_ANNOTATION,
     POLICY,
@@ -33,7 +36,9 @@ from gpu_pools.proof.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
-from gpu_pools.verifier import evidence, mark
+from gpu_pools.rendering import cleanup_program
+from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
+from gpu_pools.verifier import evidence, living_node, mark, steps
 from tests.unit.golden import golden_object
 from tests.unit.stacks import TWO_A100, aks, existing, magnum, plan_of
 
@@ -70,6 +75,9 @@ STACKS = {
         verification=IMAGES,
     ),
     "magnum-exclusive": magnum(verification=IMAGES),
+    "magnum-rollout": magnum(
+        {"rollout": {"maxUnavailable": 2, "drainTimeoutSeconds": 30, "podsThatStay": "delete"}}, verification=IMAGES
+    ),
 }
 
 
@@ -106,8 +114,19 @@ def test_what_verifiers_may_do_in_a_cluster() -> None:
     golden_object("proof/rights.yaml", rights)
 
 
+def test_what_changers_may_do_in_a_cluster() -> None:
+    rights = {
+        "rules": {"cluster": changer_rules(), VERIFIER_NAMESPACE: turn_rules()},
+        "nodes": policy_spec(changers=True),
+        "pods": {"name": CHANGERS, "spec": changer_policy_spec(), "binding": changer_policy_binding_spec()},
+    }
+    golden_object("proof/changer-rights.yaml", rights)
+
+
 def test_the_policy_lets_through_what_the_verifier_writes() -> None:
     assert (CONDITION, ANNOTATION, MOST_ANNOTATION) == (mark.CONDITION, evidence.ANNOTATION, evidence.MOST_BYTES)
+    assert (CHANGE_ANNOTATION, CHANGED_LABELS) == (living_node.ANNOTATION, (steps.CONFIG, steps.MIG))
+    assert (CHANGE_ANNOTATION, DEVICE_PLUGIN_CONFIG_LABEL) == (cleanup_program.CHANGE, cleanup_program.CONFIG)
 
 
 def test_of_several_pools_one_can_be_told_alone() -> None:

@@ -1,0 +1,73 @@
+"""What a change does to a pool whose nodes change in turn (``rollout``), and what it means to begin or to end that. Sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpu_pools.stack.sharing import Mig, TimeSlicing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpu_pools.changes.pools import PoolChange
+    from gpu_pools.plan.planned import PoolPlan
+    from gpu_pools.stack.rollout import Rollout
+
+_STAYING = {
+    "wait": "the change waits for them",
+    "stop": "the change stops there, and that node works on as before",
+    "delete": "they are deleted, whatever their disruption budgets say",
+}
+
+
+def turns(pool: PoolChange) -> Iterator[str]:
+    """The sentences; none where no rollout has a say."""
+    before, after = pool.before, pool.after
+    if before is None:
+        return
+    if after is None or "left" in pool.effects:
+        if before.pool.rollout and "left" in pool.effects:
+            yield (
+                f"The labels that the rollout has set stay on the nodes of `{pool.name}`, and name a config that goes: take "
+                "`rollout` out first, and the pool in a second commit; NFD then takes the labels away."
+            )
+        return
+    if after.pool.rollout and before.pool.rollout is None:
+        yield from _becomes(pool.name, before)
+    elif before.pool.rollout and after.pool.rollout is None:
+        yield (
+            f"`{pool.name}` loses its rollout: a node that is being changed then stays cordoned, and its annotation "
+            "gpu-pools/change says so; deploy this when `kubectl get nodes` shows none."
+        )
+    elif after.pool.rollout and before.labels != after.labels:
+        yield from _in_turn(pool.name, before, after, after.pool.rollout)
+
+
+def _becomes(name: str, before: PoolPlan) -> Iterator[str]:
+    yield (
+        f"NFD takes the labels of `{name}` away, and each node's verifier puts them back: between the two a node's device "
+        "plugin serves its default config, by which running pods keep what they have and no new one gets a share."
+    )
+    if isinstance(before.sharing, Mig):
+        yield (
+            f"Meanwhile mig-manager may follow a label that is not there: cordon and drain the nodes of `{name}` before the "
+            "deploy. In the sandbox the layout and the pods stay; a real operator was not tried."
+        )
+
+
+def _in_turn(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> Iterator[str]:
+    if harmless(before, after):
+        yield f"It ends no share: no node of `{name}` is drained."
+        return
+    several = f"{rollout.max_unavailable} nodes" if rollout.max_unavailable > 1 else "One node"
+    yield (
+        f"{several} of `{name}` at a time: cordoned, emptied of pods that hold GPUs by the eviction API, changed, proven, "
+        f"uncordoned. Where pods do not go in {rollout.drain_seconds} s {_STAYING[rollout.pods_that_stay]}."
+    )
+
+
+def harmless(before: PoolPlan, after: PoolPlan) -> bool:
+    """Whether the change ends no share, whoever holds one: more replicas of time-slicing, nothing else."""
+    sliced = isinstance(before.sharing, TimeSlicing) and isinstance(after.sharing, TimeSlicing)
+    fits = all(count <= after.advertises.get(name, 0) for name, count in before.advertises.items())
+    return sliced and fits and before.mig_config_key == after.mig_config_key

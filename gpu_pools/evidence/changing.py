@@ -1,0 +1,35 @@
+"""Which nodes are being changed in their turn (a pool's ``rollout``), by the annotation that the change itself keeps. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.evidence.shared_text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: As gpu_pools/verifier/living_node.py writes it.
+ANNOTATION: Final = "gpu-pools/change"
+
+
+def changing(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each, by node: since when, and what stands against it."""
+    texts = {str(_part(node).get("name")): (_part(node).get("annotations") or {}).get(ANNOTATION) for node in nodes}
+    return sorted(f"{plain(name)} is being changed{_told(text)}" for name, text in texts.items() if text)
+
+
+def _part(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata: Mapping[str, Any] = node.get("metadata") or {}
+    return metadata
+
+
+def _told(text: str) -> str:
+    try:
+        mark = json.loads(text)
+        since, why, stopped = mark["since"], mark.get("why"), mark.get("stopped")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ": its annotation cannot be read"
+    state = " (stopped, and given back as it was)" if stopped else ""
+    return f" since {plain(since)}{state}" + (f": {plain(why)}" if why else "")

@@ -1,0 +1,78 @@
+"""What the verifiers of pools with ``rollout`` may do beyond the others: change their own node in its turn.
+
+They have an account of their own, so that pools without it give away nothing. To a node it may do what a change needs, and the
+policy of gpu_pools/proof/verifier_rights.py holds that to its own one. Of pods it may evict, and delete where the stack
+says so or mig-manager hangs. A deletion tells the API server which pod it is of, so it is held to the changer's own node and to
+pods that hold GPUs. An eviction does not: its object names a pod and no node, and the policy sees nothing else. So a stolen
+changer's token may ask for the eviction of any pod outside the namespaces below; disruption budgets hold against it.
+
+To find who holds a GPU of its node it must list pods, which RBAC grants for all nodes or none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gpu_pools.proof.verifier_rights import CHANGER_USER, NODE_CLAIM, VERIFIER_NAMESPACE
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+
+ROLE: Final = "gpu-pools-changer"
+POLICY: Final = "gpu-pools-changer"
+#: Where it evicts nothing: what runs the cluster and its GPUs.
+_CLOSED: Final = ("kube-system", "kube-public", "node-feature-discovery", OPERATOR_NAMESPACE, VERIFIER_NAMESPACE)
+_MIG_MANAGER: Final = "nvidia-mig-manager"
+
+
+def changer_rules() -> list[dict[str, Any]]:
+    """The rules of its ClusterRole, beside those of every verifier."""
+    return [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]},
+        {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    ]
+
+
+def turn_rules() -> list[dict[str, Any]]:
+    """The rules of its Role in the verifiers' namespace: the Leases that say whose turn it is."""
+    return [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "patch"]}]
+
+
+def changer_policy_spec() -> dict[str, Any]:
+    """The ``spec`` of the ValidatingAdmissionPolicy of what it does to pods."""
+    pods = {"apiGroups": [""], "apiVersions": ["*"], "scope": "*"}
+    held = "container.?resources.?limits.orValue({}).exists(name, name.startsWith('nvidia.com/'))"
+    containers = [f"oldObject.spec.?{of}.orValue([]).exists(container, {held})" for of in ("containers", "initContainers")]
+    manager = f"request.namespace == '{OPERATOR_NAMESPACE}' && oldObject.metadata.?labels[?'app'].orValue('') == '{_MIG_MANAGER}'"
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {**pods, "operations": ["DELETE"], "resources": ["pods"]},
+                {**pods, "operations": ["CREATE"], "resources": ["pods/eviction"]},
+            ]
+        },
+        "matchConditions": [{"name": "by-a-changer", "expression": f"request.userInfo.username == '{CHANGER_USER}'"}],
+        "variables": [{"name": "own", "expression": f"request.userInfo.?extra['{NODE_CLAIM}'].orValue([])"}],
+        "validations": [
+            _rule(
+                "request.operation != 'DELETE' || oldObject.spec.?nodeName.orValue('') in variables.own",
+                "a changer deletes pods of its own node only",
+            ),
+            _rule(
+                f"request.operation != 'DELETE' || {' || '.join(containers)} || ({manager})",
+                "a changer deletes pods that hold GPUs, and those of mig-manager, only",
+            ),
+            _rule(
+                f"request.operation != 'CREATE' || !(request.namespace in {list(_CLOSED)})",
+                f"a changer evicts nothing in {', '.join(_CLOSED)}",
+            ),
+        ],
+    }
+
+
+def changer_policy_binding_spec() -> dict[str, Any]:
+    """The ``spec`` of its binding."""
+    return {"policyName": POLICY, "validationActions": ["Deny"]}
+
+
+def _rule(expression: str, message: str) -> dict[str, str]:
+    return {"expression": expression, "message": message, "reason": "Forbidden"}

@@ -1,0 +1,169 @@
+"""The node as a change sees it and writes to it: its labels, the mark, the cordon, and the pods that hold its GPUs.
+
+Each write names the version of the node that it was decided on, so that nothing is done to a node that has changed meanwhile.
+Of pods only those that hold GPUs are looked at. Those of the operator's namespace are left out: what checks the GPUs there ends
+by itself, and mig-manager removes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from .api import ApiError
+from .marks import listed_by_nfd
+from .steps import Holder, Mark, Seen, read_mark, uncordons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .api import Api
+
+ANNOTATION: Final = "gpu-pools/change"
+MIG_STATE: Final = "nvidia.com/mig.config.state"
+_PAUSED: Final = "paused-for-mig-change"
+_NVIDIA: Final = "nvidia.com/"
+_OVER: Final = ("Succeeded", "Failed")
+_NOT_FOUND: Final = 404
+
+
+@dataclass(frozen=True)
+class LivingNode:
+    """A node.
+
+    Attributes:
+        api: where it is read and written.
+        name: its name.
+        operators: the namespace of the GPU operator.
+    """
+
+    api: Api
+    name: str
+    operators: str
+
+    def read(self) -> dict[str, Any]:
+        """The object."""
+        return self.api.get(self._path)
+
+    def seen(
+        self, node: dict[str, Any], *, turn: bool, as_declared: Callable[[Mapping[str, str], Mark | None, bool], bool]
+    ) -> Seen:
+        """What is there.
+
+        Args:
+            node: as `read` gave it.
+            turn: whether it is the node's turn.
+            as_declared: of its labels, its mark, and whether pods hold its GPUs: whether NVML says what is declared.
+        """
+        metadata = node["metadata"]
+        labels: dict[str, str] = metadata.get("labels") or {}
+        mark = read_mark((metadata.get("annotations") or {}).get(ANNOTATION))
+        holders = self.holders()
+        return Seen(
+            labels=labels,
+            by_nfd=listed_by_nfd(metadata),
+            cordoned=bool((node.get("spec") or {}).get("unschedulable")),
+            mark=mark,
+            holders=holders,
+            turn=turn,
+            as_declared=not is_paused(labels) and as_declared(labels, mark, bool(holders)),
+        )
+
+    def holders(self) -> tuple[Holder, ...]:
+        """The pods that hold its GPUs."""
+        listed = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}")
+        found = [_holder(pod) for pod in listed.get("items") or [] if pod["metadata"]["namespace"] != self.operators]
+        return tuple(one for one in found if one is not None)
+
+    def set_labels(self, node: dict[str, Any], labels: Mapping[str, str]) -> None:
+        """Set labels."""
+        self._write(node, {"labels": dict(labels)})
+
+    def mark(self, node: dict[str, Any], mark: Mark, *, cordoned: bool | None = None) -> None:
+        """Write the mark, and in the same request cordon or uncordon; None leaves that as it is."""
+        self._write(node, {"annotations": {ANNOTATION: mark.text()}}, cordoned)
+
+    def give_back(self, node: dict[str, Any]) -> bool:
+        """Take the mark away, and what was cordoned for it; whether there was anything."""
+        annotations = node["metadata"].get("annotations") or {}
+        if ANNOTATION not in annotations:
+            return False
+        self._write(node, {"annotations": {ANNOTATION: None}}, False if uncordons(read_mark(annotations[ANNOTATION])) else None)
+        return True
+
+    def evict(self, pod: Holder, *, only_ask: bool = False) -> str:
+        """Ask for its eviction; returns what stands against it, empty where nothing does.
+
+        Args:
+            pod: the pod.
+            only_ask: that it stays all the same.
+        """
+        metadata = {"name": pod.name, "namespace": pod.namespace}
+        # Not another pod that has come under its name.
+        options = {"preconditions": {"uid": pod.uid}, **({"dryRun": ["All"]} if only_ask else {})}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+        try:
+            self.api.create(f"{_pod_path(pod)}/eviction", body)
+        except ApiError as error:
+            return "" if error.status == _NOT_FOUND else error.message
+        return ""
+
+    def delete(self, pod: Holder) -> str:
+        """Delete it, with its own grace; returns what stands against it."""
+        try:
+            self.api.delete(_pod_path(pod), pod.uid)
+        except ApiError as error:
+            return "" if error.status == _NOT_FOUND else error.message
+        return ""
+
+    def restart_mig_manager(self) -> None:
+        """Delete the pods of mig-manager on this node: a new one begins the change anew and brings its clients back."""
+        place = f"/api/v1/namespaces/{self.operators}/pods"
+        listed = self.api.get(place, fieldSelector=f"spec.nodeName={self.name}", labelSelector="app=nvidia-mig-manager")
+        for pod in listed.get("items") or []:
+            metadata = pod["metadata"]
+            self.api.delete(f"{place}/{metadata['name']}", metadata["uid"])
+
+    @property
+    def _path(self) -> str:
+        return f"/api/v1/nodes/{self.name}"
+
+    def _write(self, node: dict[str, Any], metadata: dict[str, Any], cordoned: bool | None = None) -> None:  # noqa: FBT001
+        body: dict[str, Any] = {"metadata": {**metadata, "resourceVersion": node["metadata"]["resourceVersion"]}}
+        if cordoned is not None:
+            body["spec"] = {"unschedulable": cordoned or None}
+        self.api.patch(self._path, body)
+
+
+def is_paused(labels: Mapping[str, str]) -> bool:
+    """Whether mig-manager keeps its clients away from the node."""
+    return _PAUSED in labels.values()
+
+
+def _pod_path(pod: Holder) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _holder(pod: dict[str, Any]) -> Holder | None:
+    """The pod where it holds GPUs: it is bound to the node, and not over."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    holds: dict[str, int] = {}
+    for container in spec.get("containers") or []:
+        for name, count in _gpus(container).items():
+            holds[name] = holds.get(name, 0) + count
+    for container in spec.get("initContainers") or []:
+        for name, count in _gpus(container).items():
+            holds[name] = max(holds.get(name, 0), count)
+    if not holds or (pod.get("status") or {}).get("phase") in _OVER:
+        return None
+    owners = [one["kind"] for one in metadata.get("ownerReferences") or [] if one.get("controller")]
+    owner = owners[0] if owners else ""
+    leaves = bool(metadata.get("deletionTimestamp"))
+    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owner, holds, leaves)
+
+
+def _gpus(container: dict[str, Any]) -> dict[str, int]:
+    # Of such a resource request and limit are equal (kubernetes.io, manage-gpus), and one of them may be left out.
+    resources = container.get("resources") or {}
+    written = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return {name: int(count) for name, count in written.items() if name.startswith(_NVIDIA) and int(count)}

@@ -1,0 +1,206 @@
+"""What the next step of a change of this node is: decided from what is there, and from nothing else.
+
+So a change can end anywhere, with its process, its pod or its node, and whoever looks next goes on from there. What is being done
+is written on the node itself (the mark); whose turn it is, in a Lease. Both are read anew before each step.
+
+A node keeps working until its turn has come. It is cordoned before anything is evicted, so that no pod starts between the last
+look at those that hold GPUs and the change, and it is given back only by who has proven it. A node that somebody else has
+cordoned stays so.
+
+Three changes need no turn. A node that was never given the labels joins, and has nobody to harm. Where the labels were taken
+away and the GPUs are as declared, they are put back. And more replicas of time-slicing end no share: running pods keep theirs.
+Pure: talks to nobody.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG: Final = "nvidia.com/device-plugin.config"
+MIG: Final = "nvidia.com/mig.config"
+_SLICED: Final = "time-slicing-"
+#: A pod of these comes back by itself onto a node that takes no others: evicting it empties nothing.
+_COMES_BACK: Final = ("DaemonSet", "Node")
+#: Seconds after which mig-manager does nothing more by itself. It waits for its five clients, five minutes for each.
+PATIENCE: Final = {"pending": 1500.0, "failed": 30.0, "success": 60.0}
+
+
+class Step(enum.Enum):
+    """What is to be done next."""
+
+    DONE = "as declared"
+    LET_GO = "wait until NFD no longer sets the labels"
+    TAKE_TURN = "wait for a turn"
+    BLOCKED = "pods that come back by themselves hold GPUs"
+    STOPPED = "pods that were to go are still there"
+    MARK = "cordon the node"
+    EMPTY = "evict the pods that hold GPUs"
+    SET = "set the labels"
+    WAIT = "wait until the GPUs are as declared"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the node becomes: the labels to set, and resource -> count that it then advertises."""
+
+    labels: Mapping[str, str]
+    advertises: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """As the mark has it."""
+        return " ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A pod that holds GPUs of the node.
+
+    Attributes:
+        owner: the kind of its controller; empty: a bare pod.
+        holds: resource -> count.
+        leaves: whether it is ending.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    owner: str
+    holds: Mapping[str, int]
+    leaves: bool = False
+
+    def __str__(self) -> str:
+        """As messages show it."""
+        of = {"": "a bare pod", "Node": "a static pod", "DaemonSet": "of a DaemonSet"}.get(self.owner)
+        return f"{self.namespace}/{self.name}" + (f" ({of})" if of else "")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is being done to the node; an annotation of it.
+
+    Attributes:
+        to: the name of the target.
+        cordoned: whether the node was cordoned for it, and so is to be uncordoned.
+        since: when that began, RFC 3339.
+        stopped: uids of the pods for which the change was stopped; the node has been given back then.
+        why: what stands against it.
+    """
+
+    to: str
+    cordoned: bool
+    since: str
+    stopped: tuple[str, ...] = ()
+    why: str = ""
+
+    def text(self) -> str:
+        """As the annotation's value."""
+        rest: dict[str, Any] = {"stopped": list(self.stopped)} if self.stopped else {}
+        if self.why:
+            rest["why"] = self.why
+        return json.dumps({"to": self.to, "cordoned": self.cordoned, "since": self.since, **rest})
+
+
+def read_mark(text: str | None) -> Mark | None:
+    """The mark of an annotation's value; one that cannot be read uncordons nothing."""
+    if not text:
+        return None
+    try:
+        found: Any = json.loads(text)
+        stopped = tuple(str(uid) for uid in found.get("stopped") or [])
+        return Mark(str(found["to"]), found["cordoned"] is True, str(found["since"]), stopped, str(found.get("why") or ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Mark("", cordoned=False, since="")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is there.
+
+    Attributes:
+        labels: of the node.
+        by_nfd: the labels that NFD takes for its own, and takes away once no rule sets them.
+        cordoned: whether the node takes no new pods.
+        mark: what is being done to it.
+        holders: pods that hold its GPUs.
+        turn: whether it is this node's.
+        as_declared: whether NVML says what is declared.
+    """
+
+    labels: Mapping[str, str]
+    by_nfd: frozenset[str]
+    cordoned: bool
+    mark: Mark | None
+    holders: tuple[Holder, ...]
+    turn: bool
+    as_declared: bool
+
+
+def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how it is read
+    """The next step."""
+    if seen.by_nfd & set(target.labels):
+        return Step.LET_GO
+    if has_labels(target, seen.labels):
+        settles = seen.mark is not None and MIG in target.labels and not seen.as_declared
+        return Step.WAIT if settles else Step.DONE
+    if seen.mark is None and harmless(target, seen):
+        return Step.SET
+    if not seen.turn:
+        return Step.TAKE_TURN
+    if any(one.owner in _COMES_BACK for one in seen.holders):
+        return Step.BLOCKED
+    if seen.mark is None or seen.mark.to != target.name:
+        return Step.MARK
+    if seen.mark.stopped:
+        return Step.STOPPED if any(one.uid in seen.mark.stopped for one in seen.holders) else Step.MARK
+    return Step.EMPTY if seen.holders else Step.SET
+
+
+def has_labels(target: Target, labels: Mapping[str, str]) -> bool:
+    """Whether they are set."""
+    return all(labels.get(key) == value for key, value in target.labels.items())
+
+
+def harmless(target: Target, seen: Seen) -> bool:
+    """Whether the labels can be set at once: no pod loses what it holds, and no GPUs are away for a time."""
+    now, becomes = seen.labels.get(CONFIG), target.labels[CONFIG]
+    if now is None:
+        return not seen.holders or seen.as_declared
+    same_mig = seen.labels.get(MIG) == target.labels.get(MIG)
+    sliced = now.startswith(_SLICED) and becomes.startswith(_SLICED)
+    return same_mig and sliced and _fits(seen.holders, target.advertises)
+
+
+def _fits(holders: tuple[Holder, ...], advertises: Mapping[str, int]) -> bool:
+    held: dict[str, int] = {}
+    for one in holders:
+        for resource, count in one.holds.items():
+            held[resource] = held.get(resource, 0) + count
+    return all(count <= advertises.get(resource, 0) for resource, count in held.items())
+
+
+def marked(target: Target, seen: Seen, now: str) -> Mark:
+    """The mark of a change that begins, or that gets another target; what was cordoned for it is still to be uncordoned."""
+    ours = seen.mark is not None and seen.mark.cordoned and not seen.mark.stopped
+    return Mark(target.name, cordoned=ours or not seen.cordoned, since=now)
+
+
+def stopped(mark: Mark, holders: tuple[Holder, ...], why: str) -> Mark:
+    """The mark of a change that is given up until those pods have gone."""
+    return replace(mark, stopped=tuple(one.uid for one in holders), why=why)
+
+
+def uncordons(mark: Mark | None) -> bool:
+    """Whether the node is to be uncordoned when it is given back."""
+    return mark is not None and mark.cordoned and not mark.stopped
+
+
+def hangs(state: str, *, paused: bool, seconds: float) -> bool:
+    """Whether mig-manager will do nothing more: it has been in this state so long, and failed or keeps its clients away."""
+    return state in PATIENCE and (paused or state == "failed") and seconds >= PATIENCE[state]

@@ -1,0 +1,120 @@
+"""Whose turn it is to change: one of some Leases of the pool, held by a node's name.
+
+The update of a DaemonSet is bounded by Kubernetes, but old pods that are not available are replaced all at once, beside that
+bound (kubernetes v1.36, pkg/controller/daemon/update.go). So a node takes a turn before it is cordoned, and frees it only after
+its proof: one that does not come out proven keeps its turn, and the others wait. A turn is never taken from a node because it
+lasts long, only where the node itself is no longer there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from .api import ApiError
+
+if TYPE_CHECKING:
+    from .api import Api
+
+_NOT_FOUND, _CONFLICT, _TEST_FAILED = 404, 409, 422
+_HOLDER: Final = "/spec/holderIdentity"
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The turns of a pool.
+
+    Attributes:
+        api: where they are.
+        namespace: of the Leases.
+        pool: whose.
+        count: how many there are.
+        node: who asks.
+    """
+
+    api: Api
+    namespace: str
+    pool: str
+    count: int
+    node: str
+
+    def mine(self) -> bool:
+        """Whether the node has one."""
+        return any(_holder(lease) == self.node for lease in self._there())
+
+    def take(self) -> bool:
+        """Take one; whether that was possible.
+
+        Raises:
+            ApiError: where the API does not answer, or refuses.
+        """
+        there = {lease["metadata"]["name"]: lease for lease in self._there()}
+        free = {name for name, lease in there.items() if self._is_free(lease)}
+        if len(there) - len(free) >= self.count:
+            # Also those of a time when there were more turns.
+            return False
+        for name in (f"change-{self.pool}-{number}" for number in range(self.count)):
+            if name not in there:
+                if self._made(name):
+                    return True
+            elif name in free and self._changed(there[name], {"op": "add", "path": _HOLDER, "value": self.node}):
+                return True
+        return False
+
+    def free(self) -> None:
+        """Give back what the node has.
+
+        Raises:
+            ApiError: where the API does not answer, or refuses.
+        """
+        for lease in self._there():
+            if _holder(lease) == self.node:
+                self._changed(lease, {"op": "remove", "path": _HOLDER})
+
+    def _there(self) -> list[dict[str, Any]]:
+        """The Leases of the pool; of one whose name goes on after a dash there is a number more."""
+        leases = self.api.get(self._path).get("items") or []
+        name = re.compile(rf"change-{re.escape(self.pool)}-\d+")
+        return [lease for lease in leases if name.fullmatch(lease["metadata"]["name"])]
+
+    @property
+    def _path(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    def _is_free(self, lease: dict[str, Any]) -> bool:
+        holder = _holder(lease)
+        if not holder:
+            return True
+        try:
+            self.api.get(f"/api/v1/nodes/{holder}")
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return True
+            raise
+        return False
+
+    def _made(self, name: str) -> bool:
+        try:
+            self.api.create(self._path, {"metadata": {"name": name}, "spec": {"holderIdentity": self.node}})
+        except ApiError as error:
+            if error.status == _CONFLICT:
+                return False
+            raise
+        return True
+
+    def _changed(self, lease: dict[str, Any], operation: dict[str, Any]) -> bool:
+        """Whether it was as it was read: of two that want the same turn one gets it."""
+        metadata = lease["metadata"]
+        same = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+        try:
+            self.api.change(f"{self._path}/{metadata['name']}", [same, operation])
+        except ApiError as error:
+            if error.status in {_CONFLICT, _TEST_FAILED, _NOT_FOUND}:
+                return False
+            raise
+        return True
+
+
+def _holder(lease: dict[str, Any]) -> str:
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")

@@ -1,0 +1,316 @@
+"""A pool that changes in place: node after node, within disruption budgets, with pods that refuse, killed, failed and taken back.
+
+The tests share a stack on an existing cluster, and run in the order they are written. What drains and sets labels is the real
+program in the verifiers' pods; scheduler, DaemonSet controller and eviction API are Kubernetes' own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pytest
+
+from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION, VERIFIER_NAMESPACE
+from sandbox.cluster import node_tools
+from sandbox.cluster.api_errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from tests.engine.trial import Trial
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.sweep,
+    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
+]
+
+STACK: Final = """
+config:
+  gpu-pools:cluster: {platform: existing, context: byo}
+  gpu-pools:operator: {migStrategy: mixed}
+  gpu-pools:sharing:
+    sliced: {timeSlicing: {replicas: 4}}
+    cut: {mig: {layout: {1g.10gb: 7}}}
+  gpu-pools:verification: {deadlineSeconds: 60, intervalSeconds: 10}
+  gpu-pools:pools:
+    - {name: ts, nodeSelector: {pool: ts}, gpuModel: NVIDIA A10, gpusPerNode: 1, count: 2, sharing: sliced, rollout: {}}
+    - name: cut
+      nodeSelector: {pool: cut}
+      gpuModel: a100-80gb
+      gpusPerNode: 1
+      count: 3
+      sharing: cut
+      rollout: {drainTimeoutSeconds: 120}
+"""
+SEVEN, MIXED = {"1g.10gb": 7}, {"1g.10gb": 4, "3g.40gb": 1}
+SLICE: Final = "nvidia.com/mig-1g.10gb"
+REPLICAS, BUDGET = 7, 6
+PODS: Final = "/api/v1/namespaces/default/pods"
+BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+VERIFIERS: Final = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods"
+LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIER_NAMESPACE}/leases"
+
+
+@pytest.fixture(scope="module")
+def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
+    made = shared_sandbox(STACK)
+    made.up().ok()
+    return made
+
+
+def test_nodes_that_join_are_not_cordoned_and_an_unchanged_stack_changes_nothing(trial: Trial) -> None:
+    assert _leases(trial) == {}
+    _nothing_left(trial)
+    assert trial.planned_steps() == []
+
+
+def test_more_replicas_harm_nobody(trial: Trial) -> None:
+    holder = _hold(trial, "sliced", "nvidia.com/gpu", pool="ts")
+    _declare(trial, sliced={"timeSlicing": {"replicas": 8}})
+    with Watch(trial) as watch:
+        trial.up().ok()
+    assert watch.cordoned == set()
+    assert trial.get(f"{PODS}/sliced")["metadata"]["uid"] == holder
+    assert {_allocatable(node, "nvidia.com/gpu") for node in trial.nodes("ts")} == {8}
+    trial.api().delete(f"{PODS}/sliced")
+
+
+def test_a_layout_changes_node_after_node_within_the_budget(trial: Trial) -> None:
+    _serve(trial)
+    _declare(trial, cut={"mig": {"layout": MIXED}})
+    with Watch(trial) as watch:
+        trial.up().ok()
+    assert watch.cordoned == {1}
+    assert watch.fewest >= BUDGET
+    assert watch.away <= 1, "GPUs of one node at a time"
+    assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {4}
+    trial.wait_until(lambda: _ready(trial) == REPLICAS, "all replicas run again")
+    _nothing_left(trial)
+    # What mig-parted's file keeps of the old layout goes with the next update (test_keys.py).
+    trial.up().ok()
+
+
+def test_a_pod_that_refuses_stops_the_change_and_the_old_declaration_takes_it_back(trial: Trial) -> None:
+    _stay(trial)
+    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(drainTimeoutSeconds=15))
+    _declare(trial, cut={"mig": {"layout": SEVEN}})
+    command = trial.start("up", trial.stack)
+    trial.wait_until(lambda: _marks(trial, "stopped"), "the change of a node is stopped", 180)
+    (mark,) = _marks(trial, "stopped")
+    assert "default/stays (a bare pod)" in mark["why"]
+    assert "disruption budget" in mark["why"]
+    node = trial.get(f"{PODS}/stays")["spec"]["nodeName"]
+    seen = trial.get(f"/api/v1/nodes/{node}")
+    assert not seen["spec"].get("unschedulable"), "it works on as before"
+    assert _allocatable(seen, SLICE) == 4
+    assert node in _leases(trial).values()
+    _kill(command)
+
+    _declare(trial, cut={"mig": {"layout": MIXED}})
+    trial.up().ok()
+    assert trial.get(f"{PODS}/stays")["spec"]["nodeName"] == node
+    _nothing_left(trial)
+
+
+def test_a_deploy_says_which_pods_stood_in_the_way_and_the_next_one_goes_on(trial: Trial) -> None:
+    trial.edit(lambda config: config["gpu-pools:verification"].update(deadlineSeconds=20))
+    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(maxUnavailable=3))
+    # All nodes at once leave no room for a budget.
+    trial.api().delete(f"{BUDGETS}/served")
+    _declare(trial, cut={"mig": {"layout": SEVEN}})
+    failed = trial.up()
+    assert failed.code == 1
+    assert "default/stays (a bare pod)" in failed.text
+    trial.api().delete(f"{BUDGETS}/stays")
+    trial.api().delete(f"{PODS}/stays")
+    trial.edit(lambda config: config["gpu-pools:verification"].update(deadlineSeconds=60))
+    trial.up().ok()
+    assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {7}
+    _nothing_left(trial)
+    _budget(trial)
+
+
+def test_a_node_whose_gpus_stay_in_use_stops_the_rest_until_they_are_free(trial: Trial) -> None:
+    """mig-manager fails there: the user is a pod of the operator's namespace, which is not drained."""
+    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(drainTimeoutSeconds=60, maxUnavailable=1))
+    (node, *others) = [one["metadata"]["name"] for one in trial.nodes("cut")]
+    _hold(trial, "in-use", SLICE, namespace="gpu-operator", node=node)
+    _declare(trial, cut={"mig": {"layout": MIXED}})
+    command = trial.start("up", trial.stack)
+    trial.wait_until(lambda: _marks(trial, "why"), "the failed change is told", 240)
+    assert "mig-manager's state is failed, also after it was started anew" in _marks(trial, "why")[0]["why"]
+    begun = {name for name in others if _allocatable(trial.get(f"/api/v1/nodes/{name}"), SLICE) == 4}
+    assert _leases(trial) == {"change-cut-0": node}
+    trial.api().delete("/api/v1/namespaces/gpu-operator/pods/in-use")
+    out, err = command.communicate(timeout=400)
+    assert command.returncode == 0, f"{begun}\n{out}\n{err}"
+    assert {_allocatable(one, SLICE) for one in trial.nodes("cut")} == {4}
+    _nothing_left(trial)
+
+
+def test_with_its_pods_killed_all_the_time_and_the_engine_too_it_ends_as_declared(trial: Trial) -> None:
+    if not _pods(trial):
+        _serve(trial)
+    _declare(trial, cut={"mig": {"layout": SEVEN}})
+    killed = threading.Event()
+
+    def kill() -> None:
+        while not killed.wait(2.5):
+            for pod in trial.api().list(VERIFIERS)["items"]:
+                if "-cut-" in pod["metadata"]["name"]:
+                    with contextlib.suppress(ApiError):
+                        trial.api().delete(f"{VERIFIERS}/{pod['metadata']['name']}")
+
+    killer = threading.Thread(target=kill)
+    with Watch(trial) as watch:
+        command = trial.start("up", trial.stack)
+        trial.wait_until(lambda: _leases(trial), "a change begins", 120)
+        killer.start()
+        time.sleep(25)
+        _kill(command)
+        killed.set()
+        killer.join()
+        trial.up().ok()
+    assert watch.fewest >= BUDGET
+    assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {7}
+    _nothing_left(trial)
+
+
+def test_a_destroy_leaves_nothing(trial: Trial) -> None:
+    trial.api().delete("/apis/apps/v1/namespaces/default/deployments/served")
+    trial.api().delete(f"{BUDGETS}/served")
+    trial.wait_until(lambda: not _pods(trial), "the Deployment has gone")
+    trial.down().ok()
+
+
+def test_a_living_pool_that_gets_a_rollout_keeps_its_pods_and_its_layout(sandbox: Callable[..., Trial]) -> None:
+    trial = sandbox(STACK.replace(", rollout: {}", "").replace("      rollout: {drainTimeoutSeconds: 120}\n", ""))
+    trial.up().ok()
+    holders = {name: _hold(trial, name, resource, pool=name) for name, resource in (("ts", "nvidia.com/gpu"), ("cut", SLICE))}
+    trial.edit(lambda config: [pool.update(rollout={}) for pool in config["gpu-pools:pools"]])
+    with Watch(trial) as watch:
+        trial.up().ok()
+    assert watch.cordoned == set()
+    assert {name: trial.get(f"{PODS}/{name}")["metadata"]["uid"] for name in holders} == holders
+    _nothing_left(trial)
+
+
+@dataclass
+class Watch:
+    """What the nodes and the Deployment show while something is done.
+
+    Attributes:
+        trial: whose.
+        cordoned: every number of cordoned nodes but 0 that was seen.
+        fewest: replicas that ran at least, from when all of them did.
+        away: nodes of `cut` at most that offered no GPU at the same time.
+    """
+
+    trial: Trial
+    cordoned: set[int] = field(default_factory=set)
+    fewest: int = REPLICAS
+    away: int = 0
+    _end: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end.set()
+        if self._thread:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        serves = bool(_pods(self.trial))
+        while not self._end.wait(0.2):
+            nodes = self.trial.nodes()
+            self.cordoned |= {sum(bool(node["spec"].get("unschedulable")) for node in nodes)} - {0}
+            self.away = max(self.away, sum(_allocatable(node, SLICE) == 0 for node in self.trial.nodes("cut")))
+            if serves:
+                self.fewest = min(self.fewest, _ready(self.trial))
+
+
+def _declare(trial: Trial, **sharing: Any) -> None:
+    trial.edit(lambda config: config["gpu-pools:sharing"].update(sharing))
+
+
+def _allocatable(node: dict[str, Any], resource: str) -> int:
+    return int(node["status"].get("allocatable", {}).get(resource, 0))
+
+
+def _serve(trial: Trial) -> None:
+    """A Deployment of REPLICAS, each with a MIG instance, and its budget of 80 %."""
+    labels = {"app": "served"}
+    pod = {"containers": [{"name": "c", "image": "a:1", "resources": {"limits": {SLICE: 1}}}]}
+    spec = {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    trial.api().create("/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "served"}, "spec": spec})
+    _budget(trial)
+
+
+def _budget(trial: Trial) -> None:
+    budget = {"metadata": {"name": "served"}, "spec": {"minAvailable": "80%", "selector": {"matchLabels": {"app": "served"}}}}
+    trial.api().create(BUDGETS, budget)
+    trial.wait_until(lambda: _ready(trial) == REPLICAS, "the Deployment runs")
+
+
+def _pods(trial: Trial) -> list[dict[str, Any]]:
+    pods = trial.api().list(PODS)["items"]
+    return [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == "served"]
+
+
+def _ready(trial: Trial) -> int:
+    return sum(pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in _pods(trial))
+
+
+def _hold(trial: Trial, name: str, resource: str, *, namespace: str = "default", pool: str = "", node: str = "") -> str:
+    """A bare pod that holds a GPU; its uid."""
+    place = {"nodeSelector": {"pool": pool}} if pool else {"nodeName": node} if node else {}
+    spec = {"containers": [{"name": "c", "image": "a:1", "resources": {"limits": {resource: 1}}}], **place}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    trial.api().create(path, {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec})
+    trial.wait_until(lambda: trial.get(f"{path}/{name}")["status"]["phase"] == "Running", f"{name} runs")
+    return str(trial.get(f"{path}/{name}")["metadata"]["uid"])
+
+
+def _stay(trial: Trial) -> None:
+    """A pod that no eviction takes."""
+    budget = {"metadata": {"name": "stays"}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "stays"}}}}
+    trial.api().create(BUDGETS, budget)
+    _hold(trial, "stays", SLICE)
+
+
+def _marks(trial: Trial, key: str) -> list[dict[str, Any]]:
+    texts = (node["metadata"].get("annotations", {}).get(CHANGE_ANNOTATION) for node in trial.nodes())
+    return [mark for mark in (json.loads(text) for text in texts if text) if mark.get(key)]
+
+
+def _leases(trial: Trial) -> dict[str, str]:
+    """Turn -> who has it."""
+    leases = trial.api().list(LEASES)["items"]
+    held = {one["metadata"]["name"]: one["spec"].get("holderIdentity") for one in leases}
+    return {name: holder for name, holder in held.items() if holder}
+
+
+def _nothing_left(trial: Trial) -> None:
+    assert _leases(trial) == {}
+    assert _marks(trial, "to") == []
+    assert [node["metadata"]["name"] for node in trial.nodes() if node["spec"].get("unschedulable")] == []
+    assert trial.holds()
+
+
+def _kill(command: Any) -> None:
+    os.killpg(command.pid, signal.SIGKILL)
+    command.communicate()

@@ -1,0 +1,277 @@
+"""What a changer's token can do, tried with a real API server by the program's own writes: its node in turn, little else."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from gpu_pools.proof import changer_rights
+from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
+from gpu_pools.proof.verifier_rights import (
+    CHANGE_ANNOTATION,
+    CHANGER,
+    POLICY,
+    VERIFIER_NAMESPACE,
+    cluster_rules,
+    policy_binding_spec,
+    policy_spec,
+)
+from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
+from gpu_pools.verifier.api import Api, ApiError
+from gpu_pools.verifier.living_node import LivingNode
+from gpu_pools.verifier.steps import Holder, Mark
+from gpu_pools.verifier.turns import Turns
+from sandbox.cluster import control_plane as cluster
+from sandbox.system import processes
+from sandbox.system.progress import Progress
+from sandbox.toolchain.find import find_tools
+from tests.sandbox.test_verifier_rights import LONGEST_WAIT, MERGE, NODE, NODES, OTHER, RBAC, REFUSED, User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+pytestmark = pytest.mark.programs
+
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+WORK: Final = "/api/v1/namespaces/work"
+MARK: Final = Mark("x=y", cordoned=True, since="now")
+
+
+@pytest.fixture(scope="module")
+def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    folder = tmp_path_factory.mktemp("changer") / "cluster"
+    try:
+        made = User(cluster.boot(folder, "changer", find_tools(Progress()), machines=False))
+        # It would call nodes without a kubelet unreachable after a while, and evict their pods.
+        processes.stop(made.at.folder, ["kube-controller-manager"])
+        for namespace in (VERIFIER_NAMESPACE, OPERATOR_NAMESPACE, "work"):
+            made.ok("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        for namespace in (OPERATOR_NAMESPACE, "work", "kube-system"):
+            # The controller-manager would have made them.
+            made("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}})
+        _grant(made)
+        for name in (NODE, OTHER):
+            made.ok("POST", NODES, {"metadata": {"name": name, "labels": {"pool": "a"}}})
+            for account in (CHANGER, "verifier"):
+                spec = {"nodeName": name, "serviceAccountName": account, "containers": [{"name": "v", "image": "python:3.12"}]}
+                pod = {"metadata": {"name": f"{account}-{name}"}, "spec": spec}
+                made.ok("POST", f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods", pod)
+        other = User(made.at, _token(made, CHANGER, NODE))
+        labels = {"metadata": {"labels": {"x": "y"}}}
+        _until(lambda: other("PATCH", f"{NODES}/{NODE}?dryRun=All", labels, MERGE).status == REFUSED, "the policy of nodes")
+        _pod(made, "probe", OTHER)
+        _until(lambda: other("DELETE", f"{WORK}/pods/probe?dryRun=All").status == REFUSED, "the policy of pods")
+        yield made
+    finally:
+        cluster.erase(folder)
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    """The API server takes a new policy up a moment later."""
+    deadline = time.monotonic() + LONGEST_WAIT
+    while not holds():
+        assert time.monotonic() < deadline, f"not enforced: {what}"
+        time.sleep(0.1)
+
+
+def _grant(admin: User) -> None:
+    place = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/serviceaccounts"
+    for account in (CHANGER, "verifier"):
+        admin.ok("POST", place, {"metadata": {"name": account}})
+        _bind(admin, "ClusterRole", f"all-{account}", cluster_rules(), RBAC, account)
+    _bind(admin, "ClusterRole", changer_rights.ROLE, changer_rules(), RBAC, CHANGER)
+    _bind(admin, "Role", changer_rights.ROLE, turn_rules(), f"{RBAC}/namespaces/{VERIFIER_NAMESPACE}", CHANGER)
+    policies = {POLICY: (policy_spec(changers=True), policy_binding_spec())}
+    policies[changer_rights.POLICY] = changer_policy_spec(), changer_policy_binding_spec()
+    for name, (spec, binding) in policies.items():
+        admin.ok("POST", f"{ADMISSION}ies", {"metadata": {"name": name}, "spec": spec})
+        admin.ok("POST", f"{ADMISSION}ybindings", {"metadata": {"name": name}, "spec": binding})
+
+
+def _bind(admin: User, kind: str, name: str, rules: list[dict[str, Any]], base: str, account: str) -> None:
+    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": VERIFIER_NAMESPACE}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    admin.ok("POST", f"{base}/{kind.lower()}s", {"metadata": {"name": name}, "rules": rules})
+    admin.ok("POST", f"{base}/{kind.lower()}bindings", {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
+
+
+def _token(admin: User, account: str, node: str) -> str:
+    pod = admin.ok("GET", f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/pods/{account}-{node}")["metadata"]
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": pod["name"], "uid": pod["uid"]}
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600, "boundObjectRef": bound},
+    }
+    path = f"/api/v1/namespaces/{VERIFIER_NAMESPACE}/serviceaccounts/{account}/token"
+    return str(admin.ok("POST", path, body)["status"]["token"])
+
+
+def _pod(
+    admin: User, name: str, node: str, *, gpus: int = 1, namespace: str = "work", labels: Mapping[str, str] | None = None
+) -> Holder:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {}
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "a:1", **limits}], "terminationGracePeriodSeconds": 0}
+    metadata = {"name": name, "labels": dict(labels or {})}
+    made = admin.ok("POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": metadata, "spec": spec})["metadata"]
+    return Holder(namespace, name, made["uid"], "", {"nvidia.com/gpu": gpus})
+
+
+def _api(admin: User, token: str, folder: Path) -> Api:
+    (folder / "token").write_text(token)
+    (folder / "ca.crt").write_text(admin.at.ca_pem)
+    return Api(admin.at.server, folder / "token", folder / "ca.crt")
+
+
+@pytest.fixture
+def changer(admin: User) -> User:
+    return User(admin.at, _token(admin, CHANGER, NODE))
+
+
+@pytest.fixture
+def node(admin: User, changer: User, tmp_path: Path) -> LivingNode:
+    """As the program of NODE changes it, with its own token."""
+    return LivingNode(_api(admin, changer.token, tmp_path), NODE, OPERATOR_NAMESPACE)
+
+
+def test_it_marks_cordons_labels_and_gives_back(admin: User, node: LivingNode) -> None:
+    before = admin.ok("GET", f"{NODES}/{NODE}")
+    # Somebody else has set them before, as NFD does.
+    old = {DEVICE_PLUGIN_CONFIG_LABEL: "old", MIG_CONFIG_LABEL: "old"}
+    admin.ok("PATCH", f"{NODES}/{NODE}?fieldManager=nfd-master", {"metadata": {"labels": old}}, MERGE)
+    node.mark(node.read(), MARK, cordoned=True)
+    node.set_labels(node.read(), {DEVICE_PLUGIN_CONFIG_LABEL: "a", MIG_CONFIG_LABEL: "b"})
+    found = admin.ok("GET", f"{NODES}/{NODE}")
+    assert found["spec"]["unschedulable"]
+    assert found["metadata"]["labels"][MIG_CONFIG_LABEL] == "b"
+    assert node.give_back(node.read())
+    assert not node.give_back(node.read())
+    found = admin.ok("GET", f"{NODES}/{NODE}")
+    assert "unschedulable" not in found["spec"]
+    assert CHANGE_ANNOTATION not in found["metadata"].get("annotations", {})
+    assert found["spec"] == before["spec"]
+
+
+def test_who_had_cordoned_the_node_before_finds_it_cordoned(admin: User, node: LivingNode) -> None:
+    admin.ok("PATCH", f"{NODES}/{NODE}", {"spec": {"unschedulable": True}}, MERGE)
+    node.mark(node.read(), replace(MARK, cordoned=False), cordoned=True)
+    node.give_back(node.read())
+    assert admin.ok("GET", f"{NODES}/{NODE}")["spec"]["unschedulable"]
+    admin.ok("PATCH", f"{NODES}/{NODE}", {"spec": {"unschedulable": None}}, MERGE)
+
+
+def test_nothing_is_written_to_a_node_that_has_changed(admin: User, node: LivingNode) -> None:
+    read = node.read()
+    admin.ok("PATCH", f"{NODES}/{NODE}", {"metadata": {"annotations": {"other": "1"}}}, MERGE)
+    with pytest.raises(ApiError) as refused:
+        node.mark(read, MARK, cordoned=True)
+    assert refused.value.status == 409
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metadata": {"labels": {"pool": "b"}}},
+        {"metadata": {"labels": {"pool": None}}},
+        {"metadata": {"annotations": {"other": "x"}}},
+        {"metadata": {"annotations": {CHANGE_ANNOTATION: "x" * 9000}}},
+        {"metadata": {"finalizers": ["a/b"]}},
+        {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+        {"spec": {"podCIDR": "10.0.0.0/24"}},
+    ],
+)
+def test_nothing_else_of_its_own_node(changer: User, body: dict[str, Any]) -> None:
+    answer = changer("PATCH", f"{NODES}/{NODE}", body, MERGE)
+    assert answer.status == REFUSED, answer
+
+
+@pytest.mark.parametrize("body", [{"spec": {"unschedulable": True}}, {"metadata": {"labels": {MIG_CONFIG_LABEL: "x"}}}])
+def test_nothing_of_another_node_and_nothing_by_a_verifier_without_rollout(
+    admin: User, changer: User, body: dict[str, Any]
+) -> None:
+    assert changer("PATCH", f"{NODES}/{OTHER}", body, MERGE).status == REFUSED
+    verifier = User(admin.at, _token(admin, "verifier", NODE))
+    assert verifier("PATCH", f"{NODES}/{NODE}", body, MERGE).status == REFUSED
+
+
+def test_it_deletes_pods_that_hold_gpus_of_its_own_node_alone(admin: User, node: LivingNode) -> None:
+    mine, others, idle = _pod(admin, "mine", NODE), _pod(admin, "others", OTHER), _pod(admin, "idle", NODE, gpus=0)
+    assert "of its own node only" in node.delete(others)
+    assert "hold GPUs" in node.delete(idle)
+    assert node.delete(replace(mine, uid="another")) != ""
+    assert [str(one) for one in node.holders()] == ["work/mine (a bare pod)"]
+    assert node.delete(mine) == node.delete(mine) == ""
+    assert node.holders() == ()
+
+
+def test_it_starts_mig_manager_anew_on_its_own_node_alone(admin: User, node: LivingNode) -> None:
+    app, place = {"app": "nvidia-mig-manager"}, f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods"
+    for name in (NODE, OTHER):
+        _pod(admin, f"mig-{name}", name, gpus=0, namespace=OPERATOR_NAMESPACE, labels=app)
+    _pod(admin, "toolkit", NODE, gpus=0, namespace=OPERATOR_NAMESPACE)
+    node.restart_mig_manager()
+    assert {pod["metadata"]["name"] for pod in admin.ok("GET", place)["items"]} == {f"mig-{OTHER}", "toolkit"}
+
+
+def test_it_evicts_within_disruption_budgets_and_not_what_runs_the_cluster(admin: User, node: LivingNode) -> None:
+    pod = _pod(admin, "served", NODE, labels={"app": "served"})
+    budget = {"metadata": {"name": "served"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "served"}}}}
+    admin.ok("POST", "/apis/policy/v1/namespaces/work/poddisruptionbudgets", budget)
+    # Of a pod that does not run yet no budget holds (kubernetes, registry/core/pod/storage/eviction.go).
+    running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    admin.ok("PATCH", f"{WORK}/pods/served/status", running, MERGE)
+    assert "disruption budget" in node.evict(pod, only_ask=True)
+    assert "disruption budget" in node.evict(pod)
+    admin.ok("DELETE", "/apis/policy/v1/namespaces/work/poddisruptionbudgets/served")
+    assert node.evict(pod, only_ask=True) == ""
+    assert str(pod) in [str(one) for one in node.holders()], "it was only asked"
+    assert node.evict(pod) == node.evict(pod) == ""
+    system = _pod(admin, "system", NODE, namespace="kube-system")
+    assert "evicts nothing in kube-system" in node.evict(system)
+
+
+def test_of_two_nodes_one_gets_the_turn_and_it_is_inherited_from_a_node_that_is_gone(admin: User, node: LivingNode) -> None:
+    def turns(name: str) -> Turns:
+        return Turns(node.api, VERIFIER_NAMESPACE, "a", 1, name)
+
+    admin.ok("POST", NODES, {"metadata": {"name": "short-lived"}})
+    assert turns("short-lived").take()
+    assert not turns(NODE).take()
+    assert (turns("short-lived").mine(), turns(NODE).mine()) == (True, False)
+    admin.ok("DELETE", f"{NODES}/short-lived")
+    assert turns(NODE).take()
+    assert not turns(OTHER).take()
+    turns(OTHER).free()
+    assert turns(NODE).mine()
+    turns(NODE).free()
+    assert turns(OTHER).take()
+
+
+def test_a_turn_of_a_time_with_more_of_them_counts_and_is_freed(node: LivingNode) -> None:
+    def turns(name: str, count: int) -> Turns:
+        return Turns(node.api, VERIFIER_NAMESPACE, "many", count, name)
+
+    assert [turns(name, 2).take() for name in (OTHER, NODE)] == [True, True]
+    turns(OTHER, 2).free()
+    assert turns(NODE, 1).mine()
+    assert not turns(OTHER, 1).take(), "one is changing still"
+    turns(NODE, 1).free()
+    assert turns(OTHER, 1).take()
+    assert not Turns(node.api, VERIFIER_NAMESPACE, "man", 1, OTHER).mine()
+
+
+def test_no_other_request_is_granted(changer: User) -> None:
+    for method, path in (
+        ("GET", "/api/v1/secrets"),
+        ("POST", f"{WORK}/pods"),
+        ("DELETE", f"{WORK}/pods"),
+        ("DELETE", f"{NODES}/{NODE}"),
+        ("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIER_NAMESPACE}/leases/change-a-0"),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"),
+    ):
+        answer = changer(method, path, {} if method == "POST" else None)
+        assert answer.status == REFUSED, (method, path, answer)

@@ -1,0 +1,174 @@
+"""The steps of a change of a node, killed anywhere: pure, on a node that is played here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_pools.verifier.steps import (
+    CONFIG,
+    MIG,
+    Holder,
+    Mark,
+    Seen,
+    Step,
+    Target,
+    hangs,
+    harmless,
+    marked,
+    next_step,
+    read_mark,
+    stopped,
+    uncordons,
+)
+
+GPU = "nvidia.com/gpu"
+SLICED = {n: Target({CONFIG: f"time-slicing-{n}-x"}, {GPU: n}) for n in (2, 4, 8)}
+CUT = {
+    "1g": Target({CONFIG: "mig-1", MIG: "layout-1"}, {"nvidia.com/mig-1g.10gb": 7}),
+    "3g": Target({CONFIG: "mig-1", MIG: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2}),
+}
+WHOLE = Target({CONFIG: "exclusive-x", MIG: "all-disabled"}, {GPU: 1})
+EMPTY = Seen({}, frozenset(), cordoned=False, mark=None, holders=(), turn=False, as_declared=False)
+
+
+def holder(name: str = "a", owner: str = "ReplicaSet", **holds: int) -> Holder:
+    return Holder("work", name, name, owner, holds or {GPU: 1})
+
+
+def on(target: Target, **more: object) -> Seen:
+    return replace(EMPTY, labels=target.labels, as_declared=True, **more)
+
+
+def test_what_is_as_declared_is_left_alone() -> None:
+    assert next_step(SLICED[4], on(SLICED[4], holders=(holder(),))) is Step.DONE
+
+
+def test_a_node_that_joins_gets_its_labels_without_a_turn() -> None:
+    assert next_step(CUT["1g"], EMPTY) is Step.SET
+    assert next_step(CUT["1g"], replace(EMPTY, labels={MIG: "all-disabled"})) is Step.SET
+
+
+def test_labels_that_were_taken_away_are_put_back_where_the_gpus_are_as_declared() -> None:
+    there = replace(EMPTY, holders=(holder(),))
+    assert next_step(CUT["1g"], replace(there, as_declared=True)) is Step.SET
+    assert next_step(CUT["1g"], there) is Step.TAKE_TURN
+
+
+def test_what_nfd_still_sets_is_waited_for() -> None:
+    assert next_step(SLICED[4], on(SLICED[4], by_nfd=frozenset({CONFIG}))) is Step.LET_GO
+    assert next_step(SLICED[4], on(SLICED[4], by_nfd=frozenset({"team"}))) is Step.DONE
+
+
+def test_more_replicas_harm_nobody_and_fewer_only_those_that_hold_more() -> None:
+    three = tuple(holder(name) for name in "abc")
+    assert harmless(SLICED[8], on(SLICED[4], holders=three))
+    assert not harmless(SLICED[2], on(SLICED[4], holders=three))
+    assert harmless(SLICED[2], on(SLICED[4], holders=three[:2]))
+    assert not harmless(SLICED[4], on(WHOLE, holders=three[:1])), "another strategy"
+    assert not harmless(CUT["3g"], on(CUT["1g"])), "the GPUs are away meanwhile"
+
+
+def test_a_daemon_sets_pod_is_never_evicted() -> None:
+    seen = on(CUT["1g"], holders=(holder(owner="DaemonSet"),), turn=True)
+    assert next_step(CUT["3g"], seen) is Step.BLOCKED
+
+
+def test_a_stopped_change_waits_for_its_pods_alone() -> None:
+    seen = on(CUT["1g"], holders=(holder("a"), holder("b")), turn=True)
+    mark = stopped(marked(CUT["3g"], seen, "now"), (holder("a"),), "it stays")
+    assert next_step(CUT["3g"], replace(seen, mark=mark)) is Step.STOPPED
+    assert next_step(CUT["3g"], replace(seen, mark=mark, holders=(holder("b"),))) is Step.MARK
+    assert next_step(CUT["1g"], replace(seen, mark=mark)) is Step.DONE, "the old declaration: nothing was changed"
+    assert not uncordons(mark)
+
+
+def test_a_mark_is_read_as_it_was_written_and_nonsense_uncordons_nothing() -> None:
+    mark = Mark("x=y", cordoned=True, since="now", stopped=("a",), why="it stays")
+    assert read_mark(mark.text()) == mark
+    assert read_mark(None) is None
+    for text in ("{", "[]", "{}", '{"to": 1}', "null", '"a"'):
+        assert not uncordons(read_mark(text))
+
+
+def test_when_mig_manager_hangs() -> None:
+    assert hangs("failed", paused=False, seconds=30)
+    assert not hangs("failed", paused=True, seconds=29)
+    assert not hangs("pending", paused=True, seconds=1499)
+    assert hangs("pending", paused=True, seconds=1500)
+    assert hangs("success", paused=True, seconds=60)
+    assert not hangs("success", paused=False, seconds=9999)
+    assert not hangs("", paused=True, seconds=9999)
+
+
+@dataclass
+class Node:
+    """A node that does at once what it is told; `log` is what was done to it."""
+
+    seen: Seen
+    log: list[Step] = field(default_factory=list)
+
+    def do(self, target: Target) -> Step:
+        """One step, or the giving back after the proof."""
+        step = next_step(target, self.seen)
+        self.log.append(step)
+        seen = self.seen
+        if step is Step.TAKE_TURN:
+            self.seen = replace(seen, turn=True)
+        elif step is Step.MARK:
+            self.seen = replace(seen, mark=marked(target, seen, "now"), cordoned=True)
+        elif step is Step.EMPTY:
+            assert seen.cordoned
+            self.seen = replace(seen, holders=seen.holders[1:])
+        elif step is Step.SET:
+            assert harmless(target, seen) or (seen.cordoned and seen.turn and not seen.holders)
+            self.seen = replace(seen, labels={**seen.labels, **target.labels}, as_declared=False)
+        elif step in {Step.WAIT, Step.DONE}:
+            self.seen = replace(seen, as_declared=True)
+        return step
+
+    def give_back(self) -> None:
+        """As gpu_pools/verifier/release.py."""
+        self.seen = replace(self.seen, cordoned=self.seen.cordoned and not uncordons(self.seen.mark), mark=None)
+
+    def stop(self) -> None:
+        """As where pods did not go in time."""
+        mark = self.seen.mark
+        if mark and not mark.stopped and self.seen.holders:
+            cordoned = self.seen.cordoned and not uncordons(mark)
+            self.seen = replace(self.seen, mark=stopped(mark, self.seen.holders, "they stay"), cordoned=cordoned)
+
+
+TARGETS = st.sampled_from([*CUT.values(), *SLICED.values(), WHOLE])
+
+
+@given(
+    began=st.sampled_from([None, CUT["1g"], SLICED[4], WHOLE]),
+    by_user=st.booleans(),
+    holders=st.integers(0, 3),
+    course=st.lists(st.tuples(TARGETS, st.integers(0, 6), st.booleans()), min_size=1, max_size=6),
+)
+def test_killed_anywhere_it_ends_as_the_last_declaration_says_and_leaves_nothing(
+    began: Target | None, *, by_user: bool, holders: int, course: list[tuple[Target, int, bool]]
+) -> None:
+    pods = tuple(holder(str(number), **{GPU: 1}) for number in range(holders)) if began else ()
+    seen = replace(EMPTY, labels=began.labels if began else {}, cordoned=by_user, holders=pods, as_declared=began is not None)
+    node = Node(seen)
+    for target, steps, stops in course:
+        for _ in range(steps):
+            node.do(target)
+        if stops:
+            node.stop()
+    last = course[-1][0]
+    # The pods for which a change was stopped have gone by themselves.
+    node.seen = replace(node.seen, holders=())
+    for _ in range(10):
+        if node.do(last) is Step.DONE:
+            break
+    node.give_back()
+    assert node.log[-1] is Step.DONE
+    assert all(node.seen.labels[key] == value for key, value in last.labels.items())
+    assert node.seen.mark is None
+    assert node.seen.cordoned == by_user
