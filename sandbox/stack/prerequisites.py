@@ -110,7 +110,9 @@ def offer_sizes(sandbox: Sandbox, plan: Plan) -> None:
 
 
 def give_aks_cluster(sandbox: Sandbox, plan: Plan) -> None:
-    """Have the AKS cluster that a stack adds its pools to, as platform teams run one: Entra ID only, in a network of theirs.
+    """Have the AKS cluster that a stack adds its pools to, as platform teams run one: Entra ID only, private, in a network of theirs.
+
+    Its private address is the machine's own: that nobody else reaches it is not played.
 
     Raises:
         SandboxError: if the stack names what no cluster can be called.
@@ -130,6 +132,7 @@ def give_aks_cluster(sandbox: Sandbox, plan: Plan) -> None:
         "networkProfile": {"networkPlugin": "azure", "networkPluginMode": "overlay"},
         "aadProfile": {"managed": True, "adminGroupObjectIDs": [_ADMINS], "enableAzureRBAC": False},
         "disableLocalAccounts": True,
+        "apiServerAccessProfile": {"enablePrivateCluster": True},
         "agentPoolProfiles": [
             {"name": "system", "mode": "System", "count": 1, **of_all},
             {"name": "apps", "mode": "User", "count": 1, **of_all},

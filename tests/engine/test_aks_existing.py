@@ -87,6 +87,11 @@ def test_a_second_up_changes_nothing(trial: Trial) -> None:
     assert trial.planned_steps() == []
 
 
+def test_what_a_private_api_server_asks_for_is_said(trial: Trial) -> None:
+    assert shown(trial)[0]["apiServerAccessProfile"] == {"enablePrivateCluster": True}
+    assert "its API server has a private address only: `pulumi up` must run where that is reached" in trial.preview().ok().text
+
+
 @pytest.mark.sweep
 def test_pools_are_added_changed_and_removed_and_nothing_else(
     trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]
