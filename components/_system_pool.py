@@ -167,7 +167,7 @@ class SystemPool:
 
     async def _until(self, read: Callable[[Session], dict[str, Any]], state: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
         """The first answer of which the state is final."""
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         wait, failed = _FIRST_WAIT, _PATIENCE
         while True:
             try:
@@ -181,9 +181,9 @@ class SystemPool:
                 failed = 0
                 if state(answer) in _OVER:
                     return answer
-                if time.monotonic() - told > _TOLD_EVERY:
-                    told = time.monotonic()
-                    self._tell(f"is {state(answer)} for {(told - started) / 60:.0f} minutes")
+                if time.monotonic() - reported > _TOLD_EVERY:
+                    reported = time.monotonic()
+                    self._tell(f"is {state(answer)} for {(reported - started) / 60:.0f} minutes")
             if time.monotonic() - started > _LONGEST_SECONDS:
                 raise UnreadError(f"Azure is not done after {_LONGEST_SECONDS / 3600:.0f} hours")
             await asyncio.sleep(wait)

@@ -660,7 +660,7 @@ def _pool_record(cluster: str, name: str, body: Body, version: str, *, inline: b
 
 
 def _is_upgraded(pool: dict[str, Any]) -> bool:
-    return pool.get("reaching", pool["version"]) != pool["version"]
+    return "reaching" in pool and bool(pool["reaching"] != pool["version"])
 
 
 def _reach(pool: dict[str, Any]) -> None:
