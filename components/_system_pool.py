@@ -3,9 +3,9 @@
 No resource of the stack is that pool, so hooks do it (gpu_pools/clouds/aks_system_pool.py says why, and what is asked). After an
 update of the cluster that has raised `kubernetesVersion`, Azure is asked how both are, and where the pool is behind it is sent
 back as it was answered, with the control plane's version; then the deploy waits until Azure is done. The engine waits for such a
-hook before it goes on with what depends on the cluster. It goes on after a failure, too, with the deploy as failed. So each GPU
-pool that would be made or raised afterwards stops there; and since the next deploy finds the cluster up to date, a GPU pool that
-is to be raised asks the same question first.
+hook before it goes on with what depends on the cluster. After a failure it stops; told to continue on errors it goes on, and
+then each GPU pool that would be made or raised stops. The next deploy finds the cluster up to date, so a GPU pool that is to be
+raised asks the same question first.
 
 In previews nothing is sent. Who cannot log in here, or has no right, is told the command for afterwards: nothing is stopped that
 would work without. What Azure refuses, or does not get done, stops the deploy. Deliberately not here: GPU pools with a version of
