@@ -1,4 +1,4 @@
-"""Reads from Azure Resource Manager with the login of Pulumi's plugin: GET requests, and nothing else.
+"""Asks Azure Resource Manager with the login of Pulumi's plugin: GET requests, and PUT for the one thing that no resource does.
 
 The plugin logs in, whatever the login is (az CLI, service principal, OIDC, managed identity, workload identity): its function
 getClientToken hands out the token that its own requests carry. So no rule of Azure's for logging in is repeated here, and no
@@ -25,6 +25,7 @@ import urllib.request
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
@@ -67,6 +68,22 @@ class NotThereError(UnreadError):
     def __init__(self) -> None:
         """Say so."""
         super().__init__("Azure answers 404")
+
+
+class RefusedError(UnreadError):
+    """Azure has answered a request, with a refusal."""
+
+    def __init__(self, status: int, text: str, said: str) -> None:
+        """Say so.
+
+        Args:
+            status: of the answer.
+            text: for users.
+            said: the words of Azure's.
+        """
+        super().__init__(text)
+        self.said = said
+        self.is_of_rights = status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
@@ -137,8 +154,42 @@ class Session:
         """The same below the subscription."""
         return self.pages(f"/subscriptions/{self.subscription}{path}", version, **query)
 
+    def put_below(self, path: str, version: str, body: Mapping[str, Any], etag: str) -> str | None:
+        """Have something changed below the subscription, unless somebody else has changed it meanwhile.
+
+        Args:
+            path: from the first slash on.
+            version: of the API.
+            body: all of it.
+            etag: of what it was made from; empty: Azure has shown none, and nothing is compared.
+
+        Returns:
+            Where the operation can be followed; None: Azure does not say, or not here.
+
+        Raises:
+            RefusedError: Azure does not take it.
+            UnreadError: there is no such answer.
+        """
+        url = f"{self.address}/subscriptions/{self.subscription}{path}?api-version={version}"
+        headers = {**self._login(), "Content-Type": "application/json", **({"If-Match": etag} if etag else {})}
+        request = _request(url, headers, method="PUT", data=json.dumps(body).encode())
+        _, answered = _answered(self.opener, request)
+        following = answered.get("Azure-AsyncOperation")
+        return following if following and _place(following) == _place(self.address) else None
+
+    def operation(self, url: str) -> dict[str, Any]:
+        """How far an operation is, that `put_below` has told of.
+
+        Raises:
+            UnreadError: there is no such answer.
+        """
+        return self._ask(url)
+
+    def _login(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
     def _ask(self, url: str) -> dict[str, Any]:
-        return _asked(self.opener, url, {"Authorization": f"Bearer {self.token}"})
+        return _asked(self.opener, url, self._login())
 
 
 def log_in(parent: pulumi.Resource) -> Session:
@@ -197,9 +248,17 @@ def _place(url: str) -> tuple[str, str]:
 
 
 def _asked(opener: urllib.request.OpenerDirector, url: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """A JSON object; who is throttled for a moment asks a second time."""
+    answer, _ = _answered(opener, _request(url, headers))
+    return answer
+
+
+def _request(url: str, headers: Mapping[str, str], **more: Any) -> urllib.request.Request:  # noqa: ANN401 - what urllib takes
     own = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "gpu-pools"}
-    request = urllib.request.Request(_checked(url), headers={**own, **headers})  # noqa: S310 - https, as was just looked at
+    return urllib.request.Request(_checked(url), headers={**own, **headers}, **more)  # noqa: S310 - https, as was just looked at
+
+
+def _answered(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> tuple[dict[str, Any], Message]:
+    """A JSON object with the headers of the answer; who is throttled for a moment asks a second time."""
     wait: float | None = None
     while True:
         try:
@@ -214,7 +273,7 @@ def _asked(opener: urllib.request.OpenerDirector, url: str, headers: Mapping[str
             raise UnreadError(f"Azure: {getattr(error, 'reason', None) or error}") from None
 
 
-def _read(response: Any) -> dict[str, Any]:  # noqa: ANN401 - what urllib gives back depends on the address
+def _read(response: Any) -> tuple[dict[str, Any], Message]:  # noqa: ANN401 - what urllib gives back depends on the address
     with response:
         content = response.read(_LARGEST_ANSWER)
     if response.headers.get("Content-Encoding") == "gzip":
@@ -222,7 +281,7 @@ def _read(response: Any) -> dict[str, Any]:  # noqa: ANN401 - what urllib gives 
     answer = json.loads(content)
     if not isinstance(answer, dict):
         raise UnreadError("Azure answers no JSON object")
-    return answer
+    return answer, response.headers
 
 
 def _wait(error: urllib.error.HTTPError) -> float | None:
@@ -248,7 +307,7 @@ def _refused(error: urllib.error.HTTPError) -> UnreadError:
         code, message = "", ""
     text = f"Azure answers {error.code}" + (f" {code}" if code else "")
     if right := _RIGHT.search(message):
-        return UnreadError(f"{text}: the right {right[1]} is missing")
-    if error.code == HTTPStatus.TOO_MANY_REQUESTS:
-        return UnreadError(f"{text}: come again after {error.headers.get('Retry-After') or 'a while'} s")
-    return UnreadError(text)
+        text = f"{text}: the right {right[1]} is missing"
+    elif error.code == HTTPStatus.TOO_MANY_REQUESTS:
+        text = f"{text}: come again after {error.headers.get('Retry-After') or 'a while'} s"
+    return RefusedError(error.code, text, message)

@@ -1,9 +1,10 @@
 """AKS: a resource group, a managed cluster with a system pool, and GPU pools as agent pools of their own.
 
 Not managed here, and why: networks, identities, registries, log workspaces and groups of Entra ID, which a platform team owns
-elsewhere: they are named by id; the machines and the Kubernetes version of the system pool once it is there
-(gpu_pools/clouds/aks_changes.py says why, and what is told instead); node counts of autoscaled pools, which belong to the
-autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is patched node by node.
+elsewhere: they are named by id; the machines of the system pool once it is there (gpu_pools/clouds/aks_changes.py says why, and
+what is told instead; its version follows the control plane by hooks, components/_system_pool.py); node counts of autoscaled
+pools, which belong to the autoscaler. Labels and taints of a pool are put by AKS on live and new nodes alike, so nothing is
+patched node by node.
 
 The cluster always sends the system pool alone. Its list of pools is not ignored: after a refresh the plugin's inputs have every
 pool of the cluster, and a cluster that sends a pool which has gone since is refused (pulumi-azure-native#2719).
@@ -11,15 +12,16 @@ pool of the cluster, and a cluster that sends a pool which has gone since is ref
 
 import base64
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import pulumi
 from pulumi_azure_native import authorization, containerservice, resources
 
-from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_changes import SYSTEM_POOL, left_out, never_updated, refused_cluster_changes
 from gpu_pools.clouds.aks_inputs import cluster_inputs, maintenance_windows, merged, subnets
 from gpu_pools.clouds.aks_properties import replacing
+from gpu_pools.clouds.aks_system_pool import announced, left_to_others
 from gpu_pools.clouds.aks_together import aks_cluster_warnings
 from gpu_pools.plan.aks_found import PRIVATE
 from gpu_pools.plan.aks_pool_inputs import Around, counts, kept_as_found, pool_inputs
@@ -27,6 +29,7 @@ from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import AksSettings, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
 from gpu_pools.stack.fields import camel
+from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.text.errors import InvalidStackError, Problems
 
 from . import _log
@@ -38,6 +41,7 @@ from ._held import held_hook
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
+from ._system_pool import SystemPool, comes_first
 from ._to_stack import ALONE, located_in, plan_alone, stack_keys
 from .azure_check import check_cloud
 from .kubernetes_provider import kubernetes_provider
@@ -96,6 +100,7 @@ class AksCluster(pulumi.ComponentResource):
         if settings.entra:
             try_login(f"AksCluster({name})", settings.entra, self)
         group = self._group(name, settings, opts)
+        system = SystemPool(settings, self)
         #: What everything inside the cluster goes away with.
         self.resource = containerservice.ManagedCluster(
             f"{name}-cluster",
@@ -109,7 +114,7 @@ class AksCluster(pulumi.ComponentResource):
                 delete_before_replace=True,
                 protect=unless_false(settings.protect),
                 replace_on_changes=replacing("ManagedCluster"),
-                hooks=pulumi.ResourceHookBinding(before_update=[_change_hook(name)]),
+                hooks=pulumi.ResourceHookBinding(before_update=[_change_hook(name, system)], after_update=[system.hook(name)]),
             ),
         )
         self.cluster_id = self.resource.id
@@ -287,9 +292,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 protect=unless_false(planned.protect),
                 replace_on_changes=replacing("AgentPool"),
                 ignore_changes=[*(["count"] if planned.pool.autoscaled else []), *kept_as_found(planned, inputs)],
-                hooks=pulumi.ResourceHookBinding(
-                    before_update=[held_hook(name, "pool") if planned.imported else _pool_hook(name)]
-                ),
+                hooks=_pool_hooks(name, planned),
             ),
         )
         self.pool_id = pool.id
@@ -319,14 +322,23 @@ def _cluster_settings(what: str, args: AksClusterArgs) -> AksSettings:
     return cast("AksSettings", settings)
 
 
-def _change_hook(name: str) -> pulumi.ResourceHook:
+def _change_hook(name: str, system: SystemPool) -> pulumi.ResourceHook:
     """Looks at what an update would change, in previews too: the plugin calls everything an update, Azure does not."""
-    return pulumi.ResourceHook(f"{name}-cluster-change", _judge_change, pulumi.ResourceHookOptions(on_dry_run=True))
+
+    def judge(change: pulumi.ResourceHookArgs) -> None:
+        _judge_change(change, system)
+
+    return pulumi.ResourceHook(f"{name}-cluster-change", judge, pulumi.ResourceHookOptions(on_dry_run=True))
 
 
-def _pool_hook(name: str) -> pulumi.ResourceHook:
-    """Looks at what an update would ask in vain, or leave behind, in previews too."""
-    return pulumi.ResourceHook(f"{name}-pool-change", _judge_pool, pulumi.ResourceHookOptions(on_dry_run=True))
+def _pool_hooks(name: str, planned: PoolPlan) -> pulumi.ResourceHookBinding:
+    """Looks at what an update would ask in vain, or leave behind, in previews too; then the system pool comes first."""
+    if planned.imported:
+        return pulumi.ResourceHookBinding(before_update=[held_hook(name, "pool")])
+    looks = pulumi.ResourceHook(f"{name}-pool-change", _judge_pool, pulumi.ResourceHookOptions(on_dry_run=True))
+    placement = cast("AksPlacement", planned.pool.placement)
+    first = comes_first(name, is_pinned=placement.options.kubernetes_version is not None)
+    return pulumi.ResourceHookBinding(before_create=[*first], before_update=[looks, *first])
 
 
 def _judge_pool(change: pulumi.ResourceHookArgs) -> None:
@@ -337,15 +349,25 @@ def _judge_pool(change: pulumi.ResourceHookArgs) -> None:
         _log.warn(f"pool {new.get('agentPoolName')}: {warning}")
 
 
-def _judge_change(change: pulumi.ResourceHookArgs) -> None:
+def _judge_change(change: pulumi.ResourceHookArgs, system: SystemPool) -> None:
     old, new, told = change.old_inputs or {}, change.new_inputs or {}, change.old_outputs or {}
     refused = refused_cluster_changes(old, new, told.get("currentKubernetesVersion"), told.get("agentPoolProfiles"))
     if problems := [*refused, *never_updated("ManagedCluster", old, new)]:
         raise InvalidStackError(problems)
-    if behind := system_pool_left_behind(old, new):
-        _log.warn(behind)
+    if follows := announced(old, new, told.get("agentPoolProfiles")):
+        _announce(follows, new, system)
     for warning in left_out("ManagedCluster", old, new):
         _log.warn(f"cluster {new.get('resourceName')}: {warning}")
+
+
+def _announce(follows: str, new: Mapping[str, Any], system: SystemPool) -> None:
+    """In a preview: what the deploy does to the system pool, or why it cannot; in a deploy it is said when it happens."""
+    if not pulumi.runtime.is_dry_run():
+        return
+    if problem := system.login_problem():
+        _log.warn(left_to_others(new.get("resourceGroupName"), new.get("resourceName"), str(new["kubernetesVersion"]), problem))
+    else:
+        _log.warn(follows)
 
 
 def _cluster_inputs(settings: AksSettings) -> dict[str, Any]:

@@ -32,7 +32,8 @@ _T = TypeVar("_T")
 _QUESTIONS = 8
 _COMPUTE = "2024-07-01"
 _SKUS = "2021-07-01"
-_CONTAINERS = "2025-09-01"
+#: Of managed clusters and their pools.
+CONTAINERS = "2025-09-01"
 #: The first version of the API that shows which GPU pools AKS manages; azure-native's own does not.
 _MANAGED = "2026-01-02-preview"
 _NETWORK = "2024-05-01"
@@ -87,7 +88,7 @@ def read_azure(session: Session, cluster: AksSettings, pools: Sequence[Pool]) ->
         def ask(question: Callable[[], _T]) -> Future[_T | Unread]:
             return threads.submit(_said, question)
 
-        made = ask(lambda: _cluster(session, cluster))
+        made = ask(lambda: read_made(session, cluster))
         regions = ask(lambda: answers.read_regions(session.pages_below("/locations", _LOCATIONS)))
         managed = ask(lambda: _managed(session, cluster))
         region = cluster.location or _region(made.result())
@@ -132,13 +133,19 @@ def _compute(region: str) -> str:
     return f"/providers/Microsoft.Compute/locations/{region}"
 
 
-def _id(cluster: AksSettings) -> str:
+def cluster_path(cluster: AksSettings) -> str:
+    """Where a managed cluster is, below its subscription."""
     return f"/resourceGroups/{cluster.resource_group}/providers/Microsoft.ContainerService/managedClusters/{cluster.name}"
 
 
-def _cluster(session: Session, cluster: AksSettings) -> MadeCluster | None:
+def read_made(session: Session, cluster: AksSettings) -> MadeCluster | None:
+    """The cluster as it is; None: there is none.
+
+    Raises:
+        UnreadError: Azure does not say.
+    """
     try:
-        return answers.read_cluster(session.below(_id(cluster), _CONTAINERS))
+        return answers.read_cluster(session.below(cluster_path(cluster), CONTAINERS))
     except NotThereError:
         return None
 
@@ -147,7 +154,7 @@ def _managed(session: Session, cluster: AksSettings) -> Sequence[str]:
     """Only in a cluster that is there already could there be any."""
     if cluster.existing is None:
         return ()
-    return answers.read_managed(session.pages_below(f"{_id(cluster)}/agentPools", _MANAGED))
+    return answers.read_managed(session.pages_below(f"{cluster_path(cluster)}/agentPools", _MANAGED))
 
 
 def _sizes(session: Session, region: str) -> Mapping[str, Size]:
@@ -159,7 +166,7 @@ def _sizes(session: Session, region: str) -> Mapping[str, Size]:
 def _versions(session: Session, region: str) -> Sequence[Version]:
     _compute(region)
     path = f"/providers/Microsoft.ContainerService/locations/{region}/kubernetesVersions"
-    return answers.read_versions(session.below(path, _CONTAINERS))
+    return answers.read_versions(session.below(path, CONTAINERS))
 
 
 def _networks(wanted: Iterable[Machines]) -> dict[str, set[str]]:

@@ -8,7 +8,7 @@ Entra ID. What replaces a pool is data: gpu_pools/clouds/aks_properties.yaml.
 The system pool is a part of the cluster's own request, because no cluster can be made without one and the plugin creates
 nothing that exists already. Its number of nodes goes through that request. Its Kubernetes version cannot: AKS wants the
 version of all pools there or of none (NotAllAgentPoolOrchestratorVersionSpecifiedAndUnchanged), and the GPU pools are
-resources of their own. So that is said when the version changes.
+resources of their own. How it follows the control plane is in gpu_pools/clouds/aks_system_pool.py.
 """
 
 from __future__ import annotations
@@ -68,26 +68,6 @@ def refused_cluster_changes(
     if new.get("supportPlan") != _LONG_TERM:
         yield from _version(running, new.get("kubernetesVersion"))
     yield from _left_behind(pools, new)
-
-
-def system_pool_left_behind(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """What to do about the system pool's version, where the cluster's changes."""
-    version = new.get("kubernetesVersion")
-    if not isinstance(version, str) or version == old.get("kubernetesVersion"):
-        return None
-    command = system_pool_upgrade(new.get("resourceGroupName"), new.get("resourceName"), version)
-    return (
-        f"the GPU pools follow the control plane to Kubernetes {version}, the pool `{SYSTEM_POOL}` does not: its version "
-        f"cannot go with the cluster's request. After the deploy: {command}"
-    )
-
-
-def system_pool_upgrade(group: object, cluster: object, version: str) -> str:
-    """The command that has the system pool follow; none of a stack's resources can."""
-    return (
-        f"az aks nodepool upgrade --resource-group {group} --cluster-name {cluster} --name {SYSTEM_POOL} "
-        f"--kubernetes-version {version}"
-    )
 
 
 def _system_pool(inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -15,9 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.clouds.aks_machines import CLUSTER, Machines, machines
+from gpu_pools.clouds.aks_system_pool import judge_system_pool
 from gpu_pools.clouds.azure_answers import Azure, MadeCluster
 from gpu_pools.clouds.azure_room import judge_quota, judge_subnets
-from gpu_pools.clouds.azure_versions import judge_pool_versions, judge_system_pool, judge_versions
+from gpu_pools.clouds.azure_versions import judge_pool_versions, judge_versions
 from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.text.errors import Problems, show
 

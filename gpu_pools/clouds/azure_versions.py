@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from gpu_pools.clouds.aks_changes import SYSTEM_POOL, system_pool_upgrade
 from gpu_pools.clouds.aks_machines import CLUSTER
 from gpu_pools.clouds.judgement import Unread
-from gpu_pools.stack.aks_options import MOVING_CHANNELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,22 +54,6 @@ def judge_versions(
         )
     elif found.preview:
         yield f"Kubernetes {wanted} is a preview in this region: Azure supports it without a promise, and may take it away"
-
-
-def judge_system_pool(cluster: AksSettings, made: MadeCluster | None) -> Iterator[str]:
-    """A system pool that is behind its control plane, as a warning; of a cluster that only is used it is its owner's matter.
-
-    Args:
-        cluster: of the stack.
-        made: as it is.
-    """
-    pool = made.pools.get(SYSTEM_POOL) if made else None
-    channel = cluster.options.upgrades.channel if cluster.options.upgrades else None
-    if made is None or pool is None or not pool.version or cluster.existing or channel in MOVING_CHANNELS:
-        return
-    if numbers(pool.version) < numbers(made.version):
-        command = system_pool_upgrade(cluster.resource_group, cluster.name, made.version)
-        yield f"the pool `{SYSTEM_POOL}` runs Kubernetes {pool.version}, the control plane {made.version}: {command}"
 
 
 def judge_pool_versions(new: Iterable[Machines], offered: Sequence[Version] | Unread, problems: Problems) -> None:

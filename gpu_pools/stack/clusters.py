@@ -238,7 +238,7 @@ class AksSettings:
         sets="kubernetesVersion",
         change="updates",
         doc='The version, e.g. `"1.34"`, in quotes; what Azure offers by default. Raised by one minor version at a '
-        "time: first the control plane, then the GPU pools; the preview says how the system pool follows.",
+        "time: first the control plane, then the system pool, then the GPU pools; the preview says from what to what.",
     )
     tier: str = row(
         "Free, Standard or Premium.", one_of(("Free", "Standard", "Premium")), "Free", sets="sku.tier", change="updates"

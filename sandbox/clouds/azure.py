@@ -7,8 +7,11 @@ what is answered in azure_answers.
 Labels and taints of a pool are one set each: what Azure puts in at first (a spot pool's) is in it, and a request that names
 the set replaces it whole (Azure/AKS#3152); one that names none keeps it (cluster-api-provider-azure#2859).
 
-Deliberately not modelled: several subscriptions, long-running operations (a request answers when the thing is done, and another
-one meanwhile is refused), and the spread of a pool over several zones (all its machines are in the first).
+A request answers when the thing is done, and another one meanwhile is refused; only that for an agent pool can be answered before
+(azure_rest). An upgrade of a pool fails where the subscription's file says that its nodes cannot be emptied. A pool that has
+failed keeps its version; what AKS shows of one was not to be read.
+
+Deliberately not modelled: several subscriptions, and the spread of a pool over several zones (all its machines are in the first).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import base64
 import re
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sandbox.clouds import azure_beside as beside
@@ -35,7 +39,7 @@ from sandbox.clouds.host import Host, simulated_host
 from sandbox.clouds.records import Data, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from sandbox.clouds.azure_observing import ObservingKind
@@ -242,7 +246,7 @@ class AzureCloud:
         asked = [profile.get("orchestratorVersion") for profile in known]
         versions.check_inline(asked, [pools[profile["name"]] for profile in known], len(pools), wanted)
         if wanted is not None and not running.startswith(f"{wanted}."):
-            cluster["version"] = versions.full(wanted)
+            cluster["version"], cluster["versionSince"] = versions.full(wanted), datetime.now(UTC).isoformat()
 
     def delete_cluster(self, group: str, name: str) -> None:
         """Delete a managed cluster with all its pools; one that does not exist is not an error."""
@@ -313,6 +317,15 @@ class AzureCloud:
 
     def put_pool(self, group: str, cluster_name: str, name: str, body: Body) -> Body:
         """Create an agent pool or change it, and return it."""
+        self.begin_pool(group, cluster_name, name, body)()
+        return self.get(pool_id(group, cluster_name, name)) or {}
+
+    def begin_pool(self, group: str, cluster_name: str, name: str, body: Body) -> Callable[[], None]:
+        """Take a request for an agent pool.
+
+        Returns:
+            The rest of the work, which may fail; the pool is not to be changed meanwhile.
+        """
         parent, id_ = cluster_id(group, cluster_name), pool_id(group, cluster_name, name)
         with self._records.change() as data:
             cluster = data["clusters"].get(parent.lower())
@@ -340,16 +353,29 @@ class AzureCloud:
                 data["pools"][id_.lower()] = _pool_record(parent, name, settled, version, inline=False)
             else:
                 _refuse_last_system(data, existing, body.get("mode", "User"))
-                before = existing["count"]
+                before, running = existing["count"], version_of(existing, cluster)
                 _change_pool(existing, body, cluster, self.subscription().offered)
+                # Its nodes get it in the rest of the work.
+                existing["reaching"], existing["version"] = version_of(existing, cluster), running
                 if existing["count"] > before:
                     grown = {**existing["body"], "count": existing["count"]}
                     self._check_room(data, cluster["body"]["location"], {name: grown}, id_)
                 existing["state"] = "Updating"
+        return partial(self._finish_pool, parent, id_)
+
+    def _finish_pool(self, parent: str, id_: str) -> None:
+        blocked = None
+        with self._records.change() as data:
+            pool = data["pools"][id_.lower()]
+            if _is_upgraded(pool) and pool["name"] in self.subscription().blocked:
+                pool["state"], blocked = "Failed", _drain_failure(pool["name"])
+        if blocked:
+            raise blocked
         self._put_machines(parent, only=id_)
         with self._records.change() as data:
-            data["pools"][id_.lower()]["state"] = "Succeeded"
-        return self.get(id_) or {}
+            pool = data["pools"][id_.lower()]
+            _reach(pool)
+            pool["state"] = "Succeeded"
 
     def delete_pool(self, group: str, cluster_name: str, name: str) -> None:
         """Delete an agent pool; one that does not exist is not an error."""
@@ -474,6 +500,9 @@ class AzureCloud:
         for pool in self._records.read()["pools"].values():
             if pool["state"] in {"Creating", "Deleting"}:
                 self._drop_pool(pool["id"])
+        with self._records.change() as data:
+            for pool in data["pools"].values():
+                _reach(pool)
         for cluster in self._records.read()["clusters"].values():
             self._boot(self._folder(cluster["folder"]), cluster["name"], cluster["body"])
             self._put_machines(cluster["id"])
@@ -556,7 +585,8 @@ class AzureCloud:
             )
             raise AzureError(409, "OperationNotAllowed", message)
         for other in _pools_of(data, cluster) if pools is None else pools:
-            if other["state"] != "Succeeded":
+            # One that has failed is asked for again.
+            if other["state"] not in {"Succeeded", "Failed"}:
                 message = (
                     f"Another agentpool operation ({other['name']} - {other['state']}) is in progress, please wait for it to "
                     "finish before starting a new operation. See https://aka.ms/aks-pending-operation for more details"
@@ -627,6 +657,26 @@ def _pool_record(cluster: str, name: str, body: Body, version: str, *, inline: b
         "version": version,
         "body": body,
     }
+
+
+def _is_upgraded(pool: dict[str, Any]) -> bool:
+    return "reaching" in pool and bool(pool["reaching"] != pool["version"])
+
+
+def _reach(pool: dict[str, Any]) -> None:
+    """Give a pool the version that it was on the way to."""
+    if _is_upgraded(pool):
+        pool["version"], pool["versionSince"] = pool["reaching"], datetime.now(UTC).isoformat()
+    pool.pop("reaching", None)
+
+
+def _drain_failure(name: str) -> AzureError:
+    """A node that cannot be emptied; seen."""
+    message = (
+        f"Drain node aks-{name}-vmss000000 failed when evicting pod coredns failed with Too Many Requests error. This is often "
+        "caused by a restrictive Pod Disruption Budget (PDB) policy. See http://aka.ms/aks/debugdrainfailures."
+    )
+    return AzureError(400, "UpgradeFailed", message)
 
 
 def _pools_of(data: Data, cluster: dict[str, Any]) -> list[dict[str, Any]]:

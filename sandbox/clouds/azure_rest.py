@@ -1,9 +1,11 @@
-"""Azure Resource Manager's own API, as far as the check of the cloud asks it: GET requests, in the shapes of its specification.
+"""Azure Resource Manager's own API, as far as programs ask it: GET requests, and PUT of an agent pool, in its own shapes.
 
 Stand-in: nothing here asks Azure. Pure: a request in, status and JSON out; sandbox/clouds/azure_server.py serves it. Shapes
 are those of Azure/azure-rest-api-specs: Skus 2021-07-01, ComputeRP 2024-07-01, aks 2025-09-01, Microsoft.Network 2024-05-01
 (usages of a network), subscriptions 2022-12-01; the metadata are those that pulumi-azure-native reads (azure/cloud/metadata). The
-words of refusals were seen in the reports of others. A version of an API that was not read is refused.
+words of refusals were seen in the reports of others. A request for an agent pool is answered before it is done
+(azure_operations); with `If-Match` it is refused where the pool is another one by now (azure-aks-docs, use-etags). A version of
+an API that was not read is refused.
 
 Deliberately not modelled: pages (each list is one), throttling, other resources in the list of SKUs but one, other Azures.
 """
@@ -18,6 +20,7 @@ from sandbox.clouds import azure_versions
 from sandbox.clouds.azure_errors import AzureError
 from sandbox.clouds.azure_ids import SUBSCRIPTION
 from sandbox.clouds.azure_networks import KEPT_ADDRESSES, subnets_of
+from sandbox.clouds.azure_operations import Operations
 from sandbox.clouds.azure_rules import regions
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ Answer = dict[str, Any]
 METADATA: Final = "/metadata/endpoints"
 _PREVIEW: Final = "2026-01-02-preview"
 _CLUSTERS: Final = ("2025-09-01", _PREVIEW)
+#: As AKS writes it into the addresses of operations.
+_OPERATIONS: Final = "2016-03-30"
 #: What of a resource ARM shows beside its properties.
 _OUTSIDE: Final = ("id", "name", "type", "location", "tags", "sku", "identity", "eTag")
 
@@ -48,6 +53,7 @@ class ResourceManager:
         """
         self._cloud = cloud
         self._token = token
+        self._operations = Operations()
 
     def answer(self, address: str, path: str, query: Mapping[str, str], authorization: str | None) -> Answer:
         """What is answered to a GET.
@@ -75,6 +81,50 @@ class ResourceManager:
             raise AzureError(400, "MissingApiVersionParameter", message)
         return self._of_subscription([word.lower() for word in words[2:]], path, version, query)
 
+    def put(self, path: str, version: str, authorization: str | None, etag: str | None, body: Answer) -> tuple[Answer, str]:
+        """What is answered to a PUT, which there is of agent pools alone.
+
+        Args:
+            path: of the request.
+            version: of the API.
+            authorization: that header.
+            etag: the header If-Match.
+            body: of the request.
+
+        Returns:
+            The pool as it is now, and the path under which the operation is followed.
+
+        Raises:
+            AzureError: it is refused.
+        """
+        self._check_token(authorization)
+        match path.strip("/").split("/"):
+            case ["subscriptions", subscription, _, group, _, _, _, cluster, kind, name] if (
+                subscription.lower() == SUBSCRIPTION and kind.lower() == "agentpools"
+            ):
+                self._allow("Microsoft.ContainerService/managedClusters/agentPools/write", version, (_CLUSTERS[0],))
+            case _:
+                raise AzureError(404, "InvalidResourceType", f"The resource type of '{path}' could not be found.")
+        id_ = f"/{path.strip('/')}"
+        found = self._cloud.get(id_)
+        if etag is not None and (found is None or etag not in {"*", found["eTag"]}):
+            message = (
+                f"The request was rejected: the value '{etag}' of the header If-Match is not the eTag of the agent pool {name}."
+            )
+            raise AzureError(412, "PreconditionFailed", message)
+        work = self._cloud.begin_pool(group, cluster, name, body.get("properties") or {})
+        region = self._found(id_.rsplit("/", 2)[0])["location"]
+        operations = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.ContainerService/locations/{region}/operations"
+        # Shown before it goes on: else it might be done already.
+        shown = _pool(self._found(id_), version)
+        return shown, f"{operations}/{self._operations.begin(work)}?api-version={_OPERATIONS}"
+
+    def _operation(self, id_: str, version: str) -> Answer:
+        found = self._operations.show(id_)
+        if version != _OPERATIONS or found is None:
+            raise AzureError(404, "NotFound", f"Resource {id_} not found.")
+        return found
+
     def _check_token(self, authorization: str | None) -> None:
         if authorization is None:
             message = "Authentication failed. The 'Authorization' header is missing."
@@ -96,13 +146,15 @@ class ResourceManager:
             case ["providers", "microsoft.containerservice", "locations", region, "kubernetesversions"]:
                 self._allow("Microsoft.ContainerService/locations/kubernetesversions/read", version, _CLUSTERS, region)
                 return {"values": azure_versions.offered()}
+            case ["providers", "microsoft.containerservice", "locations", _, "operations", id_]:
+                return self._operation(id_, version)
             case ["resourcegroups", _, "providers", provider, *rest]:
                 return self._resource(f"/{path.strip('/')}", f"{provider}/{'/'.join(rest[::2])}", version)
         raise AzureError(404, "InvalidResourceType", f"The resource type of '{path}' could not be found.")
 
     def _allow(self, right: str, version: str, versions: tuple[str, ...], region: str | None = None) -> Subscription:
         """Refuse a version that is none, a region that is none, and who has no right to read it."""
-        type_ = right.partition("/")[2].removesuffix("/read")
+        type_ = right.partition("/")[2].rpartition("/")[0]
         if version not in versions or (region is not None and region not in regions()):
             message = (
                 f"No registered resource provider found for location '{region or ''}' and API version '{version}' for type "
@@ -194,8 +246,10 @@ class ResourceManager:
         return {**shown, "properties": {**shown["properties"], "agentPoolProfiles": [_of_version(one, version) for one in pools]}}
 
     def _pools(self, id_: str, version: str) -> Answer:
+        if not id_.lower().endswith("/agentpools"):
+            return _pool(self._found(id_), version)
         cluster = self._found(id_.rpartition("/")[0])
-        return {"value": [_shaped(_of_version(pool, version)) for pool in cluster["agentPoolProfiles"]]}
+        return {"value": [_pool({**pool, "id": f"{id_}/{pool['name']}"}, version) for pool in cluster["agentPoolProfiles"]]}
 
     def _subnets(self, id_: str, _version: str) -> Answer:
         network = self._found(id_.rpartition("/")[0])
@@ -289,6 +343,13 @@ def _shaped(found: Mapping[str, Any]) -> Answer:
     outside = {key: found[key] for key in _OUTSIDE if key in found}
     inside = {key: value for key, value in found.items() if key not in {*_OUTSIDE, "azureApiVersion"}}
     return {**outside, "properties": inside}
+
+
+def _pool(found: Mapping[str, Any], version: str) -> Answer:
+    """An agent pool of its own: what type and tags it has are properties, and so is its eTag (examples AgentPoolsGet)."""
+    inside = {key: value for key, value in found.items() if key not in {"id", "name", "azureApiVersion"}}
+    outside = {"id": found["id"], "name": found["name"], "type": "Microsoft.ContainerService/managedClusters/agentPools"}
+    return {**outside, "properties": _of_version(inside, version)}
 
 
 def _of_version(pool: Mapping[str, Any], version: str) -> Answer:

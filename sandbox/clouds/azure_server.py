@@ -23,12 +23,13 @@ from sandbox.system.files import make_folder, write_atomic
 from sandbox.system.pki import make_server_pki
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sandbox.clouds.azure_rest import ResourceManager
 
 _HOST: Final = "127.0.0.1"
 _STEM: Final = "resource-manager"
+_LARGEST: Final = 1024 * 1024
 
 
 class Server(ThreadingHTTPServer):
@@ -100,24 +101,58 @@ def _authorities() -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET."""
+    """Answers GET and PUT."""
 
     protocol_version = "HTTP/1.1"
     timeout = 30
 
     def do_GET(self) -> None:
         """Ask the Resource Manager."""
-        server, asked = self.server, urlsplit(self.path)
-        if not isinstance(server, Server):
+        path, query = self._asked()
+        self._answer(lambda: (self._manager.answer(self._address, path, query, self.headers.get("Authorization")), {}))
+
+    def do_PUT(self) -> None:
+        """Have the Resource Manager change something."""
+        path, query = self._asked()
+        content = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), _LARGEST))
+
+        def put() -> tuple[dict[str, Any], Mapping[str, str]]:
+            version, login, etag = query.get("api-version", ""), self.headers.get("Authorization"), self.headers.get("If-Match")
+            body, operation = self._manager.put(path, version, login, etag, json.loads(content))
+            return body, {"Azure-AsyncOperation": f"{self._address}{operation}"}
+
+        self._answer(put)
+
+    def _asked(self) -> tuple[str, dict[str, str]]:
+        asked = urlsplit(self.path)
+        return asked.path, dict(parse_qsl(asked.query))
+
+    @property
+    def _address(self) -> str:
+        return f"https://{_HOST}:{self._own.port}"
+
+    @property
+    def _manager(self) -> ResourceManager:
+        return self._own.manager
+
+    @property
+    def _own(self) -> Server:
+        if not isinstance(self.server, Server):
             message = "this handler belongs to another server"
             raise TypeError(message)
-        address, query = f"https://{_HOST}:{server.port}", dict(parse_qsl(asked.query))
+        return self.server
+
+    def _answer(self, ask: Callable[[], tuple[dict[str, Any], Mapping[str, str]]]) -> None:
+        headers: Mapping[str, str] = {}
         try:
-            status, body = 200, server.manager.answer(address, asked.path, query, self.headers.get("Authorization"))
+            body, headers = ask()
+            status = 200
         except AzureError as error:
             status, body = error.status, {"error": {"code": error.code, "message": error.message}}
         content = json.dumps(body).encode()
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

@@ -8,6 +8,7 @@ is there, and holds every size. Which real region has what is not known.
      "sizes": {"Standard_NC24ads_A100_v4": {"regions": ["westeurope"], "zones": ["1"], "restrictions": [
          {"type": "Zone", "zones": ["2"], "reasonCode": "NotAvailableForSubscription"}]}},
      "rights": {"without": ["Microsoft.Compute/skus/read"]},
+     "upgrades": {"blocked": ["system"]},
      "reservations": {"/subscriptions/…/capacityReservationGroups/kept": [{"size": "Standard_…", "machines": 2, "zones": ["1"]}]}}
 
 Texts marked "seen" were the service's answers to others: quota (1ChristianAlex/motordesk#14 for a family, deploys that people
@@ -52,6 +53,7 @@ class Subscription:
         sizes: VM size, in lower case -> what is special of it.
         missing: rights that whoever asks does not have.
         reservations: id of a group, in lower case -> what it holds; None: every group is there, and holds every size.
+        blocked: names of pools whose nodes cannot be emptied, so that no upgrade of them gets done.
         offered: VM sizes besides those of the tables, as the stack at hand declares them (sandbox/stack/prerequisites.py).
     """
 
@@ -59,6 +61,7 @@ class Subscription:
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     reservations: Mapping[str, list[Mapping[str, Any]]] | None = None
+    blocked: frozenset[str] = frozenset()
     offered: rules.Offered = field(default_factory=dict)
 
     def limit(self, quota: str) -> int:
@@ -97,6 +100,7 @@ def read_subscription(state: Path) -> Subscription:
         sizes={key.lower(): value for key, value in raw.get("sizes", {}).items()},
         missing=frozenset((raw.get("rights") or {}).get("without", ())),
         reservations={key.lower(): value for key, value in raw["reservations"].items()} if "reservations" in raw else None,
+        blocked=frozenset((raw.get("upgrades") or {}).get("blocked", ())),
         offered={name: Hardware(**has) for name, has in read_json(state / "cloud" / "azure-sizes.json").items()},
     )
 

@@ -89,12 +89,14 @@ class TestSystemPool:
 
 
 class TestVersion:
-    """The control plane goes first, the GPU pools follow, and the user hears what cannot."""
+    """The control plane goes first, then the system pool (test_aks_system_pool.py), then the GPU pools."""
 
     def test_pools_follow_the_control_plane(self, edited: Callable[..., Trial]) -> None:
         trial = edited(kubernetesVersion="1.35")
         assert steps(trial) == {"gpu-cluster": "update", "gpu-gpu-pool": "update", "gpu-cheap-pool": "update"}
-        assert "az aks nodepool upgrade --resource-group small-rg --cluster-name small --name system" in trial.preview().text
+        told = trial.preview().text
+        assert "the pool `system` is raised from 1.34.0 to Kubernetes 1.35" in told
+        assert "az aks nodepool upgrade" not in told
 
     @pytest.mark.parametrize(("version", "told"), [("1.36", "skips a minor version"), ("1.33", "is older than 1.34")])
     def test_what_azure_refuses_is_refused_in_the_preview(self, edited: Callable[..., Trial], version: str, told: str) -> None:
@@ -157,26 +159,6 @@ def test_after_a_refresh_a_pool_can_still_be_taken_out(trial: Trial) -> None:
     assert steps(trial) == {}
 
 
-def test_while_the_system_pool_is_behind_each_preview_says_so(trial: Trial) -> None:
-    """Control plane, GPU pools, and by the command the system pool. No cluster goes back: what follows is at this version."""
-    trial.edit(lambda config: config["gpu-pools:cluster"].update(kubernetesVersion="1.35"))
-    trial.up().ok()
-    pools = {one["name"]: one["currentOrchestratorVersion"] for one in _cluster(trial)["agentPoolProfiles"]}
-    assert {name: version.rpartition(".")[0] for name, version in pools.items()} == {
-        "system": "1.34",
-        "gpu": "1.35",
-        "cheap": "1.35",
-    }
-    preview = trial.preview().ok()
-    assert f"the pool `system` runs Kubernetes {pools['system']}, the control plane {pools['gpu']}" in preview.text
-    assert f"--name system --kubernetes-version {pools['gpu']}" in preview.text
-
-    AzureCloud(trial.folder).put_pool("small-rg", "small", "system", _system(trial) | {"orchestratorVersion": pools["gpu"]})
-    preview = trial.preview().ok()
-    assert "az aks nodepool upgrade" not in preview.text
-    assert steps(trial) == {}
-
-
 def test_a_group_that_the_stack_has_made_is_let_go_and_not_deleted(trial: Trial) -> None:
     """The last one: what is let go is not taken back. With the group Azure would delete the cluster in it."""
     trial.write(STACK.replace('"1.34"', '"1.35"').replace("resourceGroup: small-rg", "existingResourceGroup: small-rg"))
@@ -187,14 +169,3 @@ def test_a_group_that_the_stack_has_made_is_let_go_and_not_deleted(trial: Trial)
     assert AzureCloud(trial.folder).get(group["id"]) is not None
     assert node_of(trial)
     assert steps(trial) == {}
-
-
-def _cluster(trial: Trial) -> Any:
-    (cluster,) = [one for one in trial.exported()["resources"] if one["type"].endswith(":ManagedCluster")]
-    return AzureCloud(trial.folder).get(cluster["id"])
-
-
-def _system(trial: Trial) -> dict[str, Any]:
-    """As az sends it: what the pool has already."""
-    (pool,) = [one for one in _cluster(trial)["agentPoolProfiles"] if one["name"] == "system"]
-    return {key: pool[key] for key in ("vmSize", "count", "mode", "osType", "type")}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.clouds.aks_changes import left_out, refused_cluster_changes, system_pool_left_behind
+from gpu_pools.clouds.aks_changes import left_out, refused_cluster_changes
 
 SYSTEM: dict[str, Any] = {"name": "system", "vmSize": "Standard_D4s_v5", "count": 2, "availabilityZones": ["1"]}
 
@@ -95,15 +95,6 @@ class TestVersion:
     @pytest.mark.parametrize("running", [None, "", "unknown"])
     def test_what_azure_does_not_tell_is_not_judged(self, running: object) -> None:
         assert refused(inputs(), inputs("1.36"), running) == []
-
-    def test_a_changed_version_says_how_the_system_pool_follows(self) -> None:
-        told = system_pool_left_behind(inputs("1.33"), inputs("1.34"))
-        assert told is not None
-        assert "az aks nodepool upgrade --resource-group dev --cluster-name gpu --name system --kubernetes-version 1.34" in told
-
-    @pytest.mark.parametrize("new", ["1.34", None])
-    def test_else_nothing_is_said(self, new: str | None) -> None:
-        assert system_pool_left_behind(inputs("1.34"), inputs(new)) is None
 
 
 class TestOneWay:

@@ -25,6 +25,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_aks_existing.py": "tests/components/test_existing_aks.py",
     "tests/engine/test_aks_options.py": "tests/components/test_aks_options.py",
     "tests/engine/test_aks_rows.py": "tests/components/test_aks_options.py",
+    "tests/engine/test_aks_system_pool.py": "tests/sandbox/test_system_pool.py",
     "tests/engine/test_azure_monitor.py": "tests/components/test_observability.py",
     "tests/engine/test_changes.py": "tests/engine/test_platforms.py",
     "tests/engine/test_drift.py": "tests/unit/test_drift.py",
