@@ -110,9 +110,10 @@ def offer_sizes(sandbox: Sandbox, plan: Plan) -> None:
 
 
 def give_aks_cluster(sandbox: Sandbox, plan: Plan) -> None:
-    """Have the AKS cluster that a stack adds its pools to, as platform teams run one: Entra ID only, private, in a network of theirs.
+    """Have the AKS cluster that a stack adds its pools to, as platform teams run one.
 
-    Its private address is the machine's own: that nobody else reaches it is not played.
+    It is of Entra ID only, private, and in a network of theirs. Its private address is the machine's own: that nobody else
+    reaches it is not played.
 
     Raises:
         SandboxError: if the stack names what no cluster can be called.
