@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.stack.fields import Kind, Row, one_of, read_inner, row, whole_number
+from gpu_pools.text.errors import show
 
 if TYPE_CHECKING:
     from gpu_pools.stack.section import Section
@@ -28,7 +29,7 @@ def _nodes(section: Section, one: Row) -> int | None:
     if isinstance(written, str):
         section.problems.add(
             section.at(one.key),
-            f"{written!r} is not a number of nodes",
+            f"{show(written)} is not a number of nodes",
             allowed=f"a whole number from 1 to {_MOST_AT_ONCE}",
             remedy="Write how many nodes may change at the same time; a share in percent is not supported.",
         )

@@ -1810,7 +1810,7 @@ _OPERATOR_CASES = (
         "rollout-by-a-share",
         magnum({"rollout": {"maxUnavailable": "25%"}}, verification={}),
         f"{_POOL}.rollout.maxUnavailable",
-        "'25%' is not a number of nodes",
+        '"25%" is not a number of nodes',
         "a whole number from 1 to 100",
         "a share in percent is not supported",
     ),
