@@ -15,10 +15,11 @@ import pytest
 from gpu_pools.cli.main import main
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.observing import rules, shares
+from gpu_pools.observing.prometheus import CannotAskError, Prometheus, Sample, refused
+from gpu_pools.observing.times import span
 from gpu_pools.plan.node_price import share_of_node
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.usage.prometheus import CannotAskError, Prometheus, Sample, refused
-from gpu_pools.usage.questions import SERIES, Answers, span
+from gpu_pools.usage.questions import SERIES, Answers
 from gpu_pools.usage.report import Usage, usage
 from gpu_pools.usage.showing import usage_json, usage_table
 from tests.observing import fleets
@@ -186,7 +187,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("most", "taken"), [(len(vector()), True), (len(vector()) - 1, False)])
     def test_an_answer_has_a_limit(self, server: Any, monkeypatch: pytest.MonkeyPatch, most: int, taken: bool) -> None:  # noqa: FBT001
-        monkeypatch.setattr("gpu_pools.usage.prometheus._MOST", most)
+        monkeypatch.setattr("gpu_pools.observing.prometheus._MOST", most)
         url, _ = server(200, vector())
         if taken:
             assert Prometheus(url).ask("up") == []
