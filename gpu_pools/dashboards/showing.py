@@ -29,11 +29,11 @@ def dashboards_table(boards: Boards) -> str:
 
 def _reasons(reasons: list[tuple[str, str]]) -> Iterator[str]:
     """Each once, with the panels that it is about."""
-    by_words: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for words, title in reasons:
-        titles = by_words.setdefault(words, [])
+        titles = by_reason.setdefault(words, [])
         if title not in titles:
             titles.append(title)
-    for words, titles in by_words.items():
+    for words, titles in by_reason.items():
         yield ""
         yield f"{words}\n  No data in: {'; '.join(titles)}."

@@ -2,7 +2,7 @@
 
 They ask the recorded series only (gpu_pools/observing/rules.py), so that no panel can count anything twice. What cannot be had of
 a pod has no series, and the panel of pods says which pools that concerns. The schema is Grafana's of version 10 and newer; they
-were not opened in a Grafana here.
+were not opened in a Grafana here. gpu_pools/dashboards/ asks and draws what they say.
 """
 
 from __future__ import annotations

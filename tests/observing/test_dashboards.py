@@ -38,7 +38,9 @@ ITSELF: Final = re.compile(r"(gpu_pools:\w+:\w+)(\{[^}]*\})?")
 EXPORTER: Final = tuple(
     name
     for name in vars(rules).values()
-    if isinstance(name, str) and re.match("gpu_pools:(?!declared)", name) and name not in {rules.NODE_VERIFIED, rules.NODE_REPORT_AGE}
+    if isinstance(name, str)
+    and re.match("gpu_pools:(?!declared)", name)
+    and name not in {rules.NODE_VERIFIED, rules.NODE_REPORT_AGE}
 )
 KUBE_STATE: Final = (shares.NODE_ALLOCATED, shares.POOL_ALLOCATED, shares.POD_ALLOCATED, shares.WAITING)
 Labels = frozenset[tuple[str, str]]
