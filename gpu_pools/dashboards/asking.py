@@ -4,8 +4,8 @@ The panels are those of gpu_pools/observing/dashboards.py, as Grafana gets them.
 chosen: each pool of the plan, each node, each GPU. A question that Prometheus refuses is told in its panel; where it cannot be
 asked at all, nothing is told.
 
-Questions are bounded: so many steps that a chart can show them, and so many series at most. Of those a chart draws the ones that
-reach highest.
+Questions are bounded: so many steps that a chart can show them, and so many series at most. Of an answer only what is shown is
+kept, since a fleet has thousands of series: of a chart those that reach highest.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: The most steps of a chart, and series of an answer.
 MOST_STEPS: Final = 360
 MOST_SERIES: Final = 2000
+#: What a panel shows of them.
+MOST_LINES: Final = 20
+MOST_ROWS: Final = 50
 _ALL: Final = ".*"
 _CHOICE: Final = re.compile(r"\$(pool|node|gpu)\b")
 _PLACE: Final = re.compile(r"\{\{ *(\w+) *\}\}")
@@ -52,6 +55,11 @@ class Line:
     labels: Mapping[str, str]
     points: Sequence[tuple[float, float]]
 
+    @property
+    def highest(self) -> float:
+        """The largest value."""
+        return max(value for _, value in self.points)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -60,7 +68,8 @@ class Answer:
     Attributes:
         expression: the question, as it was asked.
         legend: of the dashboard, with its places.
-        lines: the series.
+        lines: the series that are shown.
+        series: how many there are; where it is `MOST_SERIES` there may be more.
         state: `data`; `nothing`: it is known that there is nothing; `unknown`: it is not told; `refused`.
         words: why, where there is no data.
     """
@@ -68,6 +77,7 @@ class Answer:
     expression: str
     legend: str
     lines: tuple[Line, ...]
+    series: int
     state: State
     words: str = ""
 
@@ -139,9 +149,10 @@ def asked(prometheus: Prometheus, plan: Plan, window: Window) -> Boards:
 
 def _panel(prometheus: Prometheus, panel: Mapping[str, Any], window: Window, chosen: Mapping[str, str], there: _There) -> Panel:
     kind: Kind = panel["type"]
-    answers = (
-        _answer(prometheus, target, window if kind == "timeseries" else window.end, chosen, there) for target in _targets(panel)
-    )
+    when = window if kind == "timeseries" else window.end
+    targets = [*_targets(panel)]
+    most = MOST_LINES // max(1, len(targets)) if kind == "timeseries" else MOST_ROWS
+    answers = (_answer(prometheus, target, when, chosen, there, most) for target in targets)
     unit = panel.get("fieldConfig", {}).get("defaults", {}).get("unit", "")
     return Panel(panel["title"], kind, unit, panel["gridPos"]["w"], panel.get("options", {}).get("content", ""), tuple(answers))
 
@@ -152,19 +163,26 @@ def _targets(panel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _answer(
-    prometheus: Prometheus, target: tuple[str, str], when: Window | int, chosen: Mapping[str, str], there: _There
+    prometheus: Prometheus, target: tuple[str, str], when: Window | int, chosen: Mapping[str, str], there: _There, most: int
 ) -> Answer:
-    """Over a window, or at a moment."""
+    """Over a window, or at a moment; so many series at most are kept."""
     written, legend = target
     expression = _CHOICE.sub(lambda found: chosen[found[1]], written)
     try:
         rows = _rows(prometheus, expression, when)
     except RefusedError as error:
-        return Answer(expression, legend, (), "refused", error.message)
+        return Answer(expression, legend, (), 0, "refused", error.message)
     if rows:
-        return Answer(expression, legend, tuple(sorted((_line(row, legend) for row in rows), key=_order)), "data")
+        lines = sorted((_line(row, legend) for row in rows), key=_order)
+        return Answer(expression, legend, tuple(_highest(lines, most)), len(rows), "data")
     why = reason(expression, there.now if isinstance(when, int) else there.ever)
-    return Answer(expression, legend, (), "nothing" if why.known else "unknown", why.words)
+    return Answer(expression, legend, (), 0, "nothing" if why.known else "unknown", why.words)
+
+
+def _highest(lines: Sequence[Line], most: int) -> list[Line]:
+    """Those that reach highest, in their order."""
+    by_height = sorted(range(len(lines)), key=lambda index: -lines[index].highest)
+    return [lines[index] for index in sorted(by_height[:most])]
 
 
 def _rows(prometheus: Prometheus, expression: str, when: Window | int) -> Sequence[Row]:

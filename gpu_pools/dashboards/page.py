@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.dashboards.asking import MOST_SERIES
 from gpu_pools.dashboards.chart import chart, line_class
 from gpu_pools.dashboards.units import shown
 from gpu_pools.mig.geometry import place
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-#: What a panel shows at most.
-_MOST_LINES: Final = 20
-_MOST_ROWS: Final = 50
 _MOST_CHARACTERS: Final = 200
 _STATES: Final = {"nothing": "None", "unknown": "No data", "refused": "The query failed"}
 _MARK: Final = re.compile(r"(\*\*[^*]+\*\*|`[^`]+`)")
@@ -106,7 +104,18 @@ def _inside(panel: Panel, window: Window) -> Iterator[Html]:
     elif lines:
         yield from _table(lines, panel.unit)
     for answer in panel.answers:
+        yield from _of_how_many(answer)
         yield from _why(answer, of_several=len(panel.answers) > 1)
+
+
+def _of_how_many(answer: Answer) -> Iterator[Html]:
+    """What is not shown."""
+    if len(answer.lines) == answer.series:
+        return
+    text = f"{len(answer.lines)} of {answer.series} series: those that reach highest."
+    if answer.series >= MOST_SERIES:
+        text = f"{len(answer.lines)} of {MOST_SERIES} series or more: no more were asked for, so others may reach higher."
+    yield Html.of('<p class="soft">{}</p>', text)
 
 
 def _why(answer: Answer, *, of_several: bool) -> Iterator[Html]:
@@ -123,27 +132,18 @@ def _why(answer: Answer, *, of_several: bool) -> Iterator[Html]:
 
 
 def _chart(panel: Panel, lines: Sequence[Line], window: Window) -> Iterator[Html]:
-    highest = sorted(lines, key=_most, reverse=True)[:_MOST_LINES]
-    drawn = [line for line in lines if any(line is one for one in highest)]
-    words = f"{panel.title}: {len(drawn)} lines; their last values are below"
-    yield chart(words, drawn, panel.unit, window, panel.width)
-    entries = (_entry(number, line, panel.unit, window) for number, line in enumerate(drawn))
+    yield chart(f"{panel.title}: {len(lines)} lines; their last values are below", lines, panel.unit, window, panel.width)
+    entries = (_entry(number, line, panel.unit, window) for number, line in enumerate(lines))
     yield Html.of('<ul class="legend">{}</ul>', Html.all(entries))
-    if len(drawn) < len(lines):
-        yield Html.of('<p class="soft">{} of {} series: those that reach highest.</p>', len(drawn), len(lines))
 
 
 def _entry(number: int, line: Line, unit: str, window: Window) -> Html:
     key = '<svg class="key" viewBox="0 0 22 8" aria-hidden="true"><path class="line {}" d="M0 4H22"/></svg>'
     time, last = line.points[-1]
     gone = "" if time >= window.end else f" at {_moment(time)}"
-    values = f"last {shown(last, unit)}{gone}, max {shown(_most(line), unit)}"
+    values = f"last {shown(last, unit)}{gone}, max {shown(line.highest, unit)}"
     text = '<li>{}<span class="name">{}</span><span class="soft">{}</span></li>'
     return Html.of(text, Html.of(key, line_class(number)), _short(line.legend), values)
-
-
-def _most(line: Line) -> float:
-    return max(value for _, value in line.points)
 
 
 def _tile(line: Line, unit: str) -> Html:
@@ -154,12 +154,10 @@ def _table(lines: Sequence[Line], unit: str) -> Iterator[Html]:
     names = list(dict.fromkeys(name for line in lines for name in line.labels))
     head = Html.all(Html.of('<th scope="col">{}</th>', _short(name)) for name in names)
     yield Html.of('<div class="wide"><table><thead><tr>{}<th scope="col" class="number">value</th></tr></thead><tbody>', head)
-    for line in lines[:_MOST_ROWS]:
+    for line in lines:
         cells = Html.all(Html.of("<td>{}</td>", _short(line.labels.get(name, ""))) for name in names)
         yield Html.of('<tr>{}<td class="number">{}</td></tr>', cells, shown(line.points[-1][1], unit))
     yield Html("</tbody></table></div>")
-    if len(lines) > _MOST_ROWS:
-        yield Html.of('<p class="soft">{} of {} rows.</p>', _MOST_ROWS, len(lines))
 
 
 # --- MIG layouts ------------------------------------------------------------------------------------------------

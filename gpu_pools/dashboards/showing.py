@@ -21,7 +21,7 @@ def dashboards_table(boards: Boards) -> str:
     for board in boards.boards:
         for panel in board.panels:
             for answer in panel.answers:
-                rows.append((board.name, panel.title, _STATES.get(answer.state, str(len(answer.lines)))))
+                rows.append((board.name, panel.title, _STATES.get(answer.state, str(answer.series))))
                 if answer.state in {"unknown", "refused"}:
                     reasons.append((answer.words, panel.title))
     return "\n".join([table(_HEADER, rows), *_reasons(reasons)])

@@ -97,6 +97,14 @@ def test_every_panel_has_data_and_series_are_what_was_recorded(told: Any) -> Non
     assert compared >= 20
 
 
+def test_the_number_of_series_is_bounded_by_prometheus(told: Any) -> None:
+    _, boards, url = told
+    everything = '{__name__=~"gpu_pools:.+"}'
+    assert len(Prometheus(url).ask_range(everything, boards.window)) > 50
+    assert len(Prometheus(url).ask_range(everything, boards.window, limit=2)) == 2
+    assert len(Prometheus(url).ask(everything, at=boards.window.end, limit=2)) == 2
+
+
 def test_sums_and_shares_are_the_truth(told: Any) -> None:
     made, boards, _ = told
     found, end = panels(boards), boards.window.end

@@ -301,7 +301,7 @@ class TestThePage:
         text.encode()
 
     def test_a_hostile_refusal_stays_text_too(self, plan: Plan) -> None:
-        told = Answer("x", "{{pod}}", (), "refused", "".join(WORST))
+        told = Answer("x", "{{pod}}", (), 0, "refused", "".join(WORST))
         board = Board("gpu", "GPU", (Panel("Use", "timeseries", "short", 12, "", (told, told)),))
         page = Page(dashboards_page("x", plan, Boards(WINDOW, 11, (board,))))
         check_harmless(page)
@@ -311,10 +311,17 @@ class TestThePage:
         rows = [Row({"instance": f"n-{number:03}", "gpu": "0"}, points(number / 100, 0)) for number in range(60)]
         page = Page(dashboards_page("x", plan, boards_of(plan, lambda _: rows)[0]))
         assert "20 of 60 series: those that reach highest." in page.text
-        assert "50 of 60 rows." in page.text
+        assert "10 of 60 series: those that reach highest." in page.text
+        assert "50 of 60 series: those that reach highest." in page.text
+        assert "or more" not in page.text
         names = [data for tag, data in page.texts if tag == "span" and data.startswith("n-")]
         assert "n-040 GPU 0" in names
         assert "n-039 GPU 0" not in names
+
+    def test_where_prometheus_has_more_than_was_asked_for_it_is_told(self, plan: Plan) -> None:
+        rows = [Row({"instance": f"n-{number}"}, points(1)) for number in range(MOST_SERIES)]
+        page = Page(dashboards_page("x", plan, boards_of(plan, lambda _: rows)[0]))
+        assert "20 of 2000 series or more: no more were asked for, so others may reach higher." in page.text
 
     def test_a_series_that_ended_says_when(self, plan: Plan) -> None:
         page = Page(dashboards_page("x", plan, boards_of(plan, lambda _: [Row({}, points(0.5, 0.75))])[0]))
