@@ -59,6 +59,12 @@ def recorded(plan: Plan, folder: Path, *without: str) -> Recorded:
     return made
 
 
+def stack_file(folder: Path) -> str:
+    path = folder / "Pulumi.gpu-dev.yaml"
+    path.write_text(yaml.safe_dump({"config": STACK}))
+    return str(path)
+
+
 def window(of: Recorded) -> Window:
     return Window(of.made.now - MINUTES * 60, of.made.now, 60)
 
@@ -151,13 +157,11 @@ def test_the_command_writes_a_page_and_says_that_all_is_known(
     told: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, _, url = told
-    stack, page = tmp_path / "Pulumi.gpu-dev.yaml", tmp_path / "page.html"
-    stack.write_text(yaml.safe_dump({"config": STACK}))
-    assert main(["dashboards", str(stack), "--prometheus", url, "--over", "4h", "--html", str(page)]) == 0
+    stack, page = stack_file(tmp_path), tmp_path / "page.html"
+    assert main(["dashboards", stack, "--prometheus", url, "--over", "4h", "--html", str(page)]) == 0
     assert "Use of the whole GPU" in capsys.readouterr().out
     assert "<h1>GPUs of gpu-dev</h1>" in page.read_text()
-    # Before anything was recorded there is nothing, which is told; so is a file that cannot be written.
-    assert main(["dashboards", str(stack), "--prometheus", url, "--html", str(tmp_path / "none" / "page.html")]) == 2
+    assert main(["dashboards", stack, "--prometheus", url, "--html", str(tmp_path / "none" / "page.html")]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 
@@ -175,6 +179,7 @@ def test_who_is_missing_is_named_and_nothing_is_drawn(
     made = recorded(plan, tmp_path / "data-of", *without)
     with prometheus(tmp_path / "data-of", {}, "--query.lookback-delta=1m") as running:
         boards = asked(Prometheus(running.url), plan, window(made))
+        assert main(["dashboards", stack_file(tmp_path), "--prometheus", running.url, "--over", "4h"]) == 3
     assert not boards.is_whole
     text = dashboards_page("gpu-dev", plan, boards)
     found = dict(re.findall(r"<h3>([^<]*)</h3>(.*?)</section>", text))
@@ -189,9 +194,8 @@ def test_who_is_missing_is_named_and_nothing_is_drawn(
 
 
 def test_without_recorded_series_it_cannot_tell(plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stack = tmp_path / "Pulumi.gpu-dev.yaml"
-    stack.write_text(yaml.safe_dump({"config": STACK}))
+    stack = stack_file(tmp_path)
     recorded(plan, tmp_path / "of", DECLARED_GPUS)
     with prometheus(tmp_path / "of", {}, "--query.lookback-delta=1m") as running:
-        assert main(["dashboards", str(stack), "--prometheus", running.url]) == 2
+        assert main(["dashboards", stack, "--prometheus", running.url]) == 2
     assert f"has no {DECLARED_GPUS}" in capsys.readouterr().err
