@@ -69,7 +69,7 @@ def axis(least: float, most: float, unit: str) -> Axis:
         # What the dashboards have without a unit is counted.
         step = max(1.0, step)
     first, last = math.floor(low / step + _LEAST), math.ceil(high / step - _LEAST)
-    ticks = tuple(number * step for number in range(first, last + 1))
+    ticks = tuple(number * step for number in range(first, max(last, first + 1) + 1))
     return Axis(ticks[0], ticks[-1], ticks)
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpu_pools.cli.main import main
@@ -89,6 +89,10 @@ class TestUnits:
 
     @settings(max_examples=examples(300), deadline=None)
     @given(FINITE, FINITE, st.sampled_from(UNITS))
+    @example(0.0, 1e-09, "short")
+    @example(-1e-09, 0.0, "short")
+    @example(-1.7e308, 1.7e308, "bytes")
+    @example(0.0, 5e-324, "percentunit")
     def test_an_axis_holds_what_it_is_for(self, one: float, other: float, unit: str) -> None:
         low, high = sorted((one, other))
         made = axis(low, high, unit)
