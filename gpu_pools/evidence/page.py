@@ -24,6 +24,7 @@ from gpu_pools.evidence.shared_text import (
     value,
 )
 from gpu_pools.evidence.verdicts import Verdict, duration_text
+from gpu_pools.mig.svg import gpu_style
 from gpu_pools.text.incidents import explained
 from gpu_pools.text.markup import Html
 from gpu_pools.text.table import resources_text
@@ -43,7 +44,7 @@ _CLASS: Final = {Verdict.PROVEN: "proven", Verdict.DIFFERS: "differs"}
 def evidence_page(evidence: Evidence) -> str:
     """The whole page."""
     sections = (section for pool in evidence.pools for section in _pool(evidence, pool))
-    style = Html(resources.files("gpu_pools.evidence").joinpath("page.css").read_text(encoding="utf-8"))
+    style = Html(resources.files("gpu_pools.evidence").joinpath("page.css").read_text(encoding="utf-8") + gpu_style())
     return Html.all(
         [
             Html("<!DOCTYPE html>"),

@@ -2,7 +2,7 @@
 
 They ask the recorded series only (gpu_pools/observing/rules.py), so that no panel can count anything twice. What cannot be had of
 a pod has no series, and the panel of pods says which pools that concerns. The schema is Grafana's of version 10 and newer; they
-were not opened in a Grafana here.
+were not opened in a Grafana here. gpu_pools/dashboards/ asks and draws what they say.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def dashboards(plan: Plan) -> Mapping[str, dict[str, Any]]:
 def _fleet() -> Iterator[_Panel]:
     yield _Panel("GPUs that answer", ((f"sum({rules.NODE_GPUS})", "GPUs"),), kind="stat", width=8)
     yield _Panel("Use of all GPUs", ((f"avg({rules.GPU_ACTIVE})", "use"),), "percentunit", "stat", width=8)
-    unused = f"count({rules.GPU_ACTIVE} < {rules.IDLE_BELOW}) or vector(0)"
+    # Without an exporter there is nothing, not 0.
+    unused = f"count({rules.GPU_ACTIVE} < {rules.IDLE_BELOW}) or 0 * count({rules.GPU_ACTIVE})"
     yield _Panel("GPUs not used at all", ((unused, "GPUs"),), kind="stat", width=8)
     proven = ((f"sum by ({POOL}) ({rules.NODE_VERIFIED})", "{{gpu_pool}}"),)
     yield _Panel("Nodes that are proven to be as declared", proven)

@@ -7,7 +7,6 @@ Prometheus loads for one (`query.max-samples`, 50 million). What is shorter than
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,13 +16,9 @@ from gpu_pools.observing.series import DECLARED_GPUS, POOL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gpu_pools.usage.prometheus import Prometheus, Sample
+    from gpu_pools.observing.prometheus import Prometheus, Sample
+    from gpu_pools.observing.times import Span
 
-_MINUTE: Final = 60
-_MOST_STEPS: Final = 1440
-_UNITS: Final = {"m": _MINUTE, "h": 3600, "d": 86400, "w": 604800}
-#: Minutes that a table can be about.
-_LEAST, _MOST = 5, 60 * 24 * 92
 #: What is summed, and what is counted as well.
 SERIES: Final = (
     shares.NODE_POOL,
@@ -36,42 +31,6 @@ SERIES: Final = (
     rules.POD_ACTIVE,
     rules.POD_IDLE,
 )
-
-
-@dataclass(frozen=True)
-class Span:
-    """A time until now, in steps of seconds."""
-
-    seconds: int
-
-    @property
-    def step(self) -> int:
-        """In whole minutes."""
-        minutes = -(-self.seconds // _MINUTE)
-        return max(1, -(-minutes // _MOST_STEPS)) * _MINUTE
-
-    @property
-    def steps(self) -> int:
-        """How many."""
-        return self.seconds // self.step
-
-    def hours(self, steps: float) -> float:
-        """So many steps as hours."""
-        return steps * self.step / 3600
-
-
-def span(text: str) -> Span:
-    """Of such a text as 90m, 24h, 7d, 2w.
-
-    Raises:
-        ValueError: where it is another.
-    """
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", text)
-    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
-    if not _LEAST * _MINUTE <= seconds <= _MOST * _MINUTE:
-        message = f"{text!r}: a time as 90m, 24h, 7d or 2w is needed, from five minutes to 92 days"
-        raise ValueError(message)
-    return Span(seconds)
 
 
 @dataclass(frozen=True)

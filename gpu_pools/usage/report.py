@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gpu_pools.hardware.prices import Prices
+    from gpu_pools.observing.prometheus import Sample
+    from gpu_pools.observing.times import Span
     from gpu_pools.plan.planned import Plan, PoolPlan
-    from gpu_pools.usage.prometheus import Sample
-    from gpu_pools.usage.questions import Answers, Span
+    from gpu_pools.usage.questions import Answers
 
 _HOLDER: Final = ("instance", "namespace", "pod")
 #: Series -> what is unknown of a pool whose nodes were seen, where it has no row.

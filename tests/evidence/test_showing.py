@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 import io
 import json
 from typing import TYPE_CHECKING, Any
@@ -21,49 +20,12 @@ from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.findings import Findings, Where
 from tests.evidence.fleets import broken, fleet, put_report, reported, unanswered
 from tests.examples import examples
+from tests.pages import Page, check_harmless
 
 if TYPE_CHECKING:
     from tests.evidence.fleets import Fleet
 
-VOID = {"meta", "br"}
-#: Whatever would load something, run something, or begin an element where none belongs.
-FORBIDDEN = {"use", "script", "link", "img", "iframe", "object", "embed", "form", "base", "image", "foreignobject", "a"}
 EVIL = '"><script>alert(1)</script><svg onload=x>\x1b[31m\x1b]0;t\x07\u202e\x00\x9b31m&amp;\r\n'
-
-
-class Page(html.parser.HTMLParser):
-    """Reads a page and sees that each element is closed where it should be."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[tuple[str, str]] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            self.texts.append((self.open[-1], data))
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-    @property
-    def text(self) -> str:
-        return "".join(data for tag, data in self.texts if tag not in {"style", "title"})
 
 
 def page_of(seen: Fleet) -> Page:
@@ -78,18 +40,6 @@ def spoiled() -> Fleet:
     del seen.node("ts", 0)["metadata"]["annotations"]
     seen.node("ts", 0)["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     return seen
-
-
-def check_harmless(page: Page) -> None:
-    for tag, attributes in page.elements:
-        assert tag not in FORBIDDEN
-        for name in attributes:
-            assert not name.startswith("on")
-            assert name not in {"src", "srcset", "style", "href", "xlink:href", "action"}
-    (style,) = [data for tag, data in page.texts if tag == "style"]
-    assert "url(" not in style
-    assert "@import" not in style
-    assert all(char.isprintable() or char == "\n" for char in page.text)
 
 
 def test_the_page_stands_alone_and_is_well_formed() -> None:

@@ -16,8 +16,8 @@ from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import DECLARED_GPUS
 from gpu_pools.plan.node_price import share_of_node
 from gpu_pools.plan.planning import plan_config
+from tests.observing.history import History, blocks
 from tests.observing.prometheus import prometheus
-from tests.observing.promtool import labels_text, promtool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,24 +54,6 @@ class Truth:
 
     def add(self, minutes: float, *key: str) -> None:
         self.of[key] = self.of.get(key, 0) + minutes / 60
-
-
-@dataclass
-class History:
-    """Samples of each minute: of the two hours until now, some more before, and some that are still to come."""
-
-    now: int
-    lines: dict[str, list[str]] = field(default_factory=dict)
-
-    def put(self, name: str, labels: dict[str, str], values: dict[int, float]) -> None:
-        """Values by minutes before now."""
-        # OpenMetrics has no space there.
-        text = labels_text((("__name__", name), *labels.items())).replace(", ", ",")
-        rows = (f"{text} {value} {self.now - ago * 60}" for ago, value in sorted(values.items(), reverse=True))
-        self.lines.setdefault(name, []).extend(rows)
-
-    def text(self) -> str:
-        return "".join(f"# TYPE {name} gauge\n" + "\n".join(rows) + "\n" for name, rows in self.lines.items()) + "# EOF\n"
 
 
 ALL: Final = range(-10, MINUTES + 20)
@@ -137,12 +119,6 @@ def stack(tmp_path: Path) -> str:
     path.write_text(yaml.safe_dump({"config": STACK}))
     (tmp_path / "prices.yaml").write_text(yaml.safe_dump({"currency": "EUR", "perHour": {SIZE: PRICE}}))
     return str(path)
-
-
-def blocks(made: History, folder: Path) -> None:
-    (folder / "history").write_text(made.text())
-    done = promtool("tsdb", "create-blocks-from", "openmetrics", folder / "history", folder / "data")
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

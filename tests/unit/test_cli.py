@@ -346,6 +346,7 @@ def test_a_shell_completes_every_command(shell: str, capsys: pytest.CaptureFixtu
         "changes",
         "evidence",
         "usage",
+        "dashboards",
     )
     assert [one for one in (*commands, "offline", "max-more-gpus") if one not in script] == []
 

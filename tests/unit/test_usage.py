@@ -15,10 +15,11 @@ import pytest
 from gpu_pools.cli.main import main
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.observing import rules, shares
+from gpu_pools.observing.prometheus import CannotAskError, Prometheus, RefusedError, Row, Sample, refused
+from gpu_pools.observing.times import Window, span
 from gpu_pools.plan.node_price import share_of_node
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.usage.prometheus import CannotAskError, Prometheus, Sample, refused
-from gpu_pools.usage.questions import SERIES, Answers, span
+from gpu_pools.usage.questions import SERIES, Answers
 from gpu_pools.usage.report import Usage, usage
 from gpu_pools.usage.showing import usage_json, usage_table
 from tests.observing import fleets
@@ -135,6 +136,34 @@ class TestAnswers:
         assert seen[0]["Content-Type"] == "application/x-www-form-urlencoded"
         assert (seen[0]["Accept"], seen[0]["User-Agent"]) == ("application/json", "gpu-pools")
 
+    def test_a_time_is_asked_about_step_by_step_and_what_is_not_a_number_is_a_gap(self, server: Any) -> None:
+        values = [[60, "1"], [120, "NaN"], [180.5, "+Inf"], [240, "2"]]
+        data = {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": values}]}
+        url, seen = server(200, json.dumps({"status": "success", "data": data}).encode())
+        assert Prometheus(url).ask_range("up", Window(60, 240, 60), limit=7) == [Row({"a": "b"}, [(60, 1), (240, 2)])]
+        assert seen[0]["path"] == "/at/api/v1/query_range"
+        assert seen[0]["body"] == "query=up&start=60&end=240&step=60&limit=7"
+
+    def test_a_moment_may_be_named(self, server: Any) -> None:
+        url, seen = server(200, vector())
+        Prometheus(url).ask("up", at=60, limit=5)
+        assert seen[0]["body"] == "query=up&time=60&limit=5"
+
+    @pytest.mark.parametrize("values", [[[60]], [60], "x", None, [[60, "x"]], [["x", "1"]]])
+    def test_rows_that_are_none_are_told(self, server: Any, values: Any) -> None:
+        data = {"resultType": "matrix", "result": [{"metric": {}, "values": values}]}
+        url, _ = server(200, json.dumps({"status": "success", "data": data}).encode())
+        with pytest.raises(CannotAskError, match="as no Prometheus does"):
+            Prometheus(url).ask_range("up", Window(60, 240, 60))
+
+    def test_a_question_that_is_refused_is_not_a_prometheus_that_is_gone(self, server: Any) -> None:
+        url, _ = server(422, b'{"status": "error", "error": "too many samples"}')
+        with pytest.raises(RefusedError):
+            Prometheus(url).ask("up")
+        with pytest.raises(CannotAskError) as told:
+            Prometheus("http://127.0.0.1:1").ask("up")
+        assert not isinstance(told.value, RefusedError)
+
     @pytest.mark.parametrize(
         ("status", "body", "says"),
         [
@@ -186,7 +215,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("most", "taken"), [(len(vector()), True), (len(vector()) - 1, False)])
     def test_an_answer_has_a_limit(self, server: Any, monkeypatch: pytest.MonkeyPatch, most: int, taken: bool) -> None:  # noqa: FBT001
-        monkeypatch.setattr("gpu_pools.usage.prometheus._MOST", most)
+        monkeypatch.setattr("gpu_pools.observing.prometheus._MOST", most)
         url, _ = server(200, vector())
         if taken:
             assert Prometheus(url).ask("up") == []

@@ -1,7 +1,8 @@
 """Asks a Prometheus, or what speaks its HTTP API, one question at a time; believes nothing of the answer but its shape.
 
 By its documentation (HTTP API): `POST /api/v1/query` takes a form, so that questions may be long, and answers
-`{status, data: {resultType, result}}`, or `{status: error, errorType, error}` with 4xx or 5xx.
+`{status, data: {resultType, result}}`, or `{status: error, errorType, error}` with 4xx or 5xx. `POST /api/v1/query_range` is the
+same for a value at each step of a time. `limit` bounds how many series it answers with; older ones do not heed it.
 
 A token goes to the address that was named, by TLS, or to this machine itself, as with `kubectl port-forward`. No redirection is
 followed. No proxy is used, and no password is taken from the URL, since whoever lists processes reads it.
@@ -16,16 +17,19 @@ import math
 import ssl
 import urllib.parse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from gpu_pools.observing.times import Window
 
 _SECONDS: Final = 120
 #: A fleet of 500 nodes with 5,000 pods answers with 2 MB.
 _MOST: Final = 256 << 20
 _OK: Final = 200
+_Read = TypeVar("_Read")
 
 
 class CannotAskError(Exception):
@@ -35,6 +39,10 @@ class CannotAskError(Exception):
         """Say both."""
         super().__init__(message)
         self.message, self.remedy = message, remedy
+
+
+class RefusedError(CannotAskError):
+    """It is there, and gives no answer to this question; another may be answered."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,14 @@ class Sample:
     def key(self, *names: str) -> tuple[str, ...]:
         """Some of its labels; one that is missing is empty."""
         return tuple(self.labels.get(name, "") for name in names)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One series of an answer over a time: (seconds since the epoch, value) where it has one."""
+
+    labels: Mapping[str, str]
+    points: Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -63,14 +79,32 @@ class Prometheus:
     token: str = ""
     authorities: Path | None = None
 
-    def ask(self, expression: str) -> Sequence[Sample]:
-        """What an expression is now.
+    def ask(self, expression: str, *, at: float | None = None, limit: int = 0) -> Sequence[Sample]:
+        """What an expression is.
+
+        Args:
+            expression: the question.
+            at: when, in seconds since the epoch; None: now.
+            limit: the most series that are wanted; 0: all.
 
         Raises:
             CannotAskError: where there is no answer.
         """
+        form = {"query": expression, **({} if at is None else {"time": str(at)})}
+        return [one for one in self._asked("query", form, limit, "vector", _sample) if math.isfinite(one.value)]
+
+    def ask_range(self, expression: str, window: Window, *, limit: int = 0) -> Sequence[Row]:
+        """What it was at each step of a time. What is not a number is left out, so that it is a gap.
+
+        Raises:
+            CannotAskError: where there is no answer.
+        """
+        form = {"query": expression, "start": str(window.start), "end": str(window.end), "step": str(window.step)}
+        return self._asked("query_range", form, limit, "matrix", _row)
+
+    def _asked(self, what: str, form: Mapping[str, str], limit: int, kind: str, read: Callable[[Any], _Read]) -> Sequence[_Read]:
         try:
-            status, body = self._post("/api/v1/query", {"query": expression})
+            status, body = self._post(f"/api/v1/{what}", {**form, **({"limit": str(limit)} if limit else {})})
         except ssl.SSLCertVerificationError as error:
             remedy = "Name the file of its authority with --ca."
             raise CannotAskError(f"the certificate of {self.url} is not trusted: {error.verify_message}", remedy) from None
@@ -79,7 +113,7 @@ class Prometheus:
                 "Is it there? kubectl port-forward -n NAMESPACE svc/NAME 9090 brings one of a cluster to http://127.0.0.1:9090."
             )
             raise CannotAskError(f"{self.url} cannot be asked: {_reason(error)}", remedy) from None
-        return _samples(self.url, status, body)
+        return _results(self.url, status, body, lambda document: [read(one) for one in _rows(document, kind)])
 
     def _post(self, path: str, form: Mapping[str, str]) -> tuple[int, bytes]:
         split = urllib.parse.urlsplit(self.url)
@@ -133,18 +167,18 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _samples(url: str, status: int, body: bytes) -> list[Sample]:
+def _results(url: str, status: int, body: bytes, read: Callable[[Any], Sequence[_Read]]) -> Sequence[_Read]:
     if len(body) > _MOST:
-        raise CannotAskError(f"{url} answers with more than {_MOST} bytes", "Ask about a shorter time.")
+        raise RefusedError(f"{url} answers with more than {_MOST} bytes", "Ask about a shorter time.")
     try:
         document = json.loads(body)
         if status == _OK:
-            return [sample for sample in map(_sample, _results(document)) if math.isfinite(sample.value)]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return read(document)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         document = None
     said = document.get("error") if isinstance(document, dict) else None
     if isinstance(said, str):
-        raise CannotAskError(f"{url} refuses the question ({status}): {said}", _remedy(status))
+        raise RefusedError(f"{url} refuses the question ({status}): {said}", _remedy(status))
     raise CannotAskError(f"{url} answers as no Prometheus does (status {status})", _remedy(status))
 
 
@@ -154,13 +188,22 @@ def _remedy(status: int) -> str:
     return "Name its address as it is before /api/v1; where it gives up ask about a shorter time."
 
 
-def _results(document: Any) -> Sequence[Any]:  # noqa: ANN401 - what others wrote
+def _rows(document: Any, kind: str) -> Sequence[Any]:  # noqa: ANN401 - what others wrote
     data = document["data"]
-    if document["status"] != "success" or data["resultType"] != "vector":
-        raise ValueError("not a vector")
+    if document["status"] != "success" or data["resultType"] != kind:
+        raise ValueError("another kind of answer")
     found: Sequence[Any] = data["result"]
     return found
 
 
 def _sample(one: Any) -> Sample:  # noqa: ANN401 - what others wrote
-    return Sample({str(name): str(text) for name, text in one["metric"].items()}, float(one["value"][1]))
+    return Sample(_labels(one), float(one["value"][1]))
+
+
+def _row(one: Any) -> Row:  # noqa: ANN401 - what others wrote
+    pairs = [(float(time), float(value)) for time, value in one["values"]]
+    return Row(_labels(one), [pair for pair in pairs if all(map(math.isfinite, pair))])
+
+
+def _labels(one: Any) -> Mapping[str, str]:  # noqa: ANN401 - what others wrote
+    return {str(name): str(text) for name, text in one["metric"].items()}

@@ -1,0 +1,201 @@
+"""The dashboards' panels asked of a real Prometheus that has hours of recorded series whose truth is known, and drawn."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+
+from gpu_pools.cli.main import main
+from gpu_pools.dashboards.asking import Boards, Panel, asked
+from gpu_pools.dashboards.page import dashboards_page
+from gpu_pools.dashboards.units import shown
+from gpu_pools.observing import rules, shares
+from gpu_pools.observing.prometheus import Prometheus
+from gpu_pools.observing.series import DECLARED_GPUS
+from gpu_pools.observing.times import Window
+from gpu_pools.plan.planning import plan_config
+from tests.observing.history import History, blocks
+from tests.observing.prometheus import prometheus
+from tests.observing.recorded import GAP, Recorded, record
+from tests.observing.test_usage import STACK
+from tests.pages import Page, check_harmless
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpu_pools.plan.planned import Plan
+
+pytestmark = [pytest.mark.programs, pytest.mark.sweep]
+MINUTES: Final = 240
+#: A series that is its own answer, whatever is chosen of it.
+ITSELF: Final = re.compile(r"(gpu_pools:\w+:\w+)(\{[^}]*\})?")
+#: What stands on the exporter, and on kube-state-metrics.
+EXPORTER: Final = tuple(
+    name
+    for name in vars(rules).values()
+    if isinstance(name, str)
+    and re.match("gpu_pools:(?!declared)", name)
+    and name not in {rules.NODE_VERIFIED, rules.NODE_REPORT_AGE}
+)
+KUBE_STATE: Final = (shares.NODE_ALLOCATED, shares.POOL_ALLOCATED, shares.POD_ALLOCATED, shares.WAITING)
+Labels = frozenset[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return plan_config(STACK)
+
+
+def recorded(plan: Plan, folder: Path, *without: str) -> Recorded:
+    made = Recorded(History(int(time.time()) // 60 * 60), MINUTES + 20, away=("away",), without=without)
+    record(made, plan)
+    folder.mkdir(exist_ok=True)
+    blocks(made.made, folder)
+    return made
+
+
+def stack_file(folder: Path) -> str:
+    path = folder / "Pulumi.gpu-dev.yaml"
+    path.write_text(yaml.safe_dump({"config": STACK}))
+    return str(path)
+
+
+def window(of: Recorded) -> Window:
+    return Window(of.made.now - MINUTES * 60, of.made.now, 60)
+
+
+@pytest.fixture(scope="module")
+def told(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recorded, Boards, str]]:
+    """What was recorded, what was answered, and the address."""
+    folder = tmp_path_factory.mktemp("dashboards")
+    made = recorded(plan, folder)
+    with prometheus(folder, {}, "--query.lookback-delta=1m") as running:
+        yield made, asked(Prometheus(running.url), plan, window(made)), running.url
+
+
+def panels(boards: Boards) -> dict[tuple[str, str], Panel]:
+    return {(board.name, panel.title): panel for board in boards.boards for panel in board.panels}
+
+
+def last(panel: Panel, end: float) -> dict[str, float]:
+    """Legend -> value now."""
+    lines = (line for answer in panel.answers for line in answer.lines)
+    return {line.legend: line.points[-1][1] for line in lines if line.points[-1][0] == end}
+
+
+def test_every_panel_has_data_and_series_are_what_was_recorded(told: Any) -> None:
+    made, boards, _ = told
+    assert boards.is_whole
+    assert boards.covered == MINUTES + 1
+    compared = 0
+    for panel in panels(boards).values():
+        for answer in panel.answers:
+            assert answer.state == "data", panel.title
+            if match := ITSELF.fullmatch(answer.expression):
+                now = {frozenset(line.labels.items()): line.points[-1][1] for line in answer.lines}
+                assert now == pytest.approx(made.last[match[1]]), panel.title
+                compared += 1
+    assert compared >= 20
+
+
+def test_the_number_of_series_is_bounded_by_prometheus(told: Any) -> None:
+    _, boards, url = told
+    everything = '{__name__=~"gpu_pools:.+"}'
+    assert len(Prometheus(url).ask_range(everything, boards.window)) > 50
+    assert len(Prometheus(url).ask_range(everything, boards.window, limit=2)) == 2
+    assert len(Prometheus(url).ask(everything, at=boards.window.end, limit=2)) == 2
+
+
+def test_sums_and_shares_are_the_truth(told: Any) -> None:
+    made, boards, _ = told
+    found, end = panels(boards), boards.window.end
+    active = list(made.last[rules.GPU_ACTIVE].values())
+    assert last(found["fleet", "GPUs that answer"], end) == {"GPUs": 3}
+    assert last(found["fleet", "Use of all GPUs"], end) == pytest.approx({"use": sum(active) / len(active)})
+    assert last(found["fleet", "GPUs not used at all"], end) == {"GPUs": 0}
+    assert last(found["fleet", "Pods that hold a share and use nothing"], end) == {"parts": 0, "turns": 1}
+    memory = {
+        dict(labels)["gpu_pool"]: used / made.last[rules.GPU_MEMORY][labels]
+        for labels, used in made.last[rules.GPU_MEMORY_USED].items()
+    }
+    assert last(found["fleet", "Memory in use by pool"], end) == pytest.approx(memory)
+    power = {dict(labels)["gpu_pool"]: watts for labels, watts in made.last[rules.GPU_POWER].items()}
+    assert last(found["fleet", "Power by pool"], end) == pytest.approx(power)
+    (idle,) = found["pods", "Pods that use nothing"].answers[0].lines
+    assert (idle.labels["pod"], idle.points[-1][1]) == ("turns-0-0", 0.002)
+    # Neither is there now: the one is over, the other shows where it was.
+    (xid,) = found["gpu", "Xids of the last five minutes"].answers[0].lines
+    assert (xid.legend, (end - xid.points[-1][0]) / 60) == ("Xid 109", 101)
+    for line in found["gpu", "Power"].answers[0].lines:
+        minutes = {round((end - at) / 60) for at, _ in line.points}
+        assert set(range(MINUTES + 1)) - minutes == set(range(GAP[0] + 1, GAP[1]))
+
+
+def test_the_drawn_lines_end_where_the_truth_is(told: Any, plan: Plan) -> None:
+    made, boards, _ = told
+    page = Page(dashboards_page("gpu-dev", plan, boards))
+    check_harmless(page)
+    for panel in panels(boards).values():
+        for answer in panel.answers if panel.kind == "timeseries" else ():
+            for line in answer.lines:
+                if line.points[-1][0] == boards.window.end:
+                    assert f"{line.legend}last {shown(line.points[-1][1], panel.unit)}, max" in page.text, panel.title
+    (drawn,) = re.findall(r"<h3>Use of the whole GPU</h3>(.*?)</section>", dashboards_page("gpu-dev", plan, boards))
+    picture = drawn.partition("</svg>")[0]
+    assert ">100 %<" in picture
+    # The frame is 184 pixels high, from 194 (nothing) to 10 (all of it).
+    ends = [(194 - float(y)) / 184 for y in re.findall(r'class="line [^"]*" d="[^"]* ([\d.]+)"', picture)]
+    assert sorted(ends) == pytest.approx(sorted(made.last[rules.GPU_ACTIVE].values()), abs=0.001)
+
+
+def test_the_command_writes_a_page_and_says_that_all_is_known(
+    told: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, url = told
+    stack, page = stack_file(tmp_path), tmp_path / "page.html"
+    assert main(["dashboards", stack, "--prometheus", url, "--over", "4h", "--html", str(page)]) == 0
+    assert "Use of the whole GPU" in capsys.readouterr().out
+    assert "<h1>GPUs of gpu-dev</h1>" in page.read_text()
+    assert main(["dashboards", stack, "--prometheus", url, "--html", str(tmp_path / "none" / "page.html")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("without", "words", "title", "kept"),
+    [
+        (EXPORTER, "No DCGM exporter", "Use by GPU", "Shares by pod"),
+        (KUBE_STATE, "kube-state-metrics is not scraped", "Shares by pod", "Use by GPU"),
+        ((rules.NODE_VERIFIED, rules.NODE_REPORT_AGE), "No verifier", "Nodes that are proven to be as declared", "Use by GPU"),
+    ],
+)
+def test_who_is_missing_is_named_and_nothing_is_drawn(
+    plan: Plan, tmp_path: Path, without: tuple[str, ...], words: str, title: str, kept: str
+) -> None:
+    made = recorded(plan, tmp_path / "data-of", *without)
+    with prometheus(tmp_path / "data-of", {}, "--query.lookback-delta=1m") as running:
+        boards = asked(Prometheus(running.url), plan, window(made))
+        assert main(["dashboards", stack_file(tmp_path), "--prometheus", running.url, "--over", "4h"]) == 3
+    assert not boards.is_whole
+    text = dashboards_page("gpu-dev", plan, boards)
+    found = dict(re.findall(r"<h3>([^<]*)</h3>(.*?)</section>", text))
+    assert words in found[title]
+    assert "<svg" not in found[title]
+    assert 'class="value"' not in found[title]
+    assert '<svg class="chart"' in found[kept]
+    if without is EXPORTER:
+        # Not 0.
+        assert 'class="value"' not in found["GPUs not used at all"]
+        assert words in found["GPUs not used at all"]
+
+
+def test_without_recorded_series_it_cannot_tell(plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stack = stack_file(tmp_path)
+    recorded(plan, tmp_path / "of", DECLARED_GPUS)
+    with prometheus(tmp_path / "of", {}, "--query.lookback-delta=1m") as running:
+        assert main(["dashboards", stack, "--prometheus", running.url]) == 2
+    assert f"has no {DECLARED_GPUS}" in capsys.readouterr().err
