@@ -6,7 +6,7 @@ PYTHON ?= python3
 # Files of tests that run at once. They wait for half of their time, so five keep two cores busy; each may have a cluster, which
 # wants 2 GiB. What `make test` leaves out is mostly clusters, which hold each other up.
 JOBS   ?= $(shell awk '/^MemAvailable/ { print ($$2 > 16000000) ? 5 : ($$2 > 12000000) ? 4 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
-REST   ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000) ? 3 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
+REST   ?= $(shell awk '/^MemAvailable/ { print ($$2 > 18000000) ? 4 : ($$2 > 12000000) ? 3 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
 VENV   := venv
 PYTEST ?= $(VENV)/bin/pytest
 # In the order of pyproject.toml, not by the number of tests in a file.
