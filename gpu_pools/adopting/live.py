@@ -6,12 +6,12 @@ Read only. What they print is judged by gpu_pools/adopting/documents.py, as a fi
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.adopting.adopted import NotAdoptableError
 from gpu_pools.adopting.documents import mapping, mappings, text_of
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.text import programs
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:
@@ -79,21 +79,21 @@ def _json(command: Sequence[str], *, may_be_missing: bool = False) -> Any:  # no
     program, said = command[0], " ".join(command)
     source, instead = _INSTEAD[program]
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL)
-    except FileNotFoundError:
+        done = programs.run(command, _SECONDS)
+    except programs.AbsentError:
         message = f"there is no {program} on PATH"
         raise _unasked(said, message, f"Install it ({source}), or give files: {instead}.") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except programs.SilentError as error:
         raise _unasked(said, f"{program} does not answer: {error}", f"Run it by hand, and give files: {instead}.") from None
-    errors = " ".join(done.stderr.decode(errors="replace").split())[-_LONGEST_REASON:]
-    if done.returncode and may_be_missing and any(words in errors for words in _NO_SUCH_KIND):
+    errors = done.errors[-_LONGEST_REASON:]
+    if done.code and may_be_missing and any(words in errors for words in _NO_SUCH_KIND):
         return None
-    if done.returncode:
+    if done.code:
         raise _unasked(
-            said, f"{program} ended with {done.returncode}: {errors}", f"Log in and try it by hand; or give files: {instead}."
+            said, f"{program} ended with {done.code}: {errors}", f"Log in and try it by hand; or give files: {instead}."
         )
     try:
-        return json.loads(done.stdout)
+        return json.loads(done.out)
     except (ValueError, RecursionError):
         raise _unasked(said, f"{program} printed no JSON", f"Run it by hand, and give files: {instead}.") from None
 

@@ -10,17 +10,14 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from gpu_pools.cli.prometheus import add_options, prometheus_of
+from gpu_pools.cli.prometheus import CANNOT_TELL, UNKNOWN, add_options, exit_code_of, prometheus_of, refuse_without_rules
 from gpu_pools.dashboards.asking import MOST_STEPS, asked
 from gpu_pools.dashboards.page import dashboards_page
 from gpu_pools.dashboards.showing import dashboards_table
-from gpu_pools.observing.prometheus import CannotAskError
-from gpu_pools.observing.series import DECLARED_GPUS
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
-from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.files import write_whole
 
 if TYPE_CHECKING:
@@ -28,14 +25,10 @@ if TYPE_CHECKING:
 
     from gpu_pools.observing.prometheus import Prometheus
 
-_CANNOT_TELL: Final = 2
-_UNKNOWN: Final = 3
-
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``dashboards``."""
     parser = commands.add_parser("dashboards", help="draw the dashboards of a stack by a Prometheus, without a Grafana")
-    parser.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     add_options(parser, "6h")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write them as one HTML page there")
     parser.set_defaults(run=partial(_run, parser))
@@ -43,28 +36,19 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     prometheus = prometheus_of(parser, options)
-    try:
-        return _shown(options, prometheus)
-    except InvalidStackError as error:
-        print(error, file=sys.stderr)
-    except CannotAskError as error:
-        print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
-    return _CANNOT_TELL
+    return exit_code_of(lambda: _shown(options, prometheus))
 
 
 def _shown(options: argparse.Namespace, prometheus: Prometheus) -> int:
     plan = plan_config(read_stack_file(options.stackfile), complete=False)
     boards = asked(prometheus, plan, options.over.window(time.time(), MOST_STEPS))
-    if not boards.covered:
-        message = f"{options.prometheus} has no {DECLARED_GPUS} of these pools in that time"
-        remedy = "Does the stack have gpu-pools:observability, and does this Prometheus select its PrometheusRule?"
-        raise CannotAskError(message, remedy)
+    refuse_without_rules(options.prometheus, boards.covered)
     if options.html:
         name = Path(options.stackfile).stem.removeprefix("Pulumi.")
         try:
             write_whole(options.html, dashboards_page(name, plan, boards))
         except OSError as error:
             print(f"error: {options.html} cannot be written: {error.strerror}.", file=sys.stderr)
-            return _CANNOT_TELL
+            return CANNOT_TELL
     print(dashboards_table(boards))
-    return 0 if boards.is_whole else _UNKNOWN
+    return 0 if boards.is_whole else UNKNOWN

@@ -1,24 +1,37 @@
-"""The options of the commands that ask a Prometheus: its address, the time, a token, an authority."""
+"""What the commands that ask a Prometheus have alike: their options, their exit codes, and what is told where it cannot be told.
+
+Options: the stack file, its address, the time, a token, an authority. Exit codes: 0 all is known, 2 it cannot be told, 3
+something is unknown.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gpu_pools.observing.prometheus import Prometheus, refused
+from gpu_pools.observing.prometheus import CannotAskError, Prometheus, refused
+from gpu_pools.observing.series import DECLARED_GPUS
 from gpu_pools.observing.times import Span, span
+from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.text.files import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: The token, where no file has it.
 TOKEN: Final = "GPU_POOLS_PROMETHEUS_TOKEN"  # noqa: S105 - the variable's name
 _LONGEST_TOKEN: Final = 64 << 10
+CANNOT_TELL: Final = 2
+UNKNOWN: Final = 3
 
 
 def add_options(parser: argparse.ArgumentParser, over: str) -> None:
     """Add them, with a time that holds where none is named."""
     add = parser.add_argument
+    add("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     add("--prometheus", required=True, metavar="URL", help="its address, as it is before /api/v1")
     add("--over", type=_over, default=over, metavar="TIME", help=f"how long until now: 90m, 24h, 7d, 2w ({over})")
     add("--token-file", metavar="FILE", help=f"a bearer token; without it {TOKEN} of the environment, if it is set")
@@ -38,6 +51,33 @@ def prometheus_of(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     if not token.isascii() or not token.isprintable():
         parser.error("the token has letters that no header can carry")
     return Prometheus(options.prometheus, token, options.ca)
+
+
+def exit_code_of(ask: Callable[[], int]) -> int:
+    """The exit code of what asks; what is wrong with the stack file, or with Prometheus, is told."""
+    try:
+        return ask()
+    except InvalidStackError as error:
+        print(error, file=sys.stderr)
+    except CannotAskError as error:
+        print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
+    return CANNOT_TELL
+
+
+def refuse_without_rules(url: str, covered: float) -> None:
+    """Refuse a Prometheus that has nothing of these pools.
+
+    Args:
+        url: its address.
+        covered: at how many steps the stack's rules were evaluated.
+
+    Raises:
+        CannotAskError: at none.
+    """
+    if not covered:
+        message = f"{url} has no {DECLARED_GPUS} of these pools in that time"
+        remedy = "Does the stack have gpu-pools:observability, and does this Prometheus select its PrometheusRule?"
+        raise CannotAskError(message, remedy)
 
 
 def _over(text: str) -> Span:

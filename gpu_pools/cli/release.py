@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpu_pools.text import programs
 from gpu_pools.text.errors import Problem
 
 if TYPE_CHECKING:
@@ -135,18 +135,17 @@ def _pulumi(stack: str, *arguments: str) -> str:
     command = ["pulumi", *arguments, "--stack", stack, "--non-interactive"]
     said, remedy = " ".join(command), f"Try it by hand: pulumi stack export --stack {stack}"
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL)
-    except FileNotFoundError:
+        done = programs.run(command, _SECONDS)
+    except programs.AbsentError:
         problem = Problem(
             said, "there is no pulumi on PATH", "the engine that has deployed the stack", "Install it, or put it on PATH."
         )
         raise NotAdoptableError([problem]) from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except programs.SilentError as error:
         raise NotAdoptableError([Problem(said, f"pulumi does not answer: {error}", "an answer", remedy)]) from None
-    if done.returncode:
-        errors = " ".join(done.stderr.decode(errors="replace").split())
-        if _UNKNOWN in errors:
+    if done.code:
+        if _UNKNOWN in done.errors:
             remedy = "Name another one: `pulumi stack ls --all` shows those of the backend that `pulumi whoami --verbose` names."
             raise NotAdoptableError([Problem(stack, "is not a stack that the engine knows", "the name of a stack", remedy)])
-        raise NotAdoptableError([Problem(said, f"pulumi ended with {done.returncode}: {errors}", "an answer", remedy)])
-    return done.stdout.decode(errors="replace")
+        raise NotAdoptableError([Problem(said, f"pulumi ended with {done.code}: {done.errors}", "an answer", remedy)])
+    return done.text

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from gpu_pools.cli.prometheus import add_options, prometheus_of
+from gpu_pools.cli.prometheus import CANNOT_TELL, UNKNOWN, add_options, exit_code_of, prometheus_of, refuse_without_rules
 from gpu_pools.hardware.prices import read_prices
-from gpu_pools.observing.prometheus import CannotAskError
-from gpu_pools.observing.series import DECLARED_GPUS
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
-from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.usage.questions import asked
 from gpu_pools.usage.report import usage
 from gpu_pools.usage.showing import usage_json, usage_table
@@ -27,14 +24,10 @@ if TYPE_CHECKING:
     from gpu_pools.observing.prometheus import Prometheus
     from gpu_pools.usage.report import Usage
 
-_CANNOT_TELL: Final = 2
-_UNKNOWN: Final = 3
-
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``usage``."""
     parser = commands.add_parser("usage", help="what pods were given, used and wasted over a time, by a Prometheus")
-    parser.add_argument("stackfile", help="a stack file, e.g. stacks/Pulumi.aks-dev.yaml; - for the standard input")
     add_options(parser, "24h")
     parser.add_argument("--prices", metavar="FILE", help="the team's prices, as for `changes`")
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
@@ -43,27 +36,22 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     prometheus = prometheus_of(parser, options)
+    return exit_code_of(lambda: _shown(options, prometheus))
+
+
+def _shown(options: argparse.Namespace, prometheus: Prometheus) -> int:
     try:
         report = _report(options, prometheus)
-    except InvalidStackError as error:
-        print(error, file=sys.stderr)
-        return _CANNOT_TELL
     except ValueError as error:
         print(f"error: {error}.", file=sys.stderr)
-        return _CANNOT_TELL
-    except CannotAskError as error:
-        print(f"cannot tell: {error.message}\n{error.remedy}", file=sys.stderr)
-        return _CANNOT_TELL
+        return CANNOT_TELL
     print(usage_json(report, options.stackfile) if options.json else usage_table(report))
-    return 0 if report.is_whole else _UNKNOWN
+    return 0 if report.is_whole else UNKNOWN
 
 
 def _report(options: argparse.Namespace, prometheus: Prometheus) -> Usage:
     plan = plan_config(read_stack_file(options.stackfile), complete=False)
     prices = read_prices(options.prices) if options.prices else None
     answers = asked(prometheus, options.over, [pool.name for pool in plan.pools])
-    if not answers.covered:
-        message = f"{options.prometheus} has no {DECLARED_GPUS} of these pools in that time"
-        remedy = "Does the stack have gpu-pools:observability, and does this Prometheus select its PrometheusRule?"
-        raise CannotAskError(message, remedy)
+    refuse_without_rules(options.prometheus, answers.covered)
     return usage(plan, answers, options.over, prices)

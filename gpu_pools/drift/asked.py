@@ -5,9 +5,9 @@ Previews take no lock and write no state. Secrets are masked in the events and e
 
 from __future__ import annotations
 
-import os
-import subprocess
 from typing import TYPE_CHECKING, Final
+
+from gpu_pools.text import programs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def events_of(stack: str, config_file: Path | None) -> tuple[str, str]:
     """
     more = [] if config_file is None else ["--config-file", str(config_file)]
     done = _run(["refresh", "--preview-only", "--json", "--non-interactive", "--stack", stack, *more])
-    return done.stdout, "" if done.returncode == 0 else " ".join(done.stderr.split()) or f"it ended with {done.returncode}"
+    return done.text, "" if done.code == 0 else done.errors or f"it ended with {done.code}"
 
 
 def export_of(stack: str) -> str:
@@ -46,28 +46,18 @@ def export_of(stack: str) -> str:
         EngineError: where the engine does not tell it.
     """
     done = _run(["stack", "export", "--non-interactive", "--stack", stack])
-    if done.returncode != 0:
-        message = f"pulumi does not export {stack}: {' '.join(done.stderr.split()) or done.returncode}"
+    if done.code != 0:
+        message = f"pulumi does not export {stack}: {done.errors or done.code}"
         raise EngineError(message)
-    return done.stdout
+    return done.text
 
 
-def _run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    around = {**os.environ, "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true"}
+def _run(arguments: Sequence[str]) -> programs.Said:
     try:
-        return subprocess.run(
-            ["pulumi", *arguments],
-            env=around,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-            timeout=_SECONDS,
-        )
-    except FileNotFoundError:
+        return programs.run(["pulumi", *arguments], _SECONDS, PULUMI_ENABLE_STREAMING_JSON_PREVIEW="true")
+    except programs.AbsentError:
         message = "there is no pulumi on PATH: install it, or give its events with --events FILE"
         raise EngineError(message) from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except programs.SilentError as error:
         message = f"pulumi does not answer: {error}"
         raise EngineError(message) from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ import yaml
 
 from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.shared_text import plain
+from gpu_pools.text import programs
 from gpu_pools.text.files import read_text
 from gpu_pools.text.yaml_text import load_yaml
 
@@ -70,18 +70,17 @@ def outputs_of(stack: str, *, with_secrets: bool) -> Mapping[str, Any]:
     command += ["--show-secrets"] if with_secrets else []
     remedy = f"Try it: pulumi stack output --stack {plain(stack)}; or give the outputs with --outputs FILE."
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL)
-    except FileNotFoundError:
+        done = programs.run(command, _SECONDS)
+    except programs.AbsentError:
         raise EvidenceError("There is no pulumi on PATH.", "Install it, or give the outputs with --outputs FILE.") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except programs.SilentError as error:
         message = f"pulumi does not answer: {error}"
         raise EvidenceError(message, remedy) from None
-    if done.returncode != 0:
+    if done.code != 0:
         # The outputs are on the other stream: nothing secret is in this one.
-        said = " ".join(done.stderr.decode(errors="replace").split())
-        message = f"pulumi does not tell the outputs of {plain(stack)}: {plain(said) or done.returncode}"
+        message = f"pulumi does not tell the outputs of {plain(stack)}: {plain(done.errors) or done.code}"
         raise EvidenceError(message, remedy)
-    return _parsed(done.stdout.decode(errors="replace"), "what pulumi printed")
+    return _parsed(done.text, "what pulumi printed")
 
 
 def _parsed(text: str, what: str) -> Mapping[str, Any]:

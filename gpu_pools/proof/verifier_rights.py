@@ -83,35 +83,6 @@ def policy_spec(*, changers: bool = False) -> dict[str, Any]:
     Args:
         changers: whether there are pools whose nodes change in turn, by a changer's account (gpu_pools/proof/changer_rights.py).
     """
-    spec = _verifiers_policy()
-    return with_changers(spec) if changers else spec
-
-
-def with_changers(spec: dict[str, Any]) -> dict[str, Any]:
-    """The policy where the changers' account may do more to its own node: two labels, an annotation and the cordon."""
-    more = {
-        _METADATA: f"{_same('metadata', 'annotations', 'labels', 'managedFields', 'resourceVersion')} "
-        f"&& {_same('metadata.annotations', ANNOTATION, CHANGE_ANNOTATION)} && {_same('metadata.labels', *CHANGED_LABELS)}",
-        _SPEC: f"{_same('spec', 'taints', 'unschedulable')} && {_FEWER_TAINTS}",
-        # The labels are taken over from who has set them before.
-        _writers_stay(): "true",
-    }
-    added = {_METADATA: f"; a changer also the labels {' and '.join(CHANGED_LABELS)} and its annotation {CHANGE_ANNOTATION}"}
-    added[_SPEC] = ", and a changer cordons it or not"
-    rules = []
-    for rule in spec["validations"]:
-        written = rule["expression"]
-        if written in more:
-            rules.append(_rule(f"variables.changer ? ({more[written]}) : ({written})", rule["message"] + added.get(written, "")))
-        else:
-            rules.append(rule)
-    size = f"size({_field('object', 'metadata.annotations')}[?'{CHANGE_ANNOTATION}'].orValue('')) <= {_MOST_CHANGE}"
-    rules.append(_rule(size, f"the annotation {CHANGE_ANNOTATION} has at most {_MOST_CHANGE} characters"))
-    changer = {"name": "changer", "expression": f"request.userInfo.username == '{CHANGER_USER}'"}
-    return {**spec, "variables": [*spec["variables"], changer], "validations": rules}
-
-
-def _verifiers_policy() -> dict[str, Any]:
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -130,11 +101,11 @@ def _verifiers_policy() -> dict[str, Any]:
             {"name": "report", "expression": _report("object")},
             {"name": "writers", "expression": _list("object", "metadata", "managedFields")},
             {"name": "oldWriters", "expression": _list("oldObject", "metadata", "managedFields")},
+            *([{"name": "changer", "expression": f"request.userInfo.username == '{CHANGER_USER}'"}] if changers else []),
         ],
         "validations": [
             _rule("request.operation == 'UPDATE' && request.name in variables.own", "a verifier changes its own node only"),
-            _rule(_METADATA, f"of a node's metadata a verifier changes its annotation {ANNOTATION} only"),
-            _rule(_SPEC, f"of a node's spec a verifier changes one thing only: it removes the taint {STARTUP_TAINT}"),
+            *_own_parts(changers=changers),
             _rule(
                 f"{_same('status', 'conditions')} && {_other_conditions('object')} == {_other_conditions('oldObject')}",
                 f"of a node's status a verifier changes its condition {CONDITION} only",
@@ -153,9 +124,43 @@ def _verifiers_policy() -> dict[str, Any]:
                 f"dyn(request.options).?fieldManager.orValue('') == '{FIELD_MANAGER}'",
                 f"a verifier writes as the field manager {FIELD_MANAGER}",
             ),
-            _rule(_writers_stay(), "a verifier leaves who wrote what on a node as it is told there"),
+            *_writers(changers=changers),
         ],
     }
+
+
+def _own_parts(*, changers: bool) -> list[dict[str, str]]:
+    """What of a node's metadata and spec may be another; by a changer's account two labels, an annotation and the cordon, too."""
+    metadata = f"of a node's metadata a verifier changes its annotation {ANNOTATION} only"
+    spec = f"of a node's spec a verifier changes one thing only: it removes the taint {STARTUP_TAINT}"
+    if not changers:
+        return [_rule(_METADATA, metadata), _rule(_SPEC, spec)]
+    more = (
+        f"{_same('metadata', 'annotations', 'labels', 'managedFields', 'resourceVersion')} "
+        f"&& {_same('metadata.annotations', ANNOTATION, CHANGE_ANNOTATION)} && {_same('metadata.labels', *CHANGED_LABELS)}"
+    )
+    labels = f"; a changer also the labels {' and '.join(CHANGED_LABELS)} and its annotation {CHANGE_ANNOTATION}"
+    cordon = f"{_same('spec', 'taints', 'unschedulable')} && {_FEWER_TAINTS}"
+    return [
+        _rule(_or_of_a_changer(_METADATA, more), metadata + labels),
+        _rule(_or_of_a_changer(_SPEC, cordon), f"{spec}, and a changer cordons it or not"),
+    ]
+
+
+def _writers(*, changers: bool) -> list[dict[str, str]]:
+    """Who wrote what stays told; a changer takes the labels over from who has set them before."""
+    stays, message = _writers_stay(), "a verifier leaves who wrote what on a node as it is told there"
+    if not changers:
+        return [_rule(stays, message)]
+    size = f"size({_field('object', 'metadata.annotations')}[?'{CHANGE_ANNOTATION}'].orValue('')) <= {_MOST_CHANGE}"
+    return [
+        _rule(_or_of_a_changer(stays, "true"), message),
+        _rule(size, f"the annotation {CHANGE_ANNOTATION} has at most {_MOST_CHANGE} characters"),
+    ]
+
+
+def _or_of_a_changer(expression: str, more: str) -> str:
+    return f"variables.changer ? ({more}) : ({expression})"
 
 
 def policy_binding_spec() -> dict[str, Any]:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
-from .living_node import MIG_STATE, LivingNode, is_paused
+from .living_node import LivingNode, is_paused
 from .moments import moment
-from .steps import CONFIG, MIG, Mark, Seen, Step, Target, hangs, has_labels, marked, next_step, stopped, uncordons
+from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from .steps import Mark, Seen, Step, Target, hangs, has_labels, marked, next_step, stopped, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,10 +60,10 @@ def target_of(expected: Expectation) -> Target:
         ChangeError: where the expectation says nothing of the label.
     """
     node = expected.node
-    if node is None or CONFIG not in node.labels:
-        message = f"the expectation says nothing of the label {CONFIG}"
+    if node is None or CONFIG_LABEL not in node.labels:
+        message = f"the expectation says nothing of the label {CONFIG_LABEL}"
         raise ChangeError(message)
-    return Target({key: node.labels[key] for key in (CONFIG, MIG) if key in node.labels}, node.allocatable)
+    return Target({key: node.labels[key] for key in (CONFIG_LABEL, MIG_CONFIG_LABEL) if key in node.labels}, node.allocatable)
 
 
 @dataclass
@@ -144,14 +145,14 @@ class Change:
 
     def _as_declared(self, labels: Mapping[str, str], mark: Mark | None, held: bool) -> bool:  # noqa: FBT001 - as it is called
         """Asks NVML only where something depends on it: it opens the driver, which a change of MIG wants closed."""
-        wanted = (has_labels(self.target, labels) and mark is not None and MIG in self.target.labels) or (
-            CONFIG not in labels and held
+        wanted = (has_labels(self.target, labels) and mark is not None and MIG_CONFIG_LABEL in self.target.labels) or (
+            CONFIG_LABEL not in labels and held
         )
         return wanted and self.nvml()
 
     def _let_go(self) -> None:
         if self.now() - self._at[1] > self.manner.wait_seconds:
-            message = f"NFD still sets {CONFIG}: another NodeFeatureRule names it. Remove the label from that rule."
+            message = f"NFD still sets {CONFIG_LABEL}: another NodeFeatureRule names it. Remove the label from that rule."
             raise ChangeError(message)
         self.sleep(_POLL_SECONDS)
 
@@ -196,7 +197,7 @@ class Change:
         return "; ".join(named)
 
     def _wait(self, node: dict[str, Any], seen: Seen) -> None:
-        state, paused = seen.labels.get(MIG_STATE, ""), is_paused(seen.labels)
+        state, paused = seen.labels.get(MIG_STATE_LABEL, ""), is_paused(seen.labels)
         if (state, paused) != self._state[:2]:
             self._state = (state, paused, self.now())
         why = f"mig-manager's state is {state or 'not there'}" + (", and its clients are paused" if paused else "")

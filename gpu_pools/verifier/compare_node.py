@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from .findings import Where
-from .node import MIG_STATE, ApiFailure, ConfigReading, PolicyReading, belongs
+from .node import ApiFailure, ConfigReading, PolicyReading, belongs
+from .operands import CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
 from .reading import Failed, Reading
 
 if TYPE_CHECKING:
@@ -30,12 +31,9 @@ _NOT_FOUND: Final = 404
 _BUSY: Final = 429
 _NFD_LABELS: Final = tuple(f"feature.node.kubernetes.io/pci-{kind}10de.present" for kind in ("", "0300_", "0302_"))
 _OS_LABEL: Final = "feature.node.kubernetes.io/system-os_release.ID"
-_CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
 #: The reason of the ClusterPolicy's condition where the operator could not make what it should; others mean that it waits.
 _RECONCILE_FAILED: Final = "ReconcileFailed"
 _MIG_STATES: Final = {"failed": "mig-config-failed", "pending": "mig-config-pending", "rebooting": "mig-config-rebooting"}
-#: mig-manager waits for five kinds of pods, five minutes each (mig-parted v0.15.0, pkg/mig/reconfigure/reconfigure.go).
-_MIG_PENDING_SECONDS: Final = 25 * 60
 #: A kubelet brought a changed ConfigMap to a volume after 53 to 73 s.
 _VOLUME_SECONDS: Final = 90
 _UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
@@ -108,12 +106,12 @@ def _compare_states(wanted: NodeExpectation, found: NodeReading, findings: Findi
         why = "driver-upgrade-stuck" if upgrade == _UPGRADE_FAILED else "driver-upgrading"
         detail = "the node is cordoned: it takes no new pods" if found.cordoned else ""
         findings.differs(_NODE, f"label {_UPGRADE_STATE}", "upgrade-done or none", upgrade, why, detail)
-    state = found.labels.get(MIG_STATE)
+    state = found.labels.get(MIG_STATE_LABEL)
     if wanted.mig_manager and state != "success":
         why, detail = _MIG_STATES.get(state or "", "mig-config-unset"), ""
         if why == "mig-config-pending":
             why, detail = _pending(found)
-        findings.differs(_NODE, f"label {MIG_STATE}", "success", state or "missing", why, detail)
+        findings.differs(_NODE, f"label {MIG_STATE_LABEL}", "success", state or "missing", why, detail)
 
 
 def _pending(found: NodeReading) -> tuple[str, str]:
@@ -122,7 +120,7 @@ def _pending(found: NodeReading) -> tuple[str, str]:
     if found.mig_state_since is None:
         return "mig-config-pending", paused
     waited = _seconds(found.moment) - _seconds(found.mig_state_since)
-    given_up = bool(paused) and waited > _MIG_PENDING_SECONDS
+    given_up = bool(paused) and waited > MIG_PENDING_SECONDS
     since = f"for {waited // 60} minutes" if waited >= _MINUTE else ""
     return "mig-stuck" if given_up else "mig-config-pending", "; ".join(filter(None, (since, paused)))
 
@@ -192,7 +190,7 @@ def _compare_unready(wanted: NodeExpectation, found: NodeReading, pod: Pod, find
 
 def _why_config(wanted: NodeExpectation, found: NodeReading, pod: Pod) -> tuple[str, str]:
     """(cause, detail) where config-manager ends with an error. The operator's pods have no message for it in their status."""
-    label = found.labels.get(_CONFIG_LABEL, "")
+    label = found.labels.get(CONFIG_LABEL, "")
     if not isinstance(found.config, ConfigReading) or not label:
         return "operand-config", ""
     if label not in found.config.keys:

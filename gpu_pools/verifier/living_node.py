@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .api import Api
 
 ANNOTATION: Final = "gpu-pools/change"
-MIG_STATE: Final = "nvidia.com/mig.config.state"
 _PAUSED: Final = "paused-for-mig-change"
 _NVIDIA: Final = "nvidia.com/"
 _OVER: Final = ("Succeeded", "Failed")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .api import ApiError
 from .marks import changed_label, set_by
 from .moments import moment
+from .operands import MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,6 @@ _HELPER: Final = "config-manager"
 _NO_PLUGIN: Final = ("mps-control", "feature-discovery", _HELPER)
 _IMAGE_REASONS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CRASH_REASONS: Final = frozenset({"CrashLoopBackOff", "Error", "RunContainerError"})
-MIG_STATE: Final = "nvidia.com/mig.config.state"
 #: Conditions of the ClusterPolicy, by type and status, whose message says what is wrong.
 _WHY: Final = frozenset({("Error", "True"), ("Ready", "False")})
 _POLICY: Final = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
@@ -169,7 +169,7 @@ class NodeReader:
             config=self._config(expected) if expected else None,
             policy=self._policy() if expected and not _has_operand(pods, expected) else None,
             set_by=marks,
-            mig_state_since=changed_label(node["metadata"], MIG_STATE),
+            mig_state_since=changed_label(node["metadata"], MIG_STATE_LABEL),
             moment=moment(),
         )
 

@@ -19,16 +19,16 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CONFIG: Final = "nvidia.com/device-plugin.config"
-MIG: Final = "nvidia.com/mig.config"
 _SLICED: Final = "time-slicing-"
 #: A pod of these comes back by itself onto a node that takes no others: evicting it empties nothing.
 _COMES_BACK: Final = ("DaemonSet", "Node")
-#: Seconds after which mig-manager does nothing more by itself. It waits for its five clients, five minutes for each.
-PATIENCE: Final = {"pending": 1500.0, "failed": 30.0, "success": 60.0}
+#: Seconds after which mig-manager does nothing more by itself, by its state.
+PATIENCE: Final = {"pending": float(MIG_PENDING_SECONDS), "failed": 30.0, "success": 60.0}
 
 
 class Step(enum.Enum):
@@ -147,7 +147,7 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if seen.by_nfd & set(target.labels):
         return Step.LET_GO
     if has_labels(target, seen.labels):
-        settles = seen.mark is not None and MIG in target.labels and not seen.as_declared
+        settles = seen.mark is not None and MIG_CONFIG_LABEL in target.labels and not seen.as_declared
         return Step.WAIT if settles else Step.DONE
     if seen.mark is None and harmless(target, seen):
         return Step.SET
@@ -169,10 +169,10 @@ def has_labels(target: Target, labels: Mapping[str, str]) -> bool:
 
 def harmless(target: Target, seen: Seen) -> bool:
     """Whether the labels can be set at once: no pod loses what it holds, and no GPUs are away for a time."""
-    now, becomes = seen.labels.get(CONFIG), target.labels[CONFIG]
+    now, becomes = seen.labels.get(CONFIG_LABEL), target.labels[CONFIG_LABEL]
     if now is None:
         return not seen.holders or seen.as_declared
-    same_mig = seen.labels.get(MIG) == target.labels.get(MIG)
+    same_mig = seen.labels.get(MIG_CONFIG_LABEL) == target.labels.get(MIG_CONFIG_LABEL)
     sliced = now.startswith(_SLICED) and becomes.startswith(_SLICED)
     return same_mig and sliced and _fits(seen.holders, target.advertises)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
-WORK: Final = "/api/v1/namespaces/work"
+WORK: Final = "/api/v1/namespaces/team"
 MARK: Final = Mark("x=y", cordoned=True, since="now")
 
 
@@ -48,9 +48,9 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
         made = User(cluster.boot(folder, "changer", find_tools(Progress()), machines=False))
         # It would call nodes without a kubelet unreachable after a while, and evict their pods.
         processes.stop(made.at.folder, ["kube-controller-manager"])
-        for namespace in (VERIFIER_NAMESPACE, OPERATOR_NAMESPACE, "work"):
+        for namespace in (VERIFIER_NAMESPACE, OPERATOR_NAMESPACE, "team"):
             made.ok("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        for namespace in (OPERATOR_NAMESPACE, "work", "kube-system"):
+        for namespace in (OPERATOR_NAMESPACE, "team", "kube-system"):
             # The controller-manager would have made them.
             made("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "default"}})
         _grant(made)
@@ -112,7 +112,7 @@ def _token(admin: User, account: str, node: str) -> str:
 
 
 def _pod(
-    admin: User, name: str, node: str, *, gpus: int = 1, namespace: str = "work", labels: Mapping[str, str] | None = None
+    admin: User, name: str, node: str, *, gpus: int = 1, namespace: str = "team", labels: Mapping[str, str] | None = None
 ) -> Holder:
     limits = {"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {}
     spec = {"nodeName": node, "containers": [{"name": "c", "image": "a:1", **limits}], "terminationGracePeriodSeconds": 0}
@@ -203,7 +203,7 @@ def test_it_deletes_pods_that_hold_gpus_of_its_own_node_alone(admin: User, node:
     assert "of its own node only" in node.delete(others)
     assert "hold GPUs" in node.delete(idle)
     assert node.delete(replace(mine, uid="another")) != ""
-    assert [str(one) for one in node.holders()] == ["work/mine (a bare pod)"]
+    assert [str(one) for one in node.holders()] == ["team/mine (a bare pod)"]
     assert node.delete(mine) == node.delete(mine) == ""
     assert node.holders() == ()
 
@@ -220,13 +220,13 @@ def test_it_starts_mig_manager_anew_on_its_own_node_alone(admin: User, node: Liv
 def test_it_evicts_within_disruption_budgets_and_not_what_runs_the_cluster(admin: User, node: LivingNode) -> None:
     pod = _pod(admin, "served", NODE, labels={"app": "served"})
     budget = {"metadata": {"name": "served"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "served"}}}}
-    admin.ok("POST", "/apis/policy/v1/namespaces/work/poddisruptionbudgets", budget)
+    admin.ok("POST", "/apis/policy/v1/namespaces/team/poddisruptionbudgets", budget)
     # Of a pod that does not run yet no budget holds (kubernetes, registry/core/pod/storage/eviction.go).
     running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     admin.ok("PATCH", f"{WORK}/pods/served/status", running, MERGE)
     assert "disruption budget" in node.evict(pod, only_ask=True)
     assert "disruption budget" in node.evict(pod)
-    admin.ok("DELETE", "/apis/policy/v1/namespaces/work/poddisruptionbudgets/served")
+    admin.ok("DELETE", "/apis/policy/v1/namespaces/team/poddisruptionbudgets/served")
     assert node.evict(pod, only_ask=True) == ""
     assert str(pod) in [str(one) for one in node.holders()], "it was only asked"
     assert node.evict(pod) == node.evict(pod) == ""

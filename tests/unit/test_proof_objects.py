@@ -38,7 +38,7 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.rendering import cleanup_program
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
-from gpu_pools.verifier import evidence, living_node, mark, steps
+from gpu_pools.verifier import evidence, living_node, mark, operands
 from tests.unit.golden import golden_object
 from tests.unit.stacks import TWO_A100, aks, existing, magnum, plan_of
 
@@ -125,7 +125,7 @@ def test_what_changers_may_do_in_a_cluster() -> None:
 
 def test_the_policy_lets_through_what_the_verifier_writes() -> None:
     assert (CONDITION, ANNOTATION, MOST_ANNOTATION) == (mark.CONDITION, evidence.ANNOTATION, evidence.MOST_BYTES)
-    assert (CHANGE_ANNOTATION, CHANGED_LABELS) == (living_node.ANNOTATION, (steps.CONFIG, steps.MIG))
+    assert (CHANGE_ANNOTATION, CHANGED_LABELS) == (living_node.ANNOTATION, (operands.CONFIG_LABEL, operands.MIG_CONFIG_LABEL))
     assert (CHANGE_ANNOTATION, DEVICE_PLUGIN_CONFIG_LABEL) == (cleanup_program.CHANGE, cleanup_program.CONFIG)
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.verifier.steps import (
-    CONFIG,
-    MIG,
     Holder,
     Mark,
     Seen,
@@ -25,12 +24,12 @@ from gpu_pools.verifier.steps import (
 )
 
 GPU = "nvidia.com/gpu"
-SLICED = {n: Target({CONFIG: f"time-slicing-{n}-x"}, {GPU: n}) for n in (2, 4, 8)}
+SLICED = {n: Target({CONFIG_LABEL: f"time-slicing-{n}-x"}, {GPU: n}) for n in (2, 4, 8)}
 CUT = {
-    "1g": Target({CONFIG: "mig-1", MIG: "layout-1"}, {"nvidia.com/mig-1g.10gb": 7}),
-    "3g": Target({CONFIG: "mig-1", MIG: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2}),
+    "1g": Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-1"}, {"nvidia.com/mig-1g.10gb": 7}),
+    "3g": Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2}),
 }
-WHOLE = Target({CONFIG: "exclusive-x", MIG: "all-disabled"}, {GPU: 1})
+WHOLE = Target({CONFIG_LABEL: "exclusive-x", MIG_CONFIG_LABEL: "all-disabled"}, {GPU: 1})
 EMPTY = Seen({}, frozenset(), cordoned=False, mark=None, holders=(), turn=False, as_declared=False)
 
 
@@ -48,7 +47,7 @@ def test_what_is_as_declared_is_left_alone() -> None:
 
 def test_a_node_that_joins_gets_its_labels_without_a_turn() -> None:
     assert next_step(CUT["1g"], EMPTY) is Step.SET
-    assert next_step(CUT["1g"], replace(EMPTY, labels={MIG: "all-disabled"})) is Step.SET
+    assert next_step(CUT["1g"], replace(EMPTY, labels={MIG_CONFIG_LABEL: "all-disabled"})) is Step.SET
 
 
 def test_labels_that_were_taken_away_are_put_back_where_the_gpus_are_as_declared() -> None:
@@ -58,7 +57,7 @@ def test_labels_that_were_taken_away_are_put_back_where_the_gpus_are_as_declared
 
 
 def test_what_nfd_still_sets_is_waited_for() -> None:
-    assert next_step(SLICED[4], on(SLICED[4], by_nfd=frozenset({CONFIG}))) is Step.LET_GO
+    assert next_step(SLICED[4], on(SLICED[4], by_nfd=frozenset({CONFIG_LABEL}))) is Step.LET_GO
     assert next_step(SLICED[4], on(SLICED[4], by_nfd=frozenset({"team"}))) is Step.DONE
 
 
