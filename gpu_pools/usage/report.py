@@ -178,7 +178,7 @@ def _pods(answers: Answers, over: Span, tools: Mapping[str, _Costs]) -> Iterator
         pool, instance, namespace, pod, resource = row.key(POOL, *_HOLDER, "resource")
         allocated = over.hours(row.value)
         measured = allocated * min(1.0, told.get(holder, 0) / there[*holder, resource])
-        wasted = measured * idle.get(holder, 0) / rows[holder] if holder in rows else None
+        wasted = measured * idle[holder] / rows[holder] if holder in rows else None
         costs = tools[pool]
         yield PodUsage(
             pool,
@@ -243,7 +243,8 @@ def _known(values: Iterable[float | None]) -> float | None:
 
 def _sum(values: Iterable[float | None]) -> float | None:
     found = list(values)
-    return None if None in found else sum(value or 0 for value in found)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _free_cost(pool: str, answers: Answers, over: Span, costs: _Costs) -> float | None:

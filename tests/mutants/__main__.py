@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: What `suite.FAST` tests; the tests of evidence are not among them.
 _CORE = (
     *("adopting", "changes", "cli", "clouds", "existing", "hardware", "images", "mig"),
-    *("plan", "proof", "rendering", "stack", "text", "verifier"),
+    *("plan", "proof", "rendering", "stack", "text", "usage", "verifier"),
 )
 PACKAGES = (*(f"gpu_pools/{package}" for package in _CORE), "policies")
 

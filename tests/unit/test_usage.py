@@ -19,7 +19,7 @@ from gpu_pools.observing.prometheus import CannotAskError, Prometheus, RefusedEr
 from gpu_pools.observing.times import Window, span
 from gpu_pools.plan.node_price import share_of_node
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.usage.questions import SERIES, Answers
+from gpu_pools.usage.questions import SERIES, Answers, asked
 from gpu_pools.usage.report import Usage, usage
 from gpu_pools.usage.showing import usage_json, usage_table
 from tests.observing import fleets
@@ -135,6 +135,12 @@ class TestAnswers:
         assert seen[0]["Authorization"] == "Bearer secret"
         assert seen[0]["Content-Type"] == "application/x-www-form-urlencoded"
         assert (seen[0]["Accept"], seen[0]["User-Agent"]) == ("application/json", "gpu-pools")
+
+    def test_minutes_in_which_there_was_anything_are_what_prometheus_says(self, server: Any) -> None:
+        url, _ = server(200, vector(({}, "2.5")))
+        assert asked(Prometheus(url), span("1h"), ["turns"]).covered == 2.5
+        url, _ = server(200, vector())
+        assert asked(Prometheus(url), span("1h"), ["turns"]).covered == 0
 
     def test_a_time_is_asked_about_step_by_step_and_what_is_not_a_number_is_a_gap(self, server: Any) -> None:
         values = [[60, "1"], [120, "NaN"], [180.5, "+Inf"], [240, "2"]]
@@ -346,6 +352,25 @@ class TestSums:
         told = reported()
         assert told.is_whole
         assert "Of turns no node was seen" in usage_table(told)
+
+    def test_use_without_idle_minutes_says_nothing_of_a_pod(self) -> None:
+        told = reported(pods=[({**POD, "resource": GPU}, 60, 60)], use=[({**POD, "gpu": "0"}, 15, 40)])
+        assert (told.pods[0].active, told.pods[0].idle) == (None, None)
+
+    def test_a_pod_with_two_resources_has_a_row_of_each_in_their_order(self) -> None:
+        told = reported(pods=[({**POD, "resource": name}, 60, 60) for name in ("b/b", "a/a")])
+        assert [pod.resource for pod in told.pods] == ["a/a", "b/b"]
+
+    @pytest.mark.parametrize(
+        ("given", "free"), [({}, 8), ({"x/y": 60.0}, 8), ({GPU: 480.0}, 0), ({GPU: 500.0}, 0), ({GPU: 120.0}, 6)]
+    )
+    def test_what_nobody_has_costs_what_is_left(self, given: dict[str, float], free: float) -> None:
+        plan, node = plan_config(AKS), {"instance": "t", "gpu_pool": "turns"}
+        (offer,) = plan.pools[0].advertises
+        rows = [({**node, "resource": offer if name == GPU else name}, total, 60.0) for name, total in given.items()]
+        seen = answers(offered=[({**node, "resource": offer}, 480, 60)], given=rows or [({**node, "resource": "x/y"}, 0, 60)])
+        told = usage(plan, seen, span("1h"), Prices("EUR", {"Standard_NC24ads_A100_v4": 3.0}, {}))
+        assert told.pools[0].free_cost == pytest.approx(free * 3.0 * share_of_node(plan.pools[0])[offer])
 
     def test_a_price_makes_costs_and_a_missing_one_is_told(self) -> None:
         plan = fleets.plan_of(pools=("turns",))
