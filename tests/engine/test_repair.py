@@ -1,0 +1,242 @@
+"""`gpu-pools repair` of nodes that are broken, with the real API, scheduler, eviction, device plugin, config-manager and verifiers.
+
+The tests of the first stack share it, and run in the order they are written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from gpu_pools.repairing.looking import ANNOTATION
+from sandbox.cluster import node_tools
+from sandbox.machines.config_volumes import SYNC_SECONDS
+from sandbox.nvml import simulated
+from sandbox.stack.engine import Engine
+from sandbox.stack.stand_ins import attached
+from sandbox.system.progress import Progress
+from sandbox.toolchain.find import find_tools
+from tests.engine.fleet import CONFIG_LABEL, CONFIG_MAP, Fleet
+from tests.engine.trial import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.engine.trial import Run, Trial
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.sweep,
+    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
+]
+
+STACK: Final = """
+config:
+  gpu-pools:cluster: {platform: existing, context: byo}
+  gpu-pools:operator: {migStrategy: mixed}
+  gpu-pools:sharing:
+    sliced: {timeSlicing: {replicas: 4}}
+    cut: {mig: {layout: {1g.10gb: 7}}}
+  gpu-pools:verification: {deadlineSeconds: 60, intervalSeconds: 10}
+  gpu-pools:pools:
+    - {name: ts, nodeSelector: {pool: ts}, gpuModel: NVIDIA A10, gpusPerNode: 1, count: 2, sharing: sliced}
+    - {name: cut, nodeSelector: {pool: cut}, gpuModel: a100-80gb, gpusPerNode: 1, count: 1, sharing: cut}
+"""
+SLICE: Final = "nvidia.com/mig-1g.10gb"
+PODS: Final = "/api/v1/namespaces/default/pods"
+BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+_LOST: Final = 15  # NVML_ERROR_GPU_IS_LOST
+_OPERATORS: Final = "/api/v1/namespaces/gpu-operator/pods"
+_STUCK: Final = "error creating symlink"
+_LONG_AGO: Final = "2026-01-01T00:00:00Z"
+_TRIES: Final = 4
+_PLUGIN: Final = "nvidia-device-plugin-daemonset"
+
+
+@pytest.fixture(scope="module")
+def fleet(shared_sandbox: Callable[..., Trial]) -> Fleet:
+    trial = shared_sandbox(STACK)
+    trial.up().ok()
+    found = Fleet(trial)
+    found.all_green()
+    return found
+
+
+def test_a_node_that_is_as_declared_is_left_alone(fleet: Fleet) -> None:
+    done = repair(fleet, fleet.node("ts", 0), "--yes")
+    assert (done.code, "it is as declared" in done.err) == (0, True), done.text
+    _untouched(fleet, fleet.node("ts", 0))
+
+
+def test_a_lost_gpu(fleet: Fleet) -> None:
+    """Told first; pods that stay stop it; killed while it waits for a hand; the next one goes on; and it ends proven."""
+    node = fleet.node("ts", 0)
+    holder = _hold(fleet, "holder", "nvidia.com/gpu", node)
+    budget = {"metadata": {"name": "stays"}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "holder"}}}}
+    fleet.api.create(BUDGETS, budget)
+    mend = fleet.gpus(node, _lost)
+    fleet.until(lambda _: fleet.causes(node)[:1] == ("gpu-lost",), "the lost GPU is found")
+
+    preview = repair(fleet, node)
+    assert preview.code == 0, preview.text
+    for words in ("it is cordoned", "default/holder (a bare pod)", "somebody has rebooted it", _PLUGIN, "Nothing was done"):
+        assert words in preview.out, preview.text
+    _untouched(fleet, node)
+
+    stopped = repair(fleet, node, "--yes", "--drain-timeout", "4")
+    assert stopped.code == 1, stopped.text
+    assert "default/holder (a bare pod): Cannot evict pod as it would violate the pod's disruption budget" in stopped.err
+    _untouched(fleet, node)
+    assert fleet.trial.get(f"{PODS}/holder")["metadata"]["uid"] == holder
+
+    with started(fleet, node, "--yes", "--drain-timeout", "4", "--pods-that-stay", "delete") as running:
+        fleet.trial.wait_until(lambda: fleet.api.get(f"{PODS}/holder") is None, "the pod is gone", 120)
+        fleet.trial.wait_until(lambda: _cordoned(fleet, node), "it is cordoned")
+        running.kill()
+    assert _mark(fleet, node), "what is being done stands on the node"
+    fleet.api.delete(f"{BUDGETS}/stays")
+
+    with started(fleet, node, "--yes") as running:
+        time.sleep(6)
+        assert running.poll() is None, "it waits for a hand"
+        mend()
+        out, err = running.communicate(timeout=240)
+    assert running.returncode == 0, f"{out}\n{err}"
+    assert "goes on where it was" in out
+    assert "is proven, and given back" in out
+    _untouched(fleet, node)
+    assert fleet.look()[node].status == "True"
+
+
+def test_config_manager_is_stuck(fleet: Fleet) -> None:
+    """W22, as it comes about: the old key goes as the label moves. A pod that runs keeps its share."""
+    node = fleet.node("ts", 1)
+    holder = _hold(fleet, "keeps", "nvidia.com/gpu", node)
+    _wedge(fleet, node)
+    # The node was cordoned by somebody: that stays.
+    fleet.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    done = repair(fleet, node, "--yes")
+    assert done.code == 0, done.text
+    assert "it is cordoned already, and stays so" in done.out
+    assert _cordoned(fleet, node)
+    assert _mark(fleet, node) is None
+    assert fleet.trial.get(f"{PODS}/keeps")["metadata"]["uid"] == holder
+    fleet.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
+    fleet.api.delete(f"{PODS}/keeps")
+
+
+def test_mig_is_not_as_declared_and_mig_manager_hangs(fleet: Fleet) -> None:
+    """W23's labels, and a GPU that somebody has cut by hand; killed again and again, it ends as declared."""
+    node = fleet.node("cut", 0)
+    _hold(fleet, "instance", SLICE, node)
+    fleet.gpus(node, lambda machine: replace(machine, gpus=(simulated.partitioned(machine.gpus[0], [("7g.80gb", 0)]),)))
+    fleet.until(lambda _: "mig-layout" in fleet.causes(node), "the other layout is found")
+    for seconds in (1.5, 3, 6):
+        with started(fleet, node, "--yes") as running, contextlib.suppress(subprocess.TimeoutExpired):
+            running.wait(timeout=seconds)
+        assert _mark(fleet, node) or fleet.look()[node].status in {"True", "False"}
+    done = repair(fleet, node, "--yes")
+    assert done.code == 0, done.text
+    assert fleet.api.get(f"{PODS}/instance") is None, "what held an instance was evicted"
+    _untouched(fleet, node)
+    assert _offers(fleet, node, SLICE) == 7
+
+
+# --- means ------------------------------------------------------------------------------------------------
+
+
+def repair(fleet: Fleet, node: str, *more: str) -> Run:
+    return fleet.trial.gpu_pools("repair", node, "--stack", fleet.trial.stack, *more)
+
+
+class started:  # noqa: N801 - it reads as what it does
+    """A repair that runs meanwhile; killed at the end where it still does."""
+
+    def __init__(self, fleet: Fleet, node: str, *more: str) -> None:
+        tools = find_tools(Progress(), only={"pulumi", "helm"})
+        engine = Engine(fleet.trial.sandbox, tools, attached(fleet.trial.sandbox))
+        command = [sys.executable, "-m", "gpu_pools", "repair", node, "--stack", fleet.trial.stack, *more]
+        self._process = subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env=engine.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> subprocess.Popen[str]:
+        return self._process
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+def _lost(machine: simulated.Machine) -> simulated.Machine:
+    return replace(machine, gpus=tuple(replace(gpu, faults=(simulated.Fault("*", error=_LOST),)) for gpu in machine.gpus))
+
+
+def _wedge(fleet: Fleet, node: str) -> None:
+    """The node takes up a key that goes before the label has left it; NFD may put the label back too soon, so it is tried again.
+
+    A verifier tells a stuck config-manager from a late kubelet by the age of the ConfigMap, so that is made old.
+    """
+    key = _node(fleet, node)["metadata"]["labels"][CONFIG_LABEL]
+    text = fleet.trial.get(CONFIG_MAP)["data"][key]
+    for _ in range(_TRIES):
+        fleet.api.patch(CONFIG_MAP, {"data": {"by-hand": text.replace("replicas: 4", "replicas: 8")}})
+        time.sleep(2 * SYNC_SECONDS)
+        fleet.label(node, CONFIG_LABEL, "by-hand")
+        fleet.trial.wait_until(lambda: _offers(fleet, node, "nvidia.com/gpu") == 8, "the node offers 8")
+        fleet.api.patch(CONFIG_MAP, {"data": {"by-hand": None}})
+        time.sleep(2 * SYNC_SECONDS)
+        fleet.label(node, CONFIG_LABEL, key)
+        with contextlib.suppress(AssertionError):
+            fleet.trial.wait_until(lambda: _STUCK in str(fleet.pod(_OPERATORS, node, _PLUGIN)["status"]), "it is stuck", 15)
+            break
+    fields = fleet.trial.get(CONFIG_MAP)["metadata"]["managedFields"]
+    fleet.api.patch(CONFIG_MAP, {"metadata": {"managedFields": [{**one, "time": _LONG_AGO} for one in fields]}})
+    fleet.until(lambda _: "config-wedged" in fleet.causes(node), "the stuck config-manager is found")
+
+
+def _hold(fleet: Fleet, name: str, resource: str, node: str) -> str:
+    """A bare pod that holds a GPU of a node; its uid."""
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "a:1", "resources": {"limits": {resource: 1}}}]}
+    fleet.api.create(PODS, {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec})
+    fleet.trial.wait_until(lambda: fleet.trial.get(f"{PODS}/{name}")["status"]["phase"] == "Running", f"{name} runs")
+    return str(fleet.trial.get(f"{PODS}/{name}")["metadata"]["uid"])
+
+
+def _offers(fleet: Fleet, node: str, resource: str) -> int:
+    return int(_node(fleet, node)["status"].get("allocatable", {}).get(resource, 0))
+
+
+def _node(fleet: Fleet, node: str) -> dict[str, Any]:
+    found: dict[str, Any] = fleet.trial.get(f"/api/v1/nodes/{node}")
+    return found
+
+
+def _cordoned(fleet: Fleet, node: str) -> bool:
+    return bool(_node(fleet, node)["spec"].get("unschedulable"))
+
+
+def _mark(fleet: Fleet, node: str) -> str | None:
+    mark: str | None = (_node(fleet, node)["metadata"].get("annotations") or {}).get(ANNOTATION)
+    return mark
+
+
+def _untouched(fleet: Fleet, node: str) -> None:
+    assert (_cordoned(fleet, node), _mark(fleet, node)) == (False, None)
