@@ -1,4 +1,4 @@
-"""``gpu-pools drift STACK``: what others have changed of a stack that is up.
+"""``gpu-pools drift STACK``: what is not as the state has it, in the cloud, in the cluster and on the GPUs, and who it was.
 
 Exit codes: 0 no drift; 1 drift; 2 it cannot be told, as where the refresh failed or was cut off, or the command line is wrong.
 Drift outweighs what cannot be told.
@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.cli.given import text_in
 from gpu_pools.drift.asked import EngineError, events_of, export_of
+from gpu_pools.drift.beside import with_cluster
 from gpu_pools.drift.judged import Verdict, judge
+from gpu_pools.drift.nodes import Nodes
 from gpu_pools.drift.programmed import read_export
 from gpu_pools.drift.refreshed import read_refresh
 from gpu_pools.drift.showing import drift_json, drift_text
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.stack import outputs_of
 from gpu_pools.text.errors import InvalidStackError, listed, together
 from gpu_pools.text.files import write_whole
 
@@ -72,7 +76,12 @@ def _of_stack(options: argparse.Namespace) -> Drift:
     refresh = read_refresh("what pulumi printed", events)
     if failed:
         refresh = replace(refresh, failures=(*refresh.failures, f"pulumi: {failed}"))
-    return judge(options.stack, refresh, read_export("the state", export_of(options.stack)))
+    drift = judge(options.stack, refresh, read_export("the state", export_of(options.stack)))
+    print("• Asking the cluster who it was, and what the verifiers say", file=sys.stderr, flush=True)
+    try:
+        return with_cluster(drift, outputs_of(options.stack, with_secrets=True))
+    except EvidenceError as error:
+        return replace(drift, nodes=Nodes(failures=(f"the nodes cannot be read: {error.message}",)))
 
 
 def _of_events(options: argparse.Namespace) -> Drift:

@@ -1,4 +1,4 @@
-"""`gpu-pools repair` of nodes that are broken, with the real API, scheduler, eviction, device plugin, config-manager and verifiers.
+"""`gpu-pools repair` of broken nodes, with the real API, scheduler, eviction, device plugin, config-manager and verifiers.
 
 The tests of the first stack share it, and run in the order they are written.
 """
