@@ -39,8 +39,8 @@ def with_cluster(drift: Drift, outputs: Mapping[str, Any]) -> Drift:
         drift: of a stack.
         outputs: its outputs, with the kubeconfig.
     """
-    told = outputs.get(OUTPUT)
-    unverified = told is None or (isinstance(told, dict) and told.get("enabled") is False)
+    output = outputs.get(OUTPUT)
+    unverified = output is None or (isinstance(output, dict) and output.get("enabled") is False)
     nodes = Nodes(note="No verifier looks at this stack's GPUs (gpu-pools:verification).")
     try:
         with kubeconfig_of(outputs) as path:

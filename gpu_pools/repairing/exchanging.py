@@ -53,12 +53,10 @@ def _magnum(inputs: Mapping[str, Any], node: Mapping[str, Any]) -> Iterable[str]
     server = provider_id.rpartition("/")[2] if provider_id.startswith(_OPENSTACK) else "SERVER"
     if server == "SERVER":
         yield f"openstack server show {node['metadata']['name']} -f value -c id        # this is SERVER"
-    count = inputs.get("nodeCount")
-    left = str(int(count) - 1) if isinstance(count, int | float) else "COUNT"
-    yield (
-        f"openstack coe cluster resize --nodegroup {_text(inputs, 'name')} --nodes-to-remove {server} "
-        f"{_text(inputs, 'clusterId')} {left}"
-    )
+    cluster, group = _text(inputs, "clusterId"), _text(inputs, "name")
+    # Not the state's number: of a group with an autoscaler that is an old one, and a resize to it would take more machines away.
+    yield f"openstack coe nodegroup show {cluster} {group} -f value -c node_count        # COUNT is one less"
+    yield f"openstack coe cluster resize --nodegroup {group} --nodes-to-remove {server} {cluster} COUNT"
 
 
 def _again(stack: str, *, scaled: bool) -> Iterable[str]:

@@ -191,8 +191,9 @@ def _other(pod: Mapping[str, Any]) -> Holder | None:
 
 def _findings(node: dict[str, Any], evidence: NodeEvidence) -> tuple[Finding, ...]:
     report = evidence.report
-    told = [*report.differences, *report.cannot_tell] if report and evidence.verdict is not Verdict.STALE else []
-    found = [Finding(one.cause, one.where, one.likely_cause, one.remedy) for one in sorted(told, key=lambda one: one.rank)]
+    counts = report is not None and evidence.verdict is not Verdict.STALE
+    listed = sorted([*report.differences, *report.cannot_tell], key=lambda one: one.rank) if report and counts else []
+    found = [Finding(one.cause, one.where, one.likely_cause, one.remedy) for one in listed]
     if not evidence.ready:
         found = [_known(_NOT_READY, "node"), *(one for one in found if one.cause != _NOT_READY)]
     elif mig_hangs(node) and evidence.verdict is not Verdict.PROVEN:

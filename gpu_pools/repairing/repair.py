@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.repairing.looking import NoNodeError
 from gpu_pools.repairing.steps import Step, begun, looked, next_step
+from gpu_pools.repairing.ways import Way
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.moments import moment
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from gpu_pools.repairing.looking import Look, Looker
-    from gpu_pools.repairing.ways import Way
     from gpu_pools.verifier.steps import Holder
 
 _POLL_SECONDS: Final = 2.0
@@ -132,7 +132,7 @@ class Repair:
                 step = self._begun(look)
                 self._do(step, look)
             except NoNodeError:
-                if self._at[0] is Step.GONE:
+                if Way.REPLACE in self.ways:
                     return False
                 message = f"{self.looker.name} is not there any more."
                 raise RepairError(message) from None
