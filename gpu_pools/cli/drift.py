@@ -25,6 +25,7 @@ from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.stack import outputs_of
 from gpu_pools.text.errors import InvalidStackError, listed, together
 from gpu_pools.text.files import write_whole
+from gpu_pools.text.interrupts import answered, terminate_in_order
 
 if TYPE_CHECKING:
     import argparse
@@ -47,6 +48,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Judge, and end in good order when told to: what lies in files for the moment is taken away."""
+    terminate_in_order()
+    return answered(partial(_judged, parser, options))
+
+
+def _judged(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if bool(options.stack) + bool(options.events) != 1:
         parser.error("name a stack, or give events with --events FILE")
     if options.state and not options.events:

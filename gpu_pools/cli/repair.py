@@ -28,7 +28,7 @@ from gpu_pools.repairing.rights import missing, needed
 from gpu_pools.repairing.steps import blocking, failed
 from gpu_pools.repairing.through_kubectl import ThroughKubectl
 from gpu_pools.repairing.ways import Way, chosen
-from gpu_pools.text.interrupts import answered
+from gpu_pools.text.interrupts import answered, terminate_in_order
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.moments import moment
 
@@ -58,7 +58,13 @@ def add_commands(subcommands: argparse._SubParsersAction[argparse.ArgumentParser
         parser.add_argument(name, type=float, default=default, metavar="SECONDS", help=f"{text} (default: {default})")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of whoever does it, instead of the stack's own")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
-    parser.set_defaults(run=lambda options: answered(partial(_run, options)))
+    parser.set_defaults(run=_answered)
+
+
+def _answered(options: argparse.Namespace) -> int:
+    """End in good order when told to: what lies in files for the moment is taken away."""
+    terminate_in_order()
+    return answered(partial(_run, options))
 
 
 def _run(options: argparse.Namespace) -> int:

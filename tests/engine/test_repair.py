@@ -112,6 +112,10 @@ def test_a_lost_gpu(fleet: Fleet) -> None:
     mend = fleet.gpus(node, _lost)
     fleet.until(lambda _: fleet.causes(node)[:1] == ("gpu-lost",), "the lost GPU is found")
 
+    drift = fleet.trial.gpu_pools("drift", fleet.trial.stack, "--config-file", str(fleet.trial.sandbox.config_file))
+    assert drift.code == 1, drift.text
+    assert f"nothing: gpu-pools repair {node}" in drift.out
+
     preview = repair(fleet, node)
     assert preview.code == 0, preview.text
     for words in ("it is cordoned", "default/holder (a bare pod)", "somebody has rebooted it", _PLUGIN, "Nothing was done"):
