@@ -22,12 +22,13 @@ from gpu_pools.evidence.stack import kubeconfig_of, outputs_of
 from gpu_pools.evidence.verdicts import Verdict
 from gpu_pools.repairing import telling
 from gpu_pools.repairing.exchanging import commands
-from gpu_pools.repairing.looking import Look, Looker, NoNodeError, being_changed, looker_at
+from gpu_pools.repairing.looking import ANNOTATION, Look, Looker, NoNodeError, being_changed, looker_at
 from gpu_pools.repairing.repair import DELETE, STOP, WAIT, Manner, Repair, RepairError
 from gpu_pools.repairing.rights import missing, needed
 from gpu_pools.repairing.steps import blocking, failed
 from gpu_pools.repairing.through_kubectl import ThroughKubectl
 from gpu_pools.repairing.ways import Way, chosen
+from gpu_pools.text.files import write_whole
 from gpu_pools.text.interrupts import answered, terminate_in_order
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.moments import moment
@@ -58,6 +59,9 @@ def add_commands(subcommands: argparse._SubParsersAction[argparse.ArgumentParser
         parser.add_argument(name, type=float, default=default, metavar="SECONDS", help=f"{text} (default: {default})")
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="of whoever does it, instead of the stack's own")
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig, else of kubectl's own")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write as JSON there what was found, what is done, and what came of it"
+    )
     parser.set_defaults(run=_answered)
 
 
@@ -68,13 +72,17 @@ def _answered(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    written: dict[str, Any] = {"apiVersion": "gpu-pools/v1", "kind": "Repair", "stack": options.stack, "node": options.node}
     try:
         with _looker(options) as looker:
-            return _repaired(options, looker)
+            code, outcome = _repaired(options, looker, written)
     except (EvidenceError, EngineError, ApiError, NoNodeError) as error:
         text = f"there is no node {options.node}" if isinstance(error, NoNodeError) else str(error)
-        print(f"nothing was done: {text}", file=sys.stderr)
-        return _WRONG
+        code, outcome = _WRONG, f"nothing was done: {text}"
+    print(outcome, file=sys.stderr if code else sys.stdout)
+    if options.json:
+        write_whole(options.json, json.dumps({**written, "exitCode": code, "outcome": outcome}, indent=1) + "\n")
+    return code
 
 
 @contextlib.contextmanager
@@ -89,46 +97,46 @@ def _looker(options: argparse.Namespace) -> Iterator[Looker]:
         yield looker_at(ThroughKubectl(path, wanted.context), options.node, options.stack, wanted)
 
 
-def _repaired(options: argparse.Namespace, looker: Looker) -> int:
+def _repaired(options: argparse.Namespace, looker: Looker, written: dict[str, Any]) -> tuple[int, str]:
+    """The exit code, and what came of it; what was found and is to be done goes into `written`."""
     look = looker.look()
+    written |= telling.found_json(look)
     print(telling.found_text(look))
     manner = Manner(options.drain_timeout, options.pods_that_stay, options.hand_timeout, options.proof_timeout)
     going_on = look.seen.mark is not None and not failed(look.seen) and not options.replace
     ways = look.seen.mark.what if look.seen.mark and going_on else chosen(_causes(look), exchanged=options.replace)
     if why := _why_not(look, ways):
-        print(why, file=sys.stderr)
-        return 0 if look.seen.proven and look.seen.mark is None else _WRONG
+        return 0 if look.seen.proven and look.seen.mark is None else _WRONG, f"nothing was done: {why}"
     starting = look.starting(ways, looker.declared.namespace)
     if going_on:
         starting = tuple(pod for pod in look.pods if str(pod["metadata"]["uid"]) in look.seen.starting)
-    print(telling.plan_text(look, ways, manner, starting, looker.pool(look.pool), _exchange(options, look, ways)))
+    exchange = _exchange(options, look, ways)
+    print(telling.plan_text(look, ways, manner, starting, looker.pool(look.pool), exchange))
+    written |= telling.plan_json(look, ways, starting, exchange)
     if going_on:
         print("It was begun before, and goes on where it was.")
     if lacking := missing(looker.api, needed(look, ways, starting, deletes=options.pods_that_stay == DELETE)):
-        print(f"nothing was done: you may not {'; '.join(map(str, lacking))}", file=sys.stderr)
-        return _WRONG
+        return _WRONG, f"nothing was done: you may not {'; '.join(map(str, lacking))}"
     if not options.yes and not _agreed():
-        print("Nothing was done. To do it: add --yes")
-        return 0
+        return 0, "Nothing was done. To do it: add --yes"
     return _done(options, Repair(looker, ways, manner, _tell), look, begin=not going_on)
 
 
-def _done(options: argparse.Namespace, repair: Repair, look: Look, *, begin: bool) -> int:
+def _done(options: argparse.Namespace, repair: Repair, look: Look, *, begin: bool) -> tuple[int, str]:
     known = {node.uid for node in repair.looker.pool(look.pool).nodes}
     try:
         if begin:
             repair.begin()
         if repair.run():
-            print(f"{options.node} is proven, and given back.")
-        else:
-            print(repair.new_node(look.pool, known))
+            return 0, f"{options.node} is proven, and given back."
+        return 0, repair.new_node(look.pool, known)
     except RepairError as error:
-        print(f"{options.node}: {error}", file=sys.stderr)
-        return _UNDONE
+        return _UNDONE, f"{options.node}: {error}"
+    except EvidenceError as error:
+        return _UNDONE, f"{options.node}: {error} What was begun stands on the node; the same command goes on."
     except KeyboardInterrupt:
         print("interrupted: what was begun stands on the node; the same command goes on", file=sys.stderr)
         raise
-    return 0
 
 
 def _causes(look: Look) -> list[str]:
@@ -138,15 +146,18 @@ def _causes(look: Look) -> list[str]:
 def _why_not(look: Look, ways: tuple[Way, ...]) -> str:
     """Why there is nothing to be done; empty where there is."""
     if change := being_changed(look.node):
-        return f"nothing was done: its pool's rollout is changing it: {change}. Wait for that, or end what stands against it."
+        return f"its pool's rollout is changing it: {change}. Wait for that, or end what stands against it."
     if pods := blocking(ways, look.seen):
         named = "; ".join(map(str, pods))
-        return f"nothing was done: these pods would come back by themselves: {named}. Keep them from the node by its labels."
+        return f"these pods would come back by themselves: {named}. Keep them from the node by its labels."
     if ways:
         return ""
     if look.evidence.verdict is Verdict.PROVEN:
-        return "nothing was done: it is as declared"
-    return "nothing was done: repairing the node does not cure this; each remedy stands above"
+        return "it is as declared" + (
+            f"; its annotation {ANNOTATION} cannot be read: take it off by hand" if look.seen.mark else ""
+        )
+    stays = " The node stays cordoned by the repair before." if look.seen.mark else ""
+    return f"repairing the node does not cure this; each remedy stands above.{stays}"
 
 
 def _exchange(options: argparse.Namespace, look: Look, ways: tuple[Way, ...]) -> tuple[str, ...]:
@@ -159,7 +170,10 @@ def _exchange(options: argparse.Namespace, look: Look, ways: tuple[Way, ...]) ->
 def _agreed() -> bool:
     if not sys.stdin.isatty():
         return False
-    return input("Do it? [y/N] ").strip().lower() in {"y", "yes"}
+    try:
+        return input("Do it? [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:
+        return False
 
 
 def _tell(text: str) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpu_pools.drift.differences import Difference
     from gpu_pools.drift.nodes import Nodes
     from gpu_pools.drift.refreshed import Refresh
+    from gpu_pools.drift.undeployed import Undeployed
     from gpu_pools.drift.writers import Writer
 
 _AZURE: Final = {POOL: "AgentPool", CLUSTER: "ManagedCluster"}
@@ -91,6 +92,7 @@ class Drift:
         warnings: of the engine.
         failures: why there may be more than is told.
         nodes: what the verifiers say; None where they were not asked.
+        undeployed: what is declared and not in the state; None where that was not asked.
     """
 
     stack: str
@@ -99,11 +101,12 @@ class Drift:
     warnings: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     nodes: Nodes | None = None
+    undeployed: tuple[Undeployed, ...] | None = None
 
     @property
     def verdict(self) -> Verdict:
         """A difference outweighs what cannot be told, and that outweighs nothing."""
-        if self.drift or (self.nodes and self.nodes.drift):
+        if self.drift or (self.nodes and self.nodes.drift) or self.undeployed:
             return Verdict.DRIFT
         return Verdict.CANNOT_TELL if self.untold else Verdict.NONE
 

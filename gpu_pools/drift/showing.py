@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpu_pools.drift.differences import Difference
     from gpu_pools.drift.judged import Drift, Judged
     from gpu_pools.drift.nodes import NodeDrift, Nodes
+    from gpu_pools.drift.undeployed import Undeployed
 
 _LONGEST: Final = 60
 _WORDS: Final = {Verdict.NONE: "no drift", Verdict.DRIFT: "drift", Verdict.CANNOT_TELL: "cannot tell"}
@@ -42,6 +43,9 @@ def _parts(drift: Drift) -> Iterator[str]:
         yield "\n".join(
             ["On the nodes, as their verifiers say, the first of each node first:", *dict.fromkeys(map(_remedy, on_nodes))]
         )
+    if drift.undeployed:
+        undeployed = [(f"{one.type.rpartition(':')[2]} {one.name}", one.op, _paths(one)) for one in drift.undeployed]
+        yield "\n".join(["Declared, and not deployed:", table(("RESOURCE", "UP DOES", "PROPERTIES"), undeployed)])
     if drift.others:
         others = [(*_row(one.difference), one.rule.who if one.rule else "") for one in drift.others]
         reasons = dict.fromkeys(f"  {one.rule.who}: {one.rule.because}" for one in drift.others if one.rule)
@@ -56,7 +60,7 @@ def _parts(drift: Drift) -> Iterator[str]:
 
 
 def _count(drift: Drift) -> str:
-    count = len(drift.drift) + len(drift.nodes.drift if drift.nodes else ())
+    count = len(drift.drift) + len(drift.nodes.drift if drift.nodes else ()) + len(drift.undeployed or ())
     return f" in {count} place{'' if count == 1 else 's'}" if count else ""
 
 
@@ -72,6 +76,11 @@ def _node_row(one: NodeDrift) -> tuple[str, str, str, str, str, str]:
 
 def _remedy(one: NodeDrift) -> str:
     return f"  {harmless.line(one.node)}: {harmless.line(one.cause)}\n      remedy: {harmless.line(one.remedy)}"
+
+
+def _paths(one: Undeployed) -> str:
+    shown = ", ".join(one.properties)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 def _row(difference: Difference) -> tuple[str, str, str, str]:
@@ -106,6 +115,7 @@ def drift_json(drift: Drift) -> str:
         "notDrift": [_judged(one) for one in drift.others],
         "warnings": list(drift.warnings),
         "failures": list(drift.untold),
+        "undeployed": None if drift.undeployed is None else [asdict(one) for one in drift.undeployed],
         "nodes": None if drift.nodes is None else _nodes(drift.nodes),
     }
     return json.dumps(whole, indent=1) + "\n"

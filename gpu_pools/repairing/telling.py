@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from gpu_pools.repairing.steps import leaving
 from gpu_pools.repairing.ways import APPS, Way, ways_of
@@ -26,6 +27,29 @@ def found_text(look: Look) -> str:
     for one in look.findings:
         lines += [f"  {one.where}: {one.text}", f"      remedy: {one.remedy}"]
     return "\n".join(lines)
+
+
+def found_json(look: Look) -> dict[str, Any]:
+    """The same for machines."""
+    return {
+        "pool": look.pool,
+        "verdict": look.evidence.verdict.value,
+        "reason": look.evidence.reason,
+        "findings": [{**asdict(one), "ways": sorted(way.name for way in ways_of(one.cause))} for one in look.findings],
+    }
+
+
+def plan_json(
+    look: Look, ways: tuple[Way, ...], starting: Sequence[Mapping[str, object]], exchange: Sequence[str]
+) -> dict[str, Any]:
+    """What happens, for machines."""
+    return {
+        "ways": [way.name for way in ways],
+        "cordonedBefore": _stays(look),
+        "evicted": [f"{one.namespace}/{one.name}" for one in leaving(ways, look.seen)],
+        "startedAnew": [look.seen.pods[_uid(pod)] for pod in starting],
+        "ownerRuns": list(exchange),
+    }
 
 
 def plan_text(

@@ -99,7 +99,7 @@ def fleet(shared_sandbox: Callable[..., Trial]) -> Fleet:
 
 def test_a_node_that_is_as_declared_is_left_alone(fleet: Fleet) -> None:
     done = repair(fleet, fleet.node("ts", 0), "--yes")
-    assert (done.code, "it is as declared" in done.err) == (0, True), done.text
+    assert (done.code, "it is as declared" in done.out) == (0, True), done.text
     _untouched(fleet, fleet.node("ts", 0))
 
 
@@ -112,12 +112,17 @@ def test_a_lost_gpu(fleet: Fleet) -> None:
     mend = fleet.gpus(node, _lost)
     fleet.until(lambda _: fleet.causes(node)[:1] == ("gpu-lost",), "the lost GPU is found")
 
-    drift = fleet.trial.gpu_pools("drift", fleet.trial.stack, "--config-file", str(fleet.trial.sandbox.config_file))
+    file = str(fleet.trial.sandbox.config_file)
+    drift = fleet.trial.gpu_pools("drift", fleet.trial.stack, "--config-file", file, "--declared")
     assert drift.code == 1, drift.text
+    assert "Declared, and not deployed" not in drift.out
     assert f"nothing: gpu-pools repair {node}" in drift.out
 
-    preview = repair(fleet, node)
+    document = fleet.trial.base / "repair.json"
+    preview = repair(fleet, node, "--json", str(document))
     assert preview.code == 0, preview.text
+    written = json.loads(document.read_text(encoding="utf-8"))
+    assert (written["ways"], written["evicted"], written["exitCode"]) == (["HAND", "PLUGIN"], ["default/holder"], 0)
     for words in ("it is cordoned", "default/holder (a bare pod)", "somebody has rebooted it", _PLUGIN, "Nothing was done"):
         assert words in preview.out, preview.text
     _untouched(fleet, node)

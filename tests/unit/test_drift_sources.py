@@ -13,7 +13,9 @@ from gpu_pools.drift.judged import Drift, Judged, Up, Verdict, known_writer
 from gpu_pools.drift.nodes import Nodes, nodes_of
 from gpu_pools.drift.paths import steps_of
 from gpu_pools.drift.showing import drift_json, drift_text
+from gpu_pools.drift.undeployed import read_preview
 from gpu_pools.drift.writers import Writer, azure_writer, writer_of
+from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.findings import Findings, Where
 from tests.evidence import fleets
 
@@ -164,3 +166,42 @@ def _report(fleet: fleets.Fleet, findings: Findings, set_by: dict[str, str]) -> 
     node = fleet.node("ts")
     fleets.put_report(node, *fleets.reported("ts", node["metadata"]["name"], findings))
     fleet.report(node, lambda document: document["observed"].update(setBy=set_by))
+
+
+# --- declared ---------------------------------------------------------------------------------------------
+
+PREVIEW: Final = {
+    "steps": [
+        {"op": "same", "urn": "urn:pulumi:shop::gpu-pools::pulumi:pulumi:Stack::s"},
+        {
+            "op": "update",
+            "urn": "urn:pulumi:shop::gpu-pools::gpu-pools:index:GpuPlatform$azure-native:containerservice:AgentPool::nb-pool",
+            "detailedDiff": {"maxCount": {"kind": "update"}, "count": {"kind": "update"}},
+        },
+        {"op": "read", "urn": "urn:pulumi:shop::gpu-pools::kubernetes:core/v1:ConfigMap::live"},
+        {"op": "create", "urn": "urn:pulumi:shop::gpu-pools::kubernetes:core/v1:ConfigMap::new", "detailedDiff": None},
+    ]
+}
+
+
+def test_what_is_declared_and_not_deployed_is_drift() -> None:
+    found = read_preview("p", json.dumps(PREVIEW))
+    assert [(one.name, one.op, one.properties) for one in found] == [
+        ("nb-pool", "update", ("count", "maxCount")),
+        ("new", "create", ()),
+    ]
+    drift = replace(_drift(Nodes()), undeployed=found)
+    assert drift.verdict is Verdict.DRIFT
+    assert "AgentPool nb-pool  update   count, maxCount" in drift_text(drift)
+    assert json.loads(drift_json(drift))["undeployed"][0]["name"] == "nb-pool"
+
+
+def test_a_state_that_is_as_declared_is_none_and_one_that_was_not_asked_is_null() -> None:
+    assert replace(_drift(Nodes()), undeployed=()).verdict is Verdict.NONE
+    assert json.loads(drift_json(_drift(Nodes())))["undeployed"] is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"steps": [{}]}', '{"steps": 1}'])
+def test_what_is_not_a_preview_is_refused(text: str) -> None:
+    with pytest.raises(InvalidStackError, match="it is not a preview"):
+        read_preview("p", text)
