@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from gpu_pools.repairing.looking import ANNOTATION
+from gpu_pools.verifier.operands import MIG_STATE_LABEL
 from sandbox.clouds.azure import AzureCloud
 from sandbox.cluster import node_tools
 from sandbox.machines.config_volumes import SYNC_SECONDS
@@ -81,6 +82,7 @@ config:
 SLICE: Final = "nvidia.com/mig-1g.10gb"
 PODS: Final = "/api/v1/namespaces/default/pods"
 BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+PAUSED: Final = "paused-for-mig-change"
 _LOST: Final = 15  # NVML_ERROR_GPU_IS_LOST
 _OPERATORS: Final = "/api/v1/namespaces/gpu-operator/pods"
 _STUCK: Final = "error creating symlink"
@@ -181,14 +183,17 @@ def test_mig_is_not_as_declared_and_mig_manager_hangs(fleet: Fleet) -> None:
     _hold(fleet, "instance", SLICE, node)
     fleet.gpus(node, lambda machine: replace(machine, gpus=(simulated.partitioned(machine.gpus[0], [("7g.80gb", 0)]),)))
     fleet.until(lambda _: "mig-layout" in fleet.causes(node), "the other layout is found")
-    for seconds in (1.5, 3, 6):
+    paused = {"nvidia.com/gpu.deploy.device-plugin": PAUSED, "nvidia.com/gpu.deploy.gpu-feature-discovery": PAUSED}
+    fleet.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {**paused, MIG_STATE_LABEL: "failed"}}})
+    fleet.trial.wait_until(lambda: "mig-manager gave up" in repair(fleet, node).out, "it is known to hang", 120)
+    for seconds in (3, 8):
         with started(fleet, node, "--yes") as running, contextlib.suppress(subprocess.TimeoutExpired):
             running.wait(timeout=seconds)
-        assert _mark(fleet, node) or fleet.look()[node].status in {"True", "False"}
     done = repair(fleet, node, "--yes")
     assert done.code == 0, done.text
     assert fleet.api.get(f"{PODS}/instance") is None, "what held an instance was evicted"
     _untouched(fleet, node)
+    assert PAUSED not in _node(fleet, node)["metadata"]["labels"].values()
     assert _offers(fleet, node, SLICE) == 7
 
 
