@@ -270,7 +270,9 @@ class started:  # noqa: N801 - it reads as what it does
     def __exit__(self, *error: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
+        out, err = self._process.communicate()
+        # Shown where the test fails.
+        print(f"--- repair, killed or ended ---\n{out}\n{err}")
 
 
 def _who_may_only_look(fleet: Fleet) -> Path:
