@@ -272,7 +272,7 @@ class started:  # noqa: N801 - it reads as what it does
             os.killpg(self._process.pid, signal.SIGKILL)
         out, err = self._process.communicate()
         # Shown where the test fails.
-        print(f"--- repair, killed or ended ---\n{out}\n{err}")
+        sys.stderr.write(f"--- repair, killed or ended ---\n{out}\n{err}\n")
 
 
 def _who_may_only_look(fleet: Fleet) -> Path:
