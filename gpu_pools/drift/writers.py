@@ -35,7 +35,8 @@ class Writer:
     def __str__(self) -> str:
         """As a table shows it."""
         last = "" if self.of == "field" else ", the last to change any of it"
-        return f"{self.name} ({', '.join(filter(None, [self.operation, self.time]))}){last}"
+        how = ", ".join(filter(None, [self.operation, self.time]))
+        return self.name + (f" ({how})" if how else "") + last
 
 
 def writer_of(managed: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> Writer | None:

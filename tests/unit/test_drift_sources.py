@@ -62,6 +62,19 @@ def test_the_last_one_who_wrote_the_field_is_named(path: str, name: str | None) 
     assert (writer and writer.name) == name
 
 
+def test_a_writer_is_told_with_how_and_when() -> None:
+    writer = writer_of(MANAGED, ("data", "b"))
+    assert writer == Writer("kubectl-edit", "Update", "2026-03-04T11:00:00Z", "field")
+    assert str(writer) == "kubectl-edit (Update, 2026-03-04T11:00:00Z)"
+    nameless = writer_of([{"fieldsV1": {"f:data": {"f:b": {}}}}], ("data", "b"))
+    assert nameless == Writer("unknown", "", "")
+    assert str(nameless) == "unknown"
+    without_time = {"manager": "a", "fieldsV1": {"f:data": {"f:b": {}}}}
+    named = writer_of([without_time, MANAGED[1]], ("data", "b"))
+    assert named
+    assert named.name == "kubectl-edit", "one without a time is the older one"
+
+
 def test_managed_fields_of_no_known_shape_name_nobody() -> None:
     for odd in ([{}], [{"fieldsV1": []}], [{"fieldsV1": {"f:data": None}}], []):
         assert writer_of(odd, ("data", "a")) is None
@@ -72,6 +85,8 @@ def test_azure_tells_who_changed_the_resource_and_not_which_property() -> None:
     data = {"lastModifiedBy": "ann@example.com", "lastModifiedByType": "User", "lastModifiedAt": "2026-03-04T11:00:00Z"}
     writer = azure_writer({"systemData": data})
     assert str(writer) == "ann@example.com (User, 2026-03-04T11:00:00Z), the last to change any of it"
+    assert writer == Writer("ann@example.com", "User", "2026-03-04T11:00:00Z", "resource")
+    assert azure_writer({"systemData": {"lastModifiedBy": "x"}}) == Writer("x", "", "", "resource")
     assert azure_writer({}) is azure_writer({"systemData": {"createdBy": "x"}}) is None
 
 

@@ -84,12 +84,29 @@ def test_only_those_go_whose_gpus_or_node_end(ways: tuple[Way, ...], gone: tuple
 
 
 def test_a_pod_that_comes_back_stands_against_a_change_of_gpus_and_not_against_a_reboot() -> None:
-    seen = replace(SEEN, holders=(AGENT,))
-    assert blocking((Way.MIG,), seen) == (AGENT,)
+    static = replace(AGENT, name="static", owner="Node")
+    seen = replace(SEEN, holders=(GPU_POD, AGENT, static))
+    assert blocking((Way.MIG,), seen) == (AGENT, static)
+    assert leaving((Way.MIG,), seen) == (GPU_POD,)
     assert blocking((Way.HAND,), seen) == blocking((Way.PLUGIN,), seen) == ()
 
 
 # --- the mark ---------------------------------------------------------------------------------------------
+
+
+def test_a_mark_says_what_begins() -> None:
+    mark = begun((Way.HAND, Way.PLUGIN), ("p1", "v1"), SEEN, "now")
+    assert mark == Mark(
+        "repair",
+        cordoned=True,
+        since="now",
+        ways=("HAND", "PLUGIN"),
+        pods=("p1", "v1"),
+        boot="b1",
+        report="t1",
+        last="",
+        upgrade=False,
+    )
 
 
 def test_the_mark_is_read_as_it_was_written_also_by_who_gives_a_node_back() -> None:
