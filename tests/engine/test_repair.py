@@ -227,8 +227,19 @@ def test_a_node_that_magnums_autoscaler_brought_is_proven_and_can_be_exchanged(s
     fleet = Fleet(trial)
     fleet.until(lambda seen: len(seen) == 2 and all(one.status == "True" for one in seen.values()), "both are proven")
     assert trial.gpu_pools("evidence", trial.stack).code == 0
-    node = fleet.node("grows", 1)
+    other, node = fleet.node("grows", 0), fleet.node("grows", 1)
     _untouched(fleet, node)
+
+    # The changer's verifier starts anew in the middle of it, and gives nothing back.
+    mend = fleet.gpus(other, _lost)
+    fleet.until(lambda _: fleet.causes(other)[:1] == ("gpu-lost",), "the lost GPU is found")
+    with started(fleet, other, "--yes") as running:
+        trial.wait_until(lambda: _cordoned(fleet, other), "it is cordoned", 120)
+        mend()
+        out, err = running.communicate(timeout=240)
+    assert running.returncode == 0, f"{out}\n{err}"
+    _untouched(fleet, other)
+
     with started(fleet, node, "--yes", "--replace") as running:
         trial.wait_until(lambda: _cordoned(fleet, node), "it is cordoned", 120)
         trial.scale("grows", 1).ok()

@@ -274,4 +274,9 @@ def test_it_ends_proven_with_the_cordon_as_it_was_wherever_it_is_killed(seed: in
 
 def test_marks_of_other_programs_say_nothing() -> None:
     assert Mark("repair", cordoned=True, since="", ways=("NEWER",)).what == ()
-    assert set(APPS) <= set(Way)
+
+
+def test_the_pods_that_start_anew_are_those_that_a_node_must_have() -> None:
+    from gpu_pools.proof.node_expectation import _ALWAYS, _MIG, _MPS  # noqa: PLC0415 - names of the operator's pods
+
+    assert set(APPS.values()) == {*_ALWAYS, _MPS, _MIG}
