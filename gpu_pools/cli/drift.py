@@ -1,4 +1,4 @@
-"""``gpu-pools drift STACK``: what others have changed of a stack that is up.
+"""``gpu-pools drift STACK``: what is not as the state has it, in the cloud, in the cluster and on the GPUs, and who it was.
 
 Exit codes: 0 no drift; 1 drift; 2 it cannot be told, as where the refresh failed or was cut off, or the command line is wrong.
 Drift outweighs what cannot be told.
@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.cli.given import text_in
-from gpu_pools.drift.asked import EngineError, events_of, export_of
+from gpu_pools.drift.asked import EngineError, events_of, export_of, preview_of
+from gpu_pools.drift.beside import with_cluster
 from gpu_pools.drift.judged import Verdict, judge
+from gpu_pools.drift.nodes import Nodes
 from gpu_pools.drift.programmed import read_export
 from gpu_pools.drift.refreshed import read_refresh
 from gpu_pools.drift.showing import drift_json, drift_text
+from gpu_pools.drift.undeployed import read_preview
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.stack import outputs_of
 from gpu_pools.text.errors import InvalidStackError, listed, together
 from gpu_pools.text.files import write_whole
+from gpu_pools.text.interrupts import answered, terminate_in_order
 
 if TYPE_CHECKING:
     import argparse
@@ -39,14 +45,24 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     export = "what `pulumi stack export` prints, for --events; left out: what programs ignore is taken for drift"
     parser.add_argument("--state", metavar="FILE", help=export)
     parser.add_argument("--json", metavar="FILE", help="write everything as JSON there; - for the standard output")
+    whole = "also hold the stack file against the state, which takes a preview of the engine"
+    parser.add_argument("--declared", action="store_true", help=whole)
     parser.set_defaults(run=partial(_run, parser))
 
 
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Judge, and end in good order when told to: what lies in files for the moment is taken away."""
+    terminate_in_order()
+    return answered(partial(_judged, parser, options))
+
+
+def _judged(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if bool(options.stack) + bool(options.events) != 1:
         parser.error("name a stack, or give events with --events FILE")
     if options.state and not options.events:
         parser.error("--state goes with --events; of a stack the engine is asked")
+    if options.declared and options.events:
+        parser.error("--declared needs the stack: events do not say what is declared")
     try:
         drift = _of_events(options) if options.events else _of_stack(options)
         _show(options, drift)
@@ -72,7 +88,16 @@ def _of_stack(options: argparse.Namespace) -> Drift:
     refresh = read_refresh("what pulumi printed", events)
     if failed:
         refresh = replace(refresh, failures=(*refresh.failures, f"pulumi: {failed}"))
-    return judge(options.stack, refresh, read_export("the state", export_of(options.stack)))
+    drift = judge(options.stack, refresh, read_export("the state", export_of(options.stack)))
+    if options.declared:
+        print("• Asking the engine what a deploy would do", file=sys.stderr, flush=True)
+        found = read_preview("what pulumi printed", preview_of(options.stack, options.config_file))
+        drift = replace(drift, undeployed=found)
+    print("• Asking the cluster who it was, and what the verifiers say", file=sys.stderr, flush=True)
+    try:
+        return with_cluster(drift, outputs_of(options.stack, with_secrets=True))
+    except EvidenceError as error:
+        return replace(drift, nodes=Nodes(failures=(f"the nodes cannot be read: {error.message}",)))
 
 
 def _of_events(options: argparse.Namespace) -> Drift:

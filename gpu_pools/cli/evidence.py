@@ -7,7 +7,6 @@ nodes yet, so that nothing is proven of it; 130 interrupted, 143 terminated, 141
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
 from functools import partial
@@ -20,7 +19,7 @@ from gpu_pools.evidence.errors import EvidenceError
 from gpu_pools.evidence.showing import add_outputs, show
 from gpu_pools.evidence.stack import kubeconfig_of, outputs_of, read_outputs
 from gpu_pools.evidence.verdicts import judge
-from gpu_pools.text.interrupts import INTERRUPTED, end_at_once, raise_again
+from gpu_pools.text.interrupts import INTERRUPTED, end_at_once, raise_again, terminate_in_order
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from gpu_pools.evidence.verdicts import Evidence
 
 _CANNOT_TELL: Final = 2
-_SIGNALLED: Final = 128
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,7 +48,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Show the evidence, and end in good order when told to: what lies in files for the moment is taken away."""
     if bool(options.stack) + bool(options.outputs) != 1:
         parser.error("name a stack, or give its outputs with --outputs FILE")
-    signal.signal(signal.SIGTERM, _end)
+    terminate_in_order()
     try:
         raise_again()
         code = _shown(options)
@@ -94,8 +92,3 @@ def _collect(options: argparse.Namespace) -> Evidence:
 
 def _note(text: str) -> None:
     print(f"• {text}", file=sys.stderr, flush=True)
-
-
-def _end(number: int, frame: object) -> None:
-    del frame
-    sys.exit(_SIGNALLED + number)

@@ -29,6 +29,7 @@ from gpu_pools.cli import (
     mig,
     plans,
     release,
+    repair,
     usage,
 )
 from gpu_pools.text.terminal import guarded
@@ -74,7 +75,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu-pools", description="GPU sharing per node pool: planned, changed, proven.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (plans, hardware, mig, images, existing, adopt, release, changes, drift, evidence, usage, dashboards, bench):
+    for module in (
+        plans,
+        hardware,
+        mig,
+        images,
+        existing,
+        adopt,
+        release,
+        changes,
+        drift,
+        evidence,
+        repair,
+        usage,
+        dashboards,
+        bench,
+    ):
         module.add_commands(commands)
     completion.add_command(commands, parser)
     return parser

@@ -1,5 +1,6 @@
 """What others have changed of a stack that is up: differences between the engine's state and what is really there.
 
-So far from one source, the engine's preview of a refresh: it asks each provider for each resource. What the stack file declares
-is held against the state by ``pulumi preview``, and the nodes' GPUs by gpu_pools/evidence/. Nothing is changed or repaired here.
+From two sources: the engine's preview of a refresh, which asks each provider for each resource, and the reports of the verifiers
+on the nodes (gpu_pools/evidence/). The cluster is asked who wrote what has drifted. What the stack file declares is held against
+the state by ``pulumi preview``. Nothing is changed or repaired here.
 """

@@ -36,6 +36,24 @@ def events_of(stack: str, config_file: Path | None) -> tuple[str, str]:
     return done.text, "" if done.code == 0 else done.errors or f"it ended with {done.code}"
 
 
+def preview_of(stack: str, config_file: Path | None) -> str:
+    """The preview of a deploy of a stack, as one document.
+
+    Args:
+        stack: its name.
+        config_file: of the stack, where it is not beside Pulumi.yaml.
+
+    Raises:
+        EngineError: where there is no engine, or the preview fails.
+    """
+    more = [] if config_file is None else ["--config-file", str(config_file)]
+    done = _run(["preview", "--json", "--non-interactive", "--stack", stack, *more], streams="false")
+    if done.code != 0:
+        message = f"pulumi does not preview {stack}: {done.errors or done.code}"
+        raise EngineError(message)
+    return done.text
+
+
 def export_of(stack: str) -> str:
     """The state of a stack, its secrets encrypted.
 
@@ -52,9 +70,9 @@ def export_of(stack: str) -> str:
     return done.text
 
 
-def _run(arguments: Sequence[str]) -> programs.Said:
+def _run(arguments: Sequence[str], streams: str = "true") -> programs.Said:
     try:
-        return programs.run(["pulumi", *arguments], _SECONDS, PULUMI_ENABLE_STREAMING_JSON_PREVIEW="true")
+        return programs.run(["pulumi", *arguments], _SECONDS, PULUMI_ENABLE_STREAMING_JSON_PREVIEW=streams)
     except programs.AbsentError:
         message = "there is no pulumi on PATH: install it, or give its events with --events FILE"
         raise EngineError(message) from None

@@ -1,14 +1,14 @@
 """Which differences are drift: whose each one is, and what ``pulumi up`` would do about it.
 
 A difference is drift unless a rule says that a cloud makes it by itself, or the program has told the engine that it does not
-hold the property. Who has made it, a person or another program, a refresh does not know.
+hold the property. Who has made it a refresh does not know; the cluster may (gpu_pools/drift/beside.py).
 
 What ``up`` would do is meant after ``pulumi refresh``: without one it compares the program with the state, and does nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpu_pools.drift.differences import Difference
+    from gpu_pools.drift.nodes import Nodes
     from gpu_pools.drift.refreshed import Refresh
+    from gpu_pools.drift.undeployed import Undeployed
+    from gpu_pools.drift.writers import Writer
 
 _AZURE: Final = {POOL: "AgentPool", CLUSTER: "ManagedCluster"}
 _ANY: Final = "*"
@@ -31,6 +34,8 @@ _APPLIED: Final = "kubernetes:"
 _HELM: Final = "kubernetes:helm.sh/"
 #: Of these the plugin takes nobody's fields over; of others those that kubectl has written (await.go, fixCSAFieldManagers).
 _PATCH: Final = "Patch"
+#: How the names of field managers begin whose fields the plugin takes over.
+_TAKEN_OVER: Final = ("kubectl", "before-first-apply", "pulumi-kubernetes")
 
 
 class Verdict(Enum):
@@ -67,11 +72,13 @@ class Judged:
         difference: what differs.
         rule: why it is no drift; None: it is.
         up: what ``up`` would do about it, where it is.
+        writer: who wrote the value last, where that is known.
     """
 
     difference: Difference
     rule: Rule | None = None
     up: Up | None = None
+    writer: Writer | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,8 @@ class Drift:
         others: those that a rule explains.
         warnings: of the engine.
         failures: why there may be more than is told.
+        nodes: what the verifiers say; None where they were not asked.
+        undeployed: what is declared and not in the state; None where that was not asked.
     """
 
     stack: str
@@ -91,13 +100,20 @@ class Drift:
     others: tuple[Judged, ...] = ()
     warnings: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    nodes: Nodes | None = None
+    undeployed: tuple[Undeployed, ...] | None = None
 
     @property
     def verdict(self) -> Verdict:
         """A difference outweighs what cannot be told, and that outweighs nothing."""
-        if self.drift:
+        if self.drift or (self.nodes and self.nodes.drift) or self.undeployed:
             return Verdict.DRIFT
-        return Verdict.CANNOT_TELL if self.failures else Verdict.NONE
+        return Verdict.CANNOT_TELL if self.untold else Verdict.NONE
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """Why there may be more than is told."""
+        return (*self.failures, *(self.nodes.failures if self.nodes else ()))
 
 
 def judge(stack: str, refresh: Refresh, programs: Mapping[str, Programmed] | None = None) -> Drift:
@@ -120,6 +136,14 @@ def judge(stack: str, refresh: Refresh, programs: Mapping[str, Programmed] | Non
         refresh.warnings,
         refresh.failures,
     )
+
+
+def known_writer(one: Judged, writer: Writer | None) -> Judged:
+    """The same, with who wrote it: then it is known whether the plugin takes the field over."""
+    up = one.up
+    if up is Up.DEPENDS and writer is not None:
+        up = Up.UPDATES if writer.name.startswith(_TAKEN_OVER) else Up.CONFLICTS
+    return replace(one, writer=writer, up=up)
 
 
 def _judged(difference: Difference, program: Programmed) -> Judged:

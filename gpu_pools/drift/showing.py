@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.drift.judged import Verdict
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from gpu_pools.drift.differences import Difference
     from gpu_pools.drift.judged import Drift, Judged
+    from gpu_pools.drift.nodes import NodeDrift, Nodes
+    from gpu_pools.drift.undeployed import Undeployed
 
 _LONGEST: Final = 60
 _WORDS: Final = {Verdict.NONE: "no drift", Verdict.DRIFT: "drift", Verdict.CANNOT_TELL: "cannot tell"}
@@ -30,24 +33,54 @@ def drift_text(drift: Drift) -> str:
 
 
 def _parts(drift: Drift) -> Iterator[str]:
+    on_nodes = drift.nodes.drift if drift.nodes else ()
+    if drift.drift or on_nodes:
+        rows = [_drift_row(one) for one in drift.drift] + [_node_row(one) for one in on_nodes]
+        yield table(("RESOURCE", "PROPERTY", "STATE", "REAL", "WHO", "UP, AFTER A REFRESH"), rows)
     if drift.drift:
-        rows = [(*_row(one.difference), one.up.value if one.up else "") for one in drift.drift]
-        yield table(("RESOURCE", "PROPERTY", "STATE", "REAL", "UP, AFTER A REFRESH"), rows)
         yield _UP
+    if on_nodes:
+        yield "\n".join(
+            ["On the nodes, as their verifiers say, the first of each node first:", *dict.fromkeys(map(_remedy, on_nodes))]
+        )
+    if drift.undeployed:
+        undeployed = [(f"{one.type.rpartition(':')[2]} {one.name}", one.op, _paths(one)) for one in drift.undeployed]
+        yield "\n".join(["Declared, and not deployed:", table(("RESOURCE", "UP DOES", "PROPERTIES"), undeployed)])
     if drift.others:
-        rows = [(*_row(one.difference), one.rule.who if one.rule else "") for one in drift.others]
+        others = [(*_row(one.difference), one.rule.who if one.rule else "") for one in drift.others]
         reasons = dict.fromkeys(f"  {one.rule.who}: {one.rule.because}" for one in drift.others if one.rule)
-        yield "\n".join(["Not drift:", table(("RESOURCE", "PROPERTY", "STATE", "REAL", "WHOSE"), rows), *reasons])
+        yield "\n".join(["Not drift:", table(("RESOURCE", "PROPERTY", "STATE", "REAL", "WHOSE"), others), *reasons])
     if drift.warnings:
         yield "\n".join(["The engine warns:", *(f"  {harmless.line(one)}" for one in drift.warnings)])
-    if drift.failures:
-        yield "\n".join(["It cannot be told whether that is all:", *(f"  {harmless.line(one)}" for one in drift.failures)])
+    if drift.untold:
+        yield "\n".join(["It cannot be told whether that is all:", *(f"  {harmless.line(one)}" for one in drift.untold)])
+    if drift.nodes:
+        yield drift.nodes.note or f"Nodes that their verifiers have proven: {drift.nodes.proven}"
     yield f"{harmless.line(drift.stack)}: {_WORDS[drift.verdict]}{_count(drift)}"
 
 
 def _count(drift: Drift) -> str:
-    count = len(drift.drift)
+    count = len(drift.drift) + len(drift.nodes.drift if drift.nodes else ()) + len(drift.undeployed or ())
     return f" in {count} place{'' if count == 1 else 's'}" if count else ""
+
+
+def _drift_row(one: Judged) -> tuple[str, str, str, str, str, str]:
+    resource, place, was, now = _row(one.difference)
+    return resource, place, was, now, str(one.writer or "-"), one.up.value if one.up else ""
+
+
+def _node_row(one: NodeDrift) -> tuple[str, str, str, str, str, str]:
+    up = f"nothing: gpu-pools repair {one.node}" if one.repairable else "see below"
+    return f"Node {one.node}", one.place, _short(one.declared), _short(one.real), one.writer or "-", up
+
+
+def _remedy(one: NodeDrift) -> str:
+    return f"  {harmless.line(one.node)}: {harmless.line(one.cause)}\n      remedy: {harmless.line(one.remedy)}"
+
+
+def _paths(one: Undeployed) -> str:
+    shown = ", ".join(one.properties)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 def _row(difference: Difference) -> tuple[str, str, str, str]:
@@ -81,9 +114,15 @@ def drift_json(drift: Drift) -> str:
         "drift": [_judged(one) for one in drift.drift],
         "notDrift": [_judged(one) for one in drift.others],
         "warnings": list(drift.warnings),
-        "failures": list(drift.failures),
+        "failures": list(drift.untold),
+        "undeployed": None if drift.undeployed is None else [asdict(one) for one in drift.undeployed],
+        "nodes": None if drift.nodes is None else _nodes(drift.nodes),
     }
     return json.dumps(whole, indent=1) + "\n"
+
+
+def _nodes(nodes: Nodes) -> dict[str, Any]:
+    return {"proven": nodes.proven, "note": nodes.note or None, "drift": [asdict(one) for one in nodes.drift]}
 
 
 def _judged(one: Judged) -> dict[str, Any]:
@@ -99,6 +138,7 @@ def _judged(one: Judged) -> dict[str, Any]:
         "state": _value(difference.was),
         "real": _value(difference.now),
         "upAfterRefresh": one.up.value if one.up else None,
+        "who": None if one.writer is None else asdict(one.writer),
         "whose": None
         if rule is None
         else {"rule": rule.id, "who": rule.who, "because": rule.because, "sources": list(rule.sources)},

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _KUBECONFIG: Final = "kubeconfig"
 #: What the engine prints in a secret's place.
 _MASKED: Final = "[secret]"
-_LEAST_KUBECONFIG: Final = "clusters:"
+#: In YAML and in JSON.
+_LEAST_KUBECONFIG: Final = "clusters"
 _SECONDS: Final = 300
 #: What of a kubeconfig's users and clusters makes kubectl run nothing and read no other file.
 _PLAIN: Final = {

@@ -8,12 +8,14 @@ its own first 40 ms is out of our reach: the Makefile holds the signal back for 
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 INTERRUPTED: Final = 130
+_SIGNALLED: Final = 128
 
 
 def end_at_once() -> None:
@@ -25,6 +27,16 @@ def end_at_once() -> None:
 def raise_again() -> None:
     """Raise KeyboardInterrupt at Ctrl-C from now on: there is something to put in order."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def terminate_in_order() -> None:
+    """Raise SystemExit at a SIGTERM from now on: there is something to take away."""
+    signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number: int, frame: object) -> None:
+    del frame
+    sys.exit(_SIGNALLED + number)
 
 
 def answered(run: Callable[[], int]) -> int:

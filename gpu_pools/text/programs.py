@@ -1,6 +1,6 @@
 """Runs another program to its end, and keeps what it says; what its answer means is for whoever asked.
 
-It gets no input and no shell. Not for programs of which an answer is awaited piece by piece.
+It gets no shell, and no input but what is given. Not for programs of which an answer is awaited piece by piece.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ class Said:
         return self.out.decode(errors="replace")
 
 
-def run(command: Sequence[str], seconds: float, **environment: str) -> Said:
+def run(command: Sequence[str], seconds: float, given: bytes = b"", **environment: str) -> Said:
     """Run it.
 
     Args:
         command: the program and its arguments.
         seconds: how long it may take.
+        given: its standard input.
         environment: what it finds in its environment beside what this process has.
 
     Raises:
@@ -56,7 +57,7 @@ def run(command: Sequence[str], seconds: float, **environment: str) -> Said:
     """
     around = {**os.environ, **environment}
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=seconds, stdin=subprocess.DEVNULL, env=around)
+        done = subprocess.run(command, capture_output=True, check=False, timeout=seconds, input=given, env=around)
     except FileNotFoundError as error:
         raise AbsentError(command[0]) from error
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,6 +43,22 @@ class ApiError(Exception):
         self.request = request
         self.status = status
         self.message = message
+
+
+class Client(Protocol):
+    """What a node is changed through: an API, whoever asks it. Each may raise ApiError."""
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """One object or list."""
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Change an object by a strategic merge patch; returns what it is then."""
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make an object, or ask for what a subresource does; returns the answer."""
+
+    def delete(self, path: str, uid: str) -> dict[str, Any]:
+        """Delete an object if it is still the one with that uid."""
 
 
 @dataclass(frozen=True)

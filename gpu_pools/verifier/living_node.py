@@ -17,7 +17,7 @@ from .steps import Holder, Mark, Seen, read_mark, uncordons
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .api import Api
+    from .api import Client
 
 ANNOTATION: Final = "gpu-pools/change"
 _PAUSED: Final = "paused-for-mig-change"
@@ -34,11 +34,13 @@ class LivingNode:
         api: where it is read and written.
         name: its name.
         operators: the namespace of the GPU operator.
+        annotation: in which the mark is.
     """
 
-    api: Api
+    api: Client
     name: str
     operators: str
+    annotation: str = ANNOTATION
 
     def read(self) -> dict[str, Any]:
         """The object."""
@@ -56,7 +58,7 @@ class LivingNode:
         """
         metadata = node["metadata"]
         labels: dict[str, str] = metadata.get("labels") or {}
-        mark = read_mark((metadata.get("annotations") or {}).get(ANNOTATION))
+        mark = read_mark((metadata.get("annotations") or {}).get(self.annotation))
         holders = self.holders()
         return Seen(
             labels=labels,
@@ -71,7 +73,7 @@ class LivingNode:
     def holders(self) -> tuple[Holder, ...]:
         """The pods that hold its GPUs."""
         listed = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}")
-        found = [_holder(pod) for pod in listed.get("items") or [] if pod["metadata"]["namespace"] != self.operators]
+        found = [holder_of(pod) for pod in listed.get("items") or [] if pod["metadata"]["namespace"] != self.operators]
         return tuple(one for one in found if one is not None)
 
     def set_labels(self, node: dict[str, Any], labels: Mapping[str, str]) -> None:
@@ -80,14 +82,15 @@ class LivingNode:
 
     def mark(self, node: dict[str, Any], mark: Mark, *, cordoned: bool | None = None) -> None:
         """Write the mark, and in the same request cordon or uncordon; None leaves that as it is."""
-        self._write(node, {"annotations": {ANNOTATION: mark.text()}}, cordoned)
+        self._write(node, {"annotations": {self.annotation: mark.text()}}, cordoned)
 
     def give_back(self, node: dict[str, Any]) -> bool:
         """Take the mark away, and what was cordoned for it; whether there was anything."""
         annotations = node["metadata"].get("annotations") or {}
-        if ANNOTATION not in annotations:
+        if self.annotation not in annotations:
             return False
-        self._write(node, {"annotations": {ANNOTATION: None}}, False if uncordons(read_mark(annotations[ANNOTATION])) else None)
+        ours = uncordons(read_mark(annotations[self.annotation]))
+        self._write(node, {"annotations": {self.annotation: None}}, False if ours else None)
         return True
 
     def evict(self, pod: Holder, *, only_ask: bool = False) -> str:
@@ -143,7 +146,7 @@ def _pod_path(pod: Holder) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
-def _holder(pod: dict[str, Any]) -> Holder | None:
+def holder_of(pod: dict[str, Any]) -> Holder | None:
     """The pod where it holds GPUs: it is bound to the node, and not over."""
     metadata, spec = pod["metadata"], pod["spec"]
     holds: dict[str, int] = {}

@@ -412,6 +412,9 @@ class AzureCloud:
             if count > pool["count"]:
                 self._check_room(data, location, {pool_name: body}, pool["id"])
             pool["count"] = count
+            if not body.get("enableAutoScaling"):
+                # Nobody but the request for the pool has set it, so the next one that says another number changes it.
+                pool["body"] = body
             cluster, id_ = data["clusters"][pool["cluster"]]["id"], pool["id"]
         self._put_machines(cluster, only=id_)
 

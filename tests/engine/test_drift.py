@@ -91,12 +91,13 @@ UP: Final = {"update": "sets it back in place", "create": "makes it again"}
 
 @dataclass(frozen=True)
 class Found:
-    """What drift says: (resource, property) -> what `up` would do; (resource, property) -> the rule."""
+    """What drift says: (resource, property) -> what `up` would do; who wrote it; the rule."""
 
     run: Run
     drift: dict[tuple[str, str | None], str] = field(default_factory=dict)
     explained: dict[tuple[str, str | None], str] = field(default_factory=dict)
     unready: set[str] = field(default_factory=set)
+    who: dict[tuple[str, str | None], str] = field(default_factory=dict)
 
 
 def drift(trial: Trial) -> Found:
@@ -108,7 +109,8 @@ def drift(trial: Trial) -> Found:
 
     found = by_place(told["drift"], lambda one: str(one["upAfterRefresh"]))
     unready = {warning.partition(":")[0] for warning in told["warnings"] if "unhealthy" in warning}
-    return Found(run, found, by_place(told["notDrift"], lambda one: str(one["whose"]["rule"])), unready)
+    who = by_place(told["drift"], lambda one: str((one["who"] or {}).get("name")))
+    return Found(run, found, by_place(told["notDrift"], lambda one: str(one["whose"]["rule"])), unready, who)
 
 
 def after_a_refresh(trial: Trial, unready: set[str]) -> dict[str, str]:
@@ -187,7 +189,9 @@ class TestAks:
         (key,) = (key for key in before if key.startswith("exclusive"))
         _write(trial, KEYS, {"data": {key: "version: v1\n"}}, "kubectl-edit")
         found = drift(trial)
-        assert found.drift == {(f"gpu-operator-config-{key}", f"data.{key}"): "is refused, since the field is another's now"}
+        place = (f"gpu-operator-config-{key}", f"data.{key}")
+        assert found.drift == {place: "is refused, since the field is another's now"}
+        assert found.who == {place: "kubectl-edit"}
         assert trial.planned_steps() == []
         refused = trial.engine("preview", "--refresh")
         assert refused.code != 0
@@ -202,7 +206,9 @@ class TestAks:
         place = ("gpu-operator-namespace", f"metadata.labels[{label}]")
         for manager, refused in (("kubectl-edit", False), ("somebody", True)):
             _write(trial, NAMESPACE, change, manager)
-            assert drift(trial).drift == {place: "sets it back if kubectl wrote it, else is refused"}
+            up = "is refused, since the field is another's now" if refused else "sets it back in place"
+            found = drift(trial)
+            assert (found.drift, found.who) == ({place: up}, {place: manager})
             done = trial.engine("up", "--refresh", "--yes", "--skip-preview")
             assert (done.code != 0, "Apply failed with 1 conflict" in done.text) == (refused, refused), done.text
         _write(trial, NAMESPACE, {"metadata": {"labels": {label: "privileged"}}}, "somebody")

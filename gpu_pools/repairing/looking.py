@@ -1,0 +1,233 @@
+"""Reads what a repair goes by: the node, its pods, and what its verifier has reported, judged as `gpu-pools evidence` judges it.
+
+A report counts if it is a fresh one of the deployed program about the deployed expectation (gpu_pools/evidence/verdicts.py). What
+mig-manager hangs in is read off the labels, too: then no verifier may be able to say so.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.evidence.cluster import config_maps_of
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.evidence.verdicts import Snapshot, Verdict, judge
+from gpu_pools.repairing.steps import OF_THE_NODE, Seen, read_mark
+from gpu_pools.repairing.ways import APPS, Finding, Way
+from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.causes import cause
+from gpu_pools.verifier.living_node import ANNOTATION as CHANGING
+from gpu_pools.verifier.living_node import LivingNode, holder_of, is_paused
+from gpu_pools.verifier.marks import changed_label
+from gpu_pools.verifier.operands import MIG_STATE_LABEL
+from gpu_pools.verifier.steps import Holder, hangs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpu_pools.evidence.declared import Declared
+    from gpu_pools.evidence.verdicts import NodeEvidence, PoolEvidence
+    from gpu_pools.verifier.api import Client
+
+ANNOTATION: Final = "gpu-pools/repair"
+_NOT_FOUND: Final = 404
+_OVER: Final = ("Succeeded", "Failed")
+#: A verifier that says nothing is started anew; a kubelet that says nothing needs a hand.
+_SILENT, _NOT_READY = "reader-crashed", "node-not-ready"
+
+
+class NoNodeError(Exception):
+    """There is no such node."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at a node.
+
+    Attributes:
+        node: the object.
+        pool: the name of its pool.
+        seen: as steps go by it.
+        evidence: what is to be said of it.
+        findings: what is wrong with it, the most important first.
+        pods: all that are on it.
+    """
+
+    node: dict[str, Any]
+    pool: str
+    seen: Seen
+    evidence: NodeEvidence
+    findings: tuple[Finding, ...]
+    pods: Sequence[Mapping[str, Any]]
+
+    @property
+    def operators(self) -> str:
+        """The namespace of the GPU operator."""
+        return _operators(self.pods)
+
+    def starting(self, ways: Sequence[Way], verifiers: str) -> tuple[Mapping[str, Any], ...]:
+        """The pods that start anew for this, in their order; the verifier at last, so that its report is of what is then.
+
+        Args:
+            ways: what is done.
+            verifiers: the namespace of the verifiers.
+        """
+        if Way.REPLACE in ways:
+            return ()
+        apps = [APPS[way] for way in ways if way in APPS]
+        found = [pod for app in apps for pod in self.pods if _app(pod) == app]
+        if Way.POD in ways:
+            stuck = {one.where.removeprefix("pod ") for one in self.findings if one.cause == "config-wedged"}
+            found += [pod for pod in self.pods if _path(pod) in stuck]
+        return (*found, *(pod for pod in self.pods if pod["metadata"]["namespace"] == verifiers))
+
+
+@dataclass(frozen=True)
+class Looker:
+    """Looks at one node of a stack.
+
+    Attributes:
+        api: where it is read.
+        name: the node's.
+        stack: its stack, for messages.
+        declared: what the deploy says of the reports.
+        config_maps: of the verifiers' namespace.
+    """
+
+    api: Client
+    name: str
+    stack: str
+    declared: Declared
+    config_maps: Mapping[str, Mapping[str, str]]
+
+    def look(self) -> Look:
+        """What is there now.
+
+        Raises:
+            ApiError: where the API does not answer, or refuses.
+            EvidenceError: where it is not a node of the stack.
+            NoNodeError: where there is no such node.
+        """
+        try:
+            node = self.api.get(f"/api/v1/nodes/{self.name}")
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                raise NoNodeError(self.name) from None
+            raise
+        pods = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}").get("items") or []
+        judged = judge(self.stack, self.declared, Snapshot(dt.datetime.now(dt.UTC), [node], self.config_maps))
+        for pool in judged.pools:
+            for evidence in pool.nodes:
+                findings = _findings(node, evidence)
+                return Look(node, pool.declared.name, _seen(node, pods, evidence, findings), evidence, findings, pods)
+        pools = ", ".join(sorted(pool.name for pool in self.declared.pools))
+        message = f"{self.name} is not a node of a pool of {self.stack}."
+        raise EvidenceError(message, f"Its pools are {pools}; each node has its pool's label.")
+
+    def pool(self, name: str) -> PoolEvidence:
+        """What is to be said of a pool.
+
+        Raises:
+            ApiError: where the API does not answer, or refuses.
+        """
+        (wanted,) = (pool for pool in self.declared.pools if pool.name == name)
+        selector = ",".join(f"{key}={value}" for key, value in sorted(wanted.node_selector.items()))
+        nodes = self.api.get("/api/v1/nodes", labelSelector=selector).get("items") or []
+        judged = judge(self.stack, self.declared, Snapshot(dt.datetime.now(dt.UTC), nodes, self.config_maps))
+        return next(pool for pool in judged.pools if pool.declared.name == name)
+
+    def living(self, look: Look) -> LivingNode:
+        """The node, to be written to."""
+        return LivingNode(self.api, self.name, look.operators, ANNOTATION)
+
+
+def looker_at(api: Client, name: str, stack: str, declared: Declared) -> Looker:
+    """Whoever looks at a node.
+
+    Raises:
+        ApiError: where the expectations cannot be read.
+    """
+    found = api.get(f"/api/v1/namespaces/{declared.namespace}/configmaps").get("items") or []
+    return Looker(api, name, stack, declared, config_maps_of(found))
+
+
+def being_changed(node: Mapping[str, Any]) -> str:
+    """The mark of the pool's own change of the node; empty where there is none."""
+    return str((node["metadata"].get("annotations") or {}).get(CHANGING) or "")
+
+
+def _seen(node: dict[str, Any], pods: Sequence[dict[str, Any]], evidence: NodeEvidence, findings: tuple[Finding, ...]) -> Seen:
+    operators = _operators(pods)
+    holders = [holder_of(pod) for pod in pods if pod["metadata"]["namespace"] != operators]
+    holding = tuple(one for one in holders if one is not None)
+    held = {one.uid for one in holding}
+    others = (_other(pod) for pod in pods if pod["metadata"]["uid"] not in held)
+    counts = evidence.report is not None and evidence.verdict is not Verdict.STALE
+    return Seen(
+        cordoned=bool((node.get("spec") or {}).get("unschedulable")),
+        ready=evidence.ready,
+        mark=read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION)),
+        holders=holding,
+        others=tuple(one for one in others if one is not None),
+        pods={str(pod["metadata"]["uid"]): _path(pod) for pod in pods},
+        boot=str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID") or ""),
+        report=str(evidence.report.document["time"]) if evidence.report else "-",
+        causes=tuple(one.cause for one in findings) if counts else None,
+        proven=evidence.verdict is Verdict.PROVEN,
+    )
+
+
+def _other(pod: Mapping[str, Any]) -> Holder | None:
+    """A pod that holds no GPU, where it can go elsewhere."""
+    metadata = pod["metadata"]
+    owners = [one["kind"] for one in metadata.get("ownerReferences") or [] if one.get("controller")]
+    owner = owners[0] if owners else ""
+    if owner in OF_THE_NODE or (pod.get("status") or {}).get("phase") in _OVER:
+        return None
+    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owner, {}, bool(metadata.get("deletionTimestamp")))
+
+
+def _findings(node: dict[str, Any], evidence: NodeEvidence) -> tuple[Finding, ...]:
+    report = evidence.report
+    counts = report is not None and evidence.verdict is not Verdict.STALE
+    listed = sorted([*report.differences, *report.cannot_tell], key=lambda one: one.rank) if report and counts else []
+    found = [Finding(one.cause, one.where, one.likely_cause, one.remedy) for one in listed]
+    if not evidence.ready:
+        found = [_known(_NOT_READY, "node"), *(one for one in found if one.cause != _NOT_READY)]
+    elif mig_hangs(node) and evidence.verdict is not Verdict.PROVEN:
+        found = [_known("mig-stuck", "node"), *found]
+    elif not found and evidence.verdict in {Verdict.STALE, Verdict.NOT_VERIFIED, Verdict.CANNOT_TELL}:
+        silent = _known(_SILENT, "its verifier")
+        found = [replace(silent, text=evidence.reason or "no verifier has reported", remedy="Start its pod anew.")]
+    return tuple({(one.cause, one.where): one for one in found}.values())
+
+
+def mig_hangs(node: dict[str, Any]) -> bool:
+    """Whether mig-manager will do nothing more by itself, and keeps its clients away."""
+    metadata = node["metadata"]
+    labels = metadata.get("labels") or {}
+    state, since = str(labels.get(MIG_STATE_LABEL) or ""), changed_label(metadata, MIG_STATE_LABEL)
+    seconds = math.inf
+    if since is not None:
+        seconds = (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(since)).total_seconds()
+    return is_paused(labels) and hangs(state, paused=True, seconds=seconds)
+
+
+def _known(key: str, where: str) -> Finding:
+    known = cause(key)
+    return Finding(key, where, known.text, known.remedy)
+
+
+def _operators(pods: Sequence[Mapping[str, Any]]) -> str:
+    """The namespace in which the operator's own pods are; empty where none is on the node."""
+    return next((str(pod["metadata"]["namespace"]) for pod in pods if _app(pod) in APPS.values()), "")
+
+
+def _app(pod: Mapping[str, Any]) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("app") or "")
+
+
+def _path(pod: Mapping[str, Any]) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -1,0 +1,316 @@
+"""What a repair sees of a node, tells of it, and asks rights for. The reports are the verifier's own."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from gpu_pools.evidence.declared import declared
+from gpu_pools.evidence.errors import EvidenceError
+from gpu_pools.repairing import looking
+from gpu_pools.repairing.exchanging import commands
+from gpu_pools.repairing.looking import Looker, NoNodeError, being_changed
+from gpu_pools.repairing.repair import Manner, Repair, RepairError
+from gpu_pools.repairing.rights import Right, missing, needed
+from gpu_pools.repairing.telling import found_text, plan_text
+from gpu_pools.repairing.through_kubectl import ThroughKubectl, _refusal
+from gpu_pools.repairing.ways import Way, chosen
+from gpu_pools.text.programs import Said
+from gpu_pools.verifier.api import ApiError
+from tests.evidence import fleets
+
+PAUSED: Final = "paused-for-mig-change"
+MANNER: Final = Manner(600, "stop", 3600, 900)
+
+
+def pod(name: str, namespace: str = "default", owner: str = "", app: str = "", gpus: int = 0, **status: Any) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    owners = [{"kind": owner, "controller": True}] if owner else []
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": {"app": app}, "ownerReferences": owners}
+    return {"metadata": metadata, "spec": {"containers": [{"resources": {"limits": limits}}]}, "status": status}
+
+
+PODS: Final = [
+    pod("trains", gpus=1),
+    pod("web", owner="ReplicaSet"),
+    pod("over", owner="Job", gpus=1, phase="Succeeded"),
+    pod("log", owner="DaemonSet"),
+    pod("plugin", "gpu-operator", "DaemonSet", "nvidia-device-plugin-daemonset"),
+    pod("mig", "gpu-operator", "DaemonSet", "nvidia-mig-manager"),
+    pod("validates", "gpu-operator", "", "x", gpus=1),
+    pod("verifies", "gpu-pools-verifier", "DaemonSet"),
+]
+
+
+class Served:
+    """A cluster that is read: the nodes of a fleet, and pods on each."""
+
+    def __init__(self, fleet: fleets.Fleet, allowed: frozenset[str] = frozenset()) -> None:
+        self.fleet, self.allowed, self.reviewed = fleet, allowed, []  # type: ignore[var-annotated]
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        if path == "/api/v1/pods":
+            return {"items": PODS}
+        if path == "/api/v1/nodes":
+            key, _, value = query["labelSelector"].partition("=")
+            return {"items": [node for node in self.fleet.nodes if node["metadata"]["labels"].get(key) == value]}
+        for node in self.fleet.nodes:
+            if path == f"/api/v1/nodes/{node['metadata']['name']}":
+                return node
+        raise ApiError(path, 404, "not found")
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        assert path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        asked = body["spec"]["resourceAttributes"]
+        self.reviewed.append(asked)
+        return {"status": {"allowed": asked["verb"] in self.allowed}}
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError((path, body))
+
+    def delete(self, path: str, uid: str) -> dict[str, Any]:
+        raise AssertionError((path, uid))
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moment of the fleet's reports."""
+
+    class Now(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:  # type: ignore[override]
+            return fleets.NOW.astimezone(tz)
+
+    class Module:
+        datetime, UTC = Now, dt.UTC
+
+    monkeypatch.setattr(looking, "dt", Module)
+
+
+def looker(fleet: fleets.Fleet, name: str = "mig-0") -> Looker:
+    return Looker(Served(fleet), name, "shop", declared(fleet.outputs), fleet.config_maps)
+
+
+def test_a_node_that_is_proven_has_nothing_to_be_done() -> None:
+    look = looker(fleets.fleet()).look()
+    assert (look.pool, look.seen.proven, look.findings) == ("mig", True, ())
+    assert chosen([one.cause for one in look.findings], exchanged=False) == ()
+
+
+def test_who_holds_gpus_who_is_beside_them_and_who_belongs_to_the_node() -> None:
+    seen = looker(fleets.fleet()).look().seen
+    assert [one.name for one in seen.holders] == ["trains"]
+    assert [one.name for one in seen.others] == ["web", "validates"]
+
+
+def test_the_verifier_starts_anew_at_last() -> None:
+    look = looker(fleets.fleet()).look()
+
+    def names(*ways: Way) -> list[str]:
+        return [one["metadata"]["name"] for one in look.starting(ways, "gpu-pools-verifier")]
+
+    assert names(Way.MIG, Way.PLUGIN) == ["mig", "plugin", "verifies"]
+    assert names(Way.HAND) == ["verifies"]
+    assert names(Way.REPLACE) == []
+
+
+def _broken(fleet: fleets.Fleet, why: str) -> Looker:
+    fleets.put_report(fleet.node("mig"), *fleets.broken("mig", "mig-0", why))
+    return looker(fleet)
+
+
+def test_what_a_report_says_decides() -> None:
+    look = _broken(fleets.fleet(), "mig-layout").look()
+    assert [one.cause for one in look.findings] == ["mig-layout"]
+    assert look.seen.causes == ("mig-layout",)
+    assert "GPU 0 (GPU-1): the layout is another one" in found_text(look)
+
+
+def test_a_silent_verifier_starts_anew_and_says_nothing_that_counts() -> None:
+    fleet = fleets.fleet()
+    fleets.aged(fleet.node("mig"), 4000)
+    look = looker(fleet).look()
+    assert look.seen.causes is None
+    assert chosen([one.cause for one in look.findings], exchanged=False) == (Way.VERIFIER,)
+
+
+def test_a_kubelet_that_says_nothing_needs_a_hand_whatever_the_last_report_says() -> None:
+    fleet = fleets.fleet()
+    fleet.node("mig")["status"]["conditions"][0]["status"] = "Unknown"
+    look = _broken(fleet, "mig-layout").look()
+    assert Way.HAND in chosen([one.cause for one in look.findings], exchanged=False)
+    assert not look.seen.ready
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds_ago", "paused", "hangs"),
+    [("failed", 60, True, True), ("failed", 5, True, False), ("failed", 60, False, False), ("pending", 60, True, False)],
+)
+def test_what_mig_manager_hangs_in_is_read_off_the_labels(state: str, seconds_ago: int, paused: bool, hangs: bool) -> None:  # noqa: FBT001
+    fleet = fleets.fleet()
+    metadata = fleet.node("mig")["metadata"]
+    metadata["labels"]["nvidia.com/mig.config.state"] = state
+    metadata["labels"]["nvidia.com/gpu.deploy.device-plugin"] = PAUSED if paused else "true"
+    time = fleets.text_of(fleets.NOW - dt.timedelta(seconds=seconds_ago))
+    fields = {"f:metadata": {"f:labels": {"f:nvidia.com/mig.config.state": {}}}}
+    metadata["managedFields"] = [{"manager": "m", "time": time, "fieldsV1": fields}]
+    causes = [one.cause for one in _broken(fleet, "operand-missing").look().findings]
+    assert (causes[0] == "mig-stuck") is hangs
+    assert (chosen(causes, exchanged=False) == (Way.MIG,)) is hangs
+
+
+def test_a_node_of_nobody_and_one_that_is_not_there() -> None:
+    with pytest.raises(EvidenceError, match="system is not a node of a pool of shop"):
+        looker(fleets.fleet(), "system").look()
+    with pytest.raises(NoNodeError):
+        looker(fleets.fleet(), "nobody").look()
+
+
+def test_a_node_in_its_turn_is_known_by_the_changer_s_mark() -> None:
+    fleet = fleets.fleet()
+    assert being_changed(fleet.node("mig")) == ""
+    fleet.node("mig")["metadata"]["annotations"]["gpu-pools/change"] = '{"to": "x"}'
+    assert being_changed(fleet.node("mig")) == '{"to": "x"}'
+
+
+# --- told before it is done -------------------------------------------------------------------------------
+
+
+def test_the_plan_names_pods_steps_and_what_is_left() -> None:
+    one = _broken(fleets.fleet(), "mig-layout")
+    look = one.look()
+    starting = look.starting((Way.MIG,), "gpu-pools-verifier")
+    text = plan_text(look, (Way.MIG,), MANNER, starting, one.pool("mig"), ())
+    for words in ("it is cordoned", "default/trains (a bare pod)", "then it stops", "gpu-operator/mig", "it is uncordoned"):
+        assert words in text
+    assert "default/web" not in text, "it holds no GPU"
+    assert text.index("gpu-operator/mig") < text.index("gpu-pools-verifier/verifies")
+
+
+def test_a_cordon_of_others_is_told_to_stay() -> None:
+    fleet = fleets.fleet()
+    fleet.node("mig")["spec"] = {"unschedulable": True}
+    one = _broken(fleet, "unhealthy")
+    text = plan_text(one.look(), (Way.PLUGIN,), MANNER, (), one.pool("mig"), ())
+    assert "it is cordoned already, and stays so" in text
+    assert "it stays cordoned, as it was before" in text
+    assert "are evicted" not in text
+
+
+def test_the_rights_are_those_of_what_is_done() -> None:
+    look = looker(fleets.fleet()).look()
+    verifier = look.starting((Way.HAND,), "gpu-pools-verifier")
+    assert needed(look, (Way.HAND,), verifier, deletes=False) == (
+        Right("create", "pods/eviction", "default"),
+        Right("create", "pods/eviction", "gpu-operator"),
+        Right("delete", "pods", "gpu-pools-verifier"),
+        Right("patch", "nodes"),
+    )
+    plugin = look.starting((Way.PLUGIN,), "gpu-pools-verifier")
+    assert {str(one) for one in needed(look, (Way.PLUGIN,), plugin, deletes=True)} == {
+        "delete pods in gpu-operator",
+        "delete pods in gpu-pools-verifier",
+        "patch nodes",
+    }
+
+
+def test_all_missing_rights_are_told_at_once() -> None:
+    api = Served(fleets.fleet(), frozenset({"patch"}))
+    rights = (Right("create", "pods/eviction", "default"), Right("patch", "nodes"), Right("delete", "pods", "x"))
+    assert missing(api, rights) == (rights[0], rights[2])
+    assert api.reviewed[0] == {"verb": "create", "resource": "pods", "subresource": "eviction", "namespace": "default"}
+
+
+# --- machines ---------------------------------------------------------------------------------------------
+
+AKS: Final = {
+    "type": "azure-native:containerservice:AgentPool",
+    "inputs": {"agentPoolName": "nb", "resourceName": "dev", "resourceGroupName": "rg", "enableAutoScaling": False},
+}
+GROUP: Final = {
+    "type": "openstack:containerinfra/nodeGroup:NodeGroup",
+    "inputs": {"name": "nb", "clusterId": "c-1", "nodeCount": 7},
+    "ignoreChanges": ["nodeCount"],
+}
+AKS_NODE: Final = {"metadata": {"name": "aks-nb-vmss000001", "labels": {"kubernetes.azure.com/agentpool": "nb"}}}
+SERVER_NODE: Final = {"metadata": {"name": "nb-1"}, "spec": {"providerID": "openstack:///s-1"}}
+
+
+def test_the_commands_have_what_the_state_has() -> None:
+    machine, again = commands("shop", [GROUP, AKS], "pool", AKS_NODE)
+    assert machine == (
+        "az aks nodepool delete-machines --resource-group rg --cluster-name dev --name nb --machine-names aks-nb-vmss000001"
+    )
+    assert again.startswith("pulumi up --refresh --stack shop")
+    scaled = {**AKS, "inputs": {**AKS["inputs"], "enableAutoScaling": True}}  # type: ignore[dict-item]
+    assert len(commands("shop", [scaled], "pool", AKS_NODE)) == 1, "the autoscaler brings another"
+
+
+def test_the_number_of_a_magnum_group_is_not_the_state_s() -> None:
+    show, resize = commands("shop", [AKS, GROUP], "nb", SERVER_NODE)
+    assert show.startswith("openstack coe nodegroup show c-1 nb -f value -c node_count")
+    assert resize == "openstack coe cluster resize --nodegroup nb --nodes-to-remove s-1 c-1 COUNT"
+    assert "6" not in show + resize
+    fixed = {**GROUP, "ignoreChanges": []}
+    assert commands("shop", [fixed], "nb", SERVER_NODE)[-1].startswith("pulumi up --refresh")
+    assert "openstack server show nb-1" in commands("shop", [fixed], "nb", {"metadata": {"name": "nb-1"}})[0]
+
+
+def test_a_machine_that_the_stack_does_not_have_is_its_owner_s() -> None:
+    assert commands("shop", [AKS], "other", SERVER_NODE) == ()
+    one = looker(fleets.fleet())
+    assert "ask the cluster's owner" in plan_text(one.look(), (Way.REPLACE,), MANNER, (), one.pool("mig"), ())
+
+
+# --- through kubectl --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "message"),
+    [
+        ('Error from server (NotFound): nodes "x" not found', 404, 'nodes "x" not found'),
+        ("Error from server (TooManyRequests): Cannot evict pod", 429, "Cannot evict pod"),
+        ('Error from server (Forbidden): nodes "x" is forbidden', 403, 'nodes "x" is forbidden'),
+        ("Error from server: odd", None, "odd"),
+        ("Unable to connect to the server: EOF", None, "Unable to connect to the server: EOF"),
+        ("", None, "kubectl ended with 1"),
+    ],
+)
+def test_what_kubectl_says_is_a_status(said: str, status: int | None, message: str) -> None:
+    error = _refusal("GET /x", Said(1, b"", said))
+    assert (error.status, error.message) == (status, message)
+
+
+def test_kubectl_is_asked_with_the_body_on_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\nprintf \'{"asked": "%s", "body": %s}\' "$*" "$(cat)"\n', encoding="utf-8")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    api = ThroughKubectl(Path("k"), "c")
+    answer = api.create("/apis/x", {"a": 1})
+    assert answer == {
+        "asked": "create --raw /apis/x --filename=- --request-timeout=20s --kubeconfig=k --context=c",
+        "body": {"a": 1},
+    }
+    assert api.delete("/api/v1/pods/x", "u")["body"]["preconditions"] == {"uid": "u"}
+    with pytest.raises(ValueError, match="is not a node"):
+        api.patch("/api/v1/pods/x", {})
+
+
+def test_without_kubectl_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EvidenceError, match="no kubectl"):
+        ThroughKubectl(None, None).get("/x")
+
+
+# --- doing ------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_goes_is_an_end_only_where_its_machine_is_exchanged() -> None:
+    gone = looker(fleets.fleet(), "nobody")
+    assert Repair(gone, (Way.REPLACE,), MANNER, print).run() is False
+    with pytest.raises(RepairError, match="is not there any more"):
+        Repair(gone, (Way.PLUGIN,), MANNER, print).run()
