@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.text.incidents import link
 from policies import kinds
 from policies.acknowledged import acknowledged_by
@@ -65,6 +67,47 @@ def test_what_is_said_of_bad_programs_is_what_somebody_has_read() -> None:
         # Why, repair and see are the rule's own: once.
         told += [f"--- {name}", *texts[0][1:], *(f"- {text[0]}" for text in texts), ""]
     golden("policies.txt", "\n".join(told))
+
+
+def in_turn(given: Program) -> Program:
+    """The program whose AKS pools have `rollout`: their components say which labels the nodes get one by one."""
+    resources: list[Resource] = []
+    for one in given.resources:
+        labels: Any = one.inputs.get("nodeLabels", {})
+        moved = {key: labels[key] for key in (kinds.CONFIG_LABEL, kinds.MIG_LABEL) if key in labels}
+        if one.type != kinds.AGENT_POOL or not moved:
+            resources.append(one)
+            continue
+        around = made(kinds.AKS_POOL, f"{one.name}-component", {"changedLabels": moved})
+        left = {POOL_LABEL: one.name, **{key: value for key, value in labels.items() if key not in moved}}
+        resources += [around, replace(one, parent=around.urn, inputs={**one.inputs, "nodeLabels": left})]
+    return replace(given, resources=tuple(resources))
+
+
+#: No plan lets both partition, and this rule looks at one resource alone (tests/unit/test_rollouts.py).
+ONE_RESOURCE = {"one-mig-owner"}
+OF_POOLS = [(name, index) for name, programs in BAD.items() for index, one in enumerate(programs) if in_turn(one) != one]
+
+
+@pytest.mark.parametrize(("name", "index"), [case for case in OF_POOLS if case[0] not in ONE_RESOURCE])
+def test_with_a_rollout_a_bad_pool_is_stopped_as_without(name: str, index: int) -> None:
+    found = verdicts(in_turn(BAD[name][index]), name)
+    assert {one.rule for one in found if isinstance(one, Violation)} == {name}
+    assert not [one for one in found if isinstance(one, Undecided)]
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_with_a_rollout_a_good_program_is_left_alone(name: str) -> None:
+    assert verdicts(in_turn(GOOD[name])) == []
+
+
+@pytest.mark.parametrize("name", ["own label", "in turn"])
+def test_an_empty_pool_is_selected_by_no_label_that_nodes_get_in_their_turn(name: str) -> None:
+    left: Any = {"options": {"ignore_changes": ("count",)}, "enableAutoScaling": True, "minCount": 0, "maxCount": 2}
+    whole = {"nodeLabels": {kinds.CONFIG_LABEL: "whole"}}
+    given = program(pool(**left, **whole), sharing(), pod(nodeSelector={kinds.CONFIG_LABEL: "whole"}))
+    found = verdicts(given if name == "own label" else in_turn(given))
+    assert [one.rule for one in found if isinstance(one, Violation)] == (["selectable-from-zero"] if name == "in turn" else [])
 
 
 @pytest.mark.parametrize("name", GOOD)
