@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gpu_pools.changes.blast import blast_radius
+from gpu_pools.changes.steps import Preview
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
 from sandbox.cluster import node_tools
 from sandbox.cluster.api_errors import ApiError
@@ -22,7 +24,6 @@ from tests.engine.test_rollout import (
     SLICE,
     Watch,
     _allocatable,
-    _declare,
     _hold,
     _nothing_left,
     _ready,
@@ -68,7 +69,8 @@ def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
 def test_a_living_pool_gets_a_rollout_and_keeps_its_pods(trial: Trial) -> None:
     assert _refused(trial), "labels of the agent pool"
     holder = _hold(trial, "held", SLICE)
-    trial.edit(lambda config: config["gpu-pools:pools"][0].update(rollout={"drainTimeoutSeconds": 120}))
+    told, _ = _told(trial, lambda config: config["gpu-pools:pools"][0].update(rollout={"drainTimeoutSeconds": 120}))
+    assert "AKS takes the labels of `cut` away, and each node's verifier puts them back" in told
     with Watch(trial) as watch:
         trial.up().ok()
     trial.wait_until(trial.holds, "AKS and the verifiers agree")
@@ -91,15 +93,16 @@ def test_labels_that_are_taken_away_come_back_without_a_deploy(trial: Trial) -> 
 def test_a_layout_changes_node_after_node_and_a_node_that_joins_gets_it_at_once(trial: Trial) -> None:
     _serve(trial)
     first = {node["metadata"]["name"] for node in trial.nodes("cut")}
-    _declare(trial, cut={"mig": {"layout": MIXED}})
-    assert [step["urn"] for step in trial.planned_steps() if "AgentPool" in step["urn"]] == [], "Azure is asked for nothing"
+    told, _ = _told(trial, lambda config: config["gpu-pools:sharing"].update(cut={"mig": {"layout": MIXED}}))
+    assert "One node of `cut` at a time" in told
+    assert _asked_of_azure(trial) == []
     with Watch(trial) as watch:
         command = trial.start("up", trial.stack)
         trial.wait_until(lambda: watch.cordoned, "a node is cordoned", 180)
         trial.scale("cut", 3).ok()
         out, err = command.communicate(timeout=400)
     assert command.returncode == 0, f"{out}\n{err}"
-    assert watch.cordoned == {1}
+    assert watch.cordoned == {1}, "as it was told"
     assert watch.fewest >= BUDGET
     assert len({node["metadata"]["name"] for node in trial.nodes("cut")} - first) == 1
     assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {4}
@@ -108,10 +111,12 @@ def test_a_layout_changes_node_after_node_and_a_node_that_joins_gets_it_at_once(
 
 
 def test_the_old_declaration_takes_it_back_node_by_node(trial: Trial) -> None:
-    _declare(trial, cut={"mig": {"layout": SEVEN}})
+    told, away = _told(trial, lambda config: config["gpu-pools:sharing"].update(cut={"mig": {"layout": SEVEN}}))
+    assert "One node of `cut` at a time" in told
     with Watch(trial) as watch:
         trial.up().ok()
     assert watch.cordoned == {1}
+    assert watch.away <= away == 1, "as it was told"
     assert watch.fewest >= BUDGET
     assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {7}
     _nothing_left(trial)
@@ -119,15 +124,34 @@ def test_the_old_declaration_takes_it_back_node_by_node(trial: Trial) -> None:
 
 def test_without_it_the_labels_are_the_agent_pools_again(trial: Trial) -> None:
     assert not _refused(trial)
-    trial.edit(lambda config: config["gpu-pools:pools"][0].pop("rollout"))
+    told, away = _told(trial, _without_rollout)
+    assert "`cut` loses its rollout" in told
+    assert away == 0
     with Watch(trial) as watch:
         trial.up().ok()
     assert watch.cordoned == set()
     assert (watch.away, watch.fewest) == (0, REPLICAS), "nothing became of the nodes"
     assert _refused(trial)
     _nothing_left(trial)
-    trial.up().ok()
-    assert trial.planned_steps() == []
+    assert _asked_of_azure(trial) == []
+
+
+def _without_rollout(config: dict[str, Any]) -> None:
+    del config["gpu-pools:pools"][0]["rollout"]
+
+
+def _told(trial: Trial, change: Callable[[dict[str, Any]], None]) -> tuple[str, int]:
+    """Edits the stack file; what the report of changes tells of it, and how many GPUs are away at most."""
+    before = trial.plan()
+    trial.edit(change)
+    radius = blast_radius(Preview((), (), (), complete=True), before, trial.plan())
+    text = " ".join(sentence for _, sentences in radius.steps for sentence in sentences)
+    return text, sum(dip.most or 0 for dip in radius.dips)
+
+
+def _asked_of_azure(trial: Trial) -> list[str]:
+    """What the next deploy would change of agent pools."""
+    return [step["urn"] for step in trial.planned_steps() if "::azure-native:" in step["urn"].replace("$", "::")]
 
 
 def _path(node: dict[str, Any]) -> str:

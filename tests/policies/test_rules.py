@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from gpu_pools.text.incidents import link
 from policies import kinds
 from policies.acknowledged import acknowledged_by
@@ -18,7 +16,7 @@ from policies.judging import RuleSettings, Undecided, Violation, judge
 from policies.rules import RULES
 from tests.unit.golden import golden
 
-from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, acknowledging, made, operator, pod, pool, program, sharing
+from .programs import ALLOWED, BAD, GOOD, OPERATOR, Program, acknowledging, in_turn, made, operator, pod, pool, program, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,21 +65,6 @@ def test_what_is_said_of_bad_programs_is_what_somebody_has_read() -> None:
         # Why, repair and see are the rule's own: once.
         told += [f"--- {name}", *texts[0][1:], *(f"- {text[0]}" for text in texts), ""]
     golden("policies.txt", "\n".join(told))
-
-
-def in_turn(given: Program) -> Program:
-    """The program whose AKS pools have `rollout`: their components say which labels the nodes get one by one."""
-    resources: list[Resource] = []
-    for one in given.resources:
-        labels: Any = one.inputs.get("nodeLabels", {})
-        moved = {key: labels[key] for key in (kinds.CONFIG_LABEL, kinds.MIG_LABEL) if key in labels}
-        if one.type != kinds.AGENT_POOL or not moved:
-            resources.append(one)
-            continue
-        around = made(kinds.AKS_POOL, f"{one.name}-component", {"changedLabels": moved})
-        left = {POOL_LABEL: one.name, **{key: value for key, value in labels.items() if key not in moved}}
-        resources += [around, replace(one, parent=around.urn, inputs={**one.inputs, "nodeLabels": left})]
-    return replace(given, resources=tuple(resources))
 
 
 #: No plan lets both partition, and this rule looks at one resource alone (tests/unit/test_rollouts.py).
