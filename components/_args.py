@@ -504,6 +504,8 @@ class AksPoolArgs(TypedDict):
     """Refuse to delete or replace the pool."""
     adopted: NotRequired[bool]
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
+    rollout: NotRequired[RolloutArgs]
+    """How the pool's nodes change in place, a few at a time; without it all at once."""
     gpu_model: NotRequired[str]
     """The GPU model, where no table has the size."""
     gpus_per_node: NotRequired[int]

@@ -275,13 +275,13 @@ class AksGpuNodePool(pulumi.ComponentResource):
         planned = pool_plan(f"AksGpuNodePool({name})", args, planned, operator, _alone(name, args))
         opts = after_operator(opts, operator)
         inputs = pool_inputs(planned, _around(args))
-        super().__init__("gpu-pools:index:AksGpuNodePool", name, None, opts)
+        super().__init__("gpu-pools:index:AksGpuNodePool", name, _told(planned), opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
         pool = containerservice.AgentPool(
             f"{name}-pool",
             **arguments(containerservice.AgentPoolArgs, inputs),
-            node_labels=once_agreed(f"AksGpuNodePool({name})", planned, args.get("config_keys"), dict(planned.labels)),
+            node_labels=once_agreed(f"AksGpuNodePool({name})", planned, args.get("config_keys"), planned.placed_labels),
             resource_group_name=args["resource_group_name"],
             resource_name_=args["cluster_name"],
             opts=child_options(
@@ -301,6 +301,11 @@ class AksGpuNodePool(pulumi.ComponentResource):
         self.register_outputs(
             {"pool_id": self.pool_id, "pool_name": self.pool_name, "advertises": self.advertises},
         )
+
+
+def _told(planned: PoolPlan) -> dict[str, Any] | None:
+    """Inputs of the component, so that whoever judges the program sees what the agent pool does not say (policies/kinds.py)."""
+    return {"changedLabels": planned.changed_labels} if planned.changed_labels else None
 
 
 #: Arguments that are mappings of arguments, in both spellings.

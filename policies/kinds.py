@@ -13,6 +13,7 @@ import yaml
 from gpu_pools.existing.documents import kind_of_text
 from gpu_pools.existing.yaml_tree import parse_documents
 from gpu_pools.hardware.azure_sizes import retired, size
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
 
 from .reading import UnknownMetError
 
@@ -59,6 +60,8 @@ WORKLOADS: Final = (
 )
 #: Our own component that puts verifiers on the nodes of a pool.
 VERIFICATION: Final = "gpu-pools:index:Verification"
+#: Our own component around an AKS pool. With `rollout` its input `changedLabels` has the labels that nodes get one by one.
+AKS_POOL: Final = "gpu-pools:index:AksGpuNodePool"
 #: Our own component by which new nodes take no pods until their verifier has passed.
 STARTUP_TAINT: Final = "gpu-pools:index:StartupTaint"
 CONFIG_LABEL: Final = "nvidia.com/device-plugin.config"
@@ -118,12 +121,28 @@ def environment(values: Field, operand: str) -> dict[str, str]:
 
 
 def is_gpu_pool(inputs: Field) -> bool:
-    """Whether an AKS pool has NVIDIA GPUs: by its size, or where no table has that, by the label that shares them."""
+    """Whether an AKS pool has NVIDIA GPUs: by its size, or where no table has that, by the label that shares them or is ours."""
     name = inputs.at("vmSize").text()
     if size(name) is not None or retired(name) is not None:
         return True
     # Azure's sizes with GPUs all begin so; of others nothing need be known.
-    return name.lower().startswith("standard_n") and bool(inputs.at("nodeLabels", CONFIG_LABEL).text())
+    labels = inputs.at("nodeLabels")
+    return name.lower().startswith("standard_n") and any(labels.at(key).text() for key in (CONFIG_LABEL, POOL_LABEL))
+
+
+def sharing_label(case: Case, key: str, pool: tuple[Resource, Field] | None = None) -> Field:
+    """The label by which nodes of an AKS pool are shared: its own, or one that they get one by one (`rollout`).
+
+    Args:
+        case: what is judged; a rule about whole programs.
+        key: `CONFIG_LABEL` or `MIG_LABEL`.
+        pool: the pool; by default the resource under judgement.
+    """
+    resource, inputs = pool or (case.resource, case.inputs)
+    own = inputs.at("nodeLabels", key)
+    around = [component for one, component in case.of(AKS_POOL) if one.urn == resource.parent]
+    in_turn = [label for component in around if (label := component.at("changedLabels", key)).present()]
+    return own if own.present() or not in_turn else in_turn[0]
 
 
 def gpu_pools(case: Case) -> list[tuple[Resource, Field]]:

@@ -385,7 +385,7 @@ def _wanted(inputs: Mapping[str, Any], planned: PoolPlan, owner: str) -> dict[st
     """The inputs of the first preview: those of the program, and of what it leaves alone those of the import."""
     around = Around({OWNER_TAG: owner}, inputs.get("vnetSubnetID"), inputs.get("podSubnetID"))
     program = {key: value for key, value in pool_inputs(planned, around).items() if value is not None}
-    program["nodeLabels"] = dict(planned.labels)
+    program["nodeLabels"] = planned.placed_labels
     kept = kept_as_found(planned, program)
     if planned.pool.autoscaled:
         kept.append("count")

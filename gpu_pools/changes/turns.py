@@ -33,7 +33,7 @@ def turns(pool: PoolChange) -> Iterator[str]:
             )
         return
     if after.pool.rollout and before.pool.rollout is None:
-        yield from _becomes(pool.name, before)
+        yield from _becomes(pool.name, before, after)
     elif before.pool.rollout and after.pool.rollout is None:
         yield (
             f"`{pool.name}` loses its rollout: a node that is being changed then stays cordoned, and its annotation "
@@ -43,9 +43,10 @@ def turns(pool: PoolChange) -> Iterator[str]:
         yield from _in_turn(pool.name, before, after, after.pool.rollout)
 
 
-def _becomes(name: str, before: PoolPlan) -> Iterator[str]:
+def _becomes(name: str, before: PoolPlan, after: PoolPlan) -> Iterator[str]:
+    whose = "AKS" if after.platform == "aks" else "NFD"
     yield (
-        f"NFD takes the labels of `{name}` away, and each node's verifier puts them back: between the two a node's device "
+        f"{whose} takes the labels of `{name}` away, and each node's verifier puts them back: between the two a node's device "
         "plugin serves its default config, by which running pods keep what they have and no new one gets a share."
     )
     if isinstance(before.sharing, Mig):

@@ -43,7 +43,7 @@ from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
 from gpu_pools.plan.operator_versions import chart_warnings
 from gpu_pools.plan.planned import Plan, PoolPlan
-from gpu_pools.plan.rollouts import check_rollouts
+from gpu_pools.plan.rollouts import check_rollouts, rollout_warnings
 from gpu_pools.rendering.registry import chart_registry_values
 from gpu_pools.rendering.sharing_configs import (
     MIG_DISABLED_KEY,
@@ -242,6 +242,7 @@ def _pool_warnings(
     yield from declared_model_warnings(hardware.model)
     yield from autoscaling_warnings(pool, sharing, strategies.chosen, settings)
     yield from startup_taint_warnings(settings)
+    yield from rollout_warnings(pool, settings)
     yield from adoption_warnings(pool, settings)
     yield from adopted_warnings(pool, settings)
     if pool is settings.pools[0]:

@@ -1,15 +1,21 @@
-"""Which pools can change node by node (``rollout``), and how long that may take.
+"""Which pools can change node by node (``rollout``), what that means for their new nodes, and how long it may take.
 
-On AKS they cannot: there the two labels are labels of the agent pool, by which policies and previews tell what a pool is, and
-which AKS brings to all of its nodes at once.
+On AKS such an agent pool does not have the two labels: AKS would bring them to all of its nodes at once, and refuses whoever
+changes on a node what its pool has (azure-aks-docs, use-labels and use-node-taints). So new nodes of it register without them,
+where those of other AKS pools have them from the start.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpu_pools.plan.planned import PoolPlan
+    from gpu_pools.stack.pools import Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.stack.verification import VerificationSettings
     from gpu_pools.text.errors import Problems
@@ -25,20 +31,23 @@ def check_rollouts(settings: Settings, problems: Problems) -> None:
     for pool in settings.pools:
         if pool.rollout is None or settings.imported:
             continue
-        if settings.cluster.platform == "aks":
-            problems.add(
-                f"{pool.path}.rollout",
-                "nodes of an AKS pool cannot change one by one: AKS gives a pool's labels to all of its nodes at once",
-                allowed="rollout on Magnum and on existing clusters",
-                remedy="Leave it out, and empty the pool's nodes before the change.",
-            )
-        elif not settings.verification.enabled:
+        if not settings.verification.enabled:
             problems.add(
                 f"{pool.path}.rollout",
                 "needs the verification, which changes each node and proves it before the next",
                 allowed="a section gpu-pools:verification",
                 remedy="Add `gpu-pools:verification: {}`, or leave rollout out.",
             )
+
+
+def rollout_warnings(pool: Pool, settings: Settings) -> Iterator[str]:
+    """What it makes of new nodes of this pool where these have their labels from the start without it."""
+    if pool.rollout is None or settings.cluster.platform != "aks" or settings.verification.startup_taint:
+        return
+    yield (
+        "with rollout a new node has no sharing labels until its verifier sets them: it advertises whole GPUs before that, and "
+        f"pods may start too early; set gpu-pools:verification.startupTaint, which needs Kubernetes {LEAST_KUBERNETES}"
+    )
 
 
 def rollout_seconds(planned: PoolPlan, verification: VerificationSettings) -> int:

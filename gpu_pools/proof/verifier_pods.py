@@ -160,6 +160,8 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> di
     settings, expectation = plan.settings.verification, expectation_file(plan, planned)
     wait = ["--wait", str(settings.deadline_seconds), "--every", str(_EVERY_SECONDS), "--termination-log", _TERMINATION_LOG]
     watch = ["--interval", str(settings.interval_seconds), "--listen", f"$(POD_IP):{PORT}"]
+    if planned.pool.rollout:
+        watch.append("--keep")
     mounts, volumes = _volumes(config_map, expectation.name, mps=isinstance(planned.sharing, Mps))
     common = {
         "image": settings.image,

@@ -231,13 +231,14 @@ class Pool:
     )
     rollout: Rollout | None = row(
         {
+            "aks": "How the pool's nodes change in place, a few at a time; without it all at once.",
             "magnum": "How the pool's nodes change in place, a few at a time; without it all at once.",
             "existing": "How the pool's nodes change in place, a few at a time; without it all at once.",
         },
         ROLLOUT,
         doc="A change of the sharing reaches the pool's living nodes [a few at a time](../operations.md#node-by-node): each is "
         "cordoned, emptied of pods that hold GPUs, changed, proven and given back. It needs the "
-        "[verification](#gpu-poolsverification). Without it all nodes change at once, and nothing is drained. Not on AKS.",
+        "[verification](#gpu-poolsverification). Without it all nodes change at once, and nothing is drained.",
     )
 
     @property

@@ -102,6 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     watches.add_argument(
         "--listen", type=_address, default=("", _PORT), metavar="[ADDRESS:]PORT", help=f"where to serve ({_PORT})"
     )
+    about = "put the labels of the last change back where somebody has taken them away"
+    watches.add_argument("--keep", action="store_true", help=about)
     about = "bring this living node to an expectation, in its turn"
     changes = commands.add_parser("change", formatter_class=_Help, help=about)
     changes.add_argument("--drain", type=_seconds, required=True, metavar="SECONDS", help="how long pods may take to go")

@@ -257,7 +257,8 @@ _TABLE: Final = (
     _Row(
         "label-missing",
         "the pool's label is not on the node: set by hand and lost, or it never reached the node",
-        "Let the pool carry the label (AKS: nodeLabels; elsewhere the labeller and its NodeFeatureRule), and check NFD.",
+        "Let the pool carry the label (AKS: nodeLabels; elsewhere the labeller and its NodeFeatureRule), and check NFD. With "
+        "rollout the pool's verifier sets it: read its log.",
         "D02 C07 C12 P06",
     ),
     _Row(

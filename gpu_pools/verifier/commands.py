@@ -113,6 +113,26 @@ def _untainter(options: argparse.Namespace, node: NodeReader | None) -> Callable
     return partial(untaint, node, options.untaint)
 
 
+def _keeper(
+    options: argparse.Namespace, node: NodeReader | None, expected: Expectation, reader: Reader
+) -> Callable[[Assertion], str | None] | None:
+    """Puts back what a change has set and somebody has taken away; None where that is not asked for."""
+    if not options.keep or node is None or expected.node is None:
+        return None
+    from .change import target_of  # noqa: PLC0415
+    from .keep import keep  # noqa: PLC0415
+    from .living_node import LivingNode  # noqa: PLC0415
+
+    living = LivingNode(node.api, node.name, expected.node.namespace)
+    return partial(keep, living, target_of(expected), _nvml_holds(options, reader, expected))
+
+
+def _nvml_holds(options: argparse.Namespace, reader: Reader, expected: Expectation) -> Callable[[], bool]:
+    """Whether NVML says what is declared, whatever the node object says."""
+    observer = Observer(reader, None, options.pause, options.processes)
+    return lambda: observer.hold(expected).findings.verdict is Verdict.HOLDS
+
+
 def _export(options: argparse.Namespace, reader: Reader) -> int:
     observation = _observer(options, reader).look(None)
     document = {"apiVersion": report.API_VERSION, "kind": "NodeObservation", "time": moment(), **observation.as_json()}
@@ -181,6 +201,8 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
         watcher.tell = write
     if untaint := _untainter(options, node):
         watcher.untaint = untaint
+    if keep := _keeper(options, node, expected, reader):
+        watcher.keep = keep
     try:
         http = server(watcher, options.listen)
     except OSError as error:
@@ -198,10 +220,9 @@ def _change(options: argparse.Namespace, reader: Reader) -> int:
     from .change import Change, ChangeError, Manner, target_of  # noqa: PLC0415
 
     expected, node, turns = _turned(options)
-    observer = Observer(reader, None, options.pause, options.processes)
     try:
         target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait)
-        Change(target, node, turns, manner, lambda: observer.hold(expected).findings.verdict is Verdict.HOLDS).run()
+        Change(target, node, turns, manner, _nvml_holds(options, reader, expected)).run()
     except ChangeError as error:
         print(f"not changed: {error}", file=sys.stderr)
         _terminate(options.termination_log, f"not changed: {error}")

@@ -79,6 +79,8 @@ class Watcher:
         self.tell: Callable[[Expectation, Assertion], str | None] = lambda _, __: None
         #: The same, of whoever takes the startup taint away.
         self.untaint: Callable[[Assertion], str | None] = lambda _: None
+        #: The same, of whoever puts labels back.
+        self.keep: Callable[[Assertion], str | None] = lambda _: None
 
     def run(self) -> None:
         """Assert for ever."""
@@ -102,6 +104,8 @@ class Watcher:
             LOG.warning("%s", trouble)
         if trouble := self.untaint(assertion):
             LOG.warning("%s", trouble)
+        if news := self.keep(assertion):
+            LOG.warning("%s", news)
         return result
 
     def wake(self) -> None:

@@ -113,11 +113,11 @@ def _spot(case: Case) -> Iterator[Found]:
 
 def _strategy_of(case: Case) -> Iterator[tuple[Field, str]]:
     """(label, strategy) of a pool, from the config that its label names."""
-    label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    label, layout = kinds.sharing_label(case, kinds.CONFIG_LABEL), kinds.sharing_label(case, kinds.MIG_LABEL)
     if case.inputs.at("gpuInstanceProfile").text():
         yield case.inputs.at("gpuInstanceProfile"), "mig"
-    elif case.inputs.at("nodeLabels", kinds.MIG_LABEL).text() not in {"", "all-disabled"}:
-        yield case.inputs.at("nodeLabels", kinds.MIG_LABEL), "mig"
+    elif layout.text() not in {"", "all-disabled"}:
+        yield layout, "mig"
     for _, value in kinds.configs_named(case, label):
         for mode in kinds.sharing_of(value):
             yield label, str(mode)

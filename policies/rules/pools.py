@@ -42,7 +42,7 @@ def _one_mig_owner(case: Case) -> Iterator[Found]:
 def _mps_on_mig(case: Case) -> Iterator[Found]:
     if not case.inputs.at("gpuInstanceProfile").text():
         return
-    label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    label = kinds.sharing_label(case, kinds.CONFIG_LABEL)
     for resource, value in kinds.configs_named(case, label):
         if kinds.sharing_of(value).get("mps"):
             yield Found(label.path, f'"{label.text()}" of {resource.name} is MPS, on a pool that AKS partitions')
@@ -75,7 +75,7 @@ def _autoscaled_count(case: Case) -> Iterator[Found]:
 def _autoscaled_names(case: Case) -> Iterator[Found]:
     if not kinds.is_gpu_pool(case.inputs) or case.inputs.at("enableAutoScaling").value() is not True:
         return
-    label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    label = kinds.sharing_label(case, kinds.CONFIG_LABEL)
     for resource, value in kinds.configs_named(case, label):
         if _renames(value):
             yield Found(label.path, f'"{label.text()}" of {resource.name} advertises names that the autoscaler does not know')
@@ -96,7 +96,7 @@ def _born_tainted(case: Case) -> bool:
 
 
 def _autoscaled_mig(case: Case) -> Iterator[Found]:
-    label = case.inputs.at("nodeLabels", kinds.MIG_LABEL)
+    label = kinds.sharing_label(case, kinds.MIG_LABEL)
     scaled = case.inputs.at("enableAutoScaling").value() is True
     if scaled and label.text() not in {"", "all-disabled"} and not _born_tainted(case):
         yield Found(label.path, f'"{label.text()}" on new nodes, and nothing keeps pods off until it is applied')
@@ -108,7 +108,7 @@ def _shared_from_zero(case: Case) -> Iterator[Found]:
         return
     if _born_tainted(case):
         return
-    label = case.inputs.at("nodeLabels", kinds.CONFIG_LABEL)
+    label = kinds.sharing_label(case, kinds.CONFIG_LABEL)
     for resource, value in kinds.configs_named(case, label):
         if kinds.sharing_of(value):
             yield Found(least.path, f'none is kept, and "{label.text()}" of {resource.name} shares each GPU')

@@ -148,7 +148,7 @@ def _pool_key(case: Case) -> Iterator[Found]:
 
 
 def _mig_key(case: Case) -> Iterator[Found]:
-    place = case.inputs.at("nodeLabels", kinds.MIG_LABEL)
+    place = kinds.sharing_label(case, kinds.MIG_LABEL)
     configs = [value.get("mig-configs") for _, _, value in kinds.parsed_configs(case, "mig-parted") if isinstance(value, dict)]
     names = [name for config in configs if isinstance(config, dict) for name in config]
     if place.text() and configs and place.text() not in names:
@@ -158,7 +158,7 @@ def _mig_key(case: Case) -> Iterator[Found]:
 
 
 def _labelled(case: Case, operand: str, label: str) -> Iterator[Found]:
-    place = case.inputs.at("nodeLabels", label)
+    place = kinds.sharing_label(case, label)
     for resource, values in kinds.operators(case):
         keys = kinds.keys_of_map(case, values, operand)
         if place.text() and keys is not None and place.text() not in keys:
@@ -199,7 +199,7 @@ def _reboot(case: Case) -> Iterator[Found]:
         return
     for pool, inputs in kinds.gpu_pools(case):
         known = size(inputs.at("vmSize").text())
-        layout = inputs.at("nodeLabels", kinds.MIG_LABEL).text()
+        layout = kinds.sharing_label(case, kinds.MIG_LABEL, (pool, inputs)).text()
         if known and known.gpu_model.startswith(_REBOOTING) and layout not in {"", "all-disabled"}:
             yield Found(values.at("migManager", "env").path, f"no WITH_REBOOT=true, and {pool.name} partitions {known.product}")
 

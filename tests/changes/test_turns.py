@@ -9,7 +9,7 @@ import pytest
 from gpu_pools.changes.blast import Dip, blast_radius
 from gpu_pools.changes.pools import pool_changes
 from gpu_pools.changes.steps import Preview
-from tests.unit.stacks import existing, magnum, plan_of
+from tests.unit.stacks import aks, existing, magnum, plan_of
 
 SEVEN, HALVES = {"mig": {"layout": {"1g.10gb": 7}}}, {"mig": {"layout": {"3g.40gb": 2}}}
 FOUR, EIGHT = {"timeSlicing": {"replicas": 4}}, {"timeSlicing": {"replicas": 8}}
@@ -52,6 +52,15 @@ def test_a_living_pool_that_gets_a_rollout_loses_its_labels_for_a_moment(sharing
     told = advice(stack(sharing), stack(sharing, **ROLLOUT))
     assert "NFD takes the labels of `gpu` away" in told
     assert ("cordon and drain the nodes of `gpu` before the deploy" in told) == drains
+
+
+@pytest.mark.parametrize(("sharing", "drains"), [(FOUR, False), (SEVEN, True)])
+def test_on_aks_it_is_the_agent_pool_that_loses_them(sharing: Any, drains: bool) -> None:  # noqa: FBT001
+    before, after = (plan_of(aks({"count": 5, **more}, sharing={"s": sharing}, verification={})) for more in ({}, ROLLOUT))
+    told = advice(before, after)
+    assert "AKS takes the labels of `gpu` away" in told
+    assert ("cordon and drain the nodes of `gpu` before the deploy" in told) == drains
+    assert "2 nodes of `gpu` at a time" in advice(after, plan_of(aks({"count": 5, **ROLLOUT}, verification={})))
 
 
 def test_a_rollout_is_not_taken_away_in_the_midst_of_a_change() -> None:

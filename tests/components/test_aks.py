@@ -12,6 +12,8 @@ from components.aks import AksCluster, AksGpuNodePool
 from components.gpu_operator import GpuOperator
 from components.sharing import Mig, TimeSlicing
 from gpu_pools.text.errors import InvalidStackError
+from tests.unit.stacks import aks as aks_stack
+from tests.unit.stacks import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +115,15 @@ class TestPool:
         assert inputs["nodeLabels"]["gpu-pools/pool"] == "nb"
         assert inputs["nodeLabels"]["nvidia.com/device-plugin.config"].startswith("time-slicing-4-")
         assert inputs["nodeLabels"]["nvidia.com/mig.config"] == "all-disabled"
+
+    def test_with_a_rollout_the_two_labels_are_the_components_input_alone(self, run: Run) -> None:
+        (planned,) = plan_of(aks_stack({"rollout": {}, "labels": {"team": "ml"}}, verification={})).pools
+        place: Any = {"cluster_name": "c", "resource_group_name": "g"}
+        recorded = run(lambda: AksGpuNodePool("nb", place, planned=planned))
+        assert recorded.one("AgentPool").inputs["nodeLabels"] == {"gpu-pools/pool": "gpu", "team": "ml"}
+        assert recorded.one("AksGpuNodePool").inputs == {"changedLabels": planned.changed_labels}
+        without = run(lambda: AksGpuNodePool("nb", {**place, "pool": FIXED}))
+        assert without.one("AksGpuNodePool").inputs == {}
 
     def test_a_fixed_pool_keeps_its_count(self, run: Run) -> None:
         recorded = run(lambda: AksGpuNodePool("nb", {"cluster_name": "c", "resource_group_name": "g", "pool": FIXED}))

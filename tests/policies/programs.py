@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpu_pools.hardware.prices import Prices
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT
 from gpu_pools.stack.charts import merge_values
+from gpu_pools.stack.kubernetes_names import POOL_LABEL
 from policies import kinds
 from policies.described import Resource
 
@@ -514,6 +515,21 @@ ALLOWED: dict[str, Program] = {
         required=True,
     ),
 }
+
+
+def in_turn(given: Program) -> Program:
+    """The program whose AKS pools have `rollout`: their components say which labels the nodes get one by one."""
+    resources: list[Resource] = []
+    for one in given.resources:
+        labels: Any = one.inputs.get("nodeLabels", {})
+        moved = {key: labels[key] for key in (kinds.CONFIG_LABEL, kinds.MIG_LABEL) if key in labels}
+        if one.type != kinds.AGENT_POOL or not moved:
+            resources.append(one)
+            continue
+        around = made(kinds.AKS_POOL, f"{one.name}-component", {"changedLabels": moved})
+        left = {POOL_LABEL: one.name, **{key: value for key, value in labels.items() if key not in moved}}
+        resources += [around, replace(one, parent=around.urn, inputs={**one.inputs, "nodeLabels": left})]
+    return replace(given, resources=tuple(resources))
 
 
 def acknowledging(*entries: tuple[str, str], **cluster: Any) -> dict[str, Any]:

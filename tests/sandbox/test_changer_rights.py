@@ -21,7 +21,12 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import Api, ApiError
+from gpu_pools.verifier.change import target_of
+from gpu_pools.verifier.findings import Findings
+from gpu_pools.verifier.keep import keep
 from gpu_pools.verifier.living_node import LivingNode
+from gpu_pools.verifier.observation import Assertion, Observation
+from gpu_pools.verifier.reading import Unreadable
 from gpu_pools.verifier.steps import Holder, Mark
 from gpu_pools.verifier.turns import Turns
 from sandbox.cluster import control_plane as cluster
@@ -29,6 +34,7 @@ from sandbox.system import processes
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_tools
 from tests.sandbox.test_verifier_rights import LONGEST_WAIT, MERGE, NODE, NODES, OTHER, RBAC, REFUSED, User
+from tests.verifier.nodes import healthy, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -275,3 +281,40 @@ def test_no_other_request_is_granted(changer: User) -> None:
     ):
         answer = changer(method, path, {} if method == "POST" else None)
         assert answer.status == REFUSED, (method, path, answer)
+
+
+def test_it_puts_back_labels_that_somebody_has_taken_away_and_nothing_else(admin: User, node: LivingNode) -> None:
+    for namespace in ("team", "kube-system", "default"):
+        admin.ok("DELETE", f"/api/v1/namespaces/{namespace}/pods")
+    one = healthy(*planned({"mig": {"layout": {"1g.10gb": 7}}}))
+    target, labels = target_of(one.expected), one.kubernetes.labels
+    gone = {key: value for key, value in labels.items() if key not in target.labels}
+    asked: list[bool] = []
+
+    def kept(seen: Mapping[str, str], on_node: Mapping[str, str | None], *, nvml: bool) -> str | None:
+        admin.ok("PATCH", f"{NODES}/{NODE}", {"metadata": {"labels": dict(on_node)}}, MERGE)
+        observation = Observation(Unreadable("not looked at"), None, replace(one.kubernetes, labels=seen))
+        return keep(node, target, lambda: asked.append(nvml) or nvml, Assertion(Findings(), observation, 1, 0.1))
+
+    def has() -> bool:
+        return target.labels.items() <= node.read()["metadata"]["labels"].items()
+
+    none: dict[str, str | None] = dict.fromkeys(target.labels)
+    assert kept(labels, none, nvml=True) is None, "the assertion has seen them"
+    assert not has()
+    assert kept(gone, {DEVICE_PLUGIN_CONFIG_LABEL: "another"}, nvml=True) is None
+    assert not has(), "another value is somebody's"
+    node.mark(node.read(), MARK, cordoned=True)
+    assert kept(gone, none, nvml=True) is None
+    assert not has(), "a change is on its way"
+    node.give_back(node.read())
+    assert "put back" in str(kept(gone, none, nvml=False))
+    assert has()
+    assert asked == [], "nobody holds a GPU"
+    holder = _pod(admin, "holds", NODE)
+    assert kept(gone, none, nvml=False) is None
+    assert not has(), "that would end a pod"
+    assert "put back" in str(kept(gone, none, nvml=True))
+    assert has()
+    assert asked == [False, True]
+    node.delete(holder)

@@ -1791,14 +1791,6 @@ _OPERATOR_CASES = (
         'Set kubernetesVersion: "1.36"',
     ),
     Case(
-        "rollout-on-aks",
-        aks({"rollout": {}}, verification={}),
-        f"{_POOL}.rollout",
-        "nodes of an AKS pool cannot change one by one",
-        "Magnum and on existing clusters",
-        "Leave it out",
-    ),
-    Case(
         "rollout-without-verification",
         existing({"rollout": {}}),
         f"{_POOL}.rollout",

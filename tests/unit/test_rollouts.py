@@ -12,9 +12,9 @@ from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION
 from gpu_pools.rendering.cleanup_program import leftovers
-from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, POOL_LABEL
+from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, MIG_CONFIG_LABEL, POOL_LABEL
 from gpu_pools.verifier.steps import Mark
-from tests.unit.stacks import existing, magnum, plan_of
+from tests.unit.stacks import aks, existing, magnum, plan_of
 
 ROLLOUT: Any = {"rollout": {"maxUnavailable": 2, "drainTimeoutSeconds": 40}}
 
@@ -30,6 +30,44 @@ def test_the_two_labels_are_the_changers_alone_and_are_expected_all_the_same() -
     (rule,) = node_feature_rule(without, "heat")["rules"]
     assert rule["labels"] == dict(without.labels) == dict(pool.labels)
     assert without.changed_labels == {}
+
+
+def test_on_aks_the_agent_pool_keeps_what_pods_and_the_autoscaler_select_by() -> None:
+    scaled = {"count": ..., "nodes": {"min": 0, "max": 2}, "labels": {"team": "ml"}, "spot": {}, **ROLLOUT}
+    plan = plan_of(aks(scaled, sharing={"s": {"timeSlicing": {"replicas": 4}}}, verification={}))
+    (pool,) = plan.pools
+    assert pool.placed_labels == {POOL_LABEL: "gpu", "team": "ml", "kubernetes.azure.com/scalesetpriority": "spot"}
+    assert set(pool.changed_labels) == set(CHANGED_LABELS)
+    assert node_expectation(plan, pool)["node"]["labels"] == dict(pool.labels)
+
+
+def test_where_aks_partitions_no_layout_is_set_node_by_node() -> None:
+    """So the rule that AKS and the operator do not both partition has nothing to look for in these labels."""
+    parts = {"mig": {"layout": {"1g.10gb": 7}}}
+    pool = {"partitionedBy": "aks", **ROLLOUT}
+    (planned,) = plan_of(aks(pool, sharing={"s": parts}, operator={"driver": "preinstalled"}, verification={})).pools
+    assert planned.gpu_instance_profile
+    assert MIG_CONFIG_LABEL not in planned.changed_labels
+
+
+def test_new_nodes_of_an_aks_pool_have_whole_gpus_at_first_which_is_told() -> None:
+    told = "with rollout a new node has no sharing labels until its verifier sets them"
+    tainted = {"kubernetesVersion": "1.36"}, {"startupTaint": True}
+
+    def warned(stack: str) -> bool:
+        return any(told in one for one in plan_of(stack).pools[0].warnings)
+
+    assert warned(aks(ROLLOUT, verification={}))
+    assert not warned(aks(ROLLOUT, cluster=tainted[0], verification=tainted[1]))
+    assert not warned(aks(verification={}))
+    assert not warned(magnum(ROLLOUT, verification={})), "labels come late there anyway"
+
+
+def test_its_verifiers_put_back_what_is_taken_away() -> None:
+    for given, keeps in ((ROLLOUT, True), (None, False)):
+        plan = plan_of(aks(given, verification={}))
+        (watch,) = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64)["template"]["spec"]["containers"]
+        assert ("--keep" in watch["args"]) == keeps
 
 
 def test_a_pool_without_it_has_the_pods_that_it_always_had() -> None:

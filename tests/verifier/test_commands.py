@@ -84,7 +84,7 @@ EXPECTATION = {"expect": Path("e"), "expect_sha256": None, "untaint": None, "mar
 DEFAULTS: dict[str, dict[str, Any]] = {
     "export": SURROUNDINGS,
     "assert": {**SURROUNDINGS, **EXPECTATION, "json": False, "wait": 0.0, "every": 10.0, "termination_log": None},
-    "watch": {**SURROUNDINGS, **EXPECTATION, "interval": 300.0, "listen": ("", 9409)},
+    "watch": {**SURROUNDINGS, **EXPECTATION, "interval": 300.0, "listen": ("", 9409), "keep": False},
 }
 GIVEN: dict[str, tuple[list[str], dict[str, Any]]] = {
     "export": (
@@ -116,7 +116,10 @@ GIVEN: dict[str, tuple[list[str], dict[str, Any]]] = {
             "termination_log": Path("/log"),
         },
     ),
-    "watch": (["--interval", "60", "--listen", "[::1]:80"], {"interval": 60.0, "listen": ("::1", 80)}),
+    "watch": (
+        ["--interval", "60", "--listen", "[::1]:80", "--keep"],
+        {"interval": 60.0, "listen": ("::1", 80), "keep": True},
+    ),
 }
 
 
@@ -158,7 +161,7 @@ def test_what_is_no_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[
 USAGE = {
     "export": "[-h] SURROUNDINGS",
     "assert": "[-h] --expect FILE EXPECTATION [--json] [--wait SECONDS] [--every SECONDS] [--termination-log FILE] SURROUNDINGS",
-    "watch": "[-h] --expect FILE EXPECTATION [--interval SECONDS] [--listen [ADDRESS:]PORT] SURROUNDINGS",
+    "watch": "[-h] --expect FILE EXPECTATION [--interval SECONDS] [--listen [ADDRESS:]PORT] [--keep] SURROUNDINGS",
 }
 
 

@@ -79,9 +79,10 @@ def test_a_node_that_differs_is_alive_and_not_ready(clock: list[float]) -> None:
 def test_results_are_counted_and_what_goes_wrong_with_telling_them_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     watched = watcher()
     watched.tell, watched.untaint = lambda _, __: "cannot be told", lambda _: "cannot be untainted"
+    watched.keep = lambda _: "is put back"
     assert [watched.assert_once().runs for _ in range(3)] == [1, 2, 3]
     said = [record.getMessage() for record in caplog.records]
-    assert (said.count("cannot be told"), said.count("cannot be untainted")) == (3, 3)
+    assert (said.count("cannot be told"), said.count("cannot be untainted"), said.count("is put back")) == (3, 3, 3)
 
 
 NODE: dict[str, Any] = {
