@@ -6,24 +6,27 @@ have written under them stays: a part of the operator that was switched off by h
 """
 
 import json
-import os
 import re
-import ssl
 import sys
 import time
 import urllib.error
-import urllib.request
-from pathlib import Path
 from typing import Any
 
-ACCOUNT = Path(os.environ.get("ACCOUNT_FOLDER", "/var/run/secrets/kubernetes.io/serviceaccount"))
+from gpu_pools.rendering.pod_api import request
+
 LABELS = ("nvidia.com/gpu.present", "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state")
 #: Where our own changer has set it; a key of others has no such end.
 CONFIG, OUR_KEY = "nvidia.com/device-plugin.config", re.compile(r"(exclusive|time-slicing|mps|mig)-(.*-)?[0-9a-f]{8}")
 CHANGE = "gpu-pools/change"
 DEPLOY = "nvidia.com/gpu.deploy."
 WRITTEN_BY_OPERATOR = ("true", "", "paused-for-mig-change", "paused-for-driver-upgrade")
-ANNOTATIONS = ("gpu-pools/verification", CHANGE, "nvidia.com/gpu-driver-upgrade-enabled", "nvidia.com/gpu-driver-upgrade.")
+ANNOTATIONS = (
+    "gpu-pools/verification",
+    "gpu-pools/leaving",
+    CHANGE,
+    "nvidia.com/gpu-driver-upgrade-enabled",
+    "nvidia.com/gpu-driver-upgrade.",
+)
 CONDITION = "GpuSharingVerified"
 STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified"
 #: Pods that are just ending may write once more.
@@ -62,25 +65,6 @@ def _is_ours(mark: str) -> bool:
         return found["cordoned"] is True and not found.get("stopped")
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
-
-
-def request(path: str, patch: dict[str, Any] | None = None, kind: str = "merge-patch") -> dict[str, Any]:
-    """Ask the API server, or patch."""
-    token = (ACCOUNT / "token").read_text(encoding="ascii").strip()
-    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-    if patch is not None:
-        headers["Content-Type"] = f"application/{kind}+json"
-    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-    server = f"[{host}]" if ":" in host else host
-    body = None if patch is None else json.dumps(patch).encode()
-    method = "GET" if patch is None else "PATCH"
-    url = f"https://{server}:{port}{path}"
-    asked = urllib.request.Request(url, data=body, headers=headers, method=method)
-    trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted))
-    with opener.open(asked, timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
 
 
 def clean() -> list[str]:

@@ -15,17 +15,19 @@ import threading
 import time
 import urllib.error
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.rendering import cleanup_program
-from gpu_pools.rendering.cleanup_program import CONDITION, LOOKS, STARTUP_TAINT, clean, leftovers, main, request
+from gpu_pools.rendering import cleanup_program, pod_api
+from gpu_pools.rendering.cleanup_program import CONDITION, LOOKS, STARTUP_TAINT, clean, leftovers, main
+from gpu_pools.rendering.hook_jobs import program_text
+from gpu_pools.rendering.pod_api import request
 from sandbox.system.pki import make_pki
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sandbox.system.pki import Pki
 
@@ -113,7 +115,7 @@ def server(pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: p
         threading.Thread(target=started.serve_forever, args=(0.02,)).start()
         (tmp_path / "token").write_text("abc\n", encoding="ascii")
         (tmp_path / "ca.crt").write_text(pki.text("ca.crt"), encoding="ascii")
-        monkeypatch.setattr(cleanup_program, "ACCOUNT", tmp_path)
+        monkeypatch.setattr(pod_api, "ACCOUNT", tmp_path)
         monkeypatch.setattr(cleanup_program, "PAUSE_SECONDS", 0)
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", request.param)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(started.server_address[1]))
@@ -203,7 +205,7 @@ def test_an_address_of_ipv6_is_written_in_brackets(server: Server) -> None:
 
 
 def _as_a_pod_does(**environment: str) -> subprocess.CompletedProcess[str]:
-    program = Path(cleanup_program.__file__).read_text(encoding="utf-8")
+    program = program_text("cleanup_program.py")
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", program],
         env={**os.environ, **environment},

@@ -10,6 +10,8 @@ from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
 from gpu_pools.rendering.cleanup_program import CONDITION as TAKEN_AWAY
 from gpu_pools.rendering.cleanup_program import STARTUP_TAINT, leftovers
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
+from gpu_pools.rendering.node_leaving import NAME as LEAVE
+from gpu_pools.rendering.node_leaving import REMOVED, hook_objects
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT as PUT_ON
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
@@ -58,16 +60,12 @@ def test_helm_finds_nothing_of_its_own_in_the_program() -> None:
     assert (CONDITION, PUT_ON.key) == (TAKEN_AWAY, STARTUP_TAINT)
 
 
-def test_objects_of_the_user_s_own_are_added_to_it() -> None:
+def test_objects_of_the_user_s_own_are_added_to_the_hooks() -> None:
     mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
     values = plan_of(existing(operator={"values": {"extraObjects": [mine]}})).operator_values
-    assert [item["kind"] for item in values["extraObjects"]] == [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Job",
-        "ConfigMap",
-    ]
+    hooks = hook_objects(plan_of(existing()).settings)
+    assert values["extraObjects"] == [*hooks, mine]
+    assert [item["metadata"]["name"] for item in hooks if item["kind"] == "Job"] == [LEAVE, REMOVED, NAME]
 
 
 def test_a_node_without_traces_is_left_alone() -> None:
@@ -95,8 +93,9 @@ def test_labels_of_the_operator_go_and_others_stay(key: str, value: str) -> None
 
 def test_annotations_and_the_startup_taint_go() -> None:
     sku = {"key": "sku", "effect": "NoSchedule"}
-    notes = {"gpu-pools/verification": "{}", "nvidia.com/gpu-driver-upgrade-enabled": "true", "other": "1"}
+    ours = {"gpu-pools/verification": "{}", "gpu-pools/leaving": "asked", "nvidia.com/gpu-driver-upgrade-enabled": "true"}
+    notes = {**ours, "other": "1"}
     patch = leftovers(node({}, notes, [sku, {"key": STARTUP_TAINT, "effect": "NoSchedule"}]))
     assert patch is not None
-    assert set(patch["metadata"]["annotations"]) == {"gpu-pools/verification", "nvidia.com/gpu-driver-upgrade-enabled"}
+    assert set(patch["metadata"]["annotations"]) == set(ours)
     assert patch["spec"] == {"taints": [sku]}
