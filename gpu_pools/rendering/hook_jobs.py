@@ -7,6 +7,7 @@ message has no more than its name (helm v3.20.2, pkg/kube/client.go, waitForJob)
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +22,9 @@ RELEASE_NAMESPACE: Final = "{{ .Release.Namespace }}"
 _HOOK: Final = "helm.sh/hook"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _NOBODY: Final = 65534
-_IMPORT: Final = "from gpu_pools.rendering.pod_api import request\n"
+#: What the programs share, in the order in which one needs the other; the lines that import it are left out.
+_SHARED: Final = ("pod_api.py", "node_traces.py")
+_IMPORT: Final = re.compile(r"^from gpu_pools\.rendering\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 _DAY_SECONDS: Final = 86400
 
 
@@ -43,10 +46,9 @@ class Hook:
 
 
 def program_text(file: str) -> str:
-    """A program of this package together with how it asks the API server, as one text."""
+    """A program of this package together with what it shares with others, as one text."""
     folder = resources.files("gpu_pools.rendering")
-    api, program = ((folder / name).read_text(encoding="utf-8") for name in ("pod_api.py", file))
-    return api + program.replace(_IMPORT, "")
+    return "".join(_IMPORT.sub("", (folder / name).read_text(encoding="utf-8")) for name in (*_SHARED, file))
 
 
 def account_objects(

@@ -10,7 +10,6 @@ Job of the operator's chart (node_leaving.py): Python alone, and no double brace
 """
 
 import json
-import re
 import sys
 import time
 import urllib.error
@@ -18,19 +17,28 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
+from gpu_pools.rendering.node_traces import (
+    CHANGE,
+    LEAVING,
+    OUR_KEY,
+    PLUGIN,
+    REPORT,
+    has_condition,
+    spec_without_traces,
+    take_condition,
+)
 from gpu_pools.rendering.pod_api import request
 
 OFF = "all-disabled"
-CONFIG, STATE, PLUGIN = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/device-plugin.config"
-#: A key that the plan has made; one of others has no such end.
-OUR_KEY = re.compile(r"(exclusive|time-slicing|mps|mig)-(.*-)?[0-9a-f]{8}")
+CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 POOL, RULE = "gpu-pools/pool", "gpu-pools-"
 #: An annotation of a node that leaves, by which whoever takes over after an interruption knows how far it has come.
-LEAVING, MARKED, ASKED = "gpu-pools/leaving", "marked", "mig-off-asked"
+MARKED, ASKED = "marked", "mig-off-asked"
 BY_NFD = "nfd.node.kubernetes.io/feature-labels"
 NODES, RULES = "/api/v1/nodes", "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
-NOT_FOUND, CONFLICT = 404, 409
+VERIFIERS = "gpu-pools-verifier"
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 #: How long pods that are ending are waited for, a node that is not ready, and all together.
 ENDING_SECONDS, UNREADY_SECONDS, ALL_SECONDS, PAUSE_SECONDS = 120.0, 120.0, 1400.0, 2.0
 #: mig-manager may still be ending what it was doing before.
@@ -258,17 +266,57 @@ class Leaving:
             )
             raise StopError(message)
 
+    def withdraw(self) -> None:
+        """Of removed pools: delete the verifiers, which would write on the nodes again, and change them."""
+        sets = f"/apis/apps/v1/namespaces/{VERIFIERS}/daemonsets"
+        try:
+            for one in list(listed(sets)):
+                pool = one["spec"]["template"]["metadata"]["labels"].get(POOL)
+                if one["metadata"]["name"] == f"{VERIFIERS}-{pool}" and pool not in self.pools:
+                    request(f"{sets}/{one['metadata']['name']}", method="DELETE")
+        except urllib.error.HTTPError as error:
+            if error.code not in (FORBIDDEN, NOT_FOUND):
+                raise
+            tell("what verifiers of removed pools have written stays: none are there, or their namespace does not allow it yet")
+
     def let_go(self) -> None:
-        """Of removed pools: what only a pool's own program has set goes; `all-disabled` stays, as the operator's own default."""
-        for node in self.nodes():
-            ours = OUR_KEY.fullmatch(labels(node).get(PLUGIN, "")) and not by_nfd(node, PLUGIN)
-            mark(node, None, {PLUGIN: None} if ours else {})
+        """Of removed pools: what verifiers have set goes with them; `all-disabled` stays, as the operator's own default.
+
+        Raises:
+            StopError: where that does not come to an end.
+        """
+        pods = f"/api/v1/namespaces/{VERIFIERS}/pods"
+        while left := self.nodes():
+            self.check(left)
+            if all(labels(pod).get(POOL) in (None, *self.pools) for pod in listed(pods)):
+                for node in left:
+                    give_back(node)
+            time.sleep(PAUSE_SECONDS)
 
 
-def mark(node: dict[str, Any], value: str | None, changed: dict[str, None] | None = None) -> None:
-    """Set the annotation of a node, or take it away, and labels with it."""
-    metadata = {"annotations": {LEAVING: value}, "labels": changed or {}}
-    request(f"{NODES}/{node['metadata']['name']}", {"metadata": metadata})
+def give_back(node: dict[str, Any]) -> None:
+    """Take the traces of verifiers from a node, one request a look; the mark goes with the last of them."""
+    path = f"{NODES}/{node['metadata']['name']}"
+    if by_nfd(node, POOL):
+        return
+    ours = {PLUGIN: None} if OUR_KEY.fullmatch(labels(node).get(PLUGIN, "")) else {}
+    gone = {"labels": ours, "annotations": dict.fromkeys((LEAVING, REPORT, CHANGE))}
+    spec = spec_without_traces(node)
+    patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"], **gone}} | ({"spec": spec} if spec else {})
+    try:
+        if has_condition(node):
+            take_condition(path)
+        else:
+            request(path, patch)
+    except urllib.error.HTTPError as error:
+        # A node that has changed or gone is looked at again.
+        if error.code not in (NOT_FOUND, CONFLICT):
+            raise
+
+
+def mark(node: dict[str, Any], value: str | None) -> None:
+    """Set the annotation of a node, or take it away."""
+    request(f"{NODES}/{node['metadata']['name']}", {"metadata": {"annotations": {LEAVING: value}}})
 
 
 def tell(text: str) -> None:
@@ -298,6 +346,7 @@ def main() -> int:
         leaving.empty()
         if stage == "removed":
             leaving.untie()
+            leaving.withdraw()
         leaving.run()
         if stage == "removed":
             leaving.let_go()

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.rendering.hook_jobs import Hook, account_objects, hook_job, program_text
+from gpu_pools.rendering.cleanup_program import DEFINITIONS, GROUP
+from gpu_pools.rendering.hook_jobs import RELEASE_NAMESPACE, Hook, account_objects, hook_job, program_text
 from gpu_pools.stack.clusters import ExistingSettings
 
 if TYPE_CHECKING:
@@ -24,6 +25,14 @@ _SECONDS: Final = 240
 _RIGHTS: Final = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]},
     {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"], "resourceNames": [RELEASE_NAMESPACE]},
+    {
+        "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"],
+        "verbs": ["get", "delete"],
+        "resourceNames": [f"{kind}.{GROUP}" for kind in DEFINITIONS],
+    },
+    {"apiGroups": [GROUP], "resources": [*DEFINITIONS], "verbs": ["list"]},
 )
 
 
@@ -38,5 +47,5 @@ def cleanup_objects(settings: Settings) -> list[dict[str, Any]]:
     if not has_hooks(settings):
         return []
     hook = Hook(NAME, "post-delete", _SECONDS)
-    command = ["python3", "-I", "-S", "-c", program_text("cleanup_program.py")]
+    command = ["python3", "-I", "-S", "-c", program_text("cleanup_program.py"), RELEASE_NAMESPACE]
     return [*account_objects(hook, _RIGHTS), hook_job(hook, settings, command)]

@@ -29,12 +29,23 @@ REMOVED: Final = f"{NAME}-removed-pools"
 _SECONDS: Final = 1500
 _RIGHTS: Final = (
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {"apiGroups": ["nvidia.com"], "resources": ["clusterpolicies"], "verbs": ["list"]},
     {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeaturerules"], "verbs": ["list", "delete"]},
 )
 #: In the operator's namespace: mig-manager is started anew where it hangs.
 _OWN_RIGHTS: Final = ({"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},)
+
+
+def verifier_rules() -> list[dict[str, Any]]:
+    """What its account may do in the verifiers' namespace: those of a removed pool go before its nodes are cleaned."""
+    return [{"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["list", "delete"]}]
+
+
+def gives_back(settings: Settings) -> bool:
+    """Whether the nodes of a pool that goes are given back: they stay, and the operator is the stack's own."""
+    return has_hooks(settings) and not settings.operator.adopted
 
 
 def hook_objects(settings: Settings) -> list[dict[str, Any]]:

@@ -69,7 +69,11 @@ def rights(found: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str
         role = one["roleRef"]
         for subject in one["subjects"]:
             for rule in granted[role["kind"], where if role["kind"] == "Role" else "", role["name"]]:
-                names = f" `{', '.join(rule['resourceNames'])}`" if rule.get("resourceNames") else ""
+                names = (
+                    f" `{', '.join(rule['resourceNames'])}`".replace(_RELEASED, "gpu-operator")
+                    if rule.get("resourceNames")
+                    else ""
+                )
                 what = ", ".join(rule["resources"]) + names
                 yield (
                     f"{subject['namespace'].replace(_RELEASED, 'gpu-operator')}/{subject['name']}",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.rendering.node_leaving import NAME, REMOVED
 from sandbox.cluster import node_tools
 from sandbox.nvml import state
@@ -58,7 +59,6 @@ class Left:
     trial: Trial
     objects: set[str]
     nodes: dict[str, Any]
-    gpus: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def left(shared_sandbox: Callable[..., Trial]) -> Left:
     trial = shared_sandbox(STACK)
     trial.preview().ok()
     trial.wait_until(lambda: len(trial.nodes()) == 5, "the nodes of the existing cluster")
-    found = Left(trial, inventory(trial.clusters[0] / "kubeconfig"), _nodes(trial), {})
+    found = Left(trial, inventory(trial.clusters[0] / "kubeconfig"), _nodes(trial))
     trial.up().ok()
     return found
 
@@ -94,7 +94,8 @@ def test_nodes_of_a_pool_that_is_taken_out_are_given_back(left: Left) -> None:
     labels = found["metadata"]["labels"]
     assert (labels["nvidia.com/mig.config"], labels["nvidia.com/mig.config.state"]) == ("all-disabled", "success")
     assert not {"gpu-pools/pool", "nvidia.com/device-plugin.config"} & labels.keys()
-    assert "gpu-pools/leaving" not in found["metadata"]["annotations"]
+    assert [key for key in found["metadata"]["annotations"] if key.startswith("gpu-pools/")] == []
+    assert CONDITION not in [one["type"] for one in found["status"]["conditions"]]
     assert not _partitioned(trial, node)
     (other,) = trial.nodes("stays")
     assert _allocatable(other) == 7
@@ -125,7 +126,7 @@ def test_a_destroy_that_was_killed_is_run_again_and_the_cluster_is_as_before(lef
     assert not any(_partitioned(trial, name) for name in left.nodes)
     after = inventory(trial.clusters[0] / "kubeconfig")
     assert left.objects - after == set()
-    assert [name for name in after - left.objects if not name.startswith(KEPT_BY_HELM)] == []
+    assert [name for name in after - left.objects if not name.startswith(KEPT_BY_HELM) or "nvidia.com" in name] == []
     assert _nodes(trial) == left.nodes
     trial.down().ok()
 

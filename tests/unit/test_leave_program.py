@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.rendering import leave_program
+from gpu_pools.rendering import leave_program, node_traces
 from gpu_pools.rendering.leave_program import (
     ASKED,
     BY_NFD,
     CONFIG,
     DONE,
     FAILED,
-    LEAVING,
     LET_GO,
     MARKED,
     MEND,
     OFF,
-    PLUGIN,
     POOL,
     SET,
     STATE,
@@ -38,6 +36,7 @@ from gpu_pools.rendering.leave_program import (
     main,
     next_step,
 )
+from gpu_pools.rendering.node_traces import CONDITION, LEAVING, PLUGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +47,7 @@ POOLS = {"cut": {"p": "cut"}, "ts": {"p": "ts"}}
 
 def node(labels: dict[str, str], notes: dict[str, str] | None = None, name: str = "n") -> dict[str, Any]:
     metadata = {"name": name, "resourceVersion": "1", "labels": labels, "annotations": notes or {}}
-    return {"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    return {"metadata": metadata, "spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 
 def pod(name: str, on: str, wants: Any = None, **metadata: Any) -> dict[str, Any]:
@@ -150,6 +149,8 @@ class Cluster:
         }
         self.layouts = {"a": LAYOUT, "b": LAYOUT, "c": LAYOUT}
         self.rules = {f"gpu-pools-{pool}": pool for pool in ("cut", "gone", "ts")} | {"somebody-elses": "x"}
+        #: Those that have a DaemonSet of verifiers, and a pod of it.
+        self.verifiers, self.verifying = ["cut", "gone"], {"cut", "gone"}
         self.pods: list[dict[str, Any]] = []
         self.fails: set[str] = set()
         self.policies = [{}]
@@ -169,15 +170,26 @@ class Cluster:
         name = path.rpartition("/")[2]
         if path.startswith(leave_program.RULES):
             del self.rules[name]
+        elif "/daemonsets/" in path:
+            self.verifiers.remove(name.removeprefix("gpu-pools-verifier-"))
+        elif path.endswith("/status"):
+            self.nodes[path.split("/")[-2]]["status"]["conditions"].pop()
         elif "/pods/" in path:
             self.fails.discard(name.removeprefix("mig-manager-"))
         else:
             self._patch(self.nodes[name]["metadata"], body["metadata"])
+            self.nodes[name]["spec"] |= body.get("spec", {})
         return {}
 
     def sleep(self, seconds: float) -> None:
         """NFD and mig-manager act only while the program waits: the longest time for something to go wrong."""
         self.now += seconds
+        for pool in self.verifying - {*self.verifiers}:
+            # It writes once more while it ends.
+            for one in self.nodes.values():
+                if one["metadata"]["labels"].get("p") == pool:
+                    _verified(one)
+            self.verifying = self.verifying - {pool}
         for name, one in self.nodes.items():
             metadata = one["metadata"]
             if metadata["annotations"].get(BY_NFD) and metadata["labels"].get(POOL) not in self.rules.values():
@@ -202,6 +214,10 @@ class Cluster:
             return [{"metadata": {"name": rule}, "spec": {"rules": [{"name": f"gpu-pools {pool}"}]}} for rule, pool in named]
         if path == "/api/v1/pods":
             return self.pods
+        if "/gpu-pools-verifier/" in path:
+            sets, there = path.endswith("/daemonsets"), self.verifiers if path.endswith("/daemonsets") else self.verifying
+            pods = [{"metadata": {"labels": {POOL: pool}, "name": f"gpu-pools-verifier-{pool}"}} for pool in there]
+            return [{**one, "spec": {"template": one}} for one in pods] if sets else pods
         if path.endswith("/pods"):
             return [{"metadata": {"name": f"mig-manager-{name}"}} for name in self.fails]
         assert path == leave_program.NODES
@@ -221,7 +237,18 @@ class Cluster:
 
 def _labelled(name: str, pool: str, layout: str, *, nfd: bool = True) -> dict[str, Any]:
     labels = {"p": pool, POOL: pool, PLUGIN: KEY, CONFIG: layout, STATE: "success"}
-    return node(labels, {BY_NFD: ",".join([POOL, PLUGIN, CONFIG] if nfd else [POOL])}, name)
+    found = node(labels, {BY_NFD: ",".join([POOL, PLUGIN, CONFIG] if nfd else [POOL])}, name)
+    if not nfd:
+        found["metadata"]["annotations"]["gpu-pools/change"] = '{"to": "x", "cordoned": true}'
+        found["spec"]["unschedulable"] = True
+    return _verified(found)
+
+
+def _verified(found: dict[str, Any]) -> dict[str, Any]:
+    """As its verifier marks it."""
+    found["metadata"]["annotations"]["gpu-pools/verification"] = "{}"
+    found["status"]["conditions"] = [*found["status"]["conditions"][:1], {"type": CONDITION, "status": "True"}]
+    return found
 
 
 @pytest.fixture
@@ -231,6 +258,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def ended(cluster: Cluster, stage: str, pools: dict[str, Any] = POOLS, writes: int | None = None) -> int:
         cluster.allowed, cluster.written = writes, []
         monkeypatch.setattr(leave_program, "request", cluster.request)
+        monkeypatch.setattr(node_traces, "request", cluster.request)
         monkeypatch.setattr(leave_program.time, "sleep", cluster.sleep)
         monkeypatch.setattr(leave_program.time, "monotonic", lambda: cluster.now)
         monkeypatch.setattr(sys, "argv", ["-c", stage, "gpu-operator", json.dumps(pools)])
@@ -256,6 +284,10 @@ def test_a_removed_pool_gives_its_nodes_back_wherever_it_was_interrupted(run: Ca
             assert cluster.nodes["b"]["metadata"]["labels"] == {"p": "gone", CONFIG: OFF, STATE: "success"}
             assert cluster.nodes["b"]["metadata"]["annotations"] == {}
             assert PLUGIN not in cluster.nodes["c"]["metadata"]["labels"]
+            assert cluster.nodes["c"]["metadata"]["annotations"] == {}
+            assert cluster.nodes["c"]["spec"] == {"unschedulable": None}
+            assert [len(one["status"]["conditions"]) for one in cluster.nodes.values()] == [2, 1, 1, 1, 1]
+            assert cluster.verifiers == ["cut"]
             assert sorted(cluster.rules) == ["gpu-pools-cut", "gpu-pools-ts", "somebody-elses"]
 
 
