@@ -23,6 +23,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.key_wait import KEYS_LEFT, keys_left_spec
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
 from gpu_pools.proof.verifier_reports import no_reports, reports
+from gpu_pools.rendering.node_leaving import gives_back
 from gpu_pools.rendering.startup_taint import tainted_by
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
@@ -318,6 +319,8 @@ class GpuPlatform(pulumi.ComponentResource):
             reached["registry"] = config[f"{NAMESPACE}:registry"]
         if any(pool.pool.rollout for pool in planned.pools):
             reached["rollout"] = True
+        if gives_back(planned.settings):
+            reached["leaving"] = True
         verifier = Verifier(f"{name}-verifier", reached, opts)
         proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():

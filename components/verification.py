@@ -47,6 +47,8 @@ from gpu_pools.proof.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
+from gpu_pools.rendering import node_leaving
+from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.verifier.archive import archive, digest
 
 from ._args import PoolLike
@@ -89,6 +91,8 @@ class VerifierArgs(TypedDict):
     """A registry of one's own, from which the verifiers' image comes; as the section of a stack file."""
     rollout: NotRequired[bool]
     """Whether a pool has `rollout`: its verifiers then change their nodes, and have an account for that."""
+    leaving: NotRequired[bool]
+    """Whether nodes of removed pools are given back by the operator's release: it may then take away these pools' verifiers."""
 
 
 class Verifier(pulumi.ComponentResource):
@@ -133,6 +137,8 @@ class Verifier(pulumi.ComponentResource):
         self._rights(name, changers=changers, opts=child_options(self, opts, depends_on=[account, bound]))
         if changers:
             self._changers(name, inside, child_options(self, opts, depends_on=[account, bound]))
+        if args.get("leaving", False):
+            self._leaving(name, inside)
         # Known before it is made, so that a preview shows what refers to it; who does waits for this component.
         self.program = program_there(_sha256(), args.get("kubeconfig"), args.get("context"))
         self.digest = pulumi.Output.from_input(_digest())
@@ -165,6 +171,16 @@ class Verifier(pulumi.ComponentResource):
         Role(f"{name}-changer-turns", metadata=place, rules=turns, opts=after)
         reference = _reference("Role", changer_rights.ROLE)
         RoleBinding(f"{name}-changer-turns-binding", metadata=place, role_ref=reference, subjects=subjects, opts=after)
+
+    @staticmethod
+    def _leaving(name: str, opts: pulumi.ResourceOptions) -> None:
+        """For the account of a hook of the operator's release, which exists while the hook runs."""
+        metadata: Any = {"name": node_leaving.NAME, "namespace": VERIFIER_NAMESPACE}
+        rules: Any = node_leaving.verifier_rules()
+        subjects: Any = [{"kind": "ServiceAccount", "name": node_leaving.NAME, "namespace": OPERATOR_NAMESPACE}]
+        Role(f"{name}-leave", metadata=metadata, rules=rules, opts=opts)
+        reference = _reference("Role", node_leaving.NAME)
+        RoleBinding(f"{name}-leave-binding", metadata=metadata, role_ref=reference, subjects=subjects, opts=opts)
 
     def _rights(self, name: str, *, changers: bool, opts: pulumi.ResourceOptions) -> None:
         accounts = [SERVICE_ACCOUNT, *([CHANGER] if changers else [])]

@@ -12,6 +12,7 @@ from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
 from gpu_pools.plan.node_price import node_price
+from gpu_pools.rendering.node_leaving import gives_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -196,7 +197,9 @@ def blast_radius(
         dips=tuple(_dips(pools)),
         steps=_CLUSTER_STEPS
         if with_cluster
-        else tuple((pool.name, advice) for pool in pools if (advice := tuple(_advice(pool)))),
+        else tuple(
+            (pool.name, advice) for pool in pools if (advice := tuple(_advice(pool, gives_back=gives_back(after.settings))))
+        ),
         before=old,
         after=new,
         currency=prices.currency if prices else "",
@@ -254,7 +257,7 @@ def _until(pool: PoolChange) -> str:
     return f"{each} is free of pods and partitioned anew{reboot}"
 
 
-def _advice(pool: PoolChange) -> Iterator[str]:
+def _advice(pool: PoolChange, *, gives_back: bool) -> Iterator[str]:
     kept = pool.before is not None and pool.before.protect
     if "replaced" in pool.effects:
         yield (
@@ -273,8 +276,13 @@ def _advice(pool: PoolChange) -> Iterator[str]:
     elif pool.drain:
         yield f"Either cordon and drain the nodes of `{pool.name}` before the deploy, because {'; '.join(pool.drain)}."
         yield "Or first make a pool with the new sharing beside it, and take this one out in a second commit: no GPU is away."
+    if "left" in pool.effects and gives_back:
+        yield (
+            f"Let end what holds GPUs of the nodes of `{pool.name}` before the deploy: it stops at such a pod, before it changes "
+            "anything. Then MIG is switched off there and waited for, and labels and traces of this stack go."
+        )
     if "replaced" not in pool.effects:
-        yield from turns(pool)
+        yield from turns(pool, gives_back=gives_back)
     if "shrunk" in pool.effects:
         yield f"Which nodes of `{pool.name}` go is the cloud's choice: let end what must not be interrupted, wherever in it."
     if pool.renames:

@@ -35,7 +35,7 @@ _WORDS: Final = {
     "created": "its nodes are new",
     "joined": "its nodes are there already: they get its labels, and share their GPUs as declared",
     "deleted": "its nodes go, and the pods on them",
-    "left": "its nodes stay, without labels of this stack: new pods find whole GPUs, or the partitions that are there",
+    "left": "its nodes stay, without labels of this stack: new pods find whole GPUs, or with an operator of others what is there",
     "renamed": "its nodes get the label of another pool",
     "shrunk": "nodes go, and the pods on them; which ones the cloud chooses",
     "replaced": "its nodes and the pods on them go, and other nodes come",

@@ -20,13 +20,18 @@ _STAYING = {
 }
 
 
-def turns(pool: PoolChange) -> Iterator[str]:
-    """The sentences; none where no rollout has a say."""
+def turns(pool: PoolChange, *, gives_back: bool = False) -> Iterator[str]:
+    """The sentences; none where no rollout has a say.
+
+    Args:
+        pool: the change.
+        gives_back: whether nodes that stay are given back when their pool goes.
+    """
     before, after = pool.before, pool.after
     if before is None:
         return
     if after is None or "left" in pool.effects:
-        if before.pool.rollout and "left" in pool.effects:
+        if before.pool.rollout and "left" in pool.effects and not gives_back:
             yield (
                 f"The labels that the rollout has set stay on the nodes of `{pool.name}`, and name a config that goes: take "
                 "`rollout` out first, and the pool in a second commit; NFD then takes the labels away."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.mig.change import mode_change_needs
 from gpu_pools.rendering.dcgm_exporter import exporter_values
-from gpu_pools.rendering.node_cleanup import cleanup_objects
+from gpu_pools.rendering.node_leaving import hook_objects
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
 from gpu_pools.stack.placements import MagnumPlacement
 from gpu_pools.stack.sharing import Mig
@@ -94,7 +94,7 @@ def _exporter_values(settings: Settings, pools: tuple[PoolPlan, ...]) -> dict[st
 
 def _cleanup_values(settings: Settings) -> dict[str, Any]:
     """Hooks of ours besides the objects that the user adds: Helm would replace the list."""
-    hooks = cleanup_objects(settings)
+    hooks = hook_objects(settings)
     return {"extraObjects": hooks} if hooks else {}
 
 

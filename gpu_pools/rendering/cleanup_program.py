@@ -5,82 +5,50 @@ double brace may stand in it: Helm would take it for its own. Only names that ar
 have written under them stays: a part of the operator that was switched off by hand, an upgrade that is to be skipped.
 """
 
-import json
-import os
-import re
-import ssl
 import sys
 import time
 import urllib.error
-import urllib.request
-from pathlib import Path
 from typing import Any
 
-ACCOUNT = Path(os.environ.get("ACCOUNT_FOLDER", "/var/run/secrets/kubernetes.io/serviceaccount"))
+from gpu_pools.rendering.node_traces import (
+    CHANGE,
+    LEAVING,
+    OUR_KEY,
+    PLUGIN,
+    REPORT,
+    has_condition,
+    spec_without_traces,
+    take_condition,
+)
+from gpu_pools.rendering.pod_api import request
+
 LABELS = ("nvidia.com/gpu.present", "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/gpu-driver-upgrade-state")
-#: Where our own changer has set it; a key of others has no such end.
-CONFIG, OUR_KEY = "nvidia.com/device-plugin.config", re.compile(r"(exclusive|time-slicing|mps|mig)-(.*-)?[0-9a-f]{8}")
-CHANGE = "gpu-pools/change"
 DEPLOY = "nvidia.com/gpu.deploy."
 WRITTEN_BY_OPERATOR = ("true", "", "paused-for-mig-change", "paused-for-driver-upgrade")
-ANNOTATIONS = ("gpu-pools/verification", CHANGE, "nvidia.com/gpu-driver-upgrade-enabled", "nvidia.com/gpu-driver-upgrade.")
-CONDITION = "GpuSharingVerified"
-STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gpu-pools-unverified"
+ANNOTATIONS = (REPORT, LEAVING, CHANGE, "nvidia.com/gpu-driver-upgrade-enabled", "nvidia.com/gpu-driver-upgrade.")
+#: What the operator's chart brings; Helm never deletes definitions.
+DEFINITIONS = ("clusterpolicies", "nvidiadrivers", "gpuclusters")
+GROUP = "nvidia.com"
+NOT_FOUND = 404
 #: Pods that are just ending may write once more.
 LOOKS, PAUSE_SECONDS = 20, 1.0
 
 
 def leftovers(node: dict[str, Any]) -> dict[str, Any] | None:
     """The merge patch that takes everything away but the condition; None where there is nothing."""
-    meta, taints = node["metadata"], node["spec"].get("taints") or []
+    meta, spec = node["metadata"], spec_without_traces(node)
     labels = [key for key, value in (meta.get("labels") or {}).items() if _is_label(key, value)]
     notes = [key for key in meta.get("annotations") or {} if key.startswith(ANNOTATIONS)]
-    kept = [taint for taint in taints if taint["key"] != STARTUP_TAINT]
-    cordoned = CHANGE in notes and _is_ours(meta["annotations"][CHANGE])
-    if not labels and not notes and kept == taints:
+    if not labels and not notes and not spec:
         return None
-    # The list of taints is replaced whole, so the node must not have changed meanwhile.
     gone = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(notes)}
     metadata = {"resourceVersion": meta["resourceVersion"], **gone}
-    patch: dict[str, Any] = {"metadata": metadata}
-    if kept != taints:
-        patch["spec"] = {"taints": kept or None}
-    if cordoned:
-        patch["spec"] = patch.get("spec", {}) | {"unschedulable": None}
-    return patch
+    return {"metadata": metadata} | ({"spec": spec} if spec else {})
 
 
 def _is_label(key: str, value: str) -> bool:
-    ours = key == CONFIG and OUR_KEY.fullmatch(value) is not None
+    ours = key == PLUGIN and OUR_KEY.fullmatch(value) is not None
     return ours or key in LABELS or (key.startswith(DEPLOY) and value in WRITTEN_BY_OPERATOR)
-
-
-def _is_ours(mark: str) -> bool:
-    """Whether a change that was not ended has cordoned the node."""
-    try:
-        found = json.loads(mark)
-        return found["cordoned"] is True and not found.get("stopped")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return False
-
-
-def request(path: str, patch: dict[str, Any] | None = None, kind: str = "merge-patch") -> dict[str, Any]:
-    """Ask the API server, or patch."""
-    token = (ACCOUNT / "token").read_text(encoding="ascii").strip()
-    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-    if patch is not None:
-        headers["Content-Type"] = f"application/{kind}+json"
-    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-    server = f"[{host}]" if ":" in host else host
-    body = None if patch is None else json.dumps(patch).encode()
-    method = "GET" if patch is None else "PATCH"
-    url = f"https://{server}:{port}{path}"
-    asked = urllib.request.Request(url, data=body, headers=headers, method=method)
-    trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted))
-    with opener.open(asked, timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
 
 
 def clean() -> list[str]:
@@ -88,21 +56,51 @@ def clean() -> list[str]:
     touched = []
     for node in request("/api/v1/nodes")["items"]:
         path = f"/api/v1/nodes/{node['metadata']['name']}"
-        patch = leftovers(node)
-        conditions = [item["type"] for item in node.get("status", {}).get("conditions") or []]
-        if patch is None and CONDITION not in conditions:
+        patch, condition = leftovers(node), has_condition(node)
+        if patch is None and not condition:
             continue
         touched.append(node["metadata"]["name"])
         try:
             if patch is not None:
                 request(path, patch)
-            if CONDITION in conditions:
-                status = {"conditions": [{"type": CONDITION, "$patch": "delete"}]}
-                request(f"{path}/status", {"status": status}, "strategic-merge-patch")
+            if condition:
+                take_condition(path)
         except urllib.error.HTTPError as error:
             # A node that has changed or gone is looked at again.
             sys.stderr.write(f"{path}: {error.code} {error.read()[:500]!r}\n")
     return touched
+
+
+def found_or_none(path: str) -> dict[str, Any] | None:
+    """What is at this path; None where there is nothing."""
+    try:
+        return request(path)
+    except urllib.error.HTTPError as error:
+        if error.code == NOT_FOUND:
+            return None
+        raise
+
+
+def drop_definitions(namespace: str) -> None:
+    """Delete the operator's definitions that came with it, and of which nobody has objects.
+
+    What is older than the namespace, which the stack made before the release, was somebody else's.
+    """
+    space = found_or_none(f"/api/v1/namespaces/{namespace}")
+    for kind in DEFINITIONS:
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}.{GROUP}"
+        definition = found_or_none(path)
+        if space is None or definition is None or _made(definition) < _made(space):
+            continue
+        version = next(one["name"] for one in definition["spec"]["versions"] if one["storage"])
+        objects = found_or_none(f"/apis/{GROUP}/{version}/{kind}?limit=1") or {}
+        if not objects.get("items"):
+            request(path, method="DELETE")
+
+
+def _made(item: dict[str, Any]) -> str:
+    # RFC 3339 in UTC, to the second: as texts they are in their order.
+    return str(item["metadata"]["creationTimestamp"])
 
 
 def main() -> int:
@@ -112,6 +110,7 @@ def main() -> int:
         touched = clean()
         quiet = 0 if touched else quiet + 1
         if quiet > 1:
+            drop_definitions(sys.argv[1])
             return 0
         time.sleep(PAUSE_SECONDS)
     return 1

@@ -1,7 +1,8 @@
-"""The pod that cleans the nodes after the operator has gone: its program really runs, since what it leaves is what counts.
+"""The pods of hooks that take from the nodes what was done to them: their programs really run, since what they leave counts.
 
-It runs beside the daemon, on no machine: it asks the API server only. What the pod names is what runs (the text after ``-c``), as
-the pod's own service account, so that its rights are tried. Image, limits and security context say nothing here.
+They run beside the daemon, on no machine: they ask the API server only. What the pod names is what runs (the text after ``-c``
+and its arguments), as the pod's own service account, so that its rights are tried. Image, limits and security context say nothing
+here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gpu_pools.rendering.node_cleanup import APP_LABEL
+from gpu_pools.rendering import node_cleanup, node_leaving
 from sandbox.machines import objects
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up
 from sandbox.system import processes
@@ -40,7 +41,7 @@ class _Run:
 
 
 class CleanupPod:
-    """gpu-pools-node-cleanup."""
+    """gpu-pools-node-cleanup, gpu-pools-leave."""
 
     def __init__(self, folder: Path) -> None:
         """Nothing runs.
@@ -53,7 +54,7 @@ class CleanupPod:
 
     def runs(self, pod: Json) -> bool:
         """By label."""
-        return APP_LABEL.items() <= objects.labels(pod).items()
+        return objects.labels(pod).get("app.kubernetes.io/name") in {node_cleanup.NAME, node_leaving.NAME}
 
     def evaluate(self, context: Context) -> Outcome:
         """Run it once, and say how it has ended."""
@@ -70,7 +71,7 @@ class CleanupPod:
             context.world.again_in(_POLL_SECONDS)
             return Up()
         words = (run.folder / "log").read_text(encoding="utf-8", errors="replace")[-500:]
-        return Finished() if code == 0 else Finished("Error", f"ended with {code}: {words}")
+        return Finished() if code == 0 else Finished("Error", f"ended with {code}: {words}", code)
 
     def absent(self, world: World, machine: Machine) -> None:
         """It is on one machine at most; what has ended is forgotten with its pod."""

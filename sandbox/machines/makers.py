@@ -2,7 +2,7 @@
 
 What runs here runs as whoever started the sandbox, outside of any container. So a label is no ground to run anything: a known
 program's pod is one that its DaemonSet, Job or ReplicaSet has made, with that workload's containers and volumes and no others. An
-owner reference alone says nothing: anybody who may create pods can write one. The verifier's and the clean-up's pods name their
+owner reference alone says nothing: anybody who may create pods can write one. The verifier's pods and those of hooks name their
 programs themselves; they run in one place only, by accounts of theirs.
 
 Not here: whether the workload itself may be there. Whoever may write those of another namespace has the cluster.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.proof import verifier_pods
 from gpu_pools.proof.verifier_rights import CHANGER, VERIFIER_NAMESPACE
-from gpu_pools.rendering import node_cleanup
+from gpu_pools.rendering import node_cleanup, node_leaving
 from sandbox.machines import objects
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ _ONLY: Final = {
         "DaemonSet", f"{verifier_pods.VERIFIER_APP}-", (verifier_pods.SERVICE_ACCOUNT, CHANGER), VERIFIER_NAMESPACE
     ),
     node_cleanup.NAME: _Only("Job", node_cleanup.NAME, (node_cleanup.NAME,)),
+    node_leaving.NAME: _Only("Job", node_leaving.NAME, (node_leaving.NAME,)),
 }
 
 

@@ -70,10 +70,11 @@ class Up:
 
 @dataclass(frozen=True)
 class Finished:
-    """All containers have ended, well (no reason) or not; then with the pod's reason and message."""
+    """All containers have ended, well (no reason) or not; then with the pod's reason and message, and an exit code."""
 
     reason: str = ""
     message: str = ""
+    code: int = 0
 
 
 Outcome = Creating | InitWaiting | InitCrash | Up | Finished
@@ -194,7 +195,7 @@ def _mains(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoffs: M
         elif isinstance(outcome, (InitWaiting, InitCrash)):
             state = {"state": {"waiting": {"reason": "PodInitializing"}}, "ready": False, "started": False}
         elif isinstance(outcome, Finished):
-            state = _terminated(old.get(name), now, ready=False)
+            state = _terminated(old.get(name), now, ready=False) if not outcome.code else _ended_badly(outcome, now)
         elif name in outcome.crashed:
             state = _crashed(_Crash(name, outcome.crashed[name], outcome.codes.get(name, 1), *counts), old.get(name), now)
         else:
@@ -232,6 +233,11 @@ def _terminated(old: Json | None, now: str, *, ready: bool = True) -> Json:
     before = ((old or {}).get("state") or {}).get("terminated") or {}
     ended = before if before.get("exitCode") == 0 else {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
     return {"state": {"terminated": ended}, "ready": ready, "started": False}
+
+
+def _ended_badly(outcome: Finished, now: str) -> Json:
+    ended = {"exitCode": outcome.code, "reason": "Error", "message": outcome.message, "startedAt": now, "finishedAt": now}
+    return {"state": {"terminated": ended}, "ready": False, "started": False}
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,19 @@ def test_a_rollout_is_not_taken_away_in_the_midst_of_a_change() -> None:
 def test_a_pool_that_goes_leaves_its_labels_on_nodes_that_stay() -> None:
     one = {"name": "a", "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"pool": "a"}, "sharing": "whole"}
     other = {**one, "name": "b", "nodeSelector": {"pool": "b"}}
-    before = plan_of(existing(pools=[{**one, **ROLLOUT}, other], verification={}))
-    after = plan_of(existing(pools=[other], verification={}))
+    adopted = {"install": False}
+    before = plan_of(existing(pools=[{**one, **ROLLOUT}, other], verification={}, operator=adopted))
+    after = plan_of(existing(pools=[other], verification={}, operator=adopted))
     assert "take `rollout` out first" in advice(before, after)
+
+
+def test_the_stacks_own_operator_gives_the_nodes_of_a_pool_that_goes_back() -> None:
+    one = {"name": "a", "gpuModel": "a100-80gb", "gpusPerNode": 1, "nodeSelector": {"pool": "a"}, "sharing": "whole"}
+    other = {**one, "name": "b", "nodeSelector": {"pool": "b"}}
+    before = plan_of(existing(pools=[{**one, **ROLLOUT}, other], verification={}))
+    told = advice(before, plan_of(existing(pools=[other], verification={})))
+    assert "Let end what holds GPUs of the nodes of `a` before the deploy" in told
+    assert "take `rollout` out first" not in told
 
 
 def test_an_unchanged_pool_is_not_told_of() -> None:

@@ -9,7 +9,7 @@ import pytest
 from components.platform import GpuPlatform
 from gpu_pools.images.placed import placed_images
 from gpu_pools.plan.planning import plan_config
-from gpu_pools.rendering.node_cleanup import cleanup_objects
+from gpu_pools.rendering.node_leaving import hook_objects
 
 from .conftest import KUBECONFIG
 
@@ -64,7 +64,7 @@ def images(value: Any) -> Iterator[str]:
 def rendered(recorded: Recorder, config: Mapping[str, Any]) -> set[str]:
     objects: list[Any] = [one.inputs for one in recorded.resources if one.type.startswith("kubernetes:")]
     settings = plan_config({f"gpu-pools:{key}": value for key, value in config.items()}).settings
-    return set(images([*objects, *cleanup_objects(settings)]))
+    return set(images([*objects, *hook_objects(settings)]))
 
 
 @pytest.mark.parametrize("name", STACKS)

@@ -11,7 +11,7 @@ import pytest
 from components.platform import GpuPlatform
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import METRICS_LABEL
-from gpu_pools.rendering.node_cleanup import cleanup_objects
+from gpu_pools.rendering.node_leaving import hook_objects
 
 from .conftest import KUBECONFIG
 
@@ -50,7 +50,7 @@ def objects(recorded: Recorder) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for one in recorded.resources:
         if one.type.startswith("kubernetes:"):
             yield one.type.rpartition(":")[2], one.inputs
-    for extra in cleanup_objects(plan_config({f"gpu-pools:{key}": value for key, value in CONFIG.items()}).settings):
+    for extra in hook_objects(plan_config({f"gpu-pools:{key}": value for key, value in CONFIG.items()}).settings):
         yield extra["kind"], extra
 
 
@@ -69,13 +69,17 @@ def rights(found: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str
         role = one["roleRef"]
         for subject in one["subjects"]:
             for rule in granted[role["kind"], where if role["kind"] == "Role" else "", role["name"]]:
-                names = f" `{', '.join(rule['resourceNames'])}`" if rule.get("resourceNames") else ""
+                names = (
+                    f" `{', '.join(rule['resourceNames'])}`".replace(_RELEASED, "gpu-operator")
+                    if rule.get("resourceNames")
+                    else ""
+                )
                 what = ", ".join(rule["resources"]) + names
                 yield (
                     f"{subject['namespace'].replace(_RELEASED, 'gpu-operator')}/{subject['name']}",
                     ", ".join(rule["verbs"]),
                     what,
-                    where or "cluster",
+                    where.replace(_RELEASED, "gpu-operator") or "cluster",
                 )
 
 

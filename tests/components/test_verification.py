@@ -82,8 +82,19 @@ def test_the_program_is_the_verifier(deployed: Recorder) -> None:
         assert "verifier/compare_node.py" in packed.namelist()
 
 
+#: Not the verifiers' own: what a hook of the operator's release may do to them.
+LEAVE = ("gpu-verifier-leave", "gpu-verifier-leave-binding")
+
+
+def test_a_hook_may_take_verifiers_away_where_nodes_are_given_back(deployed: Recorder) -> None:
+    role = deployed.one("Role", LEAVE[0]).inputs
+    assert role["metadata"] == {"name": "gpu-pools-leave", "namespace": "gpu-pools-verifier"}
+    assert role["rules"] == [{"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["list", "delete"]}]
+
+
 def test_nobody_has_rights_before_the_policy_narrows_them(deployed: Recorder) -> None:
-    rights = [one for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding") for one in deployed.of(f":{kind}")]
+    kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    rights = [one for kind in kinds for one in deployed.of(f":{kind}") if one.name not in LEAVE]
     assert len(rights) == 6
     for one in rights:
         assert {"gpu-verifier-policy", "gpu-verifier-policy-binding"} <= {
@@ -94,8 +105,9 @@ def test_nobody_has_rights_before_the_policy_narrows_them(deployed: Recorder) ->
 
 def test_rights_are_bound_to_the_account_of_the_pods(deployed: Recorder) -> None:
     account = deployed.one("ServiceAccount").inputs["metadata"]
+    hook = {"name": "gpu-pools-leave", "namespace": "gpu-operator"}
     for one in [*deployed.of(":ClusterRoleBinding"), *deployed.of(":RoleBinding")]:
-        assert one.inputs["subjects"] == [{"kind": "ServiceAccount", **account}]
+        assert one.inputs["subjects"] == [{"kind": "ServiceAccount", **(hook if one.name in LEAVE else account)}]
     for pool in ("a", "b"):
         daemon_set = deployed.one("DaemonSet", f"gpu-{pool}-verification-verifier").inputs
         assert daemon_set["metadata"]["namespace"] == account["namespace"]

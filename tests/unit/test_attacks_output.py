@@ -187,6 +187,7 @@ _OWN_WORDS = {
     "gpu_pools/__main__.py",
     "gpu_pools/bench/client.py",
     "gpu_pools/rendering/cleanup_program.py",
+    "gpu_pools/rendering/leave_program.py",
     "pipelines/release.py",
     "sandbox/gpu_node/mps_client.py",
     "sandbox/gpu_node/work.py",

@@ -15,17 +15,20 @@ import threading
 import time
 import urllib.error
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpu_pools.rendering import cleanup_program
-from gpu_pools.rendering.cleanup_program import CONDITION, LOOKS, STARTUP_TAINT, clean, leftovers, main, request
+from gpu_pools.rendering import cleanup_program, pod_api
+from gpu_pools.rendering.cleanup_program import LOOKS, clean, drop_definitions, leftovers, main
+from gpu_pools.rendering.hook_jobs import program_text
+from gpu_pools.rendering.node_traces import CONDITION, STARTUP_TAINT
+from gpu_pools.rendering.pod_api import request
 from sandbox.system.pki import make_pki
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sandbox.system.pki import Pki
 
@@ -54,6 +57,8 @@ class Server(ThreadingHTTPServer):
         self.hosts: list[str] = []
         self.conflicts = 0
         self.arriving: dict[int, dict[str, Any]] = {}
+        #: Path -> what is there besides nodes, or what is listed there.
+        self.others: dict[str, dict[str, Any]] = {}
 
     def have(self, *nodes: dict[str, Any]) -> None:
         self.nodes = {one["metadata"]["name"]: one for one in nodes}
@@ -65,7 +70,14 @@ class _Answering(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
+    def do_DELETE(self) -> None:
+        self._answer(200, self.server.others.pop(self.path))
+
     def do_GET(self) -> None:
+        if self.path != NODES:
+            found = self.server.others.get(self.path)
+            self._answer(404 if found is None else 200, found or {})
+            return
         self._kept(None)
         looks = sum(method == "GET" for method, *_ in self.server.asked)
         if late := self.server.arriving.get(looks):
@@ -113,8 +125,9 @@ def server(pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: p
         threading.Thread(target=started.serve_forever, args=(0.02,)).start()
         (tmp_path / "token").write_text("abc\n", encoding="ascii")
         (tmp_path / "ca.crt").write_text(pki.text("ca.crt"), encoding="ascii")
-        monkeypatch.setattr(cleanup_program, "ACCOUNT", tmp_path)
+        monkeypatch.setattr(pod_api, "ACCOUNT", tmp_path)
         monkeypatch.setattr(cleanup_program, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(sys, "argv", ["-c", "gpu-operator"])
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", request.param)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(started.server_address[1]))
         yield started
@@ -202,10 +215,40 @@ def test_an_address_of_ipv6_is_written_in_brackets(server: Server) -> None:
     assert server.hosts == [f"[::1]:{server.server_address[1]}"]
 
 
+SPACE = "/api/v1/namespaces/gpu-operator"
+
+
+def definitions(server: Server, **made: str) -> set[str]:
+    """Definitions by name, and which of them are left."""
+    for name, at in made.items():
+        spec = {"versions": [{"name": "v1beta1", "storage": False}, {"name": "v1", "storage": True}]}
+        server.others[_definition(name)] = {"metadata": {"creationTimestamp": at}, "spec": spec}
+    drop_definitions("gpu-operator")
+    return {name for name in made if _definition(name) in server.others}
+
+
+def _definition(name: str) -> str:
+    return f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.nvidia.com"
+
+
+def test_definitions_go_that_came_with_the_release_and_have_no_objects(server: Server) -> None:
+    server.others[SPACE] = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"}}
+    server.others["/apis/nvidia.com/v1/nvidiadrivers?limit=1"] = {"items": [{}]}
+    server.others["/apis/nvidia.com/v1/clusterpolicies?limit=1"] = {"items": []}
+    late, early = "2026-01-01T10:00:00Z", "2026-01-01T09:59:59Z"
+    left = definitions(server, clusterpolicies=late, nvidiadrivers=late, gpuclusters=early, others=late)
+    assert left == {"nvidiadrivers", "gpuclusters", "others"}
+    assert definitions(server, gpuclusters=late) == set()
+
+
+def test_without_the_namespace_nobody_knows_whose_definitions_are(server: Server) -> None:
+    assert definitions(server, clusterpolicies="2026-01-01T10:00:00Z") == {"clusterpolicies"}
+
+
 def _as_a_pod_does(**environment: str) -> subprocess.CompletedProcess[str]:
-    program = Path(cleanup_program.__file__).read_text(encoding="utf-8")
+    program = program_text("cleanup_program.py")
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program],
+        [sys.executable, "-I", "-S", "-c", program, "gpu-operator"],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
-from gpu_pools.rendering.cleanup_program import CONDITION as TAKEN_AWAY
-from gpu_pools.rendering.cleanup_program import STARTUP_TAINT, leftovers
+from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
+from gpu_pools.rendering.node_leaving import NAME as LEAVE
+from gpu_pools.rendering.node_leaving import REMOVED, hook_objects
+from gpu_pools.rendering.node_traces import CONDITION as TAKEN_AWAY
+from gpu_pools.rendering.node_traces import STARTUP_TAINT
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT as PUT_ON
 from tests.unit.stacks import aks, existing, magnum, plan_of
 
@@ -38,11 +41,15 @@ def test_nothing_of_it_is_there_before_the_release_is_gone() -> None:
         assert "hook-succeeded" in notes["helm.sh/hook-delete-policy"]
 
 
-def test_its_rights_are_to_list_and_patch_nodes() -> None:
+def test_its_rights_are_to_list_and_patch_nodes_and_to_delete_the_operators_definitions() -> None:
     rules = objects(existing())["ClusterRole"]["rules"]
-    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
-        (["nodes"], ["list", "patch"]),
-        (["nodes/status"], ["patch"]),
+    kinds = ["clusterpolicies", "nvidiadrivers", "gpuclusters"]
+    assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [
+        (["nodes"], ["list", "patch"], None),
+        (["nodes/status"], ["patch"], None),
+        (["namespaces"], ["get"], ["{{ .Release.Namespace }}"]),
+        (["customresourcedefinitions"], ["get", "delete"], [f"{kind}.nvidia.com" for kind in kinds]),
+        (kinds, ["list"], None),
     ]
     container = objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]
     assert container["securityContext"]["runAsNonRoot"] is True
@@ -50,7 +57,7 @@ def test_its_rights_are_to_list_and_patch_nodes() -> None:
 
 
 def test_helm_finds_nothing_of_its_own_in_the_program() -> None:
-    program = objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    program = objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][4]
     compile(program, "cleanup", "exec")
     assert "{{" not in program
     assert "}}" not in program
@@ -58,16 +65,12 @@ def test_helm_finds_nothing_of_its_own_in_the_program() -> None:
     assert (CONDITION, PUT_ON.key) == (TAKEN_AWAY, STARTUP_TAINT)
 
 
-def test_objects_of_the_user_s_own_are_added_to_it() -> None:
+def test_objects_of_the_user_s_own_are_added_to_the_hooks() -> None:
     mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
     values = plan_of(existing(operator={"values": {"extraObjects": [mine]}})).operator_values
-    assert [item["kind"] for item in values["extraObjects"]] == [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Job",
-        "ConfigMap",
-    ]
+    hooks = hook_objects(plan_of(existing()).settings)
+    assert values["extraObjects"] == [*hooks, mine]
+    assert [item["metadata"]["name"] for item in hooks if item["kind"] == "Job"] == [LEAVE, REMOVED, NAME]
 
 
 def test_a_node_without_traces_is_left_alone() -> None:
@@ -95,8 +98,9 @@ def test_labels_of_the_operator_go_and_others_stay(key: str, value: str) -> None
 
 def test_annotations_and_the_startup_taint_go() -> None:
     sku = {"key": "sku", "effect": "NoSchedule"}
-    notes = {"gpu-pools/verification": "{}", "nvidia.com/gpu-driver-upgrade-enabled": "true", "other": "1"}
+    ours = {"gpu-pools/verification": "{}", "gpu-pools/leaving": "asked", "nvidia.com/gpu-driver-upgrade-enabled": "true"}
+    notes = {**ours, "other": "1"}
     patch = leftovers(node({}, notes, [sku, {"key": STARTUP_TAINT, "effect": "NoSchedule"}]))
     assert patch is not None
-    assert set(patch["metadata"]["annotations"]) == {"gpu-pools/verification", "nvidia.com/gpu-driver-upgrade-enabled"}
+    assert set(patch["metadata"]["annotations"]) == set(ours)
     assert patch["spec"] == {"taints": [sku]}

@@ -36,7 +36,7 @@ from gpu_pools.proof.verifier_rights import (
     policy_binding_spec,
     policy_spec,
 )
-from gpu_pools.rendering import cleanup_program
+from gpu_pools.rendering import node_traces
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, DEVICE_PLUGIN_CONFIG_LABEL
 from gpu_pools.verifier import evidence, living_node, mark, operands
 from tests.unit.golden import golden_object
@@ -126,7 +126,7 @@ def test_what_changers_may_do_in_a_cluster() -> None:
 def test_the_policy_lets_through_what_the_verifier_writes() -> None:
     assert (CONDITION, ANNOTATION, MOST_ANNOTATION) == (mark.CONDITION, evidence.ANNOTATION, evidence.MOST_BYTES)
     assert (CHANGE_ANNOTATION, CHANGED_LABELS) == (living_node.ANNOTATION, (operands.CONFIG_LABEL, operands.MIG_CONFIG_LABEL))
-    assert (CHANGE_ANNOTATION, DEVICE_PLUGIN_CONFIG_LABEL) == (cleanup_program.CHANGE, cleanup_program.CONFIG)
+    assert (CHANGE_ANNOTATION, DEVICE_PLUGIN_CONFIG_LABEL) == (node_traces.CHANGE, node_traces.PLUGIN)
 
 
 def test_of_several_pools_one_can_be_told_alone() -> None:

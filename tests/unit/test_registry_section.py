@@ -15,7 +15,7 @@ from gpu_pools.plan.placing import labeller_daemon_set_spec
 from gpu_pools.proof.key_wait import key_wait_spec, keys_left_spec
 from gpu_pools.proof.smoke_test import smoke_tests
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
-from gpu_pools.rendering.node_cleanup import cleanup_objects
+from gpu_pools.rendering.node_leaving import hook_objects
 from gpu_pools.rendering.registry import docker_config
 from gpu_pools.stack.charts import VERSIONS, check_values
 from gpu_pools.stack.registry import RegistrySettings
@@ -85,14 +85,14 @@ def _pods(stack: str) -> list[dict[str, Any]]:
         keys_left_spec(plan, image),
         verifier_daemon_set_spec(plan, pool, "p", "0"),
         *(test.spec for test in smoke_tests(plan, pool)),
-        *(one["spec"] for one in cleanup_objects(plan.settings) if one["kind"] == "Job"),
+        *(one["spec"] for one in hook_objects(plan.settings) if one["kind"] == "Job"),
     ]
     return [spec["template"]["spec"] for spec in specs]
 
 
 def test_each_pod_of_the_stack_comes_from_the_mirror_and_names_the_secret() -> None:
     pods = _pods(existing(verification=PROVEN, registry=USER))
-    assert len(pods) == 6
+    assert len(pods) == 8
     for pod in pods:
         assert pod["imagePullSecrets"] == [{"name": "gpu-pools-registry"}]
         containers = [*pod["containers"], *pod.get("initContainers", [])]

@@ -35,6 +35,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_gpu_models.py": "tests/sandbox/nvml/test_declared.py",
     "tests/engine/test_keys.py": "tests/engine/test_platforms.py",
     "tests/engine/test_lifecycle.py": "tests/engine/test_platforms.py",
+    "tests/engine/test_leaving.py": "tests/unit/test_leave_program.py",
     "tests/engine/test_magnum.py": "tests/engine/test_platforms.py",
     "tests/engine/test_magnum_addons.py": "tests/engine/test_platforms.py",
     "tests/engine/test_magnum_existing.py": "tests/components/test_existing_magnum.py",

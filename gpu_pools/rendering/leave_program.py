@@ -1,0 +1,360 @@
+"""Takes MIG back from nodes that leave, before anything of the operator goes; runs once, in a pod that Helm waits for.
+
+``all``: the stack goes, and with it all its pools. ``removed``: it goes on without some pools, whose nodes are found by the rules
+that are still there; these rules go first, since NFD would put the layout's label back. Pods that hold GPUs of such nodes are
+named, and then nothing is changed: it evicts nobody. Where the operator has gone already there is nothing to do, as Helm never
+deletes it before this has ended well.
+
+What was on the GPUs before the stack came nobody has written down, so MIG goes off. Started with this text as an argument by a
+Job of the operator's chart (node_leaving.py): Python alone, and no double brace, which Helm would take for its own.
+"""
+
+import json
+import sys
+import time
+import urllib.error
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+from gpu_pools.rendering.node_traces import (
+    CHANGE,
+    LEAVING,
+    OUR_KEY,
+    PLUGIN,
+    REPORT,
+    has_condition,
+    spec_without_traces,
+    take_condition,
+)
+from gpu_pools.rendering.pod_api import request
+
+OFF = "all-disabled"
+CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+POOL, RULE = "gpu-pools/pool", "gpu-pools-"
+#: An annotation of a node that leaves, by which whoever takes over after an interruption knows how far it has come.
+MARKED, ASKED = "marked", "mig-off-asked"
+BY_NFD = "nfd.node.kubernetes.io/feature-labels"
+NODES, RULES = "/api/v1/nodes", "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules"
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+VERIFIERS = "gpu-pools-verifier"
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+#: How long pods that are ending are waited for, a node that is not ready, and all together.
+ENDING_SECONDS, UNREADY_SECONDS, ALL_SECONDS, PAUSE_SECONDS = 120.0, 120.0, 1400.0, 2.0
+#: mig-manager may still be ending what it was doing before.
+LOOKS = 2
+#: What Helm is told (the Job's policy): trying again is of no use.
+STOPPED = 3
+
+DONE, LET_GO, SET, MEND, WAIT, FAILED = "done", "let go", "set", "mend", "wait", "failed"
+
+
+class StopError(Exception):
+    """It cannot go on; its text says why, and what to do."""
+
+
+def labels(node: dict[str, Any]) -> dict[str, str]:
+    """Its labels."""
+    found: dict[str, str] = node["metadata"].get("labels") or {}
+    return found
+
+
+def notes(node: dict[str, Any]) -> dict[str, str]:
+    """Its annotations."""
+    found: dict[str, str] = node["metadata"].get("annotations") or {}
+    return found
+
+
+def by_nfd(node: dict[str, Any], key: str) -> bool:
+    """Whether NFD takes a label for its own."""
+    return any(key in text.split(",") for name, text in notes(node).items() if name.endswith(BY_NFD))
+
+
+def is_in(node: dict[str, Any], pools: dict[str, dict[str, str]]) -> bool:
+    """Whether the selector of one of these pools selects the node."""
+    return any(selector.items() <= labels(node).items() for selector in pools.values())
+
+
+def leaves(node: dict[str, Any], stage: str, pools: dict[str, dict[str, str]]) -> bool:
+    """Whether the node leaves.
+
+    Args:
+        node: the object.
+        stage: ``all`` or ``removed``.
+        pools: name -> selector; those that go, or those that stay.
+    """
+    if stage == "all":
+        return is_in(node, pools)
+    pool = labels(node).get(POOL)
+    return (LEAVING in notes(node) or (pool is not None and pool not in pools)) and not is_in(node, pools)
+
+
+def next_step(node: dict[str, Any], begun: str) -> str:
+    """What is to be done next.
+
+    Args:
+        node: the object.
+        begun: the last step, of SET and MEND, that was done here; empty before the first.
+    """
+    config, state = labels(node).get(CONFIG), labels(node).get(STATE)
+    if state is None and notes(node).get(LEAVING) != ASKED:
+        # mig-manager has never done anything there.
+        return DONE
+    if by_nfd(node, CONFIG):
+        return LET_GO
+    if config != OFF:
+        return SET
+    if state == "success":
+        return DONE
+    # One that was interrupted, and one that failed for the label that was there before, are begun anew once.
+    if not begun or (state == "failed" and begun != MEND):
+        return MEND
+    return FAILED if state == "failed" else WAIT
+
+
+def is_ready(node: dict[str, Any]) -> bool:
+    """Whether it is, or reboots for the change of its MIG mode."""
+    conditions = node.get("status", {}).get("conditions") or []
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return ready or labels(node).get(STATE) == "rebooting"
+
+
+def listed(path: str) -> Iterator[dict[str, Any]]:
+    """All objects of a kind, page by page."""
+    after = ""
+    while True:
+        page = request(f"{path}?limit=500&continue={urllib.parse.quote(after)}")
+        yield from page.get("items") or []
+        after = page.get("metadata", {}).get("continue") or ""
+        if not after:
+            return
+
+
+def holds(pod: dict[str, Any]) -> bool:
+    """Whether a pod is to have GPUs, and is not over."""
+    every = [*(pod["spec"].get("initContainers") or []), *(pod["spec"].get("containers") or [])]
+    wanted = [of for one in every for of in (one.get("resources") or {}).values() if isinstance(of, dict)]
+    over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return not over and any(name.startswith("nvidia.com/") for names in wanted for name in names)
+
+
+def holders(names: set[str], operators: str) -> list[dict[str, Any]]:
+    """The pods that hold GPUs of these nodes; those of the operator's namespace only check them, and end by themselves."""
+    pods = listed("/api/v1/pods") if names else iter(())
+    found = [pod for pod in pods if pod["spec"].get("nodeName") in names and pod["metadata"]["namespace"] != operators]
+    return [pod for pod in found if holds(pod)]
+
+
+def told(pods: list[dict[str, Any]]) -> str:
+    """Such pods by node, as messages name them."""
+    lines = []
+    for pod in sorted(pods, key=lambda one: (one["spec"]["nodeName"], one["metadata"]["namespace"], one["metadata"]["name"])):
+        owners = [one["kind"] for one in pod["metadata"].get("ownerReferences") or [] if one.get("controller")]
+        of = f" (of a {owners[0]})" if owners else " (a bare pod)"
+        lines.append(f"{pod['spec']['nodeName']}: {pod['metadata']['namespace']}/{pod['metadata']['name']}{of}")
+    return "; ".join(lines)
+
+
+class Leaving:
+    """Nodes that leave, from wherever they are to the end."""
+
+    def __init__(self, stage: str, operators: str, pools: dict[str, dict[str, str]]) -> None:
+        """Nothing is done yet.
+
+        Args:
+            stage: ``all`` or ``removed``.
+            operators: the operator's namespace.
+            pools: name -> selector; those that go, or those that stay.
+        """
+        self.stage, self.operators, self.pools = stage, operators, pools
+        self.begun: dict[str, str] = {}
+        self.unready: dict[str, float] = {}
+        self.end = time.monotonic() + ALL_SECONDS
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Those that leave, as they are."""
+        return [node for node in request(NODES)["items"] if leaves(node, self.stage, self.pools)]
+
+    def empty(self) -> None:
+        """See that no pod holds GPUs of these nodes; one that is ending is waited for.
+
+        Raises:
+            StopError: naming the others.
+        """
+        end = time.monotonic() + ENDING_SECONDS
+        while found := holders({node["metadata"]["name"] for node in self.nodes()}, self.operators):
+            if time.monotonic() > end or any(not pod["metadata"].get("deletionTimestamp") for pod in found):
+                message = (
+                    f"nothing was changed, since pods hold GPUs of nodes that leave: {told(found)}. End them, and try again."
+                )
+                raise StopError(message)
+            time.sleep(PAUSE_SECONDS)
+
+    def untie(self) -> None:
+        """Of removed pools: mark their nodes, then take away the rules by which NFD labels these, and by which they are found."""
+        for node in request(NODES)["items"]:
+            marked, going = LEAVING in notes(node), leaves(node, self.stage, self.pools)
+            if marked != going:
+                mark(node, MARKED if going else None)
+        for rule in list(listed(RULES)):
+            name = rule["metadata"]["name"]
+            pool = name.removeprefix(RULE)
+            ours = [one.get("name") for one in rule["spec"].get("rules") or []] == [f"gpu-pools {pool}"]
+            if name.startswith(RULE) and ours and pool not in self.pools:
+                request(f"{RULES}/{name}", method="DELETE")
+
+    def run(self) -> None:
+        """Go on until several looks find nothing left to do.
+
+        Raises:
+            StopError: where a node cannot go on.
+        """
+        quiet = 0
+        while quiet < LOOKS:
+            try:
+                left = [node for node in self.nodes() if self.go_on(node) != DONE]
+                quiet = 0 if left else quiet + 1
+                self.check(left)
+            except urllib.error.HTTPError as error:
+                if error.code not in (NOT_FOUND, CONFLICT):
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
+    def go_on(self, node: dict[str, Any]) -> str:
+        """One step of a node; which."""
+        name = node["metadata"]["name"]
+        step = next_step(node, self.begun.get(name, ""))
+        if step in (SET, MEND):
+            tell(f"{name}: {'MIG is taken back' if step == SET else 'mig-manager is started anew'}")
+            same = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            # Without its state, so that what comes next is an answer to this.
+            metadata = {**same, "labels": {CONFIG: OFF, STATE: None}, "annotations": {LEAVING: ASKED}}
+            request(f"{NODES}/{name}", {"metadata": metadata})
+            if step == MEND:
+                self.restart(name)
+            self.begun[name] = step
+        if step == FAILED:
+            found = told(holders({name}, self.operators))
+            why = f"pods hold its GPUs: {found}" if found else "the log of its pod nvidia-mig-manager says why"
+            message = f"{name}: MIG could not be taken back; {why}. Nothing of the operator has gone: try again."
+            raise StopError(message)
+        return step
+
+    def restart(self, name: str) -> None:
+        """Delete the node's pods of mig-manager: a new one begins anew."""
+        place = f"/api/v1/namespaces/{self.operators}/pods"
+        chosen = f"?labelSelector=app%3Dnvidia-mig-manager&fieldSelector=spec.nodeName%3D{name}"
+        for pod in request(place + chosen)["items"]:
+            request(f"{place}/{pod['metadata']['name']}", method="DELETE")
+
+    def check(self, left: list[dict[str, Any]]) -> None:
+        """See that what is left may still come to an end.
+
+        Raises:
+            StopError: where it may not.
+        """
+        now = time.monotonic()
+        names = [node["metadata"]["name"] for node in left]
+        self.unready = {
+            node["metadata"]["name"]: self.unready.get(node["metadata"]["name"], now) for node in left if not is_ready(node)
+        }
+        lost = sorted(name for name, since in self.unready.items() if now - since > UNREADY_SECONDS)
+        if lost or now > self.end:
+            why = "not ready" if lost else f"still not without MIG after {ALL_SECONDS:.0f} s"
+            message = (
+                f"{', '.join(lost or names)}: {why}. Nothing of the operator has gone: mend or delete these nodes, try again."
+            )
+            raise StopError(message)
+
+    def withdraw(self) -> None:
+        """Of removed pools: delete the verifiers, which would write on the nodes again, and change them."""
+        sets = f"/apis/apps/v1/namespaces/{VERIFIERS}/daemonsets"
+        try:
+            for one in list(listed(sets)):
+                pool = one["spec"]["template"]["metadata"]["labels"].get(POOL)
+                if one["metadata"]["name"] == f"{VERIFIERS}-{pool}" and pool not in self.pools:
+                    request(f"{sets}/{one['metadata']['name']}", method="DELETE")
+        except urllib.error.HTTPError as error:
+            if error.code not in (FORBIDDEN, NOT_FOUND):
+                raise
+            tell("what verifiers of removed pools have written stays: none are there, or their namespace does not allow it yet")
+
+    def let_go(self) -> None:
+        """Of removed pools: what verifiers have set goes with them; `all-disabled` stays, as the operator's own default.
+
+        Raises:
+            StopError: where that does not come to an end.
+        """
+        pods = f"/api/v1/namespaces/{VERIFIERS}/pods"
+        while left := self.nodes():
+            self.check(left)
+            if all(labels(pod).get(POOL) in (None, *self.pools) for pod in listed(pods)):
+                for node in left:
+                    give_back(node)
+            time.sleep(PAUSE_SECONDS)
+
+
+def give_back(node: dict[str, Any]) -> None:
+    """Take the traces of verifiers from a node, one request a look; the mark goes with the last of them."""
+    path = f"{NODES}/{node['metadata']['name']}"
+    if by_nfd(node, POOL):
+        return
+    ours = {PLUGIN: None} if OUR_KEY.fullmatch(labels(node).get(PLUGIN, "")) else {}
+    gone = {"labels": ours, "annotations": dict.fromkeys((LEAVING, REPORT, CHANGE))}
+    spec = spec_without_traces(node)
+    patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"], **gone}} | ({"spec": spec} if spec else {})
+    try:
+        if has_condition(node):
+            take_condition(path)
+        else:
+            request(path, patch)
+    except urllib.error.HTTPError as error:
+        # A node that has changed or gone is looked at again.
+        if error.code not in (NOT_FOUND, CONFLICT):
+            raise
+
+
+def mark(node: dict[str, Any], value: str | None) -> None:
+    """Set the annotation of a node, or take it away."""
+    request(f"{NODES}/{node['metadata']['name']}", {"metadata": {"annotations": {LEAVING: value}}})
+
+
+def tell(text: str) -> None:
+    """Into the pod's log."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def has_operator() -> bool:
+    """Whether there still is one that could do it."""
+    try:
+        return bool(request(POLICIES)["items"])
+    except urllib.error.HTTPError as error:
+        if error.code == NOT_FOUND:
+            return False
+        raise
+
+
+def main() -> int:
+    """Take MIG back; STOPPED where that cannot be."""
+    stage, operators, pools = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    if not has_operator():
+        tell("the operator has gone: there is nothing to take back")
+        return 0
+    leaving = Leaving(stage, operators, pools)
+    try:
+        leaving.empty()
+        if stage == "removed":
+            leaving.untie()
+            leaving.withdraw()
+        leaving.run()
+        if stage == "removed":
+            leaving.let_go()
+    except StopError as error:
+        tell(str(error))
+        return STOPPED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
