@@ -504,6 +504,10 @@ class AksPoolArgs(TypedDict):
     """Refuse to delete or replace the pool."""
     adopted: NotRequired[bool]
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
+    replace: NotRequired[str]
+    """surge: a change that needs another pool makes it beside this one, which is drained once the new one is proven."""
+    drain_timeout_seconds: NotRequired[int]
+    """With replace: how long the pods of the old pool may take to go, in seconds."""
     gpu_model: NotRequired[str]
     """The GPU model, where no table has the size."""
     gpus_per_node: NotRequired[int]
@@ -758,6 +762,10 @@ class PoolArgs(TypedDict):
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
+    replace: NotRequired[str]
+    """surge: a change that needs another pool makes it beside this one, which is drained once the new one is proven."""
+    drain_timeout_seconds: NotRequired[int]
+    """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]
     """A GPU size, e.g. Standard_NC24ads_A100_v4."""
     gpu_model: NotRequired[str]
@@ -849,6 +857,10 @@ class NamedPoolArgs(TypedDict):
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
+    replace: NotRequired[str]
+    """surge: a change that needs another pool makes it beside this one, which is drained once the new one is proven."""
+    drain_timeout_seconds: NotRequired[int]
+    """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]
     """A GPU size, e.g. Standard_NC24ads_A100_v4."""
     gpu_model: NotRequired[str]

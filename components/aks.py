@@ -41,6 +41,7 @@ from ._held import held_hook
 from ._not_known_yet import not_known_yet
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
+from ._rotation import keeps_its_name, other_names, resource_name
 from ._system_pool import SystemPool, comes_first
 from ._to_stack import ALONE, located_in, plan_alone, stack_keys
 from .azure_check import check_cloud
@@ -279,7 +280,7 @@ class AksGpuNodePool(pulumi.ComponentResource):
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
         pool = containerservice.AgentPool(
-            f"{name}-pool",
+            resource_name(f"{name}-pool", planned),
             **arguments(containerservice.AgentPoolArgs, inputs),
             node_labels=once_agreed(f"AksGpuNodePool({name})", planned, args.get("config_keys"), dict(planned.labels)),
             resource_group_name=args["resource_group_name"],
@@ -291,8 +292,13 @@ class AksGpuNodePool(pulumi.ComponentResource):
                 delete_before_replace=True,
                 protect=unless_false(planned.protect),
                 replace_on_changes=replacing("AgentPool"),
-                ignore_changes=[*(["count"] if planned.pool.autoscaled else []), *kept_as_found(planned, inputs)],
+                ignore_changes=[
+                    *(["count"] if planned.pool.autoscaled else []),
+                    *kept_as_found(planned, inputs),
+                    *keeps_its_name(planned, "agentPoolName"),
+                ],
                 hooks=_pool_hooks(name, planned),
+                aliases=other_names(f"{name}-pool", planned),
             ),
         )
         self.pool_id = pool.id

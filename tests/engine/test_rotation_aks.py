@@ -1,0 +1,151 @@
+"""`replace: surge` on AKS: the new pool beside the old one, proven; then the old one is drained, and deleted at the very end.
+
+The tests share a stack with pods that are served from the pool all the time, and run in the order they are written. Engine,
+scheduler, controllers, eviction API and verifiers are the real ones; Azure is a stand-in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pytest
+
+from gpu_pools.verifier.living_node import ANNOTATION
+from sandbox.clouds.azure import AzureCloud
+from sandbox.cluster import node_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.engine.trial import Trial
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.programs,
+    pytest.mark.sweep,
+    pytest.mark.skipif(node_tools.obstacle() is not None, reason=f"rules stand in here: {node_tools.obstacle()}"),
+]
+
+STACK: Final = """
+config:
+  azure-native:location: westeurope
+  gpu-pools:cluster:
+    platform: aks
+    name: small
+    location: westeurope
+    resourceGroup: small-rg
+    systemPool: {vmSize: Standard_D4s_v5, count: 1}
+  gpu-pools:sharing:
+    sliced: {timeSlicing: {replicas: 4}}
+  gpu-pools:verification: {deadlineSeconds: 60, intervalSeconds: 10}
+  gpu-pools:pools:
+    - {name: serving, vmSize: Standard_NC24ads_A100_v4, count: 2, sharing: sliced}
+"""
+T4, A10 = "Standard_NC4as_T4_v3", "Standard_NC8as_T4_v3"
+REPLICAS, BUDGET = 5, 4
+GPU: Final = "nvidia.com/gpu"
+PODS: Final = "/api/v1/namespaces/default/pods"
+BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
+
+
+@pytest.fixture(scope="module")
+def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
+    made = shared_sandbox(STACK)
+    made.up().ok()
+    _serve(made)
+    return made
+
+
+def test_a_pool_that_is_there_keeps_its_name_its_nodes_and_its_pods(trial: Trial) -> None:
+    before, pods = _machines(trial), _names(_pods(trial))
+    trial.edit(lambda config: config["gpu-pools:pools"][0].update(replace="surge"))
+    trial.up().ok()
+    assert _made(trial) == {"serving"}
+    assert (_machines(trial), _names(_pods(trial))) == (before, pods)
+    assert trial.planned_steps() == []
+
+
+def test_the_new_pool_comes_first_and_the_budget_holds(trial: Trial) -> None:
+    _size(trial, T4)
+    with Served(trial) as served:
+        run = trial.up().ok()
+    assert "pods are to leave 2 old nodes" in run.text
+    assert served.fewest >= BUDGET
+    (name,) = _made(trial)
+    assert (name[:6], len(name)) == ("servin", 12)
+    assert len(trial.nodes("serving")) == 2
+    assert trial.holds()
+    assert trial.planned_steps() == []
+
+
+def _size(trial: Trial, size: str) -> None:
+    trial.edit(lambda config: config["gpu-pools:pools"][0].update(vmSize=size))
+
+
+def _made(trial: Trial) -> set[str]:
+    """The GPU pools that Azure has."""
+    return {one["name"] for one in AzureCloud(trial.folder).read()["pools"].values()} - {"system"}
+
+
+def _machines(trial: Trial) -> set[str]:
+    return {node["metadata"]["uid"] for node in trial.nodes("serving")}
+
+
+def _marked(trial: Trial) -> Iterator[dict[str, Any]]:
+    for node in trial.nodes():
+        if text := node["metadata"].get("annotations", {}).get(ANNOTATION):
+            yield json.loads(text)
+
+
+def _serve(trial: Trial) -> None:
+    """A Deployment of REPLICAS, each with a share of a GPU of the pool, and its budget."""
+    labels, budget = {"app": "served"}, {"minAvailable": BUDGET, "selector": {"matchLabels": {"app": "served"}}}
+    container = {"name": "c", "image": "a:1", "resources": {"limits": {GPU: 1}}}
+    pod = {"nodeSelector": {"gpu-pools/pool": "serving"}, "containers": [container]}
+    spec = {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    trial.api().create(DEPLOYMENTS, {"metadata": {"name": "served"}, "spec": spec})
+    trial.api().create(BUDGETS, {"metadata": {"name": "served"}, "spec": budget})
+    trial.wait_until(lambda: _running(trial) == REPLICAS, "the Deployment runs")
+
+
+def _pods(trial: Trial) -> list[dict[str, Any]]:
+    return [pod for pod in trial.api().list(PODS)["items"] if pod["metadata"].get("labels", {}).get("app") == "served"]
+
+
+def _names(pods: list[dict[str, Any]]) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods}
+
+
+def _running(trial: Trial) -> int:
+    return sum(pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in _pods(trial))
+
+
+def _kill(command: Any) -> None:
+    os.killpg(command.pid, signal.SIGKILL)
+    command.communicate()
+
+
+class Served:
+    """How many replicas ran at least while something was done."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.fewest = REPLICAS
+        self._trial, self._end = trial, threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(0.2):
+            self.fewest = min(self.fewest, _running(self._trial))
