@@ -22,7 +22,7 @@ from gpu_pools.stack.kubernetes_names import GENERATION_LABEL
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpu_pools.plan.planned import PoolPlan
+    from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
 
@@ -35,6 +35,11 @@ def generation(planned: PoolPlan) -> str:
         return ""
     fixed = json.dumps([planned.name, _fixed(planned)], sort_keys=True)
     return hashlib.sha256(fixed.encode()).hexdigest()[:_DIGITS]
+
+
+def generations(plan: Plan) -> dict[str, str]:
+    """Name of each pool with ``replace`` -> its digits."""
+    return {planned.name: planned.generation for planned in plan.pools if planned.generation}
 
 
 def with_generation(planned: PoolPlan) -> PoolPlan:

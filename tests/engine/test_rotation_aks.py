@@ -45,7 +45,7 @@ config:
   gpu-pools:pools:
     - {name: serving, vmSize: Standard_NC24ads_A100_v4, count: 2, sharing: sliced}
 """
-T4, A10 = "Standard_NC4as_T4_v3", "Standard_NC8as_T4_v3"
+A100, T4, LARGER = "Standard_NC24ads_A100_v4", "Standard_NC4as_T4_v3", "Standard_NC16as_T4_v3"
 REPLICAS, BUDGET = 5, 4
 GPU: Final = "nvidia.com/gpu"
 PODS: Final = "/api/v1/namespaces/default/pods"
@@ -81,6 +81,89 @@ def test_the_new_pool_comes_first_and_the_budget_holds(trial: Trial) -> None:
     assert len(trial.nodes("serving")) == 2
     assert trial.holds()
     assert trial.planned_steps() == []
+
+
+def test_a_new_pool_that_is_not_proven_leaves_the_old_one_serving_and_goes_with_the_revert(trial: Trial) -> None:
+    before, pods, (name,) = _machines(trial), _names(_pods(trial)), _made(trial)
+    old = _declared(trial)
+    trial.edit(lambda config: config["gpu-pools:verification"].update(deadlineSeconds=20))
+    # No node has it, which only the node can tell.
+    trial.edit(lambda config: config["gpu-pools:pools"][0].update(vmSize=LARGER, minimum={"cuda": "99.0"}))
+    failed = trial.up()
+    assert failed.code == 1
+    assert "pool serving is not verified" in failed.text
+    assert len(_made(trial)) == 2
+    assert name in _made(trial)
+    assert list(_marked(trial)) == []
+    assert (_names(_pods(trial)), _cordoned(trial)) == (pods, [])
+
+    trial.write(old)
+    trial.up().ok()
+    assert (_made(trial), _machines(trial), _names(_pods(trial))) == ({name}, before, pods)
+    assert trial.holds()
+    assert trial.planned_steps() == []
+
+
+def test_pods_that_stay_stop_it_whatever_is_declared_next_and_the_old_declaration_takes_all_back(trial: Trial) -> None:
+    before, (name,) = _machines(trial), _made(trial)
+    old = _declared(trial)
+    _stay(trial)
+    _size(trial, LARGER)
+    command = trial.start("up", trial.stack)
+    trial.wait_until(lambda: _cordoned(trial), "the old nodes are cordoned", 240)
+    _kill(command)
+    assert len(_made(trial)) == 2
+
+    # Changed again before it was over: the names of three pools differ, and both older ones are to be emptied.
+    trial.edit(lambda config: config["gpu-pools:pools"][0].update(vmSize=A100, drainTimeoutSeconds=10))
+    failed = trial.up()
+    assert failed.code == 1
+    assert "the old nodes of pool serving are not empty, so nothing of it is deleted" in failed.text
+    assert "default/stays (a bare pod): Cannot evict pod as it would violate the pod's disruption budget" in failed.text
+    assert len(_made(trial)) == 3
+    assert before <= _machines(trial)
+    assert {mark["to"] for mark in _marked(trial)} == {f"succeeded by {trial.plan().pools[0].generation}"}
+
+    trial.write(old)
+    with Served(trial) as served:
+        trial.up().ok()
+    assert served.fewest >= BUDGET
+    assert (_made(trial), _machines(trial)) == ({name}, before)
+    assert (_cordoned(trial), list(_marked(trial))) == ([], [])
+    assert trial.get(f"{PODS}/stays")["status"]["phase"] == "Running"
+    assert trial.planned_steps() == []
+
+
+def test_the_first_declaration_once_more_and_a_destroy_leaves_nothing(trial: Trial) -> None:
+    """A name that was there before is free again; and no destroy needs the program."""
+    trial.api().delete(f"{BUDGETS}/stays")
+    _size(trial, A100)
+    first = trial.plan().pools[0].made_name
+    with Served(trial) as served:
+        trial.up().ok()
+    assert (_made(trial), served.fewest >= BUDGET) == ({first}, True)
+    trial.api().delete(f"{DEPLOYMENTS}/served")
+    trial.api().delete(f"{BUDGETS}/served")
+    trial.engine("destroy", "--yes", "--skip-preview").ok()
+    trial.down().ok()
+
+
+def _declared(trial: Trial) -> str:
+    return trial.file.read_text(encoding="utf-8")
+
+
+def _cordoned(trial: Trial) -> list[str]:
+    return [node["metadata"]["name"] for node in trial.nodes() if node["spec"].get("unschedulable")]
+
+
+def _stay(trial: Trial) -> None:
+    """A pod that no eviction takes."""
+    labels = {"app": "stays"}
+    budget = {"metadata": {"name": "stays"}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": labels}}}
+    spec = {"nodeSelector": {"gpu-pools/pool": "serving"}, "containers": [{"name": "c", "image": "a:1"}]}
+    trial.api().create(BUDGETS, budget)
+    trial.api().create(PODS, {"metadata": {"name": "stays", "labels": labels}, "spec": spec})
+    trial.wait_until(lambda: trial.get(f"{PODS}/stays")["status"]["phase"] == "Running", "the pod runs")
 
 
 def _size(trial: Trial, size: str) -> None:
