@@ -73,8 +73,8 @@ class PoolChange:
         before: its plan before; None: it is new.
         after: its plan afterwards; None: it goes.
         effects: ``created``, ``deleted``, ``replaced``, ``rotated``, ``shrunk``, ``rebooted``, ``repartitioned``, ``reshared``,
-            ``reloaded``, ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already ``joined``, ``left`` and
-            ``renamed`` instead of the first two; or ``untouched`` alone.
+            ``reloaded``, ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already ``joined``,
+            ``left`` and ``renamed`` instead of the first two; or ``untouched`` alone.
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.
@@ -168,8 +168,8 @@ def pool_name(step: Step) -> str | None:
         return None
     inputs = step.new or step.old
     labels = inputs.get("nodeLabels")
-    told = labels.get(POOL_LABEL) if isinstance(labels, dict) and GENERATION_LABEL in labels else None
-    return str(told or inputs.get(POOL_TYPES[step.type]))
+    pool = labels.get(POOL_LABEL) if isinstance(labels, dict) and GENERATION_LABEL in labels else None
+    return str(pool or inputs.get(POOL_TYPES[step.type]))
 
 
 def rotates(steps: Sequence[Step]) -> bool:

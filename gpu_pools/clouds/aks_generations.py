@@ -1,8 +1,8 @@
 """The pools of a living cluster under the names that the stack gives them, where they follow each other (``replace: surge``).
 
-Such a pool is called otherwise in Azure, and while one succeeds the other two are there. By the labels of their nodes the one that
-is declared is found, and stands under the pool's name; an older one is nobody's by then: its machines are not given back before
-the new ones are made, so they count for nothing. Pure.
+Such a pool is called otherwise in Azure, and while one succeeds the other two are there. By the labels of their nodes the one
+that is declared is found, and stands under the pool's name. An older one stands under none: its machines are given back only
+after the new ones are made, so they count for nothing. Pure.
 """
 
 from __future__ import annotations

@@ -38,9 +38,7 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 
 
-def judge(
-    cluster: AksSettings, pools: Sequence[Pool], azure: Azure, generations: Mapping[str, str] | None = None
-) -> Judgement:
+def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure, generations: Mapping[str, str] | None = None) -> Judgement:
     """Hold what a stack needs against what Azure has.
 
     Args:

@@ -70,7 +70,8 @@ def test_the_old_nodes_are_emptied_after_the_proof_of_the_new_ones(run: Run) -> 
     hooks = recorded.options(emptied).hooks
     assert list(hooks.before_create) == list(hooks.before_update) == [emptied]
     # No hook of a deletion: with one in its state the engine would ask each destroy for the program.
-    assert not any(recorded.options(one.name).hooks.before_delete for one in recorded.resources if one.type.endswith(("AgentPool", "ConfigMap")))
+    (pool,) = recorded.of("AgentPool")
+    assert not any(recorded.options(name).hooks.before_delete for name in (pool.name, wanted, emptied))
     assert "gpu-serving-verification-verifier" in recorded.depends_on(emptied)
 
 
