@@ -505,7 +505,7 @@ class AksPoolArgs(TypedDict):
     adopted: NotRequired[bool]
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
     replace: NotRequired[str]
-    """surge: a change that needs another pool makes it beside this one, which is drained once the new one is proven."""
+    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
     drain_timeout_seconds: NotRequired[int]
     """With replace: how long the pods of the old pool may take to go, in seconds."""
     gpu_model: NotRequired[str]
@@ -763,7 +763,7 @@ class PoolArgs(TypedDict):
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
     replace: NotRequired[str]
-    """surge: a change that needs another pool makes it beside this one, which is drained once the new one is proven."""
+    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
     drain_timeout_seconds: NotRequired[int]
     """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]
@@ -858,7 +858,7 @@ class NamedPoolArgs(TypedDict):
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
     replace: NotRequired[str]
-    """surge: a change that needs another pool makes it beside this one, which is drained once the new one is proven."""
+    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
     drain_timeout_seconds: NotRequired[int]
     """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]

@@ -9,6 +9,8 @@ Between the proof and the deletion stand two ConfigMaps that say which generatio
 empty. The hook before the latter's update empties them. It names the version of the former, so it is due whenever that was
 changed since the nodes were empty last: also when a deploy that broke off is followed by one of the old declaration.
 
+With `inPlace` it is one resource, which the engine deletes before it makes it anew; the two ConfigMaps come before it.
+
 These are hooks before an update, not before the deletion of a pool: those the engine would ask for at each `pulumi destroy`,
 which then needs the program, and when a pool is taken out of it. Told to continue on errors, the engine would delete what was not
 emptied: do not.
@@ -39,12 +41,14 @@ _OK, _MORE_THAN_OK = 200, 300
 
 def resource_name(name: str, planned: PoolPlan) -> str:
     """The name in the program of what the cloud has of the pool."""
-    return f"{name}-{planned.generation}" if planned.generation else name
+    return f"{name}-{planned.generation}" if planned.pool.exchange == "surge" else name
 
 
 def other_names(name: str, planned: PoolPlan) -> list[pulumi.Alias]:
-    """The name that the same pool had in the program before `replace` was declared."""
-    return [pulumi.Alias(name=name)] if planned.generation else []
+    """The name that the same pool had in the program before `replace` was declared, or was the other one."""
+    if not planned.generation:
+        return []
+    return [pulumi.Alias(name=name if planned.pool.exchange == "surge" else f"{name}-{planned.generation}")]
 
 
 def keeps_its_name(planned: PoolPlan, key: str) -> list[str]:
@@ -68,7 +72,7 @@ def old_nodes_emptied(
         reached: kubeconfig of the cluster, and a context of it.
         namespace: of the ConfigMaps.
         opts: of both of them.
-        after: what comes first: the proof of the generation that stays.
+        after: what comes first: with `surge` the proof of the generation that stays.
     """
     hook = _Hook(planned, reached)
     wanted = ConfigMap(

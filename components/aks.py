@@ -30,7 +30,7 @@ from gpu_pools.stack.clusters import AksSettings, parse_cluster
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
 from gpu_pools.stack.fields import camel
 from gpu_pools.stack.placements import AksPlacement
-from gpu_pools.text.errors import InvalidStackError, Problems
+from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from . import _log
 from ._args import AksClusterArgs, AksPoolArgs, AksPoolLike
@@ -273,7 +273,10 @@ class AksGpuNodePool(pulumi.ComponentResource):
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
+        is_part = planned is not None
         planned = pool_plan(f"AksGpuNodePool({name})", args, planned, operator, _alone(name, args))
+        if planned.pool.exchange == "inPlace" and not is_part:
+            raise InvalidStackError([_nobody_drains(name)])
         opts = after_operator(opts, operator)
         inputs = pool_inputs(planned, _around(args))
         super().__init__("gpu-pools:index:AksGpuNodePool", name, None, opts)
@@ -307,6 +310,15 @@ class AksGpuNodePool(pulumi.ComponentResource):
         self.register_outputs(
             {"pool_id": self.pool_id, "pool_name": self.pool_name, "advertises": self.advertises},
         )
+
+
+def _nobody_drains(name: str) -> Problem:
+    return Problem(
+        f"AksGpuNodePool({name}).replace",
+        "inPlace drains the pool before it is replaced, and a pool by itself does not know how to reach its cluster",
+        "inPlace in a GpuPlatform or a stack file",
+        "Leave it out, or make the pool with GpuPlatform.",
+    )
 
 
 #: Arguments that are mappings of arguments, in both spellings.

@@ -35,6 +35,7 @@ from ._args import Cluster
 from ._options import child_options
 from ._outputs import put_back, put_off
 from ._pull_secret import pull_secret
+from ._rotation import old_nodes_emptied
 from ._section_args import (
     Acknowledged,
     FlavorsSection,
@@ -371,7 +372,11 @@ class GpuPlatform(pulumi.ComponentResource):
             args["kubernetes_version"] = settings.kubernetes_version
         for pool in planned.pools:
             of_pool = cluster.pool_args(pool, args) if isinstance(cluster, ExistingAksCluster) else args
-            group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, opts, planned=pool)
+            before: list[pulumi.Resource] = []
+            if pool.pool.exchange == "inPlace":
+                reached = (cluster.kubeconfig, None)
+                before = [old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, [])]
+            group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, _after(opts, before), planned=pool)
             made[pool.name].append(group)
 
     def _node_groups(

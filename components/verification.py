@@ -277,7 +277,7 @@ class Verification(pulumi.ComponentResource):
                 hooks=tells_why(name, of_pool.name, pool_reports, args.get("kubeconfig")),
             ),
         )
-        if of_pool.generation:
+        if of_pool.pool.exchange == "surge":
             reached = _reached(what, plan, args)
             old_nodes_emptied(name, of_pool, reached, VERIFIER_NAMESPACE, child_options(self, opts), [proof])
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}

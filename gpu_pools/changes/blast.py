@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.acknowledged import endings, standing, whole
 from gpu_pools.changes.pools import pool_changes, pool_name
-from gpu_pools.changes.rotations import beside, rotations
+from gpu_pools.changes.rotations import beside, rotations, unready
 from gpu_pools.changes.steps import name_of
 from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
@@ -206,7 +206,7 @@ def blast_radius(
         before=old,
         after=new,
         currency=prices.currency if prices else "",
-        broken=tuple(_broken(old, new, limits or Limits(), prices, twice)),
+        broken=(*unready(pools), *_broken(old, new, limits or Limits(), prices, twice)),
         findings=preview.findings,
         mig_strategy=((before or after).mig_strategy, after.mig_strategy),
         verified_within=after.settings.verification.deadline_seconds if after.settings.verification.enabled else None,

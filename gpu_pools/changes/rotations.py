@@ -48,10 +48,27 @@ def beside(pools: Iterable[PoolChange], prices: Prices | None) -> Iterator[Besid
             yield Beside(pool.name, each * old.pool.min_nodes, None if most is None else each * most, per_hour)
 
 
+def unready(pools: Iterable[PoolChange]) -> Iterator[str]:
+    """Why pools with ``surge`` would not be exchanged beside the old one: the engine takes that for the new one."""
+    for pool in pools:
+        if pool.after is not None and pool.after.pool.exchange == "surge" and "replaced" in pool.effects:
+            yield (
+                f"the pool {pool.name} would be deleted before its successor is made, since `replace: surge` was not deployed "
+                "for it yet, or what changes is not of the pool alone: deploy `replace: surge` by itself first"
+            )
+
+
 def rotations(pool: PoolChange) -> Iterator[str]:
     """Sentences."""
     before, after = pool.before, pool.after
-    if before is None or after is None or "rotated" not in pool.effects:
+    if before is None or after is None:
+        return
+    if "replaced" in pool.effects and before.generation and after.pool.exchange == "inPlace":
+        yield (
+            f"The nodes of `{pool.name}` are cordoned and drained before that; where pods do not go in "
+            f"{after.pool.drain_seconds} s the deploy fails, and nothing is replaced."
+        )
+    if "rotated" not in pool.effects:
         return
     yield (
         f"The new nodes of `{pool.name}` are proven first. Then all old ones are cordoned, and their pods asked to go by the "

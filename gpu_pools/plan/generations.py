@@ -1,11 +1,11 @@
 """Which pool of those that follow each other under one name: a few digits of what the cloud fixes at a pool's creation.
 
-With ``replace: surge`` a change of any of that makes another pool beside the old one. The digits are a label of the nodes, by
-which old ones are told from new ones, and the end of the pool's name in the cloud. A pool that was there before `replace` was
-declared keeps its name until such a change (components/_rotation.py); its nodes get the label.
+With ``replace`` the digits are a label of the nodes, by which old ones are told from new ones. With ``surge`` they also end the
+pool's name in the cloud, and a change of any of that makes another pool beside the old one. A pool that was there before
+`replace` was declared keeps its name until such a change (components/_rotation.py); its nodes get the label.
 
-What only the engine will know (Outputs), and what the cluster gives to all of its pools, does not count: a change of that still
-deletes the pool first. The digits must stay the same from version to version, since other ones exchange every pool.
+What only the engine will know (Outputs), and what the cluster gives to all of its pools, does not count: a change of that
+deletes the pool first, undrained. The digits must stay the same from version to version, since other ones exchange every pool.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def check_exchanges(settings: Settings, problems: Problems) -> None:
                 allowed="protect or replace",
                 remedy="Leave one of them out; a change that needs another pool is told and acknowledged before it is deployed.",
             )
-        if not settings.verification.enabled:
+        if pool.exchange == "surge" and not settings.verification.enabled:
             problems.add(
                 where,
                 '"surge" needs the verification, which proves the new pool before the old one is drained',
                 allowed="a section gpu-pools:verification",
-                remedy="Add `gpu-pools:verification: {}`, or leave replace out.",
+                remedy="Add `gpu-pools:verification: {}`, or write `replace: inPlace`.",
             )
 
 

@@ -105,6 +105,8 @@ class PoolPlan:
     @property
     def made_name(self) -> str:
         """What the cloud calls a pool that is made now; one that was there before ``replace: surge`` keeps its name."""
+        if self.pool.exchange != "surge":
+            return self.name
         return f"{self.name[: _LONGEST_AKS_NAME - len(self.generation)]}{self.generation}"
 
 

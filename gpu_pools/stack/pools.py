@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DriverOwner = Literal["operator", "preinstalled"]
 #: How a pool is exchanged when something changes that the cloud fixes at creation.
-Exchange = Literal["surge"]
+Exchange = Literal["surge", "inPlace"]
 
 _AKS_NAME: Final = r"[a-z][a-z0-9]{0,11}"
 _OTHER_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
@@ -34,7 +34,7 @@ _OTHER_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 _DRIVER_VERSION: Final = r"\d{1,6}(\.\d{1,6}){0,2}"
 _CUDA_VERSION: Final = r"\d{1,3}\.\d{1,3}"
 _DRAIN_SECONDS: Final = 600
-_EXCHANGE: Final = one_of(("surge",))
+_EXCHANGE: Final = one_of(("surge", "inPlace"))
 _SECONDS: Final = whole_number(1, 86_400)
 
 
@@ -256,13 +256,14 @@ class Pool:
     )
 
     exchange: Exchange | None = row(
-        {"aks": "surge: a change that needs another pool makes it beside this one, which is drained once the new one is proven."},
+        {"aks": "Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."},
         Kind(_exchange, "str"),
         key="replace",
         doc="`surge`: where something changes that Azure fixes at a pool's creation, the new pool is made [beside the old "
         "one](../operations.md#beside-it-rotation), under another name in Azure. Once the new one is proven the old one is "
-        "drained, and then deleted. It needs the [verification](#gpu-poolsverification). Without it the old pool is deleted "
-        "first, with the pods on it. Not with `protect` or `adopted`; on AKS only.",
+        "drained, and then deleted; it needs the [verification](#gpu-poolsverification). `inPlace`: the old one is drained, and "
+        "then replaced. Without it the old pool is deleted first, with the pods on it. Not with `protect` or `adopted`; on AKS "
+        "only.",
     )
     drain_seconds: int = row(
         {"aks": "With replace: how long the pods of the old pool may take to go, in seconds."},

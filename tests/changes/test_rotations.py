@@ -101,3 +101,19 @@ def test_one_that_only_comes_or_goes_is_told_so() -> None:
 def test_where_nothing_fixed_changes_nothing_is_exchanged() -> None:
     radius = told(plan(), plan(count=3), step("update", plan(), "gpu"))
     assert (radius.pools[0].effects, radius.beside) == (("resized",), ())
+
+
+def test_a_pool_that_would_be_deleted_first_all_the_same_is_not_deployed() -> None:
+    after = plan(T4)
+    (reason, _) = told(plan(replace=GONE), after, step("replace", after)).blocked[::-1]
+    assert reason.startswith("the pool gpu would be deleted before its successor is made")
+    assert "deploy `replace: surge` by itself first" in reason
+
+
+def test_in_place_it_is_replaced_and_drained_before() -> None:
+    before, after = plan(replace="inPlace"), plan(T4, replace="inPlace", drainTimeoutSeconds=9)
+    radius = told(before, after, step("replace", after))
+    assert (radius.pools[0].effects, radius.beside) == (("replaced",), ())
+    assert "The nodes of `gpu` are cordoned and drained before that; where pods do not go in 9 s" in str(radius.steps)
+    undrained = told(plan(replace=GONE), after, step("replace", after))
+    assert "drained before that" not in str(undrained.steps)

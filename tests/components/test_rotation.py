@@ -75,6 +75,24 @@ def test_the_old_nodes_are_emptied_after_the_proof_of_the_new_ones(run: Run) -> 
     assert "gpu-serving-verification-verifier" in recorded.depends_on(emptied)
 
 
+def test_in_place_they_are_emptied_before_the_pool_is_another(run: Run) -> None:
+    recorded = deployed(run, replace="inPlace")
+    (pool,) = recorded.of("AgentPool")
+    assert (pool.name, pool.inputs["agentPoolName"]) == ("gpu-serving-pool", "serving")
+    assert _aliases(recorded.options(pool.name)) == {f"gpu-serving-pool-{pool.inputs['nodeLabels'][GENERATION_LABEL]}"}
+    assert recorded.options(pool.name).deleteBeforeReplace
+    assert "gpu-serving-emptied" in recorded.depends_on(pool.name)
+    assert list(recorded.options("gpu-serving-emptied").hooks.before_update) == ["gpu-serving-emptied"]
+    assert [one.name for one in recorded.of("ConfigMap") if "verification-emptied" in one.name] == []
+
+
+def test_in_place_and_by_itself_nothing_drains_it(run: Run) -> None:
+    declared: Any = {"name": "nb", "vm_size": A100, "count": 2, "sharing": {"exclusive": {}}, "replace": "inPlace"}
+    args: Any = {"cluster_name": "c", "resource_group_name": "g", "pool": declared}
+    with pytest.raises(InvalidStackError, match="does not know how to reach its cluster"):
+        run(lambda: AksGpuNodePool("nb", args))
+
+
 def test_who_cannot_reach_the_cluster_cannot_drain(run: Run) -> None:
     args: Any = {"pool": "serving", "program": "verifier-1", "config": config(replace="surge")}
     with pytest.raises(InvalidStackError, match="nobody said how to reach the cluster, to drain the old pool"):

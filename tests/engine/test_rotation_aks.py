@@ -134,16 +134,35 @@ def test_pods_that_stay_stop_it_whatever_is_declared_next_and_the_old_declaratio
     assert trial.planned_steps() == []
 
 
-def test_the_first_declaration_once_more_and_a_destroy_leaves_nothing(trial: Trial) -> None:
-    """A name that was there before is free again; and no destroy needs the program."""
+def test_the_first_declaration_once_more(trial: Trial) -> None:
+    """Its name in Azure is the digits' this time."""
     trial.api().delete(f"{BUDGETS}/stays")
     _size(trial, A100)
-    first = trial.plan().pools[0].made_name
     with Served(trial) as served:
         trial.up().ok()
-    assert (_made(trial), served.fewest >= BUDGET) == ({first}, True)
-    trial.api().delete(f"{DEPLOYMENTS}/served")
+    assert (_made(trial), served.fewest >= BUDGET) == ({trial.plan().pools[0].made_name}, True)
+
+
+def test_in_place_it_is_drained_before_it_is_replaced_and_a_destroy_leaves_nothing(trial: Trial) -> None:
+    """Nor does a destroy need the program."""
+    before, (name,) = _machines(trial), _made(trial)
+    trial.edit(lambda config: config["gpu-pools:pools"][0].update(replace="inPlace", drainTimeoutSeconds=10))
+    trial.up().ok()
+    assert (_made(trial), _machines(trial)) == ({name}, before)
+
+    # The budget leaves no pod without a place, and there is none.
+    _size(trial, T4)
+    failed = trial.up()
+    assert failed.code == 1
+    assert "the old nodes of pool serving are not empty, so nothing of it is deleted" in failed.text
+    assert (_made(trial), _machines(trial)) == ({name}, before)
+
     trial.api().delete(f"{BUDGETS}/served")
+    trial.up().ok()
+    assert _made(trial) == {"serving"}
+    trial.wait_until(lambda: _running(trial) == REPLICAS, "the Deployment runs again")
+    assert trial.planned_steps() == []
+    trial.api().delete(f"{DEPLOYMENTS}/served")
     trial.engine("destroy", "--yes", "--skip-preview").ok()
     trial.down().ok()
 

@@ -79,6 +79,11 @@ def test_nodes_are_selected_by_what_only_the_proven_pool_has() -> None:
     assert node_expectation(whole, pool)["node"]["labels"] == dict(pool.labels)
 
 
+def test_in_place_it_keeps_its_name_and_the_same_digits() -> None:
+    (pool,) = plan({"replace": "inPlace"}).pools
+    assert (pool.made_name, pool.generation, pool.labels[GENERATION_LABEL]) == ("gpu", digits(), digits())
+
+
 def test_a_pool_without_it_is_as_it_was() -> None:
     (pool,) = plan_of(aks(verification={})).pools
     assert (pool.generation, pool.made_name, GENERATION_LABEL in pool.labels) == ("", "gpu", False)
