@@ -62,7 +62,7 @@ def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]
         return labeller_selector(cluster, planned)
     if planned.generation:
         # The old pool has the name as well, until it goes; its nodes are proven by nobody then. A pool that was there before
-        # `replace` has kept its name in Azure, so that is known to Azure alone. AKS gives new nodes both labels as they register.
+        # `replace` has kept its name in Azure, so that is known to Azure alone. When the labels are there: decision 258.
         return {POOL_LABEL: planned.name, GENERATION_LABEL: planned.generation}
     # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
     return {"kubernetes.azure.com/agentpool": planned.name}

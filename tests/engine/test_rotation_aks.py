@@ -70,10 +70,23 @@ def test_a_pool_that_is_there_keeps_its_name_its_nodes_and_its_pods(trial: Trial
     assert trial.planned_steps() == []
 
 
-def test_the_new_pool_comes_first_and_the_budget_holds(trial: Trial) -> None:
+def test_the_new_pool_comes_first_as_it_was_told_and_the_budget_holds(trial: Trial) -> None:
+    old = _declared(trial)
     _size(trial, T4)
+    # 4 of the system pool, 48 of the old nodes, 8 of the new ones.
+    limits = trial.folder / "cloud" / "azure-subscription.json"
+    limits.write_text(json.dumps({"limits": {"cores": 59}}))
+    refused = trial.preview()
+    assert refused.code != 0
+    assert "8 more vCPUs of all families are asked for (serving), and the quota of the region leaves 7 of 59" in refused.text
+    limits.unlink()
+
+    told = _told(trial, old)
+    assert [pool["effects"] for pool in told["pools"]] == [["rotated"]]
+    assert (told["beside"][0]["gpus"], told["after"]["gpusAtMost"], told["away"]) == ([2, 2], 2, [])
     with Served(trial) as served:
         run = trial.up().ok()
+    assert served.most_nodes == told["after"]["gpusAtMost"] + told["beside"][0]["gpus"][1]
     assert "pods are to leave 2 old nodes" in run.text
     assert served.fewest >= BUDGET
     (name,) = _made(trial)
@@ -167,6 +180,16 @@ def test_in_place_it_is_drained_before_it_is_replaced_and_a_destroy_leaves_nothi
     trial.down().ok()
 
 
+def _told(trial: Trial, old: str) -> Any:
+    """What a preview tells of the change from an old stack file to the one that is there now."""
+    before, preview, out = (trial.base / name for name in ("Pulumi.before.yaml", "preview.json", "changes.json"))
+    before.write_text(old, encoding="utf-8")
+    preview.write_text(trial.engine("preview", "--json").ok().out, encoding="utf-8")
+    run = trial.gpu_pools("changes", str(preview), "--before", str(before), "--after", str(trial.file), "--json", str(out))
+    assert run.code == 1, f"nobody has acknowledged it\n{run.text}"
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
 def _declared(trial: Trial) -> str:
     return trial.file.read_text(encoding="utf-8")
 
@@ -233,10 +256,10 @@ def _kill(command: Any) -> None:
 
 
 class Served:
-    """How many replicas ran at least while something was done."""
+    """How many replicas ran at least while something was done, and how many nodes the pool had at most."""
 
     def __init__(self, trial: Trial) -> None:
-        self.fewest = REPLICAS
+        self.fewest, self.most_nodes = REPLICAS, 0
         self._trial, self._end = trial, threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
@@ -251,3 +274,4 @@ class Served:
     def _watch(self) -> None:
         while not self._end.wait(0.2):
             self.fewest = min(self.fewest, _running(self._trial))
+            self.most_nodes = max(self.most_nodes, len(self._trial.nodes("serving")))
