@@ -506,6 +506,10 @@ class AksPoolArgs(TypedDict):
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
+    replace: NotRequired[str]
+    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
+    drain_timeout_seconds: NotRequired[int]
+    """With replace: how long the pods of the old pool may take to go, in seconds."""
     gpu_model: NotRequired[str]
     """The GPU model, where no table has the size."""
     gpus_per_node: NotRequired[int]
@@ -760,6 +764,10 @@ class PoolArgs(TypedDict):
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
+    replace: NotRequired[str]
+    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
+    drain_timeout_seconds: NotRequired[int]
+    """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]
     """A GPU size, e.g. Standard_NC24ads_A100_v4."""
     gpu_model: NotRequired[str]
@@ -851,6 +859,10 @@ class NamedPoolArgs(TypedDict):
     """The pool was made by hand, and imported: what the stack does not say of it stays as it is."""
     rollout: NotRequired[RolloutArgs]
     """How the pool's nodes change in place, a few at a time; without it all at once."""
+    replace: NotRequired[str]
+    """Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."""
+    drain_timeout_seconds: NotRequired[int]
+    """With replace: how long the pods of the old pool may take to go, in seconds."""
     vm_size: NotRequired[str]
     """A GPU size, e.g. Standard_NC24ads_A100_v4."""
     gpu_model: NotRequired[str]

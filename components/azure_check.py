@@ -40,22 +40,33 @@ _NETWORK = "2024-05-01"
 _LOCATIONS = "2022-12-01"
 
 
-def check_cloud(cluster: AksSettings, parent: pulumi.Resource, stack: Settings | None = None) -> None:
+def check_cloud(
+    cluster: AksSettings,
+    parent: pulumi.Resource,
+    stack: Settings | None = None,
+    generations: Mapping[str, str] | None = None,
+) -> None:
     """Hold a cluster and its pools against the Azure of a component's azure-native provider, unless it is told not to.
 
     Args:
         cluster: what is wanted of the cluster.
         parent: the component; its warnings are shown there.
         stack: all of the stack, where it is known: its pools are looked at, too.
+        generations: name of each pool with `replace` -> the generation that is declared.
 
     Raises:
         InvalidStackError: with everything that Azure does not have.
     """
-    if problems := problems_of(cluster, parent, stack):
+    if problems := problems_of(cluster, parent, stack, generations):
         raise InvalidStackError(problems)
 
 
-def problems_of(cluster: AksSettings, parent: pulumi.Resource, stack: Settings | None = None) -> list[Problem]:
+def problems_of(
+    cluster: AksSettings,
+    parent: pulumi.Resource,
+    stack: Settings | None = None,
+    generations: Mapping[str, str] | None = None,
+) -> list[Problem]:
     """The same, with the problems as the answer; warnings are told. Where it is told not to ask there are none."""
     if not cluster.check_cloud:
         return []
@@ -65,7 +76,7 @@ def problems_of(cluster: AksSettings, parent: pulumi.Resource, stack: Settings |
     except UnreadError as error:
         judgement = Judgement((), (f"anything that Azure has ({error})",))
     else:
-        judgement = judge(cluster, pools, azure)
+        judgement = judge(cluster, pools, azure, generations)
         if stack and cluster.existing is None and cluster.kubernetes_version is None:
             late = too_old(stack, default_version(azure.versions), "Azure's default here is")
     if judgement.unchecked:

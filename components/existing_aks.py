@@ -11,6 +11,7 @@ import pulumi
 from pulumi_azure_native import authorization, containerservice
 
 from gpu_pools.plan.aks_found import OWNER_TAG, FoundCluster, FoundPool, check_found, notes
+from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import AksSettings
 from gpu_pools.stack.entra import EntraSettings, user_kubeconfig
 from gpu_pools.stack.existing_aks import ExistingAks
@@ -55,6 +56,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
         *,
         stack: Settings | None = None,
         inside: bool = True,
+        generations: Mapping[str, str] | None = None,
     ) -> None:
         """Read the cluster.
 
@@ -64,6 +66,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             opts: options of the component.
             stack: what is to be put into it, where a whole stack is; it is held against the cluster.
             inside: whether anything is put into it but pools.
+            generations: name of each pool with `replace` -> the generation that is declared.
 
         Raises:
             InvalidStackError: with everything that does not go together with the cluster; outside of previews also if it cannot
@@ -80,7 +83,7 @@ class ExistingAksCluster(pulumi.ComponentResource):
             for note in notes(self.found):
                 _log.warn(note, self)
             if stack:
-                self._check(stack, self.found)
+                self._check(stack, self.found, generations)
             if self.found.entra:
                 try_login(what, EntraSettings(login=asked.login), self, "login")
         self.cluster_name = pulumi.Output.from_input(asked.name)
@@ -99,22 +102,22 @@ class ExistingAksCluster(pulumi.ComponentResource):
             }
         )
 
-    def _check(self, stack: Settings, found: FoundCluster) -> None:
+    def _check(self, stack: Settings, found: FoundCluster, generations: Mapping[str, str] | None) -> None:
         """Hold the stack against the cluster and the rest of Azure, and tell all problems at once."""
         cluster = stack.cluster
         assert isinstance(cluster, AksSettings)  # noqa: S101 - who is here has one
-        if problems := [*check_found(stack, found, stack_owner()), *problems_of(cluster, self, stack)]:
+        if problems := [*check_found(stack, found, stack_owner()), *problems_of(cluster, self, stack, generations)]:
             raise InvalidStackError(problems)
 
-    def pool_args(self, pool: str, args: AksGpuNodePoolArgs) -> AksGpuNodePoolArgs:
+    def pool_args(self, pool: PoolPlan, args: AksGpuNodePoolArgs) -> AksGpuNodePoolArgs:
         """The arguments of a pool in this cluster: the stack's tag, by which it knows its own, and a place beside the others.
 
         Args:
-            pool: its name.
+            pool: the pool.
             args: those that all pools have.
         """
         tagged: AksGpuNodePoolArgs = {**args, "tags": {**args.get("tags", {}), OWNER_TAG: stack_owner()}}
-        nodes, pods = self.found.subnets_for(pool) if self.found else ("", "")
+        nodes, pods = self.found.subnets_for(pool.made_name, pool.name) if self.found else ("", "")
         if nodes:
             tagged["node_subnet"] = nodes
         if pods:

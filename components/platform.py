@@ -17,6 +17,7 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
 from gpu_pools.plan.document import plan_json
+from gpu_pools.plan.generations import generations
 from gpu_pools.plan.placing import labeller_selector
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
@@ -35,6 +36,7 @@ from ._args import Cluster
 from ._options import child_options
 from ._outputs import put_back, put_off
 from ._pull_secret import pull_secret
+from ._rotation import old_nodes_emptied
 from ._section_args import (
     Acknowledged,
     FlavorsSection,
@@ -144,7 +146,7 @@ class GpuPlatform(pulumi.ComponentResource):
             from .azure_check import check_cloud as check_azure  # noqa: PLC0415 - as above
 
             with located_in(what, places):
-                check_azure(planned.settings.cluster, self, planned.settings)
+                check_azure(planned.settings.cluster, self, planned.settings, generations(planned))
         declared = {} if planned.settings.imported else config[f"{NAMESPACE}:sharing"]
         for sharing, written in declared.items():
             declare(f"{name}-{sharing}", written, planned.settings.sharing[sharing], child_options(self, opts))
@@ -208,7 +210,12 @@ class GpuPlatform(pulumi.ComponentResource):
             from .existing_aks import ExistingAksCluster, existing_aks_args  # noqa: PLC0415
 
             return ExistingAksCluster(
-                name, existing_aks_args(settings.existing), opts, stack=planned.settings, inside=not planned.settings.imported
+                name,
+                existing_aks_args(settings.existing),
+                opts,
+                stack=planned.settings,
+                inside=not planned.settings.imported,
+                generations=generations(planned),
             )
         if isinstance(settings, AksSettings):
             from .aks import AksCluster  # noqa: PLC0415
@@ -367,8 +374,12 @@ class GpuPlatform(pulumi.ComponentResource):
         if settings.kubernetes_version is not None:
             args["kubernetes_version"] = settings.kubernetes_version
         for pool in planned.pools:
-            of_pool = cluster.pool_args(pool.name, args) if isinstance(cluster, ExistingAksCluster) else args
-            group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, opts, planned=pool)
+            of_pool = cluster.pool_args(pool, args) if isinstance(cluster, ExistingAksCluster) else args
+            before: list[pulumi.Resource] = []
+            if pool.pool.exchange == "inPlace":
+                reached = (cluster.kubeconfig, None)
+                before = [old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, [])]
+            group = AksGpuNodePool(f"{name}-{pool.name}", of_pool, _after(opts, before), planned=pool)
             made[pool.name].append(group)
 
     def _node_groups(

@@ -49,6 +49,7 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.rendering import node_leaving
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
+from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.archive import archive, digest
 
 from ._args import PoolLike
@@ -56,6 +57,7 @@ from ._helm import privileged_namespace
 from ._options import child_options, once_named
 from ._program_there import program_there
 from ._pull_secret import pull_secret
+from ._rotation import old_nodes_emptied
 from ._section_args import Config, RegistrySection
 from ._to_stack import plan_of, pool_of, registry_of
 from ._why import tells_why
@@ -279,7 +281,7 @@ class Verification(pulumi.ComponentResource):
         pool_reports = pulumi.Output.from_input(args["program"]).apply(
             lambda program: reports(plan, deployed_program(program), of_pool.name)
         )
-        DaemonSet(
+        proof = DaemonSet(
             f"{name}-verifier",
             metadata={"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE},
             spec=spec,
@@ -291,10 +293,25 @@ class Verification(pulumi.ComponentResource):
                 hooks=tells_why(name, of_pool.name, pool_reports, args.get("kubeconfig")),
             ),
         )
+        if of_pool.pool.exchange == "surge":
+            reached = _reached(what, plan, args)
+            old_nodes_emptied(name, of_pool, reached, VERIFIER_NAMESPACE, child_options(self, opts), [proof])
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
         self.expectation = pulumi.Output.from_input(place)
         self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(of_pool)})
         self.register_outputs({"expectation": self.expectation, "reports": self.reports})
+
+
+def _reached(what: str, plan: Plan, args: VerificationArgs) -> tuple[pulumi.Input[str], str | None]:
+    """How the nodes of an older pool are reached.
+
+    Raises:
+        InvalidStackError: where nobody said it.
+    """
+    if (kubeconfig := args.get("kubeconfig")) is None:
+        message = "nobody said how to reach the cluster, to drain the old pool"
+        raise InvalidStackError([Problem(what, message, "kubeconfig", "Give the cluster's kubeconfig.")])
+    return kubeconfig, getattr(plan.settings.cluster, "context", None)
 
 
 def _reference(kind: str, name: str = ROLE) -> Any:  # noqa: ANN401 - an input type of the SDK

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 #: What happens to the pods: in a sentence after the name.
 _TAKEN: Final = {
+    "rotated": "is exchanged for another pool",
     "deleted": "is deleted",
     "left": "is left to itself",
     "shrunk": "loses nodes",
@@ -130,6 +131,9 @@ def _of_pool(pool: PoolChange) -> Iterator[Ending]:
     """What becomes of a pool other than its replacement, of which the engine tells."""
     effect = next((one for one in ("left", *ENDS_PODS) if one in pool.effects and one in _TAKEN), None)
     if pool.before is None or effect is None:
+        return
+    if effect == "rotated" and pool.after is not None:
+        yield Ending(pool.name, "pool", _TAKEN[effect], pool.after.change)
         return
     goes = pool.after is None or effect in {"deleted", "left"}
     yield Ending(pool.name, "pool", _TAKEN[effect], pool_goes(pool.before) if goes or not pool.after else pool_use(pool.after))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.acknowledged import endings, standing, whole
 from gpu_pools.changes.pools import pool_changes, pool_name
+from gpu_pools.changes.rotations import beside, rotations, unready
 from gpu_pools.changes.steps import name_of
 from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
@@ -15,10 +16,11 @@ from gpu_pools.plan.node_price import node_price
 from gpu_pools.rendering.node_leaving import gives_back
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpu_pools.changes.acknowledged import Ending, Standing
     from gpu_pools.changes.pools import PoolChange
+    from gpu_pools.changes.rotations import Beside
     from gpu_pools.changes.steps import Finding, Preview
     from gpu_pools.changes.upkeep import Upkeep
     from gpu_pools.changes.workloads import Asking
@@ -107,6 +109,7 @@ class BlastRadius:
         complete: whether the engine told all that happens.
         affected: workloads of the stack and pods.
         dips: by pool.
+        beside: what is there for a time besides what shall be, by pool.
         steps: how to avoid what is bad about it, by pool (or for ``the cluster``).
         before: sums.
         after: sums.
@@ -126,6 +129,7 @@ class BlastRadius:
     complete: bool
     affected: tuple[Affected, ...]
     dips: tuple[Dip, ...]
+    beside: tuple[Beside, ...]
     steps: tuple[tuple[str, tuple[str, ...]], ...]
     before: Sums
     after: Sums
@@ -185,6 +189,7 @@ def blast_radius(
     pools = pool_changes(before, after, preview.steps, renewed, with_cluster=not preview.complete)
     old, new = _sums(before, prices), _sums(after, prices)
     found = endings(preview, before, after, pools, renewed)
+    twice = tuple(beside(pools, prices))
     return BlastRadius(
         cluster_replaced=with_cluster,
         pools=pools,
@@ -195,6 +200,7 @@ def blast_radius(
         complete=preview.complete,
         affected=tuple(_affected(pools, asking)),
         dips=tuple(_dips(pools)),
+        beside=twice,
         steps=_CLUSTER_STEPS
         if with_cluster
         else tuple(
@@ -203,7 +209,7 @@ def blast_radius(
         before=old,
         after=new,
         currency=prices.currency if prices else "",
-        broken=tuple(_broken(old, new, limits or Limits(), prices)),
+        broken=(*unready(pools), *_broken(old, new, limits or Limits(), prices, twice)),
         findings=preview.findings,
         mig_strategy=((before or after).mig_strategy, after.mig_strategy),
         verified_within=after.settings.verification.deadline_seconds if after.settings.verification.enabled else None,
@@ -229,7 +235,7 @@ def _affected(pools: tuple[PoolChange, ...], asking: tuple[Asking, ...]) -> Iter
 
 def _labels(planned: PoolPlan) -> dict[str, str]:
     """Labels by which workloads tell a pool's nodes apart: its own, and the one that AKS sets."""
-    return {"kubernetes.azure.com/agentpool": planned.name, **planned.labels}
+    return {"kubernetes.azure.com/agentpool": planned.made_name, **planned.labels}
 
 
 def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:
@@ -283,6 +289,7 @@ def _advice(pool: PoolChange, *, gives_back: bool) -> Iterator[str]:
         )
     if "replaced" not in pool.effects:
         yield from turns(pool, gives_back=gives_back)
+    yield from rotations(pool)
     if "shrunk" in pool.effects:
         yield f"Which nodes of `{pool.name}` go is the cloud's choice: let end what must not be interrupted, wherever in it."
     if pool.renames:
@@ -322,12 +329,14 @@ def _bounds(pools: Iterable[tuple[PoolPlan, int]]) -> tuple[int, int | None]:
     return least, most if bounded else None
 
 
-def _broken(before: Sums, after: Sums, limits: Limits, prices: Prices | None) -> Iterator[str]:
+def _broken(before: Sums, after: Sums, limits: Limits, prices: Prices | None, twice: Sequence[Beside]) -> Iterator[str]:
     if limits.more_gpus is not None:
-        if after.gpus_most is None:
+        extra = sum(one.most or 0 for one in twice)
+        if after.gpus_most is None or any(one.most is None for one in twice):
             yield "a pool has no upper bound, so that the GPUs which the change adds cannot be counted"
-        elif (more := after.gpus_most - (before.gpus_most or 0)) > limits.more_gpus:
-            yield f"the change adds up to {more} GPUs; allowed: {limits.more_gpus}"
+        elif (more := after.gpus_most + extra - (before.gpus_most or 0)) > limits.more_gpus:
+            while_both = " while old and new pools are there" if extra else ""
+            yield f"the change adds up to {more} GPUs{while_both}; allowed: {limits.more_gpus}"
     if limits.more_per_month is not None:
         if prices is None or after.per_month is None:
             yield "what the change costs cannot be told: prices are missing"

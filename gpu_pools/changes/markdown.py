@@ -39,6 +39,7 @@ _WORDS: Final = {
     "renamed": "its nodes get the label of another pool",
     "shrunk": "nodes go, and the pods on them; which ones the cloud chooses",
     "replaced": "its nodes and the pods on them go, and other nodes come",
+    "rotated": "another pool is made beside it and proven; then its nodes are drained, and go",
     "rebooted": "its nodes start anew",
     "repartitioned": "its MIG instances are destroyed, and others are made",
     "reshared": "the device plugin advertises other shares; running pods keep theirs",
@@ -63,7 +64,7 @@ _LONGEST: Final = 60_000
 def comment(stack: str, radius: BlastRadius, seen: Seen) -> str:
     """The whole comment; it ends with a line that says so where it had to be cut."""
     lines = [_marker(stack), Markdown.of("## GPU pools of {}: {}", stack, _headline(radius)), _NOTHING]
-    for part in (_blocked, _pools, _renewed, _figures, _away, _affected, _advice, _layouts, _policies):
+    for part in (_blocked, _pools, _renewed, _figures, _beside, _away, _affected, _advice, _layouts, _policies):
         lines += [*part(radius)]
     lines += [*_ids(lines), *_rests_on(seen)]
     text = Markdown.all(lines, "\n").rstrip() + "\n"
@@ -241,6 +242,14 @@ def _count(sums: Sums) -> str:
 def _range(bounds: tuple[int, int | None]) -> str:
     least, most = bounds
     return str(least) if least == most else f"{least} to {'any number' if most is None else most}"
+
+
+def _beside(radius: BlastRadius) -> Iterator[Markdown]:
+    if radius.beside:
+        yield Markdown("### What is there twice for a time")
+        for one in radius.beside:
+            yield Markdown.of("- {}: {}", Markdown.code(one.pool), one.text(radius.currency))
+        yield _NOTHING
 
 
 def _away(radius: BlastRadius) -> Iterator[Markdown]:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_pools.changes.resource_types import POOL_TYPES
 from gpu_pools.mig.change import change
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.stack.placements import ExistingPlacement
 from gpu_pools.stack.sharing import Mps
 from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gpu_pools.changes.steps import Step
     from gpu_pools.changes.upkeep import Upkeep
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from gpu_pools.plan.planned import Plan, PoolPlan
 
 _UNTOUCHED: Final = "untouched"
+#: What the engine does with a pool -> its effect.
+_OPS: Final = {"replace": "replaced", "create": "created", "delete": "deleted", "rotate": "rotated"}
 #: Effects by which pods on a pool's nodes end, whatever it advertises afterwards; the rest leaves them where they are.
-ENDS_PODS: Final = ("replaced", "deleted", "shrunk", "rebooted", "repartitioned", "upgraded")
+ENDS_PODS: Final = ("replaced", "rotated", "deleted", "shrunk", "rebooted", "repartitioned", "upgraded")
 #: Those of them by which GPUs are away meanwhile: an upgrade takes its nodes one by one.
 _TAKES_GPUS: Final = {"replaced", "deleted", "shrunk", "rebooted", "repartitioned"}
 
@@ -69,9 +72,9 @@ class PoolChange:
         name: the pool's.
         before: its plan before; None: it is new.
         after: its plan afterwards; None: it goes.
-        effects: ``created``, ``deleted``, ``replaced``, ``shrunk``, ``rebooted``, ``repartitioned``, ``reshared``, ``reloaded``,
-            ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already ``joined``, ``left`` and
-            ``renamed`` instead of the first two; or ``untouched`` alone.
+        effects: ``created``, ``deleted``, ``replaced``, ``rotated``, ``shrunk``, ``rebooted``, ``repartitioned``, ``reshared``,
+            ``reloaded``, ``resized``, ``relabelled``, ``upgraded``, ``cordoned``; of nodes that are there already ``joined``,
+            ``left`` and ``renamed`` instead of the first two; or ``untouched`` alone.
         because: the inputs that force a replacement; empty where it follows the cluster's.
         resources: by name.
         gpus: what a new layout does, by kinds of GPUs.
@@ -134,7 +137,10 @@ def pool_changes(
         renewed: what is on nodes that stay.
         with_cluster: whether all pools are replaced with their cluster, although no step tells it.
     """
-    by_pool = {name: one for one in steps if (name := pool_name(one)) is not None}
+    by_pool: dict[str, list[Step]] = {}
+    for one in steps:
+        if (pool := pool_name(one)) is not None:
+            by_pool.setdefault(pool, []).append(one)
     new = {pool.name: pool for pool in after.pools}
     old = {_name_now(pool, new): pool for pool in before.pools} if before else {}
     untold = "replace" if with_cluster else "same"
@@ -142,7 +148,7 @@ def pool_changes(
     found = []
     for name in dict.fromkeys([*new, *old]):
         effects = tuple(dict.fromkeys(effect for effect, pools in renewals if name in pools))
-        found.append(_change(name, old.get(name), new.get(name), by_pool.get(name), untold, effects))
+        found.append(_change(name, old.get(name), new.get(name), by_pool.get(name, []), untold, effects))
     return tuple(found)
 
 
@@ -154,15 +160,30 @@ def _name_now(pool: PoolPlan, new: Mapping[str, PoolPlan]) -> str:
 
 
 def pool_name(step: Step) -> str | None:
-    """What the cloud calls a pool; None for a step of anything else."""
-    return str((step.new or step.old).get(POOL_TYPES[step.type])) if step.type in POOL_TYPES else None
+    """The name of a pool; None for a step of anything else.
+
+    Its nodes' label says it of pools that follow each other under one name; of others it is what the cloud calls them.
+    """
+    if step.type not in POOL_TYPES:
+        return None
+    inputs = step.new or step.old
+    labels = inputs.get("nodeLabels")
+    pool = labels.get(POOL_LABEL) if isinstance(labels, dict) and GENERATION_LABEL in labels else None
+    return str(pool or inputs.get(POOL_TYPES[step.type]))
+
+
+def rotates(steps: Sequence[Step]) -> bool:
+    """Whether of several pools under one name an old one goes, and another one is there or comes."""
+    ops = [step.op for step in steps]
+    return "delete" in ops and any(op != "delete" for op in ops)
 
 
 def _change(
-    name: str, before: PoolPlan | None, after: PoolPlan | None, step: Step | None, untold: str, renewals: tuple[str, ...]
+    name: str, before: PoolPlan | None, after: PoolPlan | None, steps: list[Step], untold: str, renewals: tuple[str, ...]
 ) -> PoolChange:
-    gpus = tuple(_gpu_changes(before, after)) if before and after else ()
-    op = step.op if step else untold
+    step = steps[0] if len(steps) == 1 else None
+    op = step.op if step else "rotate" if rotates(steps) else untold
+    gpus = tuple(_gpu_changes(before, after)) if before and after and op != "rotate" else ()
     return PoolChange(
         name=name,
         before=before,
@@ -171,7 +192,7 @@ def _change(
         because=step.because if step and op == "replace" else (),
         resources=tuple(_resources(before, after)),
         gpus=gpus,
-        drain=tuple(_drain(before, after, gpus)) if op != "replace" else (),
+        drain=tuple(_drain(before, after, gpus)) if op not in {"replace", "rotate"} else (),
         creates_first=step is not None and step.creates_first,
     )
 
@@ -182,9 +203,9 @@ def _effects(
     if before is None or after is None:
         yield _comes(after) if before is None and after else _goes(before)
         return
-    if op in {"replace", "create", "delete"}:
+    if op in _OPS:
         # Created although it was planned before: it never was, or the state lost it.
-        yield {"replace": "replaced", "create": "created", "delete": "deleted"}[op]
+        yield _OPS[op]
         return
     yield from _on_nodes(before, after, gpus)
     yield from renewals

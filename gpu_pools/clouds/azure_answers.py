@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -89,12 +91,17 @@ class Version:
 
 @dataclass(frozen=True)
 class MadePool:
-    """An agent pool that is there; its size in lower case, its version empty where Azure says none."""
+    """An agent pool that is there; its size in lower case, its version empty where Azure says none.
+
+    `pool` and `generation` are what the labels of its nodes say (gpu_pools/clouds/aks_generations.py); empty without them.
+    """
 
     size: str
     count: int
     spot: bool = False
     version: str = ""
+    pool: str = ""
+    generation: str = ""
 
 
 @dataclass(frozen=True)
@@ -235,6 +242,8 @@ def read_cluster(document: Document) -> MadeCluster:
                 count=int(one.get("count") or 0),
                 spot=one.get("scaleSetPriority") == "Spot",
                 version=one.get("currentOrchestratorVersion") or "",
+                pool=(one.get("nodeLabels") or {}).get(POOL_LABEL) or "",
+                generation=(one.get("nodeLabels") or {}).get(GENERATION_LABEL) or "",
             )
             for one in pools
         },

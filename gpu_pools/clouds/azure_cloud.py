@@ -14,6 +14,7 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.clouds.aks_generations import as_declared, judge_first_exchange
 from gpu_pools.clouds.aks_machines import CLUSTER, Machines, machines
 from gpu_pools.clouds.aks_system_pool import judge_system_pool
 from gpu_pools.clouds.azure_answers import Azure, MadeCluster
@@ -37,18 +38,21 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 
 
-def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure) -> Judgement:
+def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure, generations: Mapping[str, str] | None = None) -> Judgement:
     """Hold what a stack needs against what Azure has.
 
     Args:
         cluster: of the stack.
         pools: all that are known.
         azure: what it said.
+        generations: name of each pool with ``replace`` -> the generation that is declared.
     """
     problems, warnings = Problems(), list[str]()
     if _moves(cluster, azure):
         # Another region is another cluster: of what is there nothing stays.
         azure = replace(azure, cluster=None)
+    if generations and isinstance(azure.cluster, MadeCluster):
+        azure = replace(azure, cluster=as_declared(azure.cluster, generations))
     made = azure.cluster if isinstance(azure.cluster, MadeCluster) else None
     region = made.location if made else cluster.location
     if not isinstance(azure.regions, Unread) and not made and not cluster.existing and cluster.location not in azure.regions:
@@ -63,6 +67,8 @@ def judge(cluster: AksSettings, pools: Sequence[Pool], azure: Azure) -> Judgemen
     warnings += judge_versions(cluster, made, azure.versions, problems)
     warnings += judge_system_pool(cluster, made)
     judge_pool_versions(new, azure.versions, problems)
+    if generations and made:
+        judge_first_exchange(wanted, made, generations, problems)
     warnings += judge_quota(wanted, azure, problems)
     warnings += judge_subnets(wanted, cluster, azure, problems)
     for one in new:

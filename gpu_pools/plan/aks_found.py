@@ -84,9 +84,13 @@ class FoundCluster:
     own_identity: bool
     pools: tuple[FoundPool, ...]
 
-    def subnets_for(self, pool: str) -> tuple[str, str]:
-        """Where a pool that names no subnet lies: where it is, else where the first system pool is; (nodes', pods')."""
-        own = [one for one in self.pools if one.name == pool]
+    def subnets_for(self, *names: str) -> tuple[str, str]:
+        """Where a pool that names no subnet lies: where it is, else where the first system pool is; (nodes', pods').
+
+        Args:
+            names: that it may have in Azure, those of today before those of earlier.
+        """
+        own = [one for name in names for one in self.pools if one.name == name]
         system = [one for one in self.pools if one.mode == _SYSTEM]
         found = next(iter([*own, *system, *self.pools]), None)
         return (found.subnet, found.pod_subnet) if found else ("", "")

@@ -46,7 +46,7 @@ def pool_inputs(planned: PoolPlan, around: Around) -> dict[str, Any]:
     """The inputs as the plugin calls them, without labels and the cluster's name; None: not sent."""
     pool, placement = planned.pool, cast("AksPlacement", planned.pool.placement)
     inputs: dict[str, Any] = {
-        "agentPoolName": planned.name,
+        "agentPoolName": planned.made_name,
         "mode": "User",
         "osType": "Linux",
         "osSKU": placement.os_sku,

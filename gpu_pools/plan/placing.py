@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import NODE_GROUP_LABELS, MagnumSettings
-from gpu_pools.stack.kubernetes_names import POOL_LABEL
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement
 
 if TYPE_CHECKING:
@@ -58,9 +58,14 @@ def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]
     Raises:
         ValueError: for a Magnum section without driver.
     """
+    if not isinstance(planned.pool.placement, AksPlacement):
+        return labeller_selector(cluster, planned)
+    if planned.generation:
+        # The old pool has the name as well, until it goes; its nodes are proven by nobody then. A pool that was there before
+        # `replace` has kept its name in Azure, so that is known to Azure alone. When the labels are there: decision 258.
+        return {POOL_LABEL: planned.name, GENERATION_LABEL: planned.generation}
     # AKS sets it by itself, and takes no label of that prefix from anybody else (azure-aks-docs, use-labels).
-    aks = isinstance(planned.pool.placement, AksPlacement)
-    return {"kubernetes.azure.com/agentpool": planned.name} if aks else labeller_selector(cluster, planned)
+    return {"kubernetes.azure.com/agentpool": planned.name}
 
 
 def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str, Any]:

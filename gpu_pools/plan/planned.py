@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.plan.pod_requests import PodRequest, pod_requests
 from gpu_pools.rendering.sharing_configs import mig_parted_file
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gpu_pools.stack.pools import DriverOwner, Pool
     from gpu_pools.stack.settings import Settings
     from gpu_pools.stack.sharing import Sharing
+
+#: Azure's longest name of a pool.
+_LONGEST_AKS_NAME: Final = 12
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class PoolPlan:
         protect: whether the engine must refuse to delete or replace it: as declared, unless this very change is acknowledged.
         pull_secrets: as of its labellers' pods: Secrets to pull images with.
         imported: whether it is only held as it was imported (gpu_pools/stack/imported.py).
+        generation: which of those that follow each other under its name (gpu_pools/plan/generations.py); empty: there is one.
     """
 
     pool: Pool
@@ -76,6 +80,7 @@ class PoolPlan:
     protect: bool = False
     pull_secrets: tuple[Mapping[str, str], ...] = ()
     imported: bool = False
+    generation: str = ""
 
     @property
     def changed_labels(self) -> dict[str, str]:
@@ -96,6 +101,13 @@ class PoolPlan:
     def name(self) -> str:
         """The pool's name."""
         return self.pool.name
+
+    @property
+    def made_name(self) -> str:
+        """What the cloud calls a pool that is made now; one that was there before ``replace: surge`` keeps its name."""
+        if self.pool.exchange != "surge":
+            return self.name
+        return f"{self.name[: _LONGEST_AKS_NAME - len(self.generation)]}{self.generation}"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from gpu_pools.plan.checks import (
     gpu_instance_profile,
     mig_owner,
 )
+from gpu_pools.plan.generations import check_exchanges, with_generation
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.observed import check_observability
 from gpu_pools.plan.operand_checks import check_operands, refuses_two
@@ -119,6 +120,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_together(settings, problems)
     check_startup_taint(settings, problems)
     check_rollouts(settings, problems)
+    check_exchanges(settings, problems)
     check_adoption(settings, problems)
     check_adopted_groups(settings, problems)
     check_observability(settings, problems)
@@ -204,7 +206,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         labels[AKS_SPOT_TAINT.key] = AKS_SPOT_TAINT.value
         taints = taints if AKS_SPOT_TAINT in taints else (*taints, AKS_SPOT_TAINT)
     profile = gpu_instance_profile(hardware, sharing) if owner == "aks" and isinstance(sharing, Mig) else None
-    return PoolPlan(
+    planned = PoolPlan(
         pool=pool,
         hardware=hardware,
         platform=settings.cluster.platform,
@@ -227,6 +229,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
+    return planned if settings.imported else with_generation(planned)
 
 
 def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_pools.stack.clusters import RANGE, NodeCount, parse_node_count
-from gpu_pools.stack.fields import Kind, Row, inner, one_of, read, reads, row, text
+from gpu_pools.stack.fields import Kind, Row, inner, one_of, read, reads, row, text, whole_number
 from gpu_pools.stack.kubernetes_names import check_labels, parse_taint
 from gpu_pools.stack.placements import placed
 from gpu_pools.stack.pool_labels import check_distinct, check_labels_arrive, check_taints_arrive
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
     from gpu_pools.stack.placements import Placement
 
 DriverOwner = Literal["operator", "preinstalled"]
+#: How a pool is exchanged when something changes that the cloud fixes at creation.
+Exchange = Literal["surge", "inPlace"]
 
 _AKS_NAME: Final = r"[a-z][a-z0-9]{0,11}"
 _OTHER_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 #: NVIDIA's own: a branch, or branch and release.
 _DRIVER_VERSION: Final = r"\d{1,6}(\.\d{1,6}){0,2}"
 _CUDA_VERSION: Final = r"\d{1,3}\.\d{1,3}"
+_DRAIN_SECONDS: Final = 600
+_EXCHANGE: Final = one_of(("surge", "inPlace"))
+_SECONDS: Final = whole_number(1, 86_400)
 
 
 # The readers of single fields.
@@ -96,6 +101,14 @@ def _adopted(section: PoolSection, one: Row) -> bool | None:
     return section.flag(one.key) if section.context.platform != "existing" else None
 
 
+def _exchange(section: PoolSection, one: Row) -> object:
+    return _EXCHANGE.read(section, one) if section.context.platform == "aks" else None
+
+
+def _drain_seconds(section: PoolSection, one: Row) -> object:
+    return _SECONDS.read(section, one) if section.context.platform == "aks" else None
+
+
 @dataclass(frozen=True)
 class Minimum:
     """The oldest driver and CUDA version that a pool's workloads can use; None: any."""
@@ -126,6 +139,8 @@ class Pool:
         protect: whether the cloud's resource must be neither deleted nor replaced.
         adopted: whether somebody else has made it, and the stack took it over (`gpu-pools adopt`).
         rollout: how its living nodes change in place; None: their labels change all at once.
+        exchange: what happens when it has to be made anew; None: it is deleted with its pods and made again.
+        drain_seconds: how long the pods on the nodes of the old pool may take to go then.
     """
 
     path: str
@@ -239,6 +254,25 @@ class Pool:
         doc="A change of the sharing reaches the pool's living nodes [a few at a time](../operations.md#node-by-node): each is "
         "cordoned, emptied of pods that hold GPUs, changed, proven and given back. It needs the "
         "[verification](#gpu-poolsverification). Without it all nodes change at once, and nothing is drained.",
+    )
+
+    exchange: Exchange | None = row(
+        {"aks": "Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."},
+        Kind(_exchange, "str"),
+        key="replace",
+        doc="`surge`: where something changes that Azure fixes at a pool's creation, the new pool is made [beside the old "
+        "one](../operations.md#beside-it-rotation), under another name in Azure. Once the new one is proven the old one is "
+        "drained, and then deleted; it needs the [verification](#gpu-poolsverification). `inPlace`: the old one is drained, and "
+        "then replaced. Without it the old pool is deleted first, with the pods on it. Not with `protect` or `adopted`; on AKS "
+        "only.",
+    )
+    drain_seconds: int = row(
+        {"aks": "With replace: how long the pods of the old pool may take to go, in seconds."},
+        Kind(_drain_seconds, "int"),
+        _DRAIN_SECONDS,
+        key="drainTimeoutSeconds",
+        doc="With `replace`: how long the pods on the old pool's nodes may take to go, in seconds. Where they do not go the "
+        "deploy fails, nothing of the old pool is deleted, and the next deploy goes on.",
     )
 
     @property

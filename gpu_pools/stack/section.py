@@ -226,12 +226,10 @@ class Section:
             if key in self._known:
                 continue
             near = difflib.get_close_matches(key, self._known, n=1)
-            if _BELONGS.get(key, "").startswith("nowhere"):
+            if key in _BELONGS:
                 remedy = f"`{key}` belongs to {_BELONGS[key]}."
             elif near:
                 remedy = f"Did you mean `{near[0]}`?"
-            elif key in _BELONGS:
-                remedy = f"`{key}` belongs to {_BELONGS[key]}."
             else:
                 remedy = "Remove it; a key that nothing reads would be silently without effect."
             self.problems.add(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.azure_sizes import retired, size
 from gpu_pools.hardware.prices import HOURS_PER_MONTH, read_prices
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 
 from .. import kinds
 from ..rule import Found, Limit, Rule
@@ -153,7 +154,9 @@ def _verified(case: Case) -> Iterator[Found]:
     verified = [inputs.at("pool") for _, inputs in case.of(kinds.VERIFICATION)]
     if not verified or not kinds.is_gpu_pool(case.inputs):
         return
-    name = case.inputs.at("agentPoolName")
+    # Of pools that follow each other under one name (replace: surge) Azure's name is another.
+    rotates = case.inputs.at("nodeLabels", GENERATION_LABEL).text()
+    name = case.inputs.at("nodeLabels", POOL_LABEL) if rotates else case.inputs.at("agentPoolName")
     # What another Verification does not tell yet matters only where none is known to be of this pool.
     if not any(kinds.known_or_none(pool) == name.text() for pool in verified) and name.text() not in {
         pool.text() for pool in verified

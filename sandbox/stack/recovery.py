@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from sandbox.clouds import azure, lookup
 from sandbox.clouds.refusal import Refusal
 from sandbox.cluster import control_plane as clusters
@@ -99,6 +100,14 @@ def _refresh(engine: Engine, *urns: str) -> None:
     engine.output("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs", *targets)
 
 
+def _in_azure(sandbox: Sandbox, plan: Plan, pool: str) -> str:
+    """What Azure calls the pool; one with `replace` is known by the labels of its nodes, as far as it is deployed so."""
+    (planned,) = [one for one in plan.pools if one.name == pool]
+    labels = {POOL_LABEL: pool, GENERATION_LABEL: planned.generation}
+    made = azure.AzureCloud(sandbox.folder).read()["pools"].values() if planned.generation else ()
+    return next((one["name"] for one in made if labels.items() <= (one["body"].get("nodeLabels") or {}).items()), pool)
+
+
 def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
     """Change a pool's node count as an autoscaler would: through the cloud, not through the engine.
 
@@ -112,7 +121,7 @@ def scale_in_cloud(sandbox: Sandbox, plan: Plan, pool: str, count: int) -> None:
     cluster, magnum = plan.settings.cluster, stand_ins.magnum(sandbox)
     try:
         if isinstance(cluster, AksSettings):
-            azure.scale_node_pool(sandbox.folder, cluster.name, pool, count)
+            azure.scale_node_pool(sandbox.folder, cluster.name, _in_azure(sandbox, plan, pool), count)
         elif isinstance(cluster, MagnumSettings) and magnum:
             magnum.scale(cluster.name, pool, count)
         else:

@@ -367,6 +367,8 @@ CHANGES: Final[dict[tuple[str, str], list[tuple[Any, str, Any]]]] = {
 ASKED: Final = {
     ("cluster", "existing"): "which cluster is read: tests/components/test_existing_aks.py and test_existing_magnum.py",
     ("pools", "rollout"): "how nodes change: tests/components/test_rights.py and tests/unit/test_rollouts.py",
+    ("pools", "replace"): "how it is exchanged: tests/components/test_rotation.py and tests/unit/test_generations.py",
+    ("pools", "drainTimeoutSeconds"): "how long that may take: tests/unit/test_emptying.py",
     ("pools", "adopted"): "what stays as it is: tests/components/test_adopted.py",
     ("cluster", "checkCloud"): "whether the cloud is asked before a deploy",
     ("flavors", "vcpus"): "what that check counts against the quota",

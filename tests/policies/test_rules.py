@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.plan.planning import plan_config
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.text.incidents import link
 from policies import kinds
 from policies.acknowledged import acknowledged_by
@@ -119,6 +120,15 @@ def test_a_pool_that_is_known_to_be_verified_needs_no_other_verification() -> No
         found = verdicts(given, "nodes-verified", tuple(rule for rule in RULES if rule.name == "nodes-verified"))
         assert [one.places for one in found if isinstance(one, Undecided)] == places
         assert not [one for one in found if isinstance(one, Violation)]
+
+
+def test_a_pool_that_is_exchanged_is_known_by_its_label_and_not_by_azure_s_name() -> None:
+    labels = {POOL_LABEL: "serving", GENERATION_LABEL: "35f359"}
+    rotated = pool(agentPoolName="servin35f359", nodeLabels=labels)
+    for verified, stopped in (("serving", False), ("servin35f359", True)):
+        given = program(operator(), rotated, made(kinds.VERIFICATION, "one", {"pool": verified}), required=True)
+        found = verdicts(given, "nodes-verified", tuple(rule for rule in RULES if rule.name == "nodes-verified"))
+        assert [isinstance(one, Violation) for one in found] == [True] * stopped
 
 
 @pytest.mark.parametrize("name", BAD)

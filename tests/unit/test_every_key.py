@@ -34,6 +34,7 @@ PROBES: Final[tuple[Any, ...]] = (True, -5, 0, 10**9, 0.5, "~ ~", [], ["~ ~"], {
 IN_CONTEXT: Final = {
     "placements.MagnumPlacement.flavor",
     *(f"pools.Pool.{key}" for key in ("name", "count", "sharing", "labels", "taints", "protect", "adopted")),
+    *(f"pools.Pool.{key}" for key in ("replace", "drainTimeoutSeconds")),
 }
 
 

@@ -1,0 +1,170 @@
+"""How a pool with ``replace`` is exchanged by the engine, which knows neither pools nor pods.
+
+With `surge` the digits of what is fixed (gpu_pools/plan/generations.py) end the pool's name in the program: another generation
+is another resource. So the engine makes it, goes on to what depends on it, and deletes the old one at its very end, and only if
+all went well; after a failure or a `git revert` the old one is there, as before. The name in the cloud is not looked at again
+once the pool lives, so a pool that was there before `replace` becomes the first generation under the name that it has.
+
+Between the proof and the deletion stand two ConfigMaps that say which generation is wanted, and that the nodes of all others are
+empty. The hook before the latter's update empties them. It names the version of the former, so it is due whenever that was
+changed since the nodes were empty last: also when a deploy that broke off is followed by one of the old declaration.
+
+With `inPlace` it is one resource, which the engine deletes before it makes it anew; the two ConfigMaps come before it.
+
+These are hooks before an update, not before the deletion of a pool: those the engine would ask for at each `pulumi destroy`,
+which then needs the program, and when a pool is taken out of it. Told to continue on errors, the engine would delete what was not
+emptied: do not.
+"""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pulumi
+from pulumi_kubernetes.core.v1 import ConfigMap
+
+from gpu_pools.plan.planned import PoolPlan
+from gpu_pools.proof.emptying import Emptying
+from gpu_pools.verifier.api import ApiError
+
+from . import _log
+from ._ask_first import SECONDS, client_of
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+
+_MERGE: Final = "application/strategic-merge-patch+json"
+_JSON: Final = "application/json"
+_MESSAGE_LENGTH: Final = 300
+_OK, _MORE_THAN_OK = 200, 300
+
+
+def resource_name(name: str, planned: PoolPlan) -> str:
+    """The name in the program of what the cloud has of the pool."""
+    return f"{name}-{planned.generation}" if planned.pool.exchange == "surge" else name
+
+
+def other_names(name: str, planned: PoolPlan) -> list[pulumi.Alias]:
+    """The name that the same pool had in the program before `replace` was declared, or was the other one."""
+    if not planned.generation:
+        return []
+    return [pulumi.Alias(name=name if planned.pool.exchange == "surge" else f"{name}-{planned.generation}")]
+
+
+def keeps_its_name(planned: PoolPlan, key: str) -> list[str]:
+    """The property with its name in the cloud, where a living pool keeps the one that it has."""
+    return [key] if planned.generation else []
+
+
+def old_nodes_emptied(
+    name: str,
+    planned: PoolPlan,
+    reached: tuple[pulumi.Input[str], str | None],
+    namespace: str,
+    opts: pulumi.ResourceOptions,
+    after: list[pulumi.Resource],
+) -> ConfigMap:
+    """Have the nodes of all other generations emptied, before what is returned is there.
+
+    Args:
+        name: unique in the program.
+        planned: the pool.
+        reached: kubeconfig of the cluster, and a context of it.
+        namespace: of the ConfigMaps.
+        opts: of both of them.
+        after: what comes first: with `surge` the proof of the generation that stays.
+    """
+    hook = _Hook(planned, reached)
+    wanted = ConfigMap(
+        f"{name}-wanted",
+        metadata={"name": f"generation-of-{planned.name}", "namespace": namespace},
+        data={"generation": planned.generation},
+        opts=_with(opts, hooks=pulumi.ResourceHookBinding(before_update=[hook.give_back(name)])),
+    )
+    empty = hook.empty(name)
+    return ConfigMap(
+        f"{name}-emptied",
+        metadata={"name": f"emptied-for-{planned.name}", "namespace": namespace},
+        data={"generation": planned.generation, "since": wanted.metadata.resource_version},
+        opts=_with(opts, depends_on=after, hooks=pulumi.ResourceHookBinding(before_create=[empty], before_update=[empty])),
+    )
+
+
+def _with(opts: pulumi.ResourceOptions, **more: Any) -> pulumi.ResourceOptions:  # noqa: ANN401 - options of the SDK
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(**more))
+
+
+class _Hook:
+    """Of one pool; the kubeconfig is known before the ConfigMaps are made, by whose provider it is needed as well."""
+
+    def __init__(self, planned: PoolPlan, reached: tuple[pulumi.Input[str], str | None]) -> None:
+        self._planned = planned
+        self._context = reached[1]
+        self._known: list[str] = []
+        pulumi.Output.from_input(reached[0]).apply(self._known.append)
+
+    def give_back(self, name: str) -> pulumi.ResourceHook:
+        """For before the wanted generation is another."""
+
+        async def give_back(_change: pulumi.ResourceHookArgs) -> None:
+            await asyncio.to_thread(self._emptying().give_back)
+
+        return pulumi.ResourceHook(f"{name}-given-back", give_back)
+
+    def empty(self, name: str) -> pulumi.ResourceHook:
+        """For before it is said that the others are empty."""
+
+        async def empty(_change: pulumi.ResourceHookArgs) -> None:
+            await asyncio.to_thread(self._emptying().run)
+
+        return pulumi.ResourceHook(f"{name}-emptied", empty)
+
+    def _emptying(self) -> Emptying:
+        api = _Api(client_of(self._known[-1], self._context))
+        pool = self._planned.pool
+        return Emptying(api, pool.name, self._planned.generation, float(pool.drain_seconds), _log.info)
+
+
+class _Api:
+    """The API server by the official client, which knows the ways to log in; in the words of the verifier's own client."""
+
+    def __init__(self, client: "ApiClient") -> None:
+        self._client = client
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """One object or list."""
+        return self._answer("GET", path, query)
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Change an object."""
+        return self._answer("PATCH", path, {}, body, _MERGE)
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make an object, or ask for what a subresource does."""
+        return self._answer("POST", path, {}, body)
+
+    def _answer(
+        self, method: str, path: str, query: dict[str, str], body: dict[str, Any] | None = None, content: str = _JSON
+    ) -> dict[str, Any]:
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - comes with the client
+
+        headers = {"Accept": _JSON, "Content-Type": content}
+        asked = self._client.param_serialize(
+            method, path, query_params=list(query.items()), header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        try:
+            answer = self._client.call_api(*asked, _request_timeout=SECONDS)
+            text: bytes = answer.read()  # type: ignore[no-untyped-call]
+        except (HTTPError, OSError) as error:
+            raise ApiError(f"{method} {path}", None, type(error).__name__) from None
+        if not _OK <= answer.status < _MORE_THAN_OK:
+            raise ApiError(f"{method} {path}", answer.status, _said(text, answer.reason))
+        return cast("dict[str, Any]", json.loads(text))
+
+
+def _said(text: bytes, reason: object) -> str:
+    """The server's own words."""
+    try:
+        return str(json.loads(text)["message"])[:_MESSAGE_LENGTH]
+    except (ValueError, KeyError, TypeError):
+        return str(reason)[:_MESSAGE_LENGTH]

@@ -1,0 +1,84 @@
+"""Which pool of those that follow each other under one name: a few digits of what the cloud fixes at a pool's creation.
+
+With ``replace`` the digits are a label of the nodes, by which old ones are told from new ones. With ``surge`` they also end the
+pool's name in the cloud, and a change of any of that makes another pool beside the old one. A pool that was there before
+`replace` was declared keeps its name until such a change (components/_rotation.py); its nodes get the label.
+
+What only the engine will know (Outputs), and what the cluster gives to all of its pools, does not count: a change of that
+deletes the pool first, undrained. The digits must stay the same from version to version, since other ones exchange every pool.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.clouds.aks_properties import inputs_that
+from gpu_pools.plan.aks_pool_inputs import PLACE, Around, pool_inputs
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_pools.plan.planned import Plan, PoolPlan
+    from gpu_pools.stack.settings import Settings
+    from gpu_pools.text.errors import Problems
+
+_DIGITS: Final = 6
+
+
+def generation(planned: PoolPlan) -> str:
+    """The digits; empty without ``replace``."""
+    if planned.pool.exchange is None:
+        return ""
+    fixed = json.dumps([planned.name, _fixed(planned)], sort_keys=True)
+    return hashlib.sha256(fixed.encode()).hexdigest()[:_DIGITS]
+
+
+def generations(plan: Plan) -> dict[str, str]:
+    """Name of each pool with ``replace`` -> its digits."""
+    return {planned.name: planned.generation for planned in plan.pools if planned.generation}
+
+
+def with_generation(planned: PoolPlan) -> PoolPlan:
+    """The pool with its digits, and the label that says them."""
+    if not (digits := generation(planned)):
+        return planned
+    labels = dict(sorted({**planned.labels, GENERATION_LABEL: digits}.items()))
+    return replace(planned, generation=digits, labels=labels)
+
+
+def check_exchanges(settings: Settings, problems: Problems) -> None:
+    """What stands against the pools with ``replace``."""
+    for pool in settings.pools:
+        if pool.exchange is None or settings.imported:
+            continue
+        where = f"{pool.path}.replace"
+        if pool.adopted:
+            problems.add(
+                where,
+                f'"{pool.exchange}", and the pool was made by hand, so that not all is written that was fixed at its creation',
+                allowed="replace for pools that the stack makes",
+                remedy="Add a pool of the stack's beside it, move the work there, and take this one out.",
+            )
+        if pool.protect:
+            problems.add(
+                where,
+                f'"{pool.exchange}", and the pool is protected: the engine would refuse to delete the old one',
+                allowed="protect or replace",
+                remedy="Leave one of them out; a change that needs another pool is told and acknowledged before it is deployed.",
+            )
+        if pool.exchange == "surge" and not settings.verification.enabled:
+            problems.add(
+                where,
+                '"surge" needs the verification, which proves the new pool before the old one is drained',
+                allowed="a section gpu-pools:verification",
+                remedy="Add `gpu-pools:verification: {}`, or write `replace: inPlace`.",
+            )
+
+
+def _fixed(planned: PoolPlan) -> Mapping[str, Any]:
+    asked = inputs_that("replaces", "AgentPool", pool_inputs(planned, Around()))
+    return {key: value for key, value in asked.items() if key not in PLACE}

@@ -1,0 +1,196 @@
+"""Empties the nodes of a pool's older generations, once their successor is proven; and gives nodes back that are wanted again.
+
+All older nodes are cordoned at once, so that no pod moves from one to the next. Then their pods are asked to go by the eviction
+API, so that disruption budgets hold, each with the grace that it declares; whatever takes them elsewhere is the scheduler's and
+the autoscaler's. Nodes that an autoscaler brings to an old pool meanwhile are cordoned as they are seen. Pods of DaemonSets and
+static pods stay: they come back by themselves, and go with the node. Nothing is deleted here and nobody is forced: pods that do
+not go in time fail the deploy, and the next one goes on.
+
+A node is old only if its label says another generation; one without the label was there before, and is left alone. What is
+cordoned for it is written on the node, as the change of a living node has it (gpu_pools/verifier/steps.py), and only that is
+uncordoned.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.living_node import ANNOTATION, LivingNode
+from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.steps import Holder, Mark, read_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from gpu_pools.verifier.api import Api
+
+_NODES: Final = "/api/v1/nodes"
+_PODS: Final = "/api/v1/pods"
+_POLL_SECONDS: Final = 2.0
+_LONGEST_PAUSE_SECONDS: Final = 15.0
+_TOLD_EVERY_SECONDS: Final = 60.0
+_FORBIDDEN: Final = 403
+_OVER: Final = ("Succeeded", "Failed")
+_COMES_BACK: Final = ("DaemonSet", "Node")
+#: How the target begins in the mark of a node that is emptied here.
+_SUCCEEDED_BY: Final = "succeeded by "
+
+
+class NotEmptiedError(Exception):
+    """The old nodes are not empty; the text is for users."""
+
+
+class Asks(Protocol):
+    """What is asked of an API server; refusals are ApiErrors."""
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """One object or list."""
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Change an object by a strategic merge patch."""
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make an object, or ask for what a subresource does."""
+
+
+@dataclass
+class Emptying:
+    """Of one pool.
+
+    Attributes:
+        api: of the cluster.
+        pool: its name.
+        generation: the one that stays.
+        seconds: how long pods may take to go.
+        tell: says how it goes.
+        now, sleep: the clock.
+    """
+
+    api: Asks
+    pool: str
+    generation: str
+    seconds: float
+    tell: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _refused: dict[str, str] = field(default_factory=dict)
+
+    def give_back(self) -> None:
+        """Uncordon the nodes of the generation that stays, where they were cordoned here: it is wanted again.
+
+        Raises:
+            NotEmptiedError: where that is not possible.
+        """
+        try:
+            for node in self._nodes(f"{GENERATION_LABEL}={self.generation}"):
+                if _ours(node):
+                    self._living(node).give_back(node)
+                    self.tell(f"node {node['metadata']['name']} of pool {self.pool} is given back")
+        except ApiError as error:
+            message = f"nodes of pool {self.pool} could not be given back: {error}. Deploy again."
+            raise NotEmptiedError(message) from None
+
+    def run(self) -> None:
+        """Cordon the old nodes, and go on until no pod is left there that could be elsewhere.
+
+        Raises:
+            NotEmptiedError: they did not go in time, or the API server does not allow it.
+        """
+        began, told, pause, away = self.now(), "", _POLL_SECONDS, ""
+        told_at = began
+        while True:
+            left: tuple[Holder, ...] = ()
+            try:
+                nodes, left = self._look()
+                if not left:
+                    self._tell_done(nodes, told)
+                    return
+                away = ""
+                if not told or self.now() - told_at >= _TOLD_EVERY_SECONDS:
+                    told, told_at = self._tell_left(nodes, left), self.now()
+                went = self._ask_to_go(left) if self.now() - began < self.seconds else False
+                pause = _POLL_SECONDS if went else min(_LONGEST_PAUSE_SECONDS, pause * 1.5)
+            except ApiError as error:
+                away = str(error)
+                if error.status == _FORBIDDEN:
+                    raise self._not_emptied(away) from None
+            if self.now() - began >= self.seconds:
+                raise self._not_emptied(away or f"these pods did not go in {self.seconds:g} s: {self._named(left)}")
+            self.sleep(pause)
+
+    def _look(self) -> tuple[list[dict[str, Any]], tuple[Holder, ...]]:
+        """The old nodes, cordoned, and the pods that are to leave them."""
+        nodes = list(self._nodes(f"{GENERATION_LABEL},{GENERATION_LABEL}!={self.generation}"))
+        for node in nodes:
+            self._cordon(node)
+        names = {node["metadata"]["name"] for node in nodes}
+        listed = self.api.get(_PODS).get("items") or [] if names else []
+        return nodes, tuple(_guest(pod) for pod in listed if pod["spec"].get("nodeName") in names and _moves(pod))
+
+    def _nodes(self, generations: str) -> Iterator[dict[str, Any]]:
+        listed = self.api.get(_NODES, labelSelector=f"{POOL_LABEL}={self.pool},{generations}")
+        yield from listed.get("items") or []
+
+    def _cordon(self, node: dict[str, Any]) -> None:
+        cordoned = bool((node.get("spec") or {}).get("unschedulable"))
+        mark = read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
+        wanted = f"{_SUCCEEDED_BY}{self.generation}"
+        if cordoned and mark is not None and mark.to == wanted:
+            return
+        # What a change of the node in place has cordoned is taken over.
+        ours = not cordoned or (mark is not None and mark.cordoned)
+        self._living(node).mark(node, Mark(wanted, cordoned=ours, since=moment()), cordoned=True)
+
+    def _living(self, node: Mapping[str, Any]) -> LivingNode:
+        return LivingNode(cast("Api", self.api), node["metadata"]["name"], "")
+
+    def _ask_to_go(self, pods: Sequence[Holder]) -> bool:
+        """Whether one of them goes."""
+        any_node, went = LivingNode(cast("Api", self.api), "", ""), False
+        for pod in pods:
+            if not pod.leaves:
+                self._refused[pod.uid] = any_node.evict(pod)
+                went = went or not self._refused[pod.uid]
+        return went
+
+    def _tell_left(self, nodes: Sequence[Mapping[str, Any]], left: Sequence[Holder]) -> str:
+        text = f"pool {self.pool}: {len(left)} pods are to leave {len(nodes)} old nodes: {self._named(left)}"
+        self.tell(text)
+        return text
+
+    def _tell_done(self, nodes: Sequence[Mapping[str, Any]], told: str) -> None:
+        if told or nodes:
+            self.tell(f"pool {self.pool}: no pod is left on its {len(nodes)} old nodes")
+
+    def _not_emptied(self, why: str) -> NotEmptiedError:
+        return NotEmptiedError(
+            f"the old nodes of pool {self.pool} are not empty, so nothing of it is deleted: {why}. They stay cordoned. "
+            "End these pods or make room for them and deploy again; or deploy the old declaration, which takes the nodes back."
+        )
+
+    def _named(self, pods: Sequence[Holder]) -> str:
+        return "; ".join(f"{one}: {self._refused[one.uid]}" if self._refused.get(one.uid) else str(one) for one in pods)
+
+
+def _ours(node: Mapping[str, Any]) -> bool:
+    mark = read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
+    return mark is not None and mark.to.startswith(_SUCCEEDED_BY)
+
+
+def _moves(pod: Mapping[str, Any]) -> bool:
+    """Whether it can be elsewhere: not over, and nothing that comes back onto the very node."""
+    return (pod.get("status") or {}).get("phase") not in _OVER and _owner(pod) not in _COMES_BACK
+
+
+def _owner(pod: Mapping[str, Any]) -> str:
+    return next((one["kind"] for one in pod["metadata"].get("ownerReferences") or [] if one.get("controller")), "")
+
+
+def _guest(pod: Mapping[str, Any]) -> Holder:
+    metadata = pod["metadata"]
+    leaves = bool(metadata.get("deletionTimestamp"))
+    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], _owner(pod), {}, leaves)

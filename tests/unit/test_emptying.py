@@ -1,0 +1,204 @@
+"""The old nodes of a pool are emptied: on an API server that is played here, with its budgets and its failures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gpu_pools.proof.emptying import Emptying, NotEmptiedError
+from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
+from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.living_node import ANNOTATION
+
+
+@dataclass
+class Cluster:
+    """Nodes and pods; `stays` names pods that a budget keeps, `away` how many requests the server does not answer."""
+
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stays: set[str] = field(default_factory=set)
+    away: int = 0
+    forbidden: bool = False
+    seconds: float = 0.0
+    told: list[str] = field(default_factory=list)
+
+    def node(self, name: str, generation: str | None, pool: str = "gpu", *, cordoned: bool = False) -> None:
+        labels = {POOL_LABEL: pool, **({} if generation is None else {GENERATION_LABEL: generation})}
+        metadata = {"name": name, "resourceVersion": "1", "labels": labels, "annotations": {}}
+        self.nodes[name] = {"metadata": metadata, "spec": {"unschedulable": True} if cordoned else {}}
+
+    def pod(self, name: str, node: str, owner: str = "ReplicaSet", phase: str = "Running") -> None:
+        owners = [{"kind": owner, "controller": True}] if owner else []
+        metadata = {"namespace": "default", "name": name, "uid": name, "ownerReferences": owners}
+        self.pods[name] = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        self._answers(path)
+        if path == "/api/v1/pods":
+            return {"items": list(self.pods.values())}
+        terms = query["labelSelector"].split(",")
+        return {"items": [one for one in self.nodes.values() if all(_fits(term, one["metadata"]["labels"]) for term in terms)]}
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._answers(path)
+        node = self.nodes[path.rpartition("/")[2]]
+        for key, value in body["metadata"].get("annotations", {}).items():
+            node["metadata"]["annotations"].pop(key, None)
+            if value is not None:
+                node["metadata"]["annotations"][key] = value
+        if "spec" in body:
+            node["spec"] = {key: value for key, value in body["spec"].items() if value}
+        return node
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._answers(path)
+        name = body["metadata"]["name"]
+        if name in self.stays:
+            raise ApiError(f"POST {path}", 429, "Cannot evict pod as it would violate the pod's disruption budget.")
+        if name not in self.pods:
+            raise ApiError(f"POST {path}", 404, "not found")
+        del self.pods[name]
+        return {}
+
+    def _answers(self, path: str) -> None:
+        if self.forbidden:
+            raise ApiError(path, 403, "forbidden")
+        if self.away:
+            self.away -= 1
+            raise ApiError(path, None, "connection refused")
+
+    def emptying(self, generation: str = "new", seconds: float = 100) -> Emptying:
+        return Emptying(self, "gpu", generation, seconds, self.told.append, now=lambda: self.seconds, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def cordoned(self) -> set[str]:
+        return {name for name, node in self.nodes.items() if node["spec"].get("unschedulable")}
+
+
+def _fits(term: str, labels: dict[str, str]) -> bool:
+    if "!=" in term:
+        key, _, value = term.partition("!=")
+        return labels.get(key) != value
+    key, equals, value = term.partition("=")
+    return labels.get(key) == value if equals else key in labels
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.node("old-1", "old")
+    made.node("old-2", "old")
+    made.node("new-1", "new")
+    made.node("other", "old", pool="other")
+    made.node("unlabelled", None)
+    for name in made.nodes:
+        made.pod(f"on-{name}", name)
+    return made
+
+
+def test_old_nodes_are_cordoned_and_emptied_and_no_others(cluster: Cluster) -> None:
+    cluster.emptying().run()
+    assert cluster.cordoned() == {"old-1", "old-2"}
+    assert set(cluster.pods) == {"on-new-1", "on-other", "on-unlabelled"}
+    assert cluster.told[0].startswith("pool gpu: 2 pods are to leave 2 old nodes")
+    assert cluster.told[-1] == "pool gpu: no pod is left on its 2 old nodes"
+
+
+def test_nodes_of_several_old_generations_go_together(cluster: Cluster) -> None:
+    cluster.node("failed", "between")
+    cluster.pod("on-failed", "failed")
+    cluster.emptying().run()
+    assert "on-failed" not in cluster.pods
+
+
+def test_what_comes_back_by_itself_or_is_over_stays(cluster: Cluster) -> None:
+    cluster.pod("daemon", "old-1", "DaemonSet")
+    cluster.pod("static", "old-1", "Node")
+    cluster.pod("over", "old-1", "Job", "Succeeded")
+    cluster.emptying().run()
+    assert {"daemon", "static", "over"} <= set(cluster.pods)
+
+
+def test_a_pod_that_stays_fails_it_and_is_named_with_what_stands_against_it(cluster: Cluster) -> None:
+    cluster.pod("bare", "old-1", "")
+    cluster.stays = {"bare"}
+    with pytest.raises(NotEmptiedError, match=r"did not go in 100 s: default/bare \(a bare pod\): .* disruption budget") as error:
+        cluster.emptying().run()
+    assert "so nothing of it is deleted" in str(error.value)
+    assert 100 <= cluster.seconds <= 115
+    assert cluster.cordoned() == {"old-1", "old-2"}
+
+
+def test_an_api_server_that_is_away_for_a_time_is_waited_for(cluster: Cluster) -> None:
+    cluster.away = 3
+    cluster.emptying().run()
+    assert "on-old-1" not in cluster.pods
+
+
+def test_one_that_stays_away_fails_it(cluster: Cluster) -> None:
+    cluster.away = 10_000
+    with pytest.raises(NotEmptiedError, match="connection refused"):
+        cluster.emptying().run()
+
+
+def test_a_missing_right_fails_it_at_once(cluster: Cluster) -> None:
+    cluster.forbidden = True
+    with pytest.raises(NotEmptiedError, match="forbidden"):
+        cluster.emptying().run()
+    assert cluster.seconds == 0
+
+
+def test_a_node_that_comes_meanwhile_is_cordoned_and_emptied(cluster: Cluster) -> None:
+    cluster.stays = {"on-old-1"}
+    emptying = cluster.emptying()
+
+    def later(seconds: float) -> None:
+        cluster.seconds += seconds
+        cluster.stays = set()
+        if "old-3" not in cluster.nodes:
+            cluster.node("old-3", "old")
+            cluster.pod("on-old-3", "old-3")
+
+    emptying.sleep = later
+    emptying.run()
+    assert "on-old-3" not in cluster.pods
+    assert "old-3" in cluster.cordoned()
+
+
+def test_what_is_wanted_again_is_given_back_but_what_others_have_cordoned(cluster: Cluster) -> None:
+    cluster.node("theirs", "old", cordoned=True)
+    cluster.emptying("new").run()
+    assert "theirs" in cluster.cordoned()
+    cluster.emptying("old").give_back()
+    assert cluster.cordoned() == {"theirs"}
+    assert all(ANNOTATION not in node["metadata"]["annotations"] for node in cluster.nodes.values())
+
+
+def test_changed_once_more_what_was_cordoned_for_it_is_still_uncordoned(cluster: Cluster) -> None:
+    cluster.emptying("new").run()
+    cluster.emptying("newer").run()
+    assert cluster.cordoned() == {"old-1", "old-2", "new-1"}
+    assert json.loads(cluster.nodes["old-1"]["metadata"]["annotations"][ANNOTATION])["to"] == "succeeded by newer"
+    cluster.emptying("old").give_back()
+    assert cluster.cordoned() == {"new-1"}
+
+
+def test_a_mark_of_a_change_in_place_is_not_taken_away(cluster: Cluster) -> None:
+    mark = json.dumps({"to": "nvidia.com/mig.config=x", "cordoned": True, "since": ""})
+    cluster.nodes["new-1"]["metadata"]["annotations"][ANNOTATION] = mark
+    cluster.emptying("new").give_back()
+    assert cluster.nodes["new-1"]["metadata"]["annotations"][ANNOTATION] == mark
+
+
+def test_where_nothing_is_old_nothing_is_said(cluster: Cluster) -> None:
+    for name in ("old-1", "old-2"):
+        del cluster.nodes[name]
+    cluster.emptying().run()
+    assert cluster.told == []
+    assert cluster.cordoned() == set()
