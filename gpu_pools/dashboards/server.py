@@ -4,7 +4,8 @@ It asks Prometheus with the rights of whoever started it, so it answers nobody e
 machine only; the address may have a secret part that others cannot guess; and a page of another site that a browser has open
 reaches nothing, since names of other hosts are refused. A policy lets the page load what is this server's, and nothing more.
 
-Whoever looks, and however many do: the same question is asked once a minute, and one after the other.
+Whoever looks, and however many do: the same question is asked once in a step of time, and one after the other. A step is a
+minute or more, as in a file; of an hour at most it is a quarter of a minute, so that somebody who looks sees something happen.
 
 Not here: TLS, log-ins, the address to listen at. For several people there is Grafana.
 """
@@ -52,6 +53,9 @@ _HEADERS: Final = {
 }
 _HOSTS: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _TEXT, _HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"
+#: Steps of a short time, and what is one; in seconds.
+_SHORT_STEP: Final = 15
+_SHORT: Final = 3600
 #: How long a client may take to ask.
 _SECONDS: Final = 20
 _KEYS: Final = ("board", "pool", "node", "gpu", "over")
@@ -122,7 +126,7 @@ class Live:
         choice = Choice(board, query.get("pool", ""), query.get("node", ""), query.get("gpu", ""))
         try:
             wrong = self._wrong(query, choice)
-            window = span(over).window(now, MOST_STEPS)
+            window = _window(over, now)
         except ValueError as error:
             wrong = [str(error)]
         if wrong:
@@ -163,6 +167,19 @@ class Live:
                     del self._kept[next(iter(self._kept))]
                 self._kept[key] = (offered, found, boards, now)
             return self._kept[key]
+
+
+def _window(over: str, now: float) -> Window:
+    """The time that is asked about.
+
+    Raises:
+        ValueError: it is not a time.
+    """
+    asked_about = span(over)
+    if asked_about.seconds > _SHORT:
+        return asked_about.window(now, MOST_STEPS)
+    end = int(now) // _SHORT_STEP * _SHORT_STEP
+    return Window(end - asked_about.seconds, end, _SHORT_STEP)
 
 
 def _file(name: str) -> str:

@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--file", type=Path, required=True, help="the stack file, with gpu-pools:observability")
     parser.add_argument("--prometheus", type=Path, required=True, help="the folder of the program")
     parser.add_argument("--operator", type=Path, required=True, help="the folder of prometheus-operator and its definitions")
-    parser.add_argument("--page", type=int, default=0, metavar="PORT", help="for the page; a free one where it is taken")
+    for name in ("page", "prometheus"):
+        parser.add_argument(f"--{name}-port", type=int, default=0, help="where it was before; another one where that is taken")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("urllib3").setLevel(logging.ERROR)
@@ -66,9 +67,9 @@ def _run(options: argparse.Namespace) -> int:
     interval = f"{plan.settings.observability.interval_seconds}s"
     observer = Observer(options.sandbox, programs, pods.getsockname()[1], interval)
     PodNetwork(pods, observer.answer)
-    door = Door(peers.listening(0), observer.connected)
+    door = Door(_at(options.prometheus_port), observer.connected)
     live = Live(options.stack, plan, Prometheus(door.url), _OVER)
-    with Server(live, _at(options.page)) as page:
+    with Server(live, _at(options.page_port)) as page:
         threading.Thread(target=page.serve_forever, name="page", daemon=True).start()
         ports = {"page": page.server_port, "prometheus": door.port}
         write_json(record, {"pid": os.getpid(), "ports": ports, "code": own_code()})
@@ -83,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _at(port: int) -> peers.OwnersSocket:
-    """That port, so that a page that is open goes on; another one where it is taken."""
+    """That port, so that who knows it goes on; another one where it is taken."""
     try:
         return peers.listening(port)
     except OSError:

@@ -87,7 +87,8 @@ def start(sandbox: Sandbox, folders: Mapping[str, Path], progress: Progress) -> 
         write_atomic(kept, text)
         command = [sys.executable, "-m", "sandbox.observing", "--sandbox", str(sandbox.folder), "--stack", sandbox.stack]
         command += ["--file", str(kept), "--prometheus", str(folders["prometheus"]), "--operator", str(folders[operator.PROGRAM])]
-        command += ["--page", str((before.get("ports") or {}).get("page", 0))]
+        for name, port in (before.get("ports") or {}).items():
+            command += [f"--{name}-port", str(port)]
         processes.spawn(sandbox.folder, NAME, command, env={**os.environ, "PYTHONPATH": str(PROJECT)}, cwd=PROJECT)
         processes.wait_until(lambda: _settled(sandbox), timeout=_START_SECONDS, what="what observes")
     _see_that_it_lives(sandbox)

@@ -20,6 +20,7 @@ from gpu_pools.dashboards.server import Answer, Live, Server
 from gpu_pools.observing import rules
 from gpu_pools.observing.dashboards import dashboards
 from gpu_pools.observing.prometheus import CannotAskError, Row
+from gpu_pools.observing.times import Window
 from gpu_pools.plan.planning import plan_config
 from tests.examples import examples
 from tests.hostile import WORST
@@ -131,12 +132,17 @@ class TestAnswers:
         assert words in answer.body
         assert told.questions == []
 
-    def test_a_minute_is_asked_once(self, live: Live, told: Told) -> None:
-        asked(live)
+    @pytest.mark.parametrize(("over", "step"), [("15m", 15), ("1h", 15), ("3h", 60), ("24h", 240)])
+    def test_a_step_is_asked_once(self, live: Live, told: Told, over: str, step: int) -> None:
+        target = f"/?over={over}"
+        asked(live, target)
         once = len(told.questions)
-        assert asked(live, now=NOW + 59).body == asked(live).body
+        windows = {how[0] for _, how in told.questions if isinstance(how[0], Window)}
+        assert {window.step for window in windows} == {step}
+        until = 60 if step > 15 else 15
+        assert asked(live, target, NOW + until - 1).body == asked(live, target).body
         assert len(told.questions) == once
-        asked(live, now=NOW + 60)
+        asked(live, target, NOW + until)
         assert len(told.questions) == 2 * once
 
     def test_where_prometheus_is_away_the_page_says_so_and_goes_on(self, plan: Plan) -> None:
