@@ -81,9 +81,9 @@ def up(stack: str, progress: Progress, nodes: str | None = None, *, observe: boo
     tools = find_platform_tools(progress)
     observers = observed.programs(progress) if observe else {}
     with _held(sandbox, "up"):
-        if observe:
-            observed.choose(sandbox, plan)
         real = real_nodes.choose(sandbox, plan, nodes)
+        if observe:
+            observed.choose(sandbox, plan, real_nodes=any(one.count for one in real.values()))
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, real=real)
         plugin_choice.remember(sandbox, engine.tools)
         engine = _recovered(engine, progress)

@@ -15,6 +15,7 @@ from gpu_pools.observing import rules
 from gpu_pools.observing.prometheus import CannotAskError, Prometheus
 from gpu_pools.observing.series import DECLARED_GPUS
 from gpu_pools.stack.observability import PATH
+from sandbox.cluster import node_tools
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.observing import operator
@@ -56,15 +57,27 @@ def programs(progress: Progress) -> dict[str, Path]:
     return {name: find_built(name, progress) for name in _PROGRAMS}
 
 
-def choose(sandbox: Sandbox, plan: Plan) -> None:
+def choose(sandbox: Sandbox, plan: Plan, *, real_nodes: bool) -> None:
     """Have a sandbox observe its stack from now on.
 
+    Args:
+        sandbox: whose stack it is.
+        plan: with the section.
+        real_nodes: whether a node of it is a real one.
+
     Raises:
-        SandboxError: its metrics are read by another one.
+        SandboxError: its metrics are read by another one, or its nodes have no exporter that answers.
     """
+    if reason := node_tools.obstacle():
+        message = f"OBSERVE=1: the nodes' exporters tell of a simulated NVML, and here rules stand in for it: {reason}"
+        raise SandboxError(message, "Leave OBSERVE out, or remove that obstacle.")
+    if real_nodes:
+        message = "OBSERVE=1: the exporter of a real node sleeps here (NODES=real), so that node would have no values."
+        raise SandboxError(message, "Leave OBSERVE or NODES out; what was chosen before holds until make down.")
     settings = plan.settings.observability
     if not settings.monitored or settings.installs:
-        message = f"OBSERVE=1: the metrics of {sandbox.stack} are read by another one ({PATH}: to: {settings.to})."
+        says = f"to: {settings.to}" if settings.enabled else "empty, which is nobody"
+        message = f"OBSERVE=1: the metrics of {sandbox.stack} are read by another one ({PATH}: {says})."
         raise SandboxError(message, "Leave OBSERVE out; or write `to: prometheus`, or leave the section out: then there is one.")
     write_atomic(sandbox.observed, "")
 
