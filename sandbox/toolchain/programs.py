@@ -132,6 +132,7 @@ _PROMETHEUS: Final = "github.com/prometheus/prometheus"
 _ALERTMANAGER: Final = "github.com/prometheus/alertmanager"
 _PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 _MONITORING: Final = "monitoring.coreos.com"
+_KUBE_STATE: Final = "k8s.io/kube-state-metrics/v2"
 _CNI: Final = "github.com/containernetworking/plugins"
 
 
@@ -323,6 +324,15 @@ PROGRAMS: Final[tuple[Program, ...]] = (
             ModuleFile("prometheus-operator", _PROMETHEUS_OPERATOR, f"example/prometheus-operator-crd/{_MONITORING}_{kind}.yaml")
             for kind in ("prometheuses", "servicemonitors", "podmonitors", "probes", "scrapeconfigs", "prometheusrules")
         ),
+    ),
+    # Tells of a sandbox's nodes and pods.
+    Program(
+        name="kube-state-metrics",
+        graph="kube-state-metrics",
+        module=_KUBE_STATE,
+        packages={"kube-state-metrics": _KUBE_STATE},
+        version_symbol="github.com/prometheus/common/version.Version",
+        seconds=60,
     ),
     # Has images for tests. Of the project's own main.go, which leaves the clients of three clouds out: a third of the time.
     Program(

@@ -43,6 +43,7 @@ _MADE: Final = {
     "kubelogin": [("kubelogin", "kubelogin")],
     "mig-manager": [("mig-manager", "mig-manager")],
     "nfd-gc": [("nfd-gc", "nfd-gc")],
+    "kube-state-metrics": [("kube-state-metrics", "kube-state-metrics")],
 }  # fmt: skip
 
 

@@ -104,13 +104,14 @@ def quick(spec: Any) -> Any:
 
 
 @contextmanager
-def monitored(folder: Path, api: Api, plan: Plan) -> Iterator[Monitored]:
+def monitored(folder: Path, api: Api, plan: Plan, *more: dict[str, Any]) -> Iterator[Monitored]:
     """Install the operator's definitions, give it the plan's objects, and run what comes of it.
 
     Args:
         folder: for everything of the three programs.
         api: of the cluster; it has the namespaces of the GPU operator and of the verifiers.
         plan: with observability and verification.
+        more: jobs of the site's own, beside those that the operator writes.
     """
     with ExitStack() as stack:
         _install(api, find_built(_OPERATOR, Progress()))
@@ -128,6 +129,7 @@ def monitored(folder: Path, api: Api, plan: Plan) -> Iterator[Monitored]:
         alertmanager = stack.enter_context(_alertmanager(folder / "alertmanager", receiver))
         place = folder / "prometheus"
         configuration = _here(written, place, _account(api, place), alertmanager)
+        configuration["scrape_configs"] += [{**job, "scrape_interval": "1s"} for job in more]
         for name, text in (api.get(_RULES) or {})["data"].items():
             (place / name).write_text(text, encoding="utf-8")
         server = stack.enter_context(prometheus(place, configuration))

@@ -1,11 +1,12 @@
 """A fleet of each way of sharing, scraped by a real Prometheus as prometheus-operator configures it; faults come as alerts.
 
-Real: API server, prometheus-operator, Prometheus, Alertmanager, NVIDIA's programs and the verifiers on the nodes. Stand-ins: the
-nodes with their GPUs, and the exporters (on_nodes.py).
+Real: API server, prometheus-operator, Prometheus, Alertmanager, kube-state-metrics, NVIDIA's programs and the verifiers on the
+nodes. Stand-ins: the nodes with their GPUs, and the exporters (on_nodes.py).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from math import isclose
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gpu_pools.observing import rules
+from gpu_pools.observing import rules, shares
 from gpu_pools.observing.series import JOB
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
@@ -24,6 +25,7 @@ from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from sandbox.nvml import simulated, state
 from sandbox.observing.on_nodes import USES, XID
+from tests.observing.kube_state_metrics import NAME, job, kube_state_metrics
 from tests.observing.on_nodes import Exporters
 from tests.observing.operator import Monitored, monitored
 from tests.observing.test_rules import gpu_labels, of_gpu, pod_labels, shown_pods, unit_labels
@@ -69,6 +71,7 @@ PODS: Final = {
     "client": ("served", 40, 3000),
     "slice": ("mixed", 50, 1500),
 }
+TEAM: Final = "/api/v1/namespaces/team/pods"
 FIRING: Final = 'group by (alertname, instance) (ALERTS{alertstate="firing"})'
 #: Twice what a busy machine takes.
 LONG: Final = 150.0
@@ -110,15 +113,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def _run_pods(site: Site) -> None:
     site.api.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     for name, (pool, use, memory) in PODS.items():
-        planned = next(one for one in PLAN.pools if one.name == pool)
-        limits = {next(iter(planned.advertises)): "1"}
-        container = {"name": "main", "image": "work", "resources": {"limits": limits}}
-        tolerations = [{"operator": "Exists"}]
-        spec = {"containers": [container], "nodeSelector": {"pool": pool}, "tolerations": tolerations}
-        metadata = {"name": name, "annotations": {USES: f"{use} {memory}"}}
-        site.api.create("/api/v1/namespaces/team/pods", {"metadata": metadata, "spec": spec})
-    pods = "/api/v1/namespaces/team/pods"
-    site.until(lambda: all(one["status"].get("phase") == "Running" for one in site.api.list(pods)["items"]), LONG)
+        _run_pod(site, name, pool, use, memory)
+    site.until(lambda: all(one["status"].get("phase") == "Running" for one in site.api.list(TEAM)["items"]), LONG)
+
+
+def _run_pod(site: Site, name: str, pool: str, use: int = 0, memory: int = 0) -> None:
+    container = {"name": "main", "image": "work", "resources": {"limits": {_resource(pool): "1"}}}
+    tolerations = [{"operator": "Exists"}]
+    spec = {"containers": [container], "nodeSelector": {"pool": pool}, "tolerations": tolerations}
+    metadata = {"name": name, "annotations": {USES: f"{use} {memory}"}}
+    site.api.create(TEAM, {"metadata": metadata, "spec": spec})
+
+
+def _resource(pool: str) -> str:
+    """What a pod of the pool asks for: the first that its nodes advertise."""
+    return next(iter(next(one for one in PLAN.pools if one.name == pool).advertises))
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +140,9 @@ def exporters(site: Site) -> Iterator[Exporters]:
 @pytest.fixture(scope="module")
 def scraped(exporters: Exporters, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     assert exporters.follows
-    with monitored(tmp_path_factory.mktemp("monitoring"), site.api, PLAN) as found:
-        site.until(lambda: _up(found) == {job: len(POOLS) for job in (JOB, VERIFIER_APP)}, LONG)
+    state_of = kube_state_metrics(tmp_path_factory.mktemp("state"), site.api)
+    with state_of as address, monitored(tmp_path_factory.mktemp("monitoring"), site.api, PLAN, job(address)) as found:
+        site.until(lambda: _up(found) == {JOB: len(POOLS), VERIFIER_APP: len(POOLS), NAME: 1}, LONG)
         yield found
 
 
@@ -142,11 +152,11 @@ def _up(found: Monitored) -> dict[str, int]:
 
 
 def test_each_node_is_scraped_once_as_the_relabelings_say(scraped: Monitored) -> None:
-    for job in (JOB, VERIFIER_APP):
-        up = scraped.prometheus.query(f'up{{job="{job}"}}')
+    for name in (JOB, VERIFIER_APP):
+        up = scraped.prometheus.query(f'up{{job="{name}"}}')
         targets = {tuple(sorted((key, value) for key, value in labels if key != "__name__")) for labels in up}
         # Nothing else: no pod, namespace, container, service or endpoint of the target's.
-        assert targets == {(("gpu_pool", pool), ("instance", f"{pool}0"), ("job", job)) for pool in POOLS}
+        assert targets == {(("gpu_pool", pool), ("instance", f"{pool}0"), ("job", name)) for pool in POOLS}
     # Those of the workload are there.
     assert {dict(labels)["pod"] for labels in scraped.prometheus.query('DCGM_FI_DEV_FB_USED{pod!=""}')} == set(PODS)
     told = [rule for group in scraped.prometheus.rules() for rule in group["rules"]]
@@ -160,6 +170,47 @@ def test_what_is_recorded_is_what_the_nodes_are(site: Site, exporters: Exporters
         wanted = {frozenset(labels): value for labels, value in expected.items()}
         assert wanted, series
         site.until(lambda series=series, wanted=wanted: same(recorded(scraped, series), wanted), 20)  # type: ignore[misc]
+
+
+def test_shares_are_what_nodes_offer_and_pods_hold(site: Site, scraped: Monitored) -> None:
+    offered = {(pool.name, resource): count for pool in PLAN.pools for resource, count in pool.advertises.items()}
+    held = Counter((pool, _resource(pool)) for pool, _, _ in PODS.values())
+    keys = {(pool, resource): (("gpu_pool", pool), ("resource", resource)) for pool, resource in offered}
+    on_nodes = {key: (("instance", f"{key[0]}0"), *labels) for key, labels in keys.items()}
+    pods = {(*on_nodes[pool, _resource(pool)], ("namespace", "team"), ("pod", name)): 1 for name, (pool, _, _) in PODS.items()}
+    for series, expected in {
+        shares.NODE_ALLOCATABLE: {on_nodes[key]: count for key, count in offered.items()},
+        shares.NODE_ALLOCATED: {on_nodes[key]: held[key] for key in offered},
+        shares.POOL_ALLOCATABLE: {keys[key]: count for key, count in offered.items()},
+        shares.POOL_ALLOCATED: {keys[key]: held[key] for key in offered},
+        shares.POD_ALLOCATED: pods,
+        shares.WAITING: {(("resource", resource),): 0 for _, resource in offered},
+    }.items():
+        wanted = {frozenset(labels): value for labels, value in expected.items()}
+        site.until(lambda series=series, wanted=wanted: same(recorded(scraped, series), wanted), 20)  # type: ignore[misc]
+
+
+def test_shares_that_are_used_up_while_a_pod_waits_are_told_and_one_with_a_gate_does_not_wait(
+    site: Site, scraped: Monitored
+) -> None:
+    resource = _resource("served")
+    waiting = f'{shares.WAITING}{{resource="{resource}"}}'
+    gated = {"metadata": {"name": "gated"}, "spec": {"schedulingGates": [{"name": "example.com/later"}]}}
+    container = {"name": "main", "image": "work", "resources": {"limits": {resource: "1"}}}
+    site.api.create(TEAM, {**gated, "spec": {**gated["spec"], "containers": [container]}})
+    site.until(lambda: list(scraped.prometheus.query('kube_pod_status_reason{reason="SchedulingGated"}').values()) == [1], 20)
+    assert list(scraped.prometheus.query(waiting).values()) == [0]
+    with told_alone(site, scraped, "", "GpuSharesUsedUp"):
+        more = [f"more-{number}" for number in range(3)]
+        for name in more:
+            _run_pod(site, name, "served")
+        site.until(lambda: list(scraped.prometheus.query(waiting).values()) == [1], LONG)
+
+        def gone() -> None:
+            for name in (*more, "gated"):
+                site.api.delete(f"{TEAM}/{name}", grace_seconds=0)
+
+        wait_and_repair(site, scraped, "", "GpuSharesUsedUp", gone)
 
 
 def recorded(scraped: Monitored, series: str) -> dict[frozenset[tuple[str, str]], float]:
@@ -244,9 +295,9 @@ def told_alone(site: Site, scraped: Monitored, node: str, alert: str) -> Iterato
 
 
 def wait_and_repair(site: Site, scraped: Monitored, node: str, alert: str, repair: Callable[[], object]) -> None:
-    """Wait until the alert is there, and the Alertmanager has sent it; then repair."""
+    """Wait until the alert is there, and the Alertmanager has sent it; then repair. An alert of no node has an empty one."""
     try:
-        wanted = {frozenset({"alertname": alert, "instance": node}.items()): 1}
+        wanted = {frozenset({"alertname": alert, **({"instance": node} if node else {})}.items()): 1}
         site.until(lambda: scraped.prometheus.query(FIRING) == wanted, LONG)
         site.until(lambda: ("firing", alert, node) in scraped.told.alerts(), LONG)
     finally:
