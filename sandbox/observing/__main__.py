@@ -21,7 +21,7 @@ from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.text.terminal import guarded
 from sandbox.observing.door import Door
-from sandbox.observing.observer import Observer
+from sandbox.observing.observer import PROGRAMS, Observer
 from sandbox.observing.pod_network import PodNetwork
 from sandbox.system import peers
 from sandbox.system.errors import SandboxError
@@ -42,10 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sandbox", type=Path, required=True, help="the folder of the sandbox")
     parser.add_argument("--stack", required=True, help="name of the stack")
     parser.add_argument("--file", type=Path, required=True, help="the stack file, with gpu-pools:observability")
-    parser.add_argument("--prometheus", type=Path, required=True, help="the folder of the program")
-    parser.add_argument("--operator", type=Path, required=True, help="the folder of prometheus-operator and its definitions")
+    for name in PROGRAMS:
+        parser.add_argument(f"--{name}", type=Path, required=True, metavar="FOLDER", help="where the program is")
     for name in ("page", "prometheus"):
-        parser.add_argument(f"--{name}-port", type=int, default=0, help="where it was before; another one where that is taken")
+        parser.add_argument(f"--{name}-port", type=int, default=0, help="where it was before; another where that is taken")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("urllib3").setLevel(logging.ERROR)
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     plan = plan_config(read_stack_file(options.file), complete=False)
     record = options.sandbox / RECORD
     pods = peers.listening(0)
-    programs = {"prometheus": options.prometheus, "prometheus-operator": options.operator}
+    programs = {name: getattr(options, name.replace("-", "_")) for name in PROGRAMS}
     interval = f"{plan.settings.observability.interval_seconds}s"
     observer = Observer(options.sandbox, programs, pods.getsockname()[1], interval)
     PodNetwork(pods, observer.answer)

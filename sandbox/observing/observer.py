@@ -1,7 +1,7 @@
-"""Keeps a Prometheus at what its operator says: waits for the cluster, runs both, and follows what is written.
+"""Keeps a Prometheus at what its operator says: waits for the cluster, runs both and kube-state-metrics, follows it.
 
 One step at a time, called again and again; what is not there yet is waited for by the next step. A program that has ended ends
-all of it, so that somebody sees it. Both programs want no credentials of who asks them, so each has a network of its own
+all of it, so that somebody sees it. The programs want no credentials of who asks them, so each has a network of its own
 (sandbox.system.private_network).
 
 Not here: the way to Prometheus, and the pages (__main__.py).
@@ -9,6 +9,8 @@ Not here: the way to Prometheus, and the pages (__main__.py).
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import logging
 import signal
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sandbox.cluster import control_plane
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
-from sandbox.observing import operator
+from sandbox.observing import accounts, operator
 from sandbox.observing.on_nodes import Truth
 from sandbox.observing.pod_network import answer_of
 from sandbox.system import private_network, processes
@@ -38,6 +40,16 @@ _KEPT: Final = ("--storage.tsdb.retention.time=7d", "--storage.tsdb.retention.si
 _SECONDS: Final = 10.0
 _HOST: Final = "127.0.0.1"
 _STOP_SECONDS: Final = 5.0
+PROMETHEUS, KUBE_STATE = accounts.PROMETHEUS.name, accounts.KUBE_STATE.name
+#: What has to be there, by name of its program's folder.
+PROGRAMS: Final = (PROMETHEUS, operator.PROGRAM, KUBE_STATE)
+#: Labels of nodes that two alerts need (docs/reference/observability.md).
+_NODE_LABELS: Final = (
+    "gpu-pools/pool",
+    "nvidia.com/mig.config.state",
+    "nvidia.com/gpu.deploy.device-plugin",
+    "nvidia.com/gpu.deploy.dcgm-exporter",
+)
 
 
 class Observer:
@@ -48,13 +60,13 @@ class Observer:
 
         Args:
             sandbox: its folder; its first cluster is observed.
-            programs: folder of each of the two programs.
+            programs: folder of each of PROGRAMS.
             proxy: port of the pods' network.
             interval: between two evaluations of rules.
         """
         self._sandbox, self._programs, self._proxy, self._interval = sandbox, programs, proxy, interval
         self._folder = make_folder(sandbox / "observing")
-        self._operator_port, self._port = processes.free_ports(2)
+        self._operator_port, self._port, self._state_port, self._own_port = processes.free_ports(4)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._cluster: Cluster | None = None
         self._api: Api | None = None
@@ -79,7 +91,7 @@ class Observer:
             _LOG.info("waiting: %s", error)
 
     def stop(self) -> None:
-        """End both programs."""
+        """End the programs."""
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
@@ -89,11 +101,13 @@ class Observer:
                 process.kill()
 
     def answer(self, address: str, port: int) -> bytes:
-        """What a pod answers to a scrape.
+        """What a pod answers to a scrape, or kube-state-metrics, which is known by its name.
 
         Raises:
             OSError: nobody is there.
         """
+        if address == KUBE_STATE:
+            return self._state()
         if self._api is None or self._truth is None:
             message = "there is no cluster yet"
             raise ConnectionRefusedError(message)
@@ -105,14 +119,24 @@ class Observer:
         Raises:
             OSError: it does not answer yet.
         """
-        process = self._running.get("prometheus")
+        return self._dialled(PROMETHEUS, self._port)
+
+    def _dialled(self, name: str, port: int) -> socket.socket:
+        process = self._running.get(name)
         if process is None:
-            message = "Prometheus does not run yet"
+            message = f"{name} does not run yet"
             raise ConnectionRefusedError(message)
         if Path(f"/proc/{process.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
             # Where nobody may make namespaces.
-            return socket.create_connection((_HOST, self._port), _SECONDS)
-        return private_network.connected(process.pid, _HOST, self._port, _SECONDS)
+            return socket.create_connection((_HOST, port), _SECONDS)
+        return private_network.connected(process.pid, _HOST, port, _SECONDS)
+
+    def _state(self) -> bytes:
+        connection = http.client.HTTPConnection(_HOST, self._state_port)
+        connection.sock = self._dialled(KUBE_STATE, self._state_port)
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read()
 
     def _go_on(self) -> None:
         if self._api is None:
@@ -130,11 +154,22 @@ class Observer:
             program = self._programs[operator.PROGRAM] / "operator"
             argv = operator.command(self._folder / "operator", program, cluster, self._operator_port)
             self._start(operator.PROGRAM, argv, [])
-        operator.grant(api)
+        for account in accounts.ACCOUNTS:
+            accounts.grant(api, account)
         if time.monotonic() > self._renew_at:
-            operator.log_in(api, cluster, self._folder)
-            self._renew_at = time.monotonic() + operator.RENEW_SECONDS
+            for account in accounts.ACCOUNTS:
+                accounts.log_in(api, cluster, account, self._folder / account.name)
+            self._renew_at = time.monotonic() + accounts.RENEW_SECONDS
+        if KUBE_STATE not in self._running:
+            self._start(KUBE_STATE, self._state_command(), [])
         self._follow(api)
+
+    def _state_command(self) -> list[str]:
+        own = (f"--host={_HOST}", f"--port={self._state_port}", f"--telemetry-host={_HOST}", f"--telemetry-port={self._own_port}")
+        return [
+            *(str(self._programs[KUBE_STATE] / KUBE_STATE), f"--kubeconfig={self._folder / KUBE_STATE / 'kubeconfig'}"),
+            *("--resources=nodes,pods", f"--metric-labels-allowlist=nodes=[{','.join(_NODE_LABELS)}]", *own),
+        ]
 
     def _find(self) -> None:
         """The first cluster that has a kubeconfig, and answers."""
@@ -159,15 +194,19 @@ class Observer:
                 path.unlink()
         for name, text in rules.items():
             write_atomic(place / name, text)
-        config = self._folder / "prometheus.json"
-        write_atomic(config, json.dumps(operator.here(configuration, self._folder, f"http://{_HOST}:{self._proxy}")))
+        config, proxy = self._folder / "prometheus.json", f"http://{_HOST}:{self._proxy}"
+        # As its charts have it: namespaces, pods and nodes are those that it tells of.
+        state = {"job_name": KUBE_STATE, "honor_labels": True, "scrape_interval": self._interval}
+        job = {**state, "static_configs": [{"targets": [f"{KUBE_STATE}:{self._state_port}"]}]}
+        made = operator.here(configuration, self._folder / PROMETHEUS / "kubeconfig", place, proxy, [job])
+        write_atomic(config, json.dumps(made))
         self._written = written
-        if "prometheus" in self._running:
-            self._running["prometheus"].send_signal(signal.SIGHUP)
+        if PROMETHEUS in self._running:
+            self._running[PROMETHEUS].send_signal(signal.SIGHUP)
             return
         where = (f"--config.file={config}", f"--storage.tsdb.path={self._folder / 'data'}")
         flags = (*where, f"--web.listen-address={_HOST}:{self._port}", *_KEPT)
-        self._start("prometheus", [str(self._programs["prometheus"] / "prometheus"), *flags], [self._proxy])
+        self._start(PROMETHEUS, [str(self._programs[PROMETHEUS] / "prometheus"), *flags], [self._proxy])
 
     def _start(self, name: str, argv: Sequence[str], ports: Sequence[int]) -> None:
         # In our own session: what ends us ends it, too.

@@ -18,7 +18,8 @@ from gpu_pools.stack.observability import PATH
 from sandbox.cluster import node_tools
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
-from sandbox.observing import operator
+from sandbox.observing import accounts
+from sandbox.observing.observer import PROGRAMS
 from sandbox.stack.scaled import OBSERVED
 from sandbox.stack.state import PROJECT, without_salt
 from sandbox.system import processes
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from sandbox.system.progress import Progress
 
 NAME: Final = "observing"
-_PROGRAMS: Final = ("prometheus", operator.PROGRAM)
 _START_SECONDS: Final = 60.0
 #: Until the first scrape and the first evaluation are there; a busy machine takes several times as long as a quiet one.
 _VALUES_SECONDS: Final = 180.0
@@ -49,12 +49,12 @@ def with_section(config: Mapping[str, object]) -> dict[str, object]:
 
 
 def programs(progress: Progress) -> dict[str, Path]:
-    """The folders of the two programs, made where they are not there yet.
+    """The folders of the programs, made where they are not there yet.
 
     Raises:
         SandboxError: one cannot be made.
     """
-    return {name: find_built(name, progress) for name in _PROGRAMS}
+    return {name: find_built(name, progress) for name in PROGRAMS}
 
 
 def choose(sandbox: Sandbox, plan: Plan, *, real_nodes: bool) -> None:
@@ -99,7 +99,7 @@ def start(sandbox: Sandbox, folders: Mapping[str, Path], progress: Progress) -> 
         stop(sandbox)
         write_atomic(kept, text)
         command = [sys.executable, "-m", "sandbox.observing", "--sandbox", str(sandbox.folder), "--stack", sandbox.stack]
-        command += ["--file", str(kept), "--prometheus", str(folders["prometheus"]), "--operator", str(folders[operator.PROGRAM])]
+        command += ["--file", str(kept), *(word for name, folder in folders.items() for word in (f"--{name}", str(folder)))]
         for name, port in (before.get("ports") or {}).items():
             command += [f"--{name}-port", str(port)]
         processes.spawn(sandbox.folder, NAME, command, env={**os.environ, "PYTHONPATH": str(PROJECT)}, cwd=PROJECT)
@@ -119,8 +119,8 @@ def leave(sandbox: Sandbox) -> None:
     for folder in sandbox.cluster_folders():
         try:
             api = Api.at(folder / "kubeconfig")
-            operator.leave(api)
-            processes.wait_until(lambda api=api: operator.is_gone(api), timeout=_GONE_SECONDS, what=operator.NAMESPACE)  # type: ignore[misc]
+            accounts.leave(api)
+            processes.wait_until(lambda api=api: accounts.is_gone(api), timeout=_GONE_SECONDS, what=accounts.NAMESPACE)  # type: ignore[misc]
         except (ApiError, UnreachableError, OSError):
             # One that is about to go has nothing to keep.
             continue
@@ -147,15 +147,12 @@ def await_values(sandbox: Sandbox, nodes: int, progress: Progress) -> None:
 
 
 def links(sandbox: Sandbox) -> str:
-    """Where the page is, and Prometheus; empty where nothing observes."""
-    if NAME not in processes.running(sandbox.folder) or not _record(sandbox).exists():
+    """Where the page is, and Prometheus; empty where the stack is not observed."""
+    if not sandbox.observed.exists():
         return ""
+    if NAME not in processes.running(sandbox.folder) or not _record(sandbox).exists():
+        return f"Live dashboards: not running; make up STACK={sandbox.stack} starts them again"
     return f"Live dashboards: {_url(sandbox, 'page')}/\nPrometheus' HTTP API: {_url(sandbox, 'prometheus')}"
-
-
-def died(sandbox: Sandbox) -> bool:
-    """Whether it has ended by itself."""
-    return NAME in processes.died(sandbox.folder)
 
 
 def _see_that_it_lives(sandbox: Sandbox) -> None:

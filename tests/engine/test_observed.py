@@ -1,6 +1,7 @@
 """`up --observe`: a Prometheus and live dashboards beside a stack on simulated nodes, from the first value to the end.
 
-Real: the engine, Kubernetes, prometheus-operator, Prometheus, the verifiers. Stand-ins: the nodes and their exporters.
+Real: the engine, Kubernetes, prometheus-operator, Prometheus, kube-state-metrics, the verifiers. Stand-ins: the nodes and their
+exporters.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from gpu_pools.observing import rules
+from gpu_pools.observing import rules, shares
 from gpu_pools.observing.prometheus import CannotAskError, Prometheus
 from sandbox.cluster import node_tools
 from sandbox.observing.on_nodes import USES
@@ -93,6 +94,9 @@ def test_it_ends_with_a_page_that_has_values_of_each_node(trial: Trial) -> None:
     assert {pool: count for (_, pool), count in gpus.items()} == {"turns": 1, "mixed": 2}
     trial.wait_until(lambda: values(Prometheus(url), rules.NODE_VERIFIED, "gpu_pool") == {("turns",): 1, ("mixed",): 1}, "proof")
     trial.wait_until(lambda: "Use by pool: 2 lines" in page(address, "board=fleet"), "a chart of both pools")
+    # Who tells something is there: exporters, verifiers, kube-state-metrics; and a fleet without work raises nothing.
+    trial.wait_until(lambda: "No data" not in page(address, "board=fleet"), "all panels")
+    assert values(Prometheus(url), "ALERTS", "alertname") == {}
     assert links(trial.status()) == (address, url)
 
 
@@ -104,6 +108,10 @@ def test_what_pods_use_is_drawn(trial: Trial) -> None:
     try:
         wanted = {("team", "first"): 0.3}
         trial.wait_until(lambda: values(Prometheus(url), rules.POD_ACTIVE, "namespace", "pod") == wanted, "the pod's use", 120)
+        shares_held = {("turns", "team", "first"): 1}
+        trial.wait_until(
+            lambda: values(Prometheus(url), shares.POD_ALLOCATED, "gpu_pool", "namespace", "pod") == shares_held, "its share"
+        )
         drawn = "team/first on"
         trial.wait_until(lambda: drawn in page(address, "board=pods&pool=turns"), "the pod's line")
         assert "last 30 %, max 30 %" in page(address, "board=pods&pool=turns")
@@ -128,6 +136,7 @@ def test_it_goes_on_and_comes_back_where_it_was(trial: Trial) -> None:
     begun = values(Prometheus(before[1]), f"min_over_time(timestamp({rules.NODE_GPUS})[1h:15s])", "instance")
     os.killpg(pid, signal.SIGKILL)
     trial.wait_until(lambda: not [one for one in trial.processes().values() if "/prometheus " in one], "Prometheus gone")
+    assert "Live dashboards: not running; make up STACK=small starts them again" in trial.status().out
     with pytest.raises(urllib.error.URLError):
         page(before[0], "")
     assert links(trial.up().ok()) == before

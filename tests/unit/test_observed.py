@@ -62,8 +62,10 @@ def test_of_what_the_operator_writes_only_places_are_changed(tmp_path: Path) -> 
     assert found is not None
     configuration, rules = found
     assert rules == RULES
-    here = operator.here(configuration, tmp_path, "http://127.0.0.1:1")
-    (job,) = here["scrape_configs"]
+    beside = {"job_name": "beside", "static_configs": [{"targets": ["beside:1"]}]}
+    here = operator.here(configuration, tmp_path / "kubeconfig", tmp_path / "rules", "http://127.0.0.1:1", [beside])
+    job, other = here["scrape_configs"]
+    assert other == {**beside, "proxy_url": "http://127.0.0.1:1"}
     assert job == {
         "job_name": "serviceMonitor/gpu-operator/gpu-pools-dcgm-exporter/0",
         "proxy_url": "http://127.0.0.1:1",
