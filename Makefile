@@ -53,8 +53,8 @@ tools: first venv ## find, download or build the programs
 plugins: first venv ## have Pulumi itself download the real Kubernetes and openstack plugins: from a mirror, say
 	@$(HOLD) $(VENV)/bin/python -m sandbox.toolchain --plugins
 
-up: first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev)
-	@$(RUN) up $(STACK) $(if $(NODES),--nodes $(NODES))
+up: first venv ## bring STACK up and show what its nodes advertise (STACK=aks-dev), with live dashboards (OBSERVE=1)
+	@$(RUN) up $(STACK) $(if $(NODES),--nodes $(NODES)) $(if $(OBSERVE),--observe)
 
 ifdef PR
 preview: venv

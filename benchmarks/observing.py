@@ -29,17 +29,17 @@ sys.path.insert(0, str(ROOT))
 
 from gpu_pools.observing import rules, shares  # noqa: E402
 from gpu_pools.observing.rules import recording_group  # noqa: E402
+from sandbox.observing.exporter import labels_text, scrape  # noqa: E402
 from tests.observing import fleets  # noqa: E402
-from tests.observing.exporter import scrape  # noqa: E402
 from tests.observing.kube_state import KubeNode, KubePod, told  # noqa: E402
 from tests.observing.prometheus import Prometheus, prometheus  # noqa: E402
-from tests.observing.promtool import labels_text, rules_file  # noqa: E402
+from tests.observing.promtool import rules_file  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpu_pools.plan.planned import Plan
-    from tests.observing.exporter import Node
+    from sandbox.observing.exporter import Node
 
 NODES: Final = 500
 POOLS: Final = ("whole", "turns", "alike")

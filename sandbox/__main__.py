@@ -83,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
                 choices=("real", "own", "simulated"),
                 help="whether one node is a real one, and with this machine's own GPUs",
             )
+            one.add_argument("--observe", action="store_true", help="with a Prometheus and live dashboards beside it")
         if name == "preview":
             one.add_argument("--save", type=Path, metavar="FILE", help="write the engine's events there, with what policies find")
             one.add_argument("--policies", type=Path, metavar="FILE", help="how the policy pack is configured; with --save")
@@ -120,10 +121,7 @@ def _run(options: argparse.Namespace, progress: Progress) -> int:
     if options.command == "gpu-node":
         return _gpu_node(options, progress)
     if options.command in {"up", "status"}:
-        up = options.command == "up"
-        seen = commands.up(options.stack, progress, options.nodes) if up else commands.status(options.stack, progress)
-        real = "" if options.json else commands.reality_of(options.stack)
-        return _report(seen, commands.rules_because(options.stack), real, as_json=options.json)
+        return _look(options, progress)
     if options.command == "verify":
         return _verify(options, progress)
     if options.command == "openstack":
@@ -148,6 +146,20 @@ def _clean_path(progress: Progress) -> None:
     os.environ["PATH"], left_out = trust.without_strange_folders(os.environ.get("PATH", os.defpath))
     for reason in left_out:
         progress.note(f"left out of PATH: {reason}")
+
+
+def _look(options: argparse.Namespace, progress: Progress) -> int:
+    from sandbox.cli import commands  # noqa: PLC0415 as above
+
+    if options.command == "up":
+        seen = commands.up(options.stack, progress, options.nodes, observe=options.observe)
+    else:
+        seen = commands.status(options.stack, progress)
+    real = "" if options.json else commands.reality_of(options.stack)
+    ended = _report(seen, commands.rules_because(options.stack), real, as_json=options.json)
+    if not options.json and (links := commands.links(options.stack)):
+        print(f"\n{links}")
+    return ended
 
 
 def _verify(options: argparse.Namespace, progress: Progress) -> int:

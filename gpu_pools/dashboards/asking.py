@@ -1,8 +1,8 @@
 """Asks a Prometheus what the panels of the dashboards ask, each question once: over a time for charts, now for the others.
 
-The panels are those of gpu_pools/observing/dashboards.py, as Grafana gets them. Where something is to be chosen there, all is
-chosen: each pool of the plan, each node, each GPU. A question that Prometheus refuses is told in its panel; where it cannot be
-asked at all, nothing is told.
+The panels are those of gpu_pools/observing/dashboards.py, as Grafana gets them. What is to be chosen there is chosen by a
+`Choice`, which says all where nothing else is said: each pool of the plan, each node, each GPU. A question that Prometheus
+refuses is told in its panel; where it cannot be asked at all, nothing is told.
 
 Questions are bounded: so many steps that a chart can show them, and so many series at most. Of an answer only what is shown is
 kept, since a fleet has thousands of series: of a chart those that reach highest.
@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from gpu_pools.dashboards.choosing import Choice, filled, matchers
 from gpu_pools.dashboards.missing import PROOFS, reason
 from gpu_pools.observing.dashboards import dashboards
 from gpu_pools.observing.prometheus import RefusedError, Row
@@ -32,8 +33,6 @@ MOST_SERIES: Final = 2000
 #: What a panel shows of them.
 MOST_LINES: Final = 20
 MOST_ROWS: Final = 50
-_ALL: Final = ".*"
-_CHOICE: Final = re.compile(r"\$(pool|node|gpu)\b")
 _PLACE: Final = re.compile(r"\{\{ *(\w+) *\}\}")
 _NAME: Final = "__name__"
 
@@ -126,14 +125,14 @@ class _There:
     now: frozenset[str]
 
 
-def asked(prometheus: Prometheus, plan: Plan, window: Window) -> Boards:
-    """Ask everything.
+def asked(prometheus: Prometheus, plan: Plan, window: Window, choice: Choice | None = None) -> Boards:
+    """Ask everything that is chosen; without a choice all.
 
     Raises:
         CannotAskError: where Prometheus cannot be asked.
     """
-    pools = [pool.name for pool in plan.pools]
-    chosen = {"pool": "|".join(pools), "node": _ALL, "gpu": _ALL}
+    choice = choice or Choice()
+    chosen = matchers(plan, choice)
     counted = {name: prometheus.ask_range(f'count({name}{{gpu_pool=~"{chosen["pool"]}"}})', window) for name in PROOFS}
     times = {name: [time for row in rows for time, _ in row.points] for name, rows in counted.items()}
     there = _There(
@@ -143,6 +142,7 @@ def asked(prometheus: Prometheus, plan: Plan, window: Window) -> Boards:
     boards = (
         Board(name, board["title"], tuple(_panel(prometheus, panel, window, chosen, there) for panel in board["panels"]))
         for name, board in dashboards(plan).items()
+        if choice.board in {"", name}
     )
     return Boards(window, len(times[DECLARED_GPUS]), tuple(boards))
 
@@ -167,7 +167,7 @@ def _answer(
 ) -> Answer:
     """Over a window, or at a moment; so many series at most are kept."""
     written, legend = target
-    expression = _CHOICE.sub(lambda found: chosen[found[1]], written)
+    expression = filled(written, chosen)
     try:
         rows = _rows(prometheus, expression, when)
     except RefusedError as error:

@@ -43,7 +43,6 @@ def dashboards_page(stack: str, plan: Plan, boards: Boards) -> str:
         plan: has the MIG layouts.
         boards: what was asked.
     """
-    style = resources.files("gpu_pools.dashboards").joinpath("page.css").read_text(encoding="utf-8") + gpu_style()
     return Html.all(
         [
             Html("<!DOCTYPE html>"),
@@ -52,13 +51,15 @@ def dashboards_page(stack: str, plan: Plan, boards: Boards) -> str:
             Html('<meta charset="utf-8">'),
             Html.of('<meta http-equiv="Content-Security-Policy" content="{}">', Html(_POLICY)),
             Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Html.of("<title>GPUs of {}</title>", _short(stack)),
-            Html.of("<style>\n{}</style>", Html(style)),
+            Html.of("<title>GPUs of {}</title>", short(stack)),
+            Html.of("<style>\n{}</style>", Html(style())),
             Html("</head>"),
             Html("<body>"),
-            *_head(stack, boards),
+            Html.of("<header><h1>GPUs of {}</h1>", short(stack)),
+            *time_of(boards),
+            Html("</header>"),
             Html("<main>"),
-            *(part for board in boards.boards for part in _board(board, boards.window, plan)),
+            *drawn(boards, plan),
             Html("</main>"),
             Html("</body>"),
             Html("</html>\n"),
@@ -67,23 +68,34 @@ def dashboards_page(stack: str, plan: Plan, boards: Boards) -> str:
     )
 
 
-def _head(stack: str, boards: Boards) -> Iterator[Html]:
+def style() -> str:
+    """The style sheet of a page with dashboards."""
+    return resources.files("gpu_pools.dashboards").joinpath("page.css").read_text(encoding="utf-8") + gpu_style()
+
+
+def drawn(boards: Boards, plan: Plan, pool: str = "") -> Iterator[Html]:
+    """Each dashboard; of MIG layouts those of one pool, where one is named."""
+    pools = [planned for planned in plan.pools if pool in {"", planned.name}]
+    for board in boards.boards:
+        yield from _board(board, boards.window, pools)
+
+
+def time_of(boards: Boards) -> Iterator[Html]:
+    """The time that is shown, and how much of it is not known."""
     window = boards.window
-    yield Html.of("<header><h1>GPUs of {}</h1>", _short(stack))
     step = f"a value every {shown(window.step, 's')}"
     yield Html.of('<p class="soft">{} to {} UTC, {}.</p>', _moment(window.start), _moment(window.end), step)
     steps = (window.end - window.start) // window.step + 1
     if boards.covered < steps:
         part = f"{boards.covered} of {steps}"
         yield Html.of('<p class="why unknown"><strong>Not all of the time:</strong> rules were evaluated at {} steps.</p>', part)
-    yield Html("</header>")
 
 
-def _board(board: Board, window: Window, plan: Plan) -> Iterator[Html]:
+def _board(board: Board, window: Window, pools: Sequence[PoolPlan]) -> Iterator[Html]:
     yield Html.of('<section><h2>{}</h2><div class="board">', board.title)
     for panel in board.panels:
         yield _framed(panel.title, panel.width, _inside(panel, window))
-    if board.name == _BOARD_OF_GPUS and (layouts := tuple(_layouts(plan))):
+    if board.name == _BOARD_OF_GPUS and (layouts := tuple(_layouts(pools))):
         yield _framed("MIG layouts, as declared", 24, layouts)
     yield Html("</div></section>")
 
@@ -143,19 +155,19 @@ def _entry(number: int, line: Line, unit: str, window: Window) -> Html:
     gone = "" if time >= window.end else f" at {_moment(time)}"
     values = f"last {shown(last, unit)}{gone}, max {shown(line.highest, unit)}"
     text = '<li>{}<span class="name">{}</span><span class="soft">{}</span></li>'
-    return Html.of(text, Html.of(key, line_class(number)), _short(line.legend), values)
+    return Html.of(text, Html.of(key, line_class(number)), short(line.legend), values)
 
 
 def _tile(line: Line, unit: str) -> Html:
-    return Html.of('<div class="value">{}</div><p class="soft">{}</p>', shown(line.points[-1][1], unit), _short(line.legend))
+    return Html.of('<div class="value">{}</div><p class="soft">{}</p>', shown(line.points[-1][1], unit), short(line.legend))
 
 
 def _table(lines: Sequence[Line], unit: str) -> Iterator[Html]:
     names = list(dict.fromkeys(name for line in lines for name in line.labels))
-    head = Html.all(Html.of('<th scope="col">{}</th>', _short(name)) for name in names)
+    head = Html.all(Html.of('<th scope="col">{}</th>', short(name)) for name in names)
     yield Html.of('<div class="wide"><table><thead><tr>{}<th scope="col" class="number">value</th></tr></thead><tbody>', head)
     for line in lines:
-        cells = Html.all(Html.of("<td>{}</td>", _short(line.labels.get(name, ""))) for name in names)
+        cells = Html.all(Html.of("<td>{}</td>", short(line.labels.get(name, ""))) for name in names)
         yield Html.of('<tr>{}<td class="number">{}</td></tr>', cells, shown(line.points[-1][1], unit))
     yield Html("</tbody></table></div>")
 
@@ -163,9 +175,9 @@ def _table(lines: Sequence[Line], unit: str) -> Iterator[Html]:
 # --- MIG layouts ------------------------------------------------------------------------------------------------
 
 
-def _layouts(plan: Plan) -> Iterator[Html]:
+def _layouts(pools: Sequence[PoolPlan]) -> Iterator[Html]:
     """Each layout of each pool, where its instances may lie; what a GPU has at the moment `evidence` tells."""
-    for pool in plan.pools:
+    for pool in pools:
         if isinstance(pool.sharing, Mig):
             yield Html.of('<p><strong>{}</strong></p><ul class="gpus">{}</ul>', pool.name, Html.all(_gpus(pool, pool.sharing)))
 
@@ -206,7 +218,8 @@ def _word(part: str) -> Html:
     return Html.of("{}", part)
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text of others, no longer than a line or two."""
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
 
 

@@ -24,9 +24,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Span:
-    """A time until now, in steps of seconds."""
+    """A time until now, in steps of seconds; `text`: as it was written."""
 
     seconds: int
+    text: str
 
     @property
     def step(self) -> int:
@@ -63,4 +64,4 @@ def span(text: str) -> Span:
     if not _LEAST * _MINUTE <= seconds <= _MOST * _MINUTE:
         message = f"{text!r}: a time as 90m, 24h, 7d or 2w is needed, from five minutes to 92 days"
         raise ValueError(message)
-    return Span(seconds)
+    return Span(seconds, text)

@@ -23,7 +23,7 @@ from sandbox.cli.shell import enter
 from sandbox.cluster import control_plane as clusters
 from sandbox.cluster.node_tools import find_platform_tools, recorded
 from sandbox.openstack import environment, service
-from sandbox.stack import checkpoint, offline_charts, plugin_choice, real_nodes, recovery, stand_ins
+from sandbox.stack import checkpoint, observed, offline_charts, plugin_choice, real_nodes, recovery, stand_ins
 from sandbox.stack.engine import Engine
 from sandbox.stack.prerequisites import boot_existing_cluster, give_aks_cluster, give_magnum_cluster, offer_sizes, seed_openstack
 from sandbox.stack.state import Sandbox, all_sandboxes, find_sandbox, prepare, root
@@ -61,32 +61,47 @@ class EngineFailedError(SandboxError):
     """The engine ended with an error, which it has printed itself."""
 
 
-def up(stack: str, progress: Progress, nodes: str | None = None) -> Look:
+def up(stack: str, progress: Progress, nodes: str | None = None, *, observe: bool = False) -> Look:
     """Bring a stack up and wait until everything is as declared and rolled out, or the time is over; returns the last look.
 
     Args:
         stack: its name.
         progress: where progress is told.
         nodes: which nodes it has, of those that real_nodes names; None: as it is.
+        observe: whether a Prometheus and live dashboards run beside it from now on; else as it is.
 
     Raises:
         InvalidStackError: if the stack file is wrong; nothing was started.
         SandboxError: if a program is missing or fails.
     """
     sandbox = find_sandbox(stack)
-    plan = plan_of(sandbox)
+    observe = observe or sandbox.observed.exists()
+    plan = plan_of(sandbox, observe=observe)
     download_plugins(plugin_choice.to_download(sandbox, plan), progress)
     tools = find_platform_tools(progress)
+    observers = observed.programs(progress) if observe else {}
     with _held(sandbox, "up"):
         real = real_nodes.choose(sandbox, plan, nodes)
+        if observe:
+            observed.choose(sandbox, plan, real_nodes=any(one.count for one in real.values()))
         engine = _engine(sandbox, plan, tools, progress, needs_cluster=True, real=real)
         plugin_choice.remember(sandbox, engine.tools)
         engine = _recovered(engine, progress)
+        if observe:
+            observed.start(sandbox, observers, progress)
         progress.note(f"pulumi up --stack {stack}")
         if engine.run("up", *_QUIETLY, watch=_watch(sandbox, plan, progress)) != 0:
             message = f"pulumi up of {stack} failed; its messages stand above."
             raise EngineFailedError(message, "Correct the cause and run `make up` again; what exists is kept.")
-        return settle(sandbox, plan, progress)
+        seen = settle(sandbox, plan, progress)
+        if observe and seen.holds:
+            observed.await_values(sandbox, sum(len(pool.nodes) for pool in seen.pools), progress)
+        return seen
+
+
+def links(stack: str) -> str:
+    """Where the live dashboards of a stack are; empty where it is not observed."""
+    return observed.links(find_sandbox(stack))
 
 
 def preview(stack: str, progress: Progress, save: Path | None = None, policies: Path | None = None) -> None:
@@ -229,6 +244,8 @@ def down(stack: str, progress: Progress) -> None:
         engine = _recovered(engine, progress)
         if recovery.unprotect(engine):
             progress.note("protected resources: the protection is taken off, in the sandbox only")
+        if sandbox.observed.exists():
+            observed.leave(sandbox)
         progress.note(f"pulumi destroy --stack {stack}")
         if engine.run("destroy", *_QUIETLY, watch=lambda: _see_that_clusters_live(sandbox)) != 0:
             message = f"pulumi destroy of {stack} failed; its messages stand above."
@@ -256,13 +273,14 @@ def _throw_away(sandbox: Sandbox, progress: Progress) -> None:
         _remove(sandbox.folder)
 
 
-def plan_of(sandbox: Sandbox) -> Plan:
-    """The plan of the stack file as it is now.
+def plan_of(sandbox: Sandbox, *, observe: bool = False) -> Plan:
+    """The plan of the stack file as it is now; of one that is observed, or is to be, with that.
 
     Raises:
         InvalidStackError: if it cannot be planned.
     """
-    return plan_config(read_stack_file(sandbox.stack_file))
+    config = read_stack_file(sandbox.stack_file)
+    return plan_config(observed.with_section(config) if observe or sandbox.observed.exists() else config)
 
 
 def settle(sandbox: Sandbox, plan: Plan, progress: Progress, timeout: float | None = None) -> Look:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.clouds.entra import write_kubelogin
-from sandbox.stack.scaled import with_sync
+from sandbox.stack.scaled import with_observability, with_sync
 from sandbox.system import trust
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import explained, make_folder, write_atomic
@@ -70,6 +70,11 @@ class Sandbox:
     def providers_record(self) -> Path:
         """Ports of the provider stand-ins."""
         return self.folder / "providers.json"
+
+    @property
+    def observed(self) -> Path:
+        """Is there where the stack is observed (sandbox.stack.observed)."""
+        return self.folder / "observed"
 
     @property
     def openstack(self) -> Path:
@@ -162,7 +167,8 @@ def prepare(sandbox: Sandbox) -> None:
         write_atomic(sandbox.passphrase, secrets.token_urlsafe(32))
     with explained(sandbox.stack_file, "read"):
         text = sandbox.stack_file.read_text(encoding="utf-8")
-    write_atomic(sandbox.config_file, _with_salt(with_sync(text), _salt(sandbox.config_file)))
+    text = with_observability(with_sync(text)) if sandbox.observed.exists() else with_sync(text)
+    write_atomic(sandbox.config_file, _with_salt(text, _salt(sandbox.config_file)))
 
 
 def adopt_salt(sandbox: Sandbox, written: Path) -> None:
@@ -181,6 +187,10 @@ def _salt(config_file: Path) -> str | None:
     return next((line for line in lines if line.startswith("encryptionsalt:")), None)
 
 
+def without_salt(text: str) -> str:
+    """What a stack file says but for that line."""
+    return "".join(f"{line}\n" for line in text.splitlines() if not line.startswith("encryptionsalt:"))
+
+
 def _with_salt(text: str, salt: str | None) -> str:
-    kept = [line for line in text.splitlines() if not line.startswith("encryptionsalt:")]
-    return "\n".join([*([salt] if salt else []), *kept]) + "\n"
+    return (f"{salt}\n" if salt else "") + without_salt(text)

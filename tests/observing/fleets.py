@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.observing.series import measures_pods_of, replicas_of, units
 from gpu_pools.plan.planning import plan_config
-from tests.observing.exporter import Gpu, Node, Pod, Unit
+from sandbox.observing.exporter import Gpu, Node, Pod, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.observing.promtool import labels_text, promtool
+from sandbox.observing.exporter import labels_text
+from tests.observing.promtool import promtool
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.observing.promtool import labels_text
+from sandbox.observing.exporter import labels_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.observing.objects import prometheus_rule_spec
+from sandbox.observing.exporter import labels_text, scrape
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
-from tests.observing.exporter import scrape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
-    from tests.observing.exporter import Node
+    from sandbox.observing.exporter import Node
 
 STEP: Final = 60
 Labels = tuple[tuple[str, str], ...]
@@ -57,11 +57,6 @@ class Case:
                 for seconds, expression, answers in self.expected
             ],
         }
-
-
-def labels_text(labels: Labels) -> str:
-    inside = ", ".join(f'{key}="{value}"' for key, value in sorted(labels) if key != "__name__")
-    return dict(labels).get("__name__", "") + f"{{{inside}}}"
 
 
 def _series(times: Sequence[tuple[int, Iterable[Node], Mapping[str, float]]]) -> dict[str, str]:

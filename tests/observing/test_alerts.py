@@ -10,8 +10,8 @@ import pytest
 
 from gpu_pools.observing.alerts import alerts
 from gpu_pools.observing.xids import meanings
+from sandbox.observing.exporter import Pod, Unit
 from tests.observing import fleets, test_shares
-from tests.observing.exporter import Pod, Unit
 from tests.observing.promtool import STEP, Case, hold, run
 from tests.tiers import these
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
-    from tests.observing.exporter import Node
+    from sandbox.observing.exporter import Node
     from tests.observing.promtool import Labels
 
 pytestmark = pytest.mark.programs

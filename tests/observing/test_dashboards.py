@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
+import urllib.request
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -11,7 +19,9 @@ import yaml
 
 from gpu_pools.cli.main import main
 from gpu_pools.dashboards.asking import Boards, Panel, asked
+from gpu_pools.dashboards.live_page import REFRESH
 from gpu_pools.dashboards.page import dashboards_page
+from gpu_pools.dashboards.server import Answer, Live, Server
 from gpu_pools.dashboards.units import shown
 from gpu_pools.observing import rules, shares
 from gpu_pools.observing.prometheus import Prometheus
@@ -199,3 +209,88 @@ def test_without_recorded_series_it_cannot_tell(plan: Plan, tmp_path: Path, caps
     with prometheus(tmp_path / "of", {}, "--query.lookback-delta=1m") as running:
         assert main(["dashboards", stack, "--prometheus", running.url]) == 2
     assert f"has no {DECLARED_GPUS}" in capsys.readouterr().err
+
+
+@contextmanager
+def served(live: Live) -> Iterator[str]:
+    with Server(live, socket.create_server(("127.0.0.1", 0))) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server.url
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_live_pages_show_what_is_chosen_of_a_real_prometheus(told: Any, plan: Plan) -> None:
+    made, _, url = told
+    live = Live("gpu-dev", plan, Prometheus(url), "3h")
+    uuid = "GPU-parts-0"
+    with served(live) as address:
+        for query, there, not_there in (
+            ("board=fleet", ("3 lines", "GPUs that answer"), ("No data", "failed")),
+            ("board=gpu", ("parts-0 GPU 0", "turns-0 GPU 0"), ("failed",)),
+            (f"board=gpu&pool=parts&node=parts-0&gpu={uuid}", (f'value="{uuid}" selected', "parts-0 GPU 0"), ("turns-0",)),
+            ("board=gpu&node=.*", ("all are shown",), ()),
+            ("board=pods&pool=turns", ("team/turns-0-0",), ("team/parts-0-0",)),
+        ):
+            with urllib.request.urlopen(f"{address}?{query}", timeout=60) as answer:  # noqa: S310 our own address
+                body = answer.read().decode()
+            assert all(words in body for words in there), query
+            assert not any(words in body for words in not_there), query
+    now = dict(made.last[rules.GPU_ACTIVE])
+    wanted = next(value for labels, value in now.items() if dict(labels)["UUID"] == uuid)
+    body = live.answer(f"/?board=gpu&gpu={uuid}", "127.0.0.1", made.made.now).body
+    assert f"last {shown(wanted, 'percentunit')}, max" in body
+
+
+class Later(Live):
+    """A minute passes from one request to the next."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.pages = 0
+
+    def answer(self, target: str, host: str, now: float) -> Answer:
+        self.pages += target.startswith("/?")
+        return super().answer(target, host, now + 60 * self.pages)
+
+
+BROWSER: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
+def test_a_browser_draws_it_anew_in_place(told: Any, plan: Plan, tmp_path: Path) -> None:
+    _, _, url = told
+    live = Later("gpu-dev", plan, Prometheus(url), "15m")
+    with served(live) as address:
+        # Ten seconds of its own time after the script's first look; what the policy forbids it tells on its error output.
+        command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/browser"]
+        command += ["--enable-logging=stderr", f"--virtual-time-budget={(REFRESH + 10) * 1000}", "--dump-dom"]
+        done = subprocess.run([*command, f"{address}?board=gpu"], capture_output=True, text=True, timeout=120, check=True)
+    assert live.pages == 2
+    assert "Content Security Policy" not in done.stderr
+    assert '<p id="told" role="status" hidden="">' in done.stdout
+    shown_at = re.findall(r"Asked at ([\d:]+) UTC", done.stdout)
+    first = time.gmtime(time.time() + 60)
+    assert shown_at
+    assert shown_at[0][:5] != f"{first.tm_hour:02}:{first.tm_min:02}"
+    assert '<svg class="chart"' in done.stdout
+
+
+def test_the_command_serves_at_an_address_that_nobody_guesses(told: Any, tmp_path: Path) -> None:
+    _, _, url = told
+    command = [sys.executable, "-m", "gpu_pools", "dashboards", stack_file(tmp_path), "--prometheus", url, "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        address = running.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{22}/", address)
+        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310
+            assert b"<h1>GPUs of gpu-dev</h1>" in answer.read()
+        port = address.split(":")[2].partition("/")[0]
+        taken = subprocess.run([*command, port], capture_output=True, text=True, timeout=60, check=False)
+        assert taken.returncode == 2
+        assert f"port {port} of 127.0.0.1 cannot be had" in taken.stderr
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == -signal.SIGINT

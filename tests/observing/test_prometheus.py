@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpu_pools.observing import rules
+from sandbox.observing.exporter import Row, labels_text, scrape
 from sandbox.system import processes
 from tests.observing import fleets
-from tests.observing.exporter import Row, scrape
 from tests.observing.prometheus import prometheus
-from tests.observing.promtool import labels_text, rules_file
+from tests.observing.promtool import rules_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,8 +12,8 @@ import pytest
 
 from gpu_pools.observing import rules
 from gpu_pools.observing.series import most_series
+from sandbox.observing.exporter import MIB, scrape
 from tests.observing import fleets
-from tests.observing.exporter import MIB, scrape
 from tests.observing.promtool import Case, hold, promtool, rules_file, run
 from tests.tiers import these
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpu_pools.plan.planned import Plan
-    from tests.observing.exporter import Gpu, Node, Pod, Unit
+    from sandbox.observing.exporter import Gpu, Node, Pod, Unit
     from tests.observing.promtool import Labels
 
 pytestmark = pytest.mark.programs

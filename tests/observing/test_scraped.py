@@ -24,8 +24,9 @@ from gpu_pools.text.yaml_text import load_yaml
 from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put
 from sandbox.nvml import simulated, state
+from sandbox.observing.on_nodes import USES, XID
 from tests.observing.kube_state_metrics import NAME, job, kube_state_metrics
-from tests.observing.on_nodes import USES, XID, Exporters
+from tests.observing.on_nodes import Exporters
 from tests.observing.operator import Monitored, monitored
 from tests.observing.test_rules import gpu_labels, of_gpu, pod_labels, shown_pods, unit_labels
 from tests.sandbox.machines import test_verified_nodes as verified
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tests.observing.exporter import Node
+    from sandbox.observing.exporter import Node
 
 pytestmark = [
     pytest.mark.programs,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
-    from tests.observing.exporter import Node
+    from sandbox.observing.exporter import Node
     from tests.observing.promtool import Labels
 
 pytestmark = pytest.mark.programs

@@ -30,7 +30,14 @@ PROGRAMS = {
 }
 STARTED = (
     *("components", "examples.own-network", "gpu_pools.verifier", "policies"),
-    *("sandbox.machines", "sandbox.providers", "tests.conformance", "tests.mutants", "tests.packages.platform"),
+    *(
+        "sandbox.machines",
+        "sandbox.observing",
+        "sandbox.providers",
+        "tests.conformance",
+        "tests.mutants",
+        "tests.packages.platform",
+    ),
 )
 MOMENTS = (0, 0.01, 0.02, 0.03, 0.045, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3)
 #: No program is at its end so early: Python alone takes nearly as long.

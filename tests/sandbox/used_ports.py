@@ -17,6 +17,7 @@ KNOWN: Final = {
     "sandbox.providers": "closes connections of other users (sandbox.providers.door)",
     "keystone_serve": "closes connections of other users (sandbox.system.peers)",
     "magnum_serve": "closes connections of other users (sandbox.system.peers)",
+    "sandbox.observing": "closes connections of other users (sandbox.system.peers)",
     "sandbox.openstack.catalogue": "closes connections of other users (sandbox.system.peers)",
 }
 #: Table of the kernel -> the state of a socket to which anybody could send something: it listens, or is connected with nobody.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpu_pools.text.yaml_text import load_yaml
-from sandbox.stack.scaled import with_sync
+from sandbox.stack.scaled import OBSERVED, with_observability, with_sync
 
 SECTION = "gpu-pools:operator"
 
@@ -42,3 +42,20 @@ def test_what_is_no_stack_file_stays_for_others_to_complain_about(text: str) -> 
 
 def test_a_config_in_one_line() -> None:
     assert load_yaml(with_sync("config: {a:b: c}\n"))["config"] == {SECTION: {"kubeletSyncSeconds": 2}, "a:b": "c"}
+
+
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        ("", dict(OBSERVED)),
+        ("  gpu-pools:observability: {}\n", {}),
+        ("  gpu-pools:observability: {to: none}\n", {"to": "none"}),
+        ("  gpu-pools:observability:\n", None),
+    ],
+)
+def test_a_stack_that_is_observed_has_the_section(section: str, found: object) -> None:
+    text = f"# a stack\nconfig:\n  a:b: c\n{section}  gpu-pools:pools: []\n"
+    written = load_yaml(with_observability(text))["config"]
+    assert written.pop("gpu-pools:observability") == found
+    assert written == {"a:b": "c", "gpu-pools:pools": []}
+    assert with_observability("config: [") == "config: ["

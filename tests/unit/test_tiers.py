@@ -41,6 +41,7 @@ LEFT_OUT: Final = {
     "tests/engine/test_magnum_existing.py": "tests/components/test_existing_magnum.py",
     "tests/engine/test_magnum_options.py": "tests/components/test_magnum.py",
     "tests/engine/test_observability.py": "tests/components/test_observability.py",
+    "tests/engine/test_observed.py": "tests/unit/test_observed.py",
     "tests/engine/test_plans.py": "tests/engine/test_platforms.py",
     "tests/engine/test_policy_programs.py": "tests/policies/test_rules.py",
     "tests/engine/test_release.py": "tests/adopting/test_command.py",

@@ -13,12 +13,13 @@ is known of release 4.6.0. No recording of a real one was there to hold it to. L
   holds the GPU (measured on a real GPU: docs/measured/h100-mps-nvml.json);
 - Xids and clock events are counts of five minutes, with a row of 0 and without the label where there was none.
 
-Not played: HTTP (on_nodes.py serves it), the scrape, the relabelings. `instance` and `gpu_pool` are here as the ServiceMonitor
+Not played: HTTP (pod_network.py serves it), the scrape, the relabelings. `instance` and `gpu_pool` are here as the ServiceMonitor
 makes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MIB: Final = 1048576
+Labels = Iterable[tuple[str, str]]
 Row = tuple[str, tuple[tuple[str, str], ...], float]
 
 
@@ -59,6 +61,7 @@ class Unit:
 
     @property
     def used(self) -> int:
+        """The same of memory."""
         return sum(pod.memory for pod in self.pods)
 
 
@@ -93,6 +96,23 @@ class Node:
     virtual: bool = False
     mps: bool = False
     up: bool = True
+
+
+def labels_text(labels: Labels) -> str:
+    """A series as Prometheus writes it."""
+    inside = ", ".join(f'{key}="{value}"' for key, value in sorted(labels) if key != "__name__")
+    return dict(labels).get("__name__", "") + f"{{{inside}}}"
+
+
+def exposed(node: Node) -> str:
+    """As the exporter's /metrics has it: without what Prometheus and the monitor add."""
+    kinds = {one.name: one.type for one in dcgm_fields()}
+    rows: dict[str, list[str]] = {}
+    for name, labels, value in scrape(node):
+        if name != "up":
+            own = tuple(pair for pair in labels if pair[0] not in {"instance", "gpu_pool"})
+            rows.setdefault(name, []).append(f"{labels_text((('__name__', name), *own))} {value}\n")
+    return "".join(f"# TYPE {name} {kinds.get(name, 'gauge')}\n{''.join(lines)}" for name, lines in rows.items())
 
 
 def scrape(node: Node) -> Iterator[Row]:
