@@ -74,7 +74,13 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
 
     def described(
-        stack: str, *, everything: bool = False, verified: bool = True, adopted: bool = False, observability: Any = None
+        stack: str,
+        *,
+        everything: bool = False,
+        verified: bool = True,
+        adopted: bool = False,
+        observability: Any = None,
+        in_turn: bool = False,
     ) -> Stack:
         config = read_stack_file(PROJECT / "stacks" / f"Pulumi.{stack}.yaml")
         sections: Any = {key.removeprefix(PREFIX): value for key, value in config.items() if key.startswith(PREFIX)}
@@ -87,6 +93,8 @@ def whole_program(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.M
             sections["cluster"] |= {"driver": "capi-helm", "labels": {}}
             sections |= {"operator": {"install": False}, "nodeFeatureDiscovery": {"install": False}}
         sections |= {"observability": observability} if observability else {}
+        for pool in sections["pools"] if in_turn else ():
+            pool["rollout"] = {}
         return _described(run(lambda: GpuPlatform("gpu", sections)))
 
     return described
@@ -100,6 +108,20 @@ def test_our_own_stacks_break_no_mandatory_rule(whole_program: Callable[..., Sta
     assert kinds.DAEMON_SET in made
     assert "kubernetes:batch/v1:Job" in made or not everything
     _breaks_nothing(described, stack)
+
+
+def test_pools_whose_nodes_change_in_turn_are_judged_as_what_they_are(whole_program: Callable[..., Stack]) -> None:
+    (rule,) = [one for one in RULES if one.name == "allowed-strategies"]
+    found = []
+    for in_turn in (False, True):
+        described = whole_program("aks-dev", in_turn=in_turn)
+        _breaks_nothing(described, "aks-dev")
+        own = [one.inputs["nodeLabels"] for one in described.of(kinds.AGENT_POOL)]
+        assert any(kinds.CONFIG_LABEL in labels for labels in own if isinstance(labels, dict)) != in_turn
+        verdicts = judge(rule, described, _settings(rule, {rule.name: {"strategies": []}}), dt.date(2027, 1, 1))
+        found.append(sorted(one.resource.name for one in verdicts))
+    assert found[0] == found[1]
+    assert len(found[0]) >= 2, "each pool that shares"
 
 
 @pytest.mark.parametrize(
