@@ -25,7 +25,7 @@ from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.observing import accounts, operator
 from sandbox.observing.on_nodes import Truth
-from sandbox.observing.pod_network import answer_of
+from sandbox.observing.pod_network import Pods
 from sandbox.system import private_network, processes
 from sandbox.system.errors import SandboxError
 from sandbox.system.files import make_folder, write_atomic
@@ -70,7 +70,7 @@ class Observer:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._cluster: Cluster | None = None
         self._api: Api | None = None
-        self._truth: Truth | None = None
+        self._pods: Pods | None = None
         self._written: Any = None
         self._defined = False
         self._renew_at = 0.0
@@ -108,10 +108,10 @@ class Observer:
         """
         if address == KUBE_STATE:
             return self._state()
-        if self._api is None or self._truth is None:
+        if self._pods is None:
             message = "there is no cluster yet"
             raise ConnectionRefusedError(message)
-        return answer_of(self._api, self._truth, address, port)
+        return self._pods.answer(address, port)
 
     def connected(self) -> socket.socket:
         """A connection to Prometheus.
@@ -179,7 +179,7 @@ class Observer:
             cluster = control_plane.load(record.parent)
             api = Api.at(cluster.kubeconfig)
             api.get("/api/v1/namespaces/default")
-            self._cluster, self._api, self._truth = cluster, api, Truth(cluster.folder, api)
+            self._cluster, self._api, self._pods = cluster, api, Pods(api, Truth(cluster.folder, api))
             return
 
     def _follow(self, api: Api) -> None:

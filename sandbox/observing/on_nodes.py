@@ -49,11 +49,22 @@ class Truth:
         self._cluster, self._api, self._window = cluster, api, window
         self._seen: dict[tuple[str, str, int], float] = {}
 
-    def of(self, node: str) -> Node:
-        """What is so on a node now; it has a pod of the exporter."""
+    def of(self, node: str, address: str = "") -> Node:
+        """What is so on a node now.
+
+        Args:
+            node: its name.
+            address: of its exporter's pod; empty: any.
+
+        Raises:
+            ProcessLookupError: it has no such pod that runs.
+        """
         pods = self._api.list(f"/api/v1/pods?fieldSelector=spec.nodeName={node}")["items"]
         running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
-        (own,) = [pod for pod in running if pod["metadata"].get("labels", {}).get("app") == APP]
+        exporters = [pod for pod in running if pod["metadata"].get("labels", {}).get("app") == APP]
+        own = next((pod for pod in exporters if address in {"", pod["status"].get("podIP")}), None)
+        if own is None:
+            raise ProcessLookupError(f"no exporter runs on {node}")
         env = {one["name"]: one.get("value") for one in own["spec"]["containers"][0].get("env", [])}
         machine = state.read(self._cluster / "machines" / node / "state")
         found = node_of(node, machine, running, virtual=env.get("KUBERNETES_VIRTUAL_GPUS") == "true")

@@ -8,7 +8,6 @@ the sandbox (sandbox.system.peers).
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import ipaddress
 import socketserver
@@ -34,52 +33,94 @@ if TYPE_CHECKING:
 
 PORT: Final = 9400
 _SECONDS: Final = 5.0
+_IDLE_SECONDS: Final = 60.0
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def answer_of(api: Api, truth: Truth, address: str, port: int) -> bytes:
-    """What a pod answers to a scrape.
+class Pods:
+    """Who is at the addresses of pods. What was found is kept, and looked at again before it counts."""
 
-    Raises:
-        OSError: nobody is there.
-    """
-    pods = api.list(f"/api/v1/pods?fieldSelector=status.podIP={ipaddress.ip_address(address)}")["items"]
-    for pod in pods:
-        labels = pod["metadata"].get("labels") or {}
-        if pod["status"].get("phase") != "Running":
-            continue
-        if port == PORT and labels.get("app") == APP:
-            return exposed(truth.of(pod["spec"]["nodeName"])).encode()
-        verifies = labels.get("app.kubernetes.io/name") == VERIFIER_APP and pod["metadata"]["namespace"] == VERIFIER_NAMESPACE
-        if port == VERIFIER_PORT and verifies:
-            return asked(pod["metadata"]["uid"], address)
-    message = f"no pod that tells metrics has {address}:{port}"
-    raise ConnectionRefusedError(message)
+    def __init__(self, api: Api, truth: Truth) -> None:
+        """Know nobody yet.
 
+        Args:
+            api: of the cluster.
+            truth: about its nodes.
+        """
+        self._api, self._truth = api, truth
+        #: Address of an exporter -> its node, of a verifier -> uid of its pod.
+        self._exporters: dict[str, str] = {}
+        self._verifiers: dict[str, str] = {}
+        self._processes: dict[str, int] = {}
 
-def asked(uid: str, address: str) -> bytes:
-    """What a verifier's pod answers in its own network.
+    def answer(self, address: str, port: int) -> bytes:
+        """What a pod answers to a scrape.
 
-    Raises:
-        OSError: nobody is there.
-    """
-    connection = http.client.HTTPConnection(address, VERIFIER_PORT)
-    connection.sock = private_network.connected(_inside(uid), address, VERIFIER_PORT, _SECONDS)
-    with contextlib.closing(connection):
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read()
+        Raises:
+            OSError: nobody is there.
+        """
+        if address not in self._exporters.keys() | self._verifiers.keys():
+            self._find(address)
+        if port == PORT and address in self._exporters:
+            return self._exposed(address)
+        if port == VERIFIER_PORT and address in self._verifiers:
+            return self._asked(address)
+        message = f"no pod that tells metrics has {address}:{port}"
+        raise ConnectionRefusedError(message)
 
+    def _find(self, address: str) -> None:
+        path = f"/api/v1/pods?fieldSelector=status.podIP={ipaddress.ip_address(address)}"
+        for pod in self._api.list(path)["items"]:
+            labels = pod["metadata"].get("labels") or {}
+            if pod["status"].get("phase") != "Running":
+                continue
+            if labels.get("app") == APP:
+                self._exporters[address] = pod["spec"]["nodeName"]
+            elif labels.get("app.kubernetes.io/name") == VERIFIER_APP and pod["metadata"]["namespace"] == VERIFIER_NAMESPACE:
+                self._verifiers[address] = pod["metadata"]["uid"]
 
-def _inside(uid: str) -> int:
-    """A process in a pod's network."""
-    own = Path("/proc/self/ns/net").readlink()
-    for process in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            ours = process.name.isdigit() and f"/pods/{uid}/".encode() in (process / "cmdline").read_bytes()
-            if ours and (process / "ns/net").readlink() != own:
+    def _exposed(self, address: str) -> bytes:
+        try:
+            return exposed(self._truth.of(self._exporters[address], address)).encode()
+        except ProcessLookupError:
+            del self._exporters[address]
+            raise
+
+    def _asked(self, address: str) -> bytes:
+        """What a verifier's pod answers in its own network."""
+        uid = self._verifiers[address]
+        connection = http.client.HTTPConnection(address, VERIFIER_PORT)
+        try:
+            connection.sock = private_network.connected(self._inside(uid), address, VERIFIER_PORT, _SECONDS)
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read()
+        except OSError:
+            self._verifiers.pop(address, None)
+            self._processes.pop(uid, None)
+            raise
+        finally:
+            connection.close()
+
+    def _inside(self, uid: str) -> int:
+        """A process in a pod's network."""
+        known = self._processes.get(uid)
+        if known is not None and _is_inside(known, uid):
+            return known
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit() and _is_inside(int(process.name), uid):
+                self._processes[uid] = int(process.name)
                 return int(process.name)
-    message = f"no process of pod {uid}"
-    raise ConnectionRefusedError(message)
+        message = f"no process of pod {uid}"
+        raise ConnectionRefusedError(message)
+
+
+def _is_inside(process: int, uid: str) -> bool:
+    place = Path(f"/proc/{process}")
+    try:
+        ours = f"/pods/{uid}/".encode() in (place / "cmdline").read_bytes()
+        return ours and (place / "ns/net").readlink() != Path("/proc/self/ns/net").readlink()
+    except OSError:
+        return False
 
 
 class PodNetwork(ThreadingHTTPServer):
@@ -102,7 +143,9 @@ class PodNetwork(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: PodNetwork
-    timeout = _SECONDS * 2
+    # One connection for many scrapes: whose each is has to be looked for.
+    protocol_version = "HTTP/1.1"
+    timeout = _IDLE_SECONDS
 
     def do_GET(self) -> None:
         target = urlsplit(self.path)

@@ -1,20 +1,11 @@
 """The real prometheus-operator on a simulated cluster, and a real Prometheus and Alertmanager with what it writes.
 
-The operator reads the monitors and rules from the API server, and writes a Secret with Prometheus' configuration and a ConfigMap
-with its rules. A simulated node has no pod of a Prometheus, so it runs here, with both as they are but for where things are:
-
-- it asks the API server with a kubeconfig, by an account that may do what docs/reference/observability.md says, and no more;
-- the variables of the pod, which the operator's reloader puts in, are those of a first replica;
-- the rules are in a folder of the test; the Alertmanager is at a port of this machine;
-- the Prometheus object has a scrape class that scrapes 10.x.y.z at 127.x.y.z (on_nodes.py).
-
-Minutes are seconds: of the rules (`for`, `keep_firing_for`, ranges) and of the monitors' interval, which is one second.
+As the sandbox has them (sandbox/observing), but that minutes are seconds: of the rules (`for`, `keep_firing_for`, ranges) and of
+the monitors' interval, which is one second. Alerts go to an Alertmanager, and from there to a receiver of the test.
 """
 
 from __future__ import annotations
 
-import base64
-import gzip
 import http.server
 import json
 import re
@@ -23,8 +14,6 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-
-import yaml
 
 from gpu_pools.observing.objects import (
     API_VERSION,
@@ -35,27 +24,24 @@ from gpu_pools.observing.objects import (
     prometheus_rule_spec,
     service_monitor_spec,
 )
-from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
-from sandbox.cluster.api_errors import ApiError
-from sandbox.system import processes
+from sandbox.cluster import control_plane
+from sandbox.cluster.api import Api
+from sandbox.observing import accounts, operator
+from sandbox.observing.pod_network import PodNetwork
+from sandbox.system import peers, processes
 from sandbox.system.progress import Progress
 from sandbox.toolchain.find import find_built
-from tests.granted import RBAC
 from tests.observing.prometheus import Prometheus, prometheus, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from gpu_pools.plan.planned import Plan
-    from sandbox.cluster.api import Api
+    from sandbox.cluster.control_plane import Cluster
 
-_OPERATOR: Final = "prometheus-operator"
-_WHERE: Final = "monitoring"
 _GROUP: Final = f"/apis/{API_VERSION}"
-_SECRET: Final = f"/api/v1/namespaces/{_WHERE}/secrets/prometheus-site"
-_RULES: Final = f"/api/v1/namespaces/{_WHERE}/configmaps/prometheus-site-rulefiles-0"
 _SECONDS: Final = 60
 
 
@@ -104,18 +90,26 @@ def quick(spec: Any) -> Any:
 
 
 @contextmanager
-def monitored(folder: Path, api: Api, plan: Plan, *more: dict[str, Any]) -> Iterator[Monitored]:
+def monitored(
+    folder: Path, cluster: Path, plan: Plan, answer: Callable[[str, int], bytes], *more: dict[str, Any]
+) -> Iterator[Monitored]:
     """Install the operator's definitions, give it the plan's objects, and run what comes of it.
 
     Args:
         folder: for everything of the three programs.
-        api: of the cluster; it has the namespaces of the GPU operator and of the verifiers.
+        cluster: its folder; it has the namespaces of the GPU operator and of the verifiers.
         plan: with observability and verification.
+        answer: what is at an address and port of a pod.
         more: jobs of the site's own, beside those that the operator writes.
     """
+    of = control_plane.load(cluster)
+    api = Api.at(of.kubeconfig)
+    built = find_built(operator.PROGRAM, Progress())
     with ExitStack() as stack:
-        _install(api, find_built(_OPERATOR, Progress()))
-        stack.enter_context(_operator(folder / "operator", api))
+        operator.define(api, built)
+        _until(lambda: operator.served(api), "the operator's definitions")
+        operator.declare(api, "1s")
+        stack.enter_context(_operator(folder / "operator", built, of))
         for kind, name, spec in (
             ("servicemonitors", MONITOR, service_monitor_spec(plan)),
             ("podmonitors", VERIFIERS, pod_monitor_spec(plan)),
@@ -123,14 +117,19 @@ def monitored(folder: Path, api: Api, plan: Plan, *more: dict[str, Any]) -> Iter
         ):
             body = {"apiVersion": API_VERSION, "kind": _KINDS[kind], "metadata": {"name": name}, "spec": quick(spec)}
             api.create(f"{_GROUP}/namespaces/{OPERATOR_NAMESPACE}/{kind}", body)
-        written = _written(api)
+        accounts.grant(api, accounts.PROMETHEUS)
+        place = folder / "prometheus"
+        kubeconfig = accounts.log_in(api, of, accounts.PROMETHEUS, place)
+        pods = stack.enter_context(PodNetwork(peers.listening(0), answer))
+        stack.callback(pods.shutdown)
+        written, rules = _written(api)
         told = Told()
         receiver = stack.enter_context(_receiver(told))
         alertmanager = stack.enter_context(_alertmanager(folder / "alertmanager", receiver))
-        place = folder / "prometheus"
-        configuration = _here(written, place, _account(api, place), alertmanager)
+        configuration = operator.here(written, kubeconfig, place, "http://{}:{}".format(*pods.socket.getsockname()))
+        configuration["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
         configuration["scrape_configs"] += [{**job, "scrape_interval": "1s"} for job in more]
-        for name, text in (api.get(_RULES) or {})["data"].items():
+        for name, text in rules.items():
             (place / name).write_text(text, encoding="utf-8")
         server = stack.enter_context(prometheus(place, configuration))
         yield Monitored(server, told, written)
@@ -139,117 +138,28 @@ def monitored(folder: Path, api: Api, plan: Plan, *more: dict[str, Any]) -> Iter
 _KINDS: Final = {"servicemonitors": "ServiceMonitor", "podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
 
 
-def _install(api: Api, built: Path) -> None:
-    """The operator's own definitions, which come with it; and its Prometheus, in a namespace of its own."""
-    for path in sorted(built.glob("*.yaml")):
-        body = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-    metadata = {"name": _WHERE, "labels": {"gpu-pools/metrics": "true"}}
-    api.create("/api/v1/namespaces", {"metadata": metadata})
-    everything: dict[str, Any] = {}
-    class_ = {
-        "name": "simulated",
-        "default": True,
-        "relabelings": [
-            {"sourceLabels": ["__address__"], "regex": "10[.](.*)", "replacement": "127.$1", "targetLabel": "__address__"}
-        ],
-    }
-    spec = {
-        **{f"{kind}Selector": everything for kind in ("serviceMonitor", "podMonitor", "rule")},
-        **{f"{kind}NamespaceSelector": everything for kind in ("serviceMonitor", "podMonitor", "rule")},
-        "evaluationInterval": "1s",
-        "scrapeClasses": [class_],
-        "serviceDiscoveryRole": "EndpointSlice",
-    }
-    body = {"apiVersion": API_VERSION, "kind": "Prometheus", "metadata": {"name": "site"}, "spec": spec}
-    _until(lambda: all(_served(api, kind) for kind in ("prometheuses", *_KINDS)), "the operator's definitions")
-    api.create(f"{_GROUP}/namespaces/{_WHERE}/prometheuses", body)
-
-
-def _served(api: Api, kind: str) -> bool:
-    try:
-        return api.get(f"{_GROUP}/{kind}") is not None
-    except ApiError:
-        # For a moment after it was made: "storage is (re)initializing".
-        return False
-
-
 @contextmanager
-def _operator(folder: Path, api: Api) -> Iterator[None]:
-    folder.mkdir(parents=True)
-    user = api._config["users"][0]["user"]
-    files = {"cert-file": user["client-certificate-data"], "key-file": user["client-key-data"]}
-    files["ca-file"] = api._config["clusters"][0]["cluster"]["certificate-authority-data"]
-    for name, data in files.items():
-        (folder / name).write_bytes(base64.b64decode(data))
-        (folder / name).chmod(0o600)
+def _operator(folder: Path, built: Path, cluster: Cluster) -> Iterator[None]:
     (port,) = processes.free_ports(1)
-    flags = [f"--{name}={folder / name}" for name in files]
-    program = find_built(_OPERATOR, Progress()) / "operator"
-    processes.spawn(
-        folder, "operator", [str(program), f"--apiserver={api.server}", f"--web.listen-address=127.0.0.1:{port}", *flags]
-    )
+    processes.spawn(folder, "operator", operator.command(folder, built / "operator", cluster, port))
     try:
         yield
     finally:
         processes.stop(folder)
 
 
-def _written(api: Api) -> dict[str, Any]:
-    """The configuration, once it has both monitors."""
-    found: dict[str, Any] = {}
+def _written(api: Api) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """The configuration and the rules, once there are both monitors."""
+    found: list[tuple[dict[str, Any], Mapping[str, str]]] = []
 
     def there() -> bool:
-        secret = api.get(_SECRET)
-        if secret is None or api.get(_RULES) is None:
-            return False
-        text = gzip.decompress(base64.b64decode(secret["data"]["prometheus.yaml.gz"])).decode()
-        # The operator's reloader beside a Prometheus does it, with the variables of the pod.
-        found.update(yaml.safe_load(text.replace("$(SHARD)", "0").replace("$(POD_NAME)", "prometheus-site-0")))
-        return len(found["scrape_configs"]) == 2
+        written = operator.written(api)
+        if written is not None and len(written[0].get("scrape_configs") or []) == 2:
+            found.append(written)
+        return bool(found)
 
     _until(there, "the configuration that the operator writes")
-    return found
-
-
-def _here(written: dict[str, Any], folder: Path, kubeconfig: Path, alertmanager: str) -> dict[str, Any]:
-    """The configuration with where things are here."""
-    jobs = [
-        {**job, "kubernetes_sd_configs": [{**one, "kubeconfig_file": str(kubeconfig)} for one in job["kubernetes_sd_configs"]]}
-        for job in written["scrape_configs"]
-    ]
-    alerting = {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]}
-    return {**written, "scrape_configs": jobs, "rule_files": [str(folder / "*.yaml")], "alerting": alerting}
-
-
-def _account(api: Api, folder: Path) -> Path:
-    """The kubeconfig of a Prometheus that may do what the documentation says."""
-    folder.mkdir(parents=True, exist_ok=True)
-    reads = ["list", "watch"]
-    api.create(f"/api/v1/namespaces/{_WHERE}/serviceaccounts", {"metadata": {"name": "prometheus"}})
-    subjects = [{"kind": "ServiceAccount", "name": "prometheus", "namespace": _WHERE}]
-    nodes = [{"apiGroups": [""], "resources": ["nodes"], "verbs": reads}]
-    services = [
-        {"apiGroups": [""], "resources": ["services", "pods"], "verbs": reads},
-        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": reads},
-    ]
-    pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": reads}]
-    for kind, base, rules in (
-        ("ClusterRole", RBAC, nodes),
-        ("Role", f"{RBAC}/namespaces/{OPERATOR_NAMESPACE}", services),
-        ("Role", f"{RBAC}/namespaces/{VERIFIER_NAMESPACE}", pods),
-    ):
-        name = {"name": "prometheus"}
-        api.create(f"{base}/{kind.lower()}s", {"metadata": name, "rules": rules})
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, **name}
-        api.create(f"{base}/{kind.lower()}bindings", {"metadata": name, "roleRef": reference, "subjects": subjects})
-    path = f"/api/v1/namespaces/{_WHERE}/serviceaccounts/prometheus/token"
-    token = api.create(path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})["status"]["token"]
-    config = {**api._config, "users": [{**api._config["users"][0], "user": {"token": token}}]}
-    written = folder / "kubeconfig"
-    written.touch(0o600)
-    written.write_text(json.dumps(config), encoding="utf-8")
-    return written
+    return found[0]
 
 
 @contextmanager

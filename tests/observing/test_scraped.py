@@ -1,7 +1,7 @@
 """A fleet of each way of sharing, scraped by a real Prometheus as prometheus-operator configures it; faults come as alerts.
 
 Real: API server, prometheus-operator, Prometheus, Alertmanager, kube-state-metrics, NVIDIA's programs and the verifiers on the
-nodes. Stand-ins: the nodes with their GPUs, and the exporters (on_nodes.py).
+nodes. Stand-ins: the nodes with their GPUs, and the exporters (sandbox/observing).
 """
 
 from __future__ import annotations
@@ -131,17 +131,18 @@ def _resource(pool: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def exporters(site: Site) -> Iterator[Exporters]:
+def exporters(site: Site) -> Exporters:
     # Five minutes are five seconds (operator.py).
-    with Exporters(site.folder, site.api, window=5) as found:
-        yield found
+    return Exporters(site.folder, site.api, window=5)
 
 
 @pytest.fixture(scope="module")
 def scraped(exporters: Exporters, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
-    assert exporters.follows
     state_of = kube_state_metrics(tmp_path_factory.mktemp("state"), site.api)
-    with state_of as address, monitored(tmp_path_factory.mktemp("monitoring"), site.api, PLAN, job(address)) as found:
+    with (
+        state_of as address,
+        monitored(tmp_path_factory.mktemp("monitoring"), site.folder, PLAN, exporters.pods.answer, job(address)) as found,
+    ):
         site.until(lambda: _up(found) == {JOB: len(POOLS), VERIFIER_APP: len(POOLS), NAME: 1}, LONG)
         yield found
 
@@ -164,7 +165,7 @@ def test_each_node_is_scraped_once_as_the_relabelings_say(scraped: Monitored) ->
 
 
 def test_what_is_recorded_is_what_the_nodes_are(site: Site, exporters: Exporters, scraped: Monitored) -> None:
-    nodes = tuple(replace(exporters.truth(f"{pool}0"), pool=pool) for pool in POOLS)
+    nodes = tuple(replace(exporters.of(f"{pool}0"), pool=pool) for pool in POOLS)
     assert sum(len(unit.pods) for node in nodes for gpu in node.gpus for unit in gpu.units) == len(PODS)
     for series, expected in truth(nodes).items():
         wanted = {frozenset(labels): value for labels, value in expected.items()}

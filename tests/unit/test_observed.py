@@ -16,7 +16,7 @@ from gpu_pools.proof.verifier_pods import PORT as VERIFIER_PORT
 from sandbox.cluster import node_tools
 from sandbox.observing import operator
 from sandbox.observing.on_nodes import APP
-from sandbox.observing.pod_network import PORT, PodNetwork, answer_of
+from sandbox.observing.pod_network import PORT, PodNetwork, Pods
 from sandbox.stack import observed
 from sandbox.stack.state import Sandbox
 from sandbox.system import peers
@@ -111,12 +111,12 @@ def test_nobody_else_is_reached(address: str, port: int) -> None:
         _pod("10.0.0.4", **{"app.kubernetes.io/name": "gpu-pools-verifier"}),
     ]
     with pytest.raises(ConnectionRefusedError, match="no pod that tells metrics"):
-        answer_of(Cluster(pods=pods), None, address, port)  # type: ignore[arg-type]
+        Pods(Cluster(pods=pods), None).answer(address, port)  # type: ignore[arg-type]
 
 
 def test_a_name_is_not_an_address() -> None:
     with pytest.raises(ValueError, match="does not appear to be"):
-        answer_of(Cluster(pods=[]), None, "10.0.0.1,spec.nodeName=x", PORT)  # type: ignore[arg-type]
+        Pods(Cluster(pods=[]), None).answer("10.0.0.1,spec.nodeName=x", PORT)  # type: ignore[arg-type]
 
 
 def test_the_way_to_the_pods_is_an_http_proxy() -> None:
