@@ -30,6 +30,7 @@ from gpu_pools.stack.adoption import CLUSTER_POLICY
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._args import PoolLike
+from ._gives_back import tells_what_stays
 from ._helm import chart_release, chart_values, privileged_namespace
 from ._options import child_options
 from ._owners import looks_for_another, tells_of_another_owner
@@ -137,7 +138,7 @@ class GpuOperator(pulumi.ComponentResource):
             plan.settings.operator.chart,
             OPERATOR_NAMESPACE,
             self.values,
-            child_options(self, opts, depends_on=[*keys, *counters], hooks=hooks),
+            child_options(self, opts, depends_on=[*keys, *counters], hooks=tells_what_stays(name, plan.settings, reached, hooks)),
         )
 
     @staticmethod

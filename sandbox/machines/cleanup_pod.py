@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _ROOT_CA = "kube-root-ca.crt"
 _POLL_SECONDS = 0.2
 _TOKEN_SECONDS = 600
+_MOST_WORDS = 2048
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,9 @@ class CleanupPod:
         if code is None:
             context.world.again_in(_POLL_SECONDS)
             return Up()
-        words = (run.folder / "log").read_text(encoding="utf-8", errors="replace")[-500:]
-        return Finished() if code == 0 else Finished("Error", f"ended with {code}: {words}", code)
+        # As terminationMessagePolicy FallbackToLogsOnError has it.
+        words = (run.folder / "log").read_text(encoding="utf-8", errors="replace")[-_MOST_WORDS:]
+        return Finished() if code == 0 else Finished("Error", words, code)
 
     def absent(self, world: World, machine: Machine) -> None:
         """It is on one machine at most; what has ended is forgotten with its pod."""

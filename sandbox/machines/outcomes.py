@@ -70,7 +70,7 @@ class Up:
 
 @dataclass(frozen=True)
 class Finished:
-    """All containers have ended, well (no reason) or not; then with the pod's reason and message, and an exit code."""
+    """All containers have ended: well, badly with an exit code and a message, or never begun for the pod's reason and message."""
 
     reason: str = ""
     message: str = ""
@@ -100,7 +100,7 @@ def pod_status(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoff
     now = objects.timestamp()
     start = old.get("startTime") or now
     address = _address(f"node/{objects.node_of(pod)}", 254)
-    rejected = isinstance(outcome, Finished) and bool(outcome.reason)
+    rejected = isinstance(outcome, Finished) and bool(outcome.reason) and not outcome.code
     status: Json = {
         "phase": _phase(outcome),
         "startTime": start,
@@ -108,8 +108,8 @@ def pod_status(pod: Json, outcome: Outcome, restarts: Mapping[str, int], backoff
         "hostIPs": [{"ip": address}],
         "initContainerStatuses": None if rejected else _inits(pod, outcome, restarts, backoffs, now),
         "containerStatuses": None if rejected else _mains(pod, outcome, restarts, backoffs, now),
-        "reason": outcome.reason or None if isinstance(outcome, Finished) else None,
-        "message": outcome.message or None if isinstance(outcome, Finished) else None,
+        "reason": outcome.reason if isinstance(outcome, Finished) and rejected else None,
+        "message": outcome.message or None if isinstance(outcome, Finished) and rejected else None,
     }
     if not isinstance(outcome, Creating) and not rejected:
         status["podIP"] = address if pod["spec"].get("hostNetwork") else pod_address(pod)

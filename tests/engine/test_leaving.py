@@ -77,8 +77,9 @@ def test_a_pool_is_not_taken_out_while_a_pod_holds_its_gpus(left: Left) -> None:
     trial.edit(lambda config: config["gpu-pools:pools"].pop())
     failed = trial.up()
     assert failed.code == 1
-    assert REMOVED in failed.text
-    assert "(a bare pod)" in _log(trial, REMOVED)
+    assert f"job {REMOVED} failed: PodFailurePolicy" in failed.text
+    assert "nodes are not given back: nothing was changed, since pods hold GPUs of nodes that leave" in failed.text
+    assert "default/holds-goes (a bare pod)" in failed.text
     (node,) = trial.nodes("goes")
     assert _allocatable(node) == 7, "nothing was changed"
     assert trial.get(f"{PODS.format('default')}/holds-goes")["status"]["phase"] == "Running"
@@ -107,11 +108,14 @@ def test_a_destroy_names_pods_that_hold_gpus_and_leaves_them_what_they_have(left
     _hold(trial, "stays")
     failed = trial.engine("destroy", "--yes", "--skip-preview")
     assert failed.code != 0
-    assert NAME in failed.text
+    assert f"job {NAME} failed: PodFailurePolicy" in failed.text
     assert "default/holds-stays (a bare pod)" in _log(trial, NAME)
     (node,) = (one for one in trial.nodes() if one["metadata"]["labels"].get("pool") == "stays")
     assert _allocatable(node) == 7
     assert trial.get(f"/apis/apps/v1/namespaces/{OPERATOR}/deployments/gpu-operator")
+    told = trial.engine("destroy", "--yes", "--skip-preview", "--run-program")
+    assert told.code != 0
+    assert "default/holds-stays (a bare pod)" in told.text
     trial.api().delete(f"{PODS.format('default')}/holds-stays")
 
 
@@ -169,4 +173,5 @@ def _hold(trial: Trial, pool: str) -> None:
 def _log(trial: Trial, job: str) -> str:
     """What the last pod of a Job has said."""
     pods = trial.api().list(PODS.format(OPERATOR))["items"]
-    return " ".join(str(pod["status"].get("message")) for pod in pods if pod["metadata"]["labels"].get("job-name") == job)
+    ended = [pod["status"]["containerStatuses"][0]["state"] for pod in pods if pod["metadata"]["labels"].get("job-name") == job]
+    return " ".join(str(state["terminated"]["message"]) for state in ended if "terminated" in state)

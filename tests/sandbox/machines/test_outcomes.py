@@ -115,6 +115,9 @@ def test_the_end_of_a_pod() -> None:
     rejected = status(Finished("UnexpectedAdmissionError", "too many"))
     assert (rejected["phase"], rejected["reason"]) == ("Failed", "UnexpectedAdmissionError")
     assert "containerStatuses" not in rejected
+    failed = status(Finished("Error", "no", 3))
+    assert (failed["phase"], failed.get("reason")) == ("Failed", None)
+    assert [one["state"]["terminated"]["exitCode"] for one in failed["containerStatuses"]] == [3, 3]
 
 
 def test_a_container_that_is_started_again_at_once_shows_why_it_had_ended() -> None:
