@@ -29,6 +29,7 @@ from gpu_pools.verifier.api import ApiError
 
 from . import _log
 from ._ask_first import SECONDS, client_of
+from ._not_known_yet import not_known_yet
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -79,13 +80,15 @@ def old_nodes_emptied(
         f"{name}-wanted",
         metadata={"name": f"generation-of-{planned.name}", "namespace": namespace},
         data={"generation": planned.generation},
-        opts=_with(opts, hooks=pulumi.ResourceHookBinding(before_update=[hook.give_back(name)])),
+        opts=_with(
+            opts, hooks=pulumi.ResourceHookBinding(before_create=[hook.is_new(name)], before_update=[hook.give_back(name)])
+        ),
     )
     empty = hook.empty(name)
     return ConfigMap(
         f"{name}-emptied",
         metadata={"name": f"emptied-for-{planned.name}", "namespace": namespace},
-        data={"generation": planned.generation, "since": wanted.metadata.resource_version},
+        data=wanted.metadata.apply(lambda made: hook.emptied_since(made.resource_version)),
         opts=_with(opts, depends_on=after, hooks=pulumi.ResourceHookBinding(before_create=[empty], before_update=[empty])),
     )
 
@@ -101,15 +104,37 @@ class _Hook:
         self._planned = planned
         self._context = reached[1]
         self._known: list[str] = []
+        #: Whether the wanted generation becomes another in this run.
+        self._changes = False
         pulumi.Output.from_input(reached[0]).apply(self._known.append)
 
     def give_back(self, name: str) -> pulumi.ResourceHook:
         """For before the wanted generation is another."""
 
         async def give_back(_change: pulumi.ResourceHookArgs) -> None:
-            await asyncio.to_thread(self._emptying().give_back)
+            self._changes = True
+            if not pulumi.runtime.is_dry_run():
+                await asyncio.to_thread(self._emptying().give_back)
 
-        return pulumi.ResourceHook(f"{name}-given-back", give_back)
+        return pulumi.ResourceHook(f"{name}-given-back", give_back, pulumi.ResourceHookOptions(on_dry_run=True))
+
+    def is_new(self, name: str) -> pulumi.ResourceHook:
+        """For before a generation is wanted for the first time."""
+
+        def note(_change: pulumi.ResourceHookArgs) -> None:
+            self._changes = True
+
+        return pulumi.ResourceHook(f"{name}-wanted", note, pulumi.ResourceHookOptions(on_dry_run=True))
+
+    def emptied_since(self, version: str | None) -> "dict[str, str] | pulumi.Output[Any]":
+        """What is written once the others are empty.
+
+        A preview knows no version of what it would change, whatever the provider tells there; and an engine that is held to
+        the plan of a preview takes none that was told otherwise, and nothing new within what was known in part.
+        """
+        if self._changes and pulumi.runtime.is_dry_run():
+            return not_known_yet()
+        return {"generation": self._planned.generation, "since": version or ""}
 
     def empty(self, name: str) -> pulumi.ResourceHook:
         """For before it is said that the others are empty."""
