@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.verifier.turns import at_once
+
 if TYPE_CHECKING:
     from gpu_pools.plan.planned import PoolPlan
     from gpu_pools.stack.settings import Settings
@@ -47,6 +49,6 @@ def rollout_seconds(planned: PoolPlan, verification: VerificationSettings) -> in
     if rollout is None:
         return 0
     nodes = planned.pool.max_nodes or max(planned.pool.min_nodes, _ASSUMED_NODES)
-    turns = -(-nodes // rollout.max_unavailable)
+    turns = -(-nodes // at_once(str(rollout.max_unavailable), nodes))
     # The GPUs may take the deadline, once more after mig-manager was started anew, and so may the proof afterwards.
     return turns * (rollout.drain_seconds + 3 * verification.deadline_seconds + _SLACK_SECONDS)

@@ -45,13 +45,19 @@ class LivingNode:
         return self.api.get(self._path)
 
     def seen(
-        self, node: dict[str, Any], *, turn: bool, as_declared: Callable[[Mapping[str, str], Mark | None, bool], bool]
+        self,
+        node: dict[str, Any],
+        *,
+        turn: bool,
+        is_open: bool,
+        as_declared: Callable[[Mapping[str, str], Mark | None, bool], bool],
     ) -> Seen:
         """What is there.
 
         Args:
             node: as `read` gave it.
             turn: whether it is the node's turn.
+            is_open: whether a change may begin now.
             as_declared: of its labels, its mark, and whether pods hold its GPUs: whether NVML says what is declared.
         """
         metadata = node["metadata"]
@@ -66,6 +72,7 @@ class LivingNode:
             holders=holders,
             turn=turn,
             as_declared=not is_paused(labels) and as_declared(labels, mark, bool(holders)),
+            open=is_open,
         )
 
     def holders(self) -> tuple[Holder, ...]:

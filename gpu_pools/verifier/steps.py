@@ -7,6 +7,8 @@ A node keeps working until its turn has come. It is cordoned before anything is 
 look at those that hold GPUs and the change, and it is given back only by who has proven it. A node that somebody else has
 cordoned stays so.
 
+A change begins within a maintenance window, where there are any, and goes on to its end.
+
 Three changes need no turn. A node that was never given the labels joins, and has nobody to harm. Where the labels were taken
 away and the GPUs are as declared, they are put back. And more replicas of time-slicing end no share: running pods keep theirs.
 Pure: talks to nobody.
@@ -36,6 +38,7 @@ class Step(enum.Enum):
 
     DONE = "as declared"
     LET_GO = "wait until NFD no longer sets the labels"
+    CLOSED = "wait for a maintenance window"
     TAKE_TURN = "wait for a turn"
     BLOCKED = "pods that come back by themselves hold GPUs"
     STOPPED = "pods that were to go are still there"
@@ -131,6 +134,7 @@ class Seen:
         holders: pods that hold its GPUs.
         turn: whether it is this node's.
         as_declared: whether NVML says what is declared.
+        open: whether a change may begin now.
     """
 
     labels: Mapping[str, str]
@@ -140,6 +144,7 @@ class Seen:
     holders: tuple[Holder, ...]
     turn: bool
     as_declared: bool
+    open: bool = True
 
 
 def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how it is read
@@ -151,6 +156,8 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
         return Step.WAIT if settles else Step.DONE
     if seen.mark is None and harmless(target, seen):
         return Step.SET
+    if not seen.open and not begun(seen.mark):
+        return Step.CLOSED
     if not seen.turn:
         return Step.TAKE_TURN
     if any(one.owner in _COMES_BACK for one in seen.holders):
@@ -160,6 +167,11 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if seen.mark.stopped:
         return Step.STOPPED if any(one.uid in seen.mark.stopped for one in seen.holders) else Step.MARK
     return Step.EMPTY if seen.holders else Step.SET
+
+
+def begun(mark: Mark | None) -> bool:
+    """Whether a change is being made of the node; one that was given up for pods begins anew."""
+    return mark is not None and not mark.stopped
 
 
 def has_labels(target: Target, labels: Mapping[str, str]) -> bool:

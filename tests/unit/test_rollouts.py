@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gpu_pools.evidence import changing as shown
 from gpu_pools.evidence.changing import changing
 from gpu_pools.plan.placing import node_feature_rule
@@ -13,7 +15,10 @@ from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION
 from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, POOL_LABEL
+from gpu_pools.text.errors import InvalidStackError
 from gpu_pools.verifier.steps import Mark
+from gpu_pools.verifier.turns import at_once
+from gpu_pools.verifier.windows import read_window
 from tests.unit.stacks import existing, magnum, plan_of
 
 ROLLOUT: Any = {"rollout": {"maxUnavailable": 2, "drainTimeoutSeconds": 40}}
@@ -47,6 +52,58 @@ def test_how_long_all_turns_may_take() -> None:
     assert rollout_seconds(unbounded.pools[0], unbounded.settings.verification) == 10 * (600 + 300 + 60)
     without = plan_of(magnum(verification={}))
     assert rollout_seconds(without.pools[0], without.settings.verification) == 0
+
+
+def test_a_share_of_the_nodes_and_windows_reach_the_changers_as_they_are_written() -> None:
+    saturday = {"day": "Saturday", "startTime": "22:00", "durationHours": 6, "utcOffset": "+01:00"}
+    rollout = {"maxUnavailable": "25%", "windows": [saturday, {"startTime": "02:00", "durationHours": 1}]}
+    plan = plan_of(magnum({"count": 10, "rollout": rollout}, verification={"deadlineSeconds": 100}))
+    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64)
+    assert spec["updateStrategy"] == {"rollingUpdate": {"maxUnavailable": "25%"}}
+    change, _, release = (one["args"] for one in spec["template"]["spec"]["initContainers"])
+    assert change[change.index("--turns") + 1] == release[release.index("--turns") + 1] == "25%"
+    told = [change[at + 1] for at, word in enumerate(change) if word == "--window"]
+    assert told == ["Saturday 22:00 6h +01:00", "daily 02:00 1h +00:00"]
+    assert [str(read_window(one)) for one in told]
+    assert rollout_seconds(plan.pools[0], plan.settings.verification) == 4 * (600 + 300 + 60), "a quarter of ten, rounded up"
+
+
+@pytest.mark.parametrize(
+    ("most", "nodes", "count"),
+    [("3", 1, 3), ("25%", 10, 3), ("25%", 4, 1), ("25%", 5, 2), ("1%", 40, 1), ("1%", 0, 1), ("100%", 7, 7), ("33%", 100, 33)],
+)
+def test_a_share_is_rounded_up_as_a_daemon_set_does(most: str, nodes: int, count: int) -> None:
+    assert at_once(most, nodes) == count
+
+
+@pytest.mark.parametrize(
+    ("rollout", "where", "said"),
+    [
+        ({"maxUnavailable": "0%"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": "101%"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": "many"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": "101"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": 0}, "maxUnavailable", ""),
+        ({"windows": [{"day": "Caturday", "startTime": "22:00", "durationHours": 6}]}, "windows[0].day", "Caturday"),
+        ({"windows": [{"startTime": "25:00", "durationHours": 6}]}, "windows[0].startTime", "25:00"),
+        ({"windows": [{"startTime": "22:00", "durationHours": 25}]}, "windows[0].durationHours", "25"),
+        ({"windows": [{"startTime": "22:00"}]}, "windows[0].durationHours", ""),
+        ({"windows": [{"startTime": "22:00", "durationHours": 1, "every": 2}]}, "windows[0].every", ""),
+        ({"windows": [7]}, "windows[0]", "7"),
+        ({"windows": {}}, "windows", "list of windows"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told_with_its_path(rollout: dict[str, Any], where: str, said: str) -> None:
+    with pytest.raises(InvalidStackError) as refused:
+        plan_of(magnum({"rollout": rollout}, verification={}))
+    assert f"rollout.{where}" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_a_number_in_quotes_is_a_number() -> None:
+    rollout = plan_of(magnum({"rollout": {"maxUnavailable": "2"}}, verification={})).pools[0].pool.rollout
+    assert rollout is not None
+    assert rollout.max_unavailable == 2
 
 
 def _node(mark: str, labels: dict[str, str] | None = None) -> dict[str, Any]:

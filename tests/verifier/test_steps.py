@@ -56,6 +56,17 @@ def test_labels_that_were_taken_away_are_put_back_where_the_gpus_are_as_declared
     assert next_step(CUT["1g"], there) is Step.TAKE_TURN
 
 
+def test_a_change_begins_in_a_window_and_goes_on_to_its_end() -> None:
+    closed = on(CUT["1g"], turn=True, open=False)
+    assert next_step(CUT["3g"], closed) is Step.CLOSED
+    mark = marked(CUT["3g"], closed, "now")
+    assert next_step(CUT["3g"], replace(closed, mark=mark, cordoned=True)) is Step.SET
+    given_up = stopped(mark, (holder("a"),), "it stays")
+    assert next_step(CUT["3g"], replace(closed, mark=given_up)) is Step.CLOSED, "it would begin anew"
+    assert next_step(CUT["3g"], replace(EMPTY, open=False)) is Step.SET, "a node that joins harms nobody"
+    assert next_step(SLICED[8], on(SLICED[4], open=False)) is Step.SET, "nor do more replicas"
+
+
 def test_what_nfd_still_sets_is_waited_for() -> None:
     assert next_step(SLICED[4], on(SLICED[4], by_nfd=frozenset({CONFIG_LABEL}))) is Step.LET_GO
     assert next_step(SLICED[4], on(SLICED[4], by_nfd=frozenset({"team"}))) is Step.DONE
