@@ -66,8 +66,8 @@ def _in_turn(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> 
     if rollout.windows:
         when = ", ".join(f"`{window}`" for window in rollout.windows)
         yield (
-            f"Turns of nodes of `{name}` begin only in its windows: {when}. A deploy outside of them waits, "
-            "and fails where its time is over before they have all changed; the nodes go on in the next window by themselves."
+            f"Turns of nodes of `{name}` begin only in its windows: {when}. A deploy outside of them is "
+            "refused. Where one ends before all have changed the deploy fails, and the nodes go on in the next by themselves."
         )
 
 

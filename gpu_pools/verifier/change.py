@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
-from .living_node import LivingNode, is_paused
 from .moments import moment
 from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from .steps import Mark, Seen, Step, Target, hangs, has_labels, marked, next_step, stopped, uncordons
+from .steps import Mark, Seen, Step, Target, hangs, has_labels, is_paused, marked, next_step, stopped, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .expectation import Expectation
+    from .living_node import LivingNode
     from .steps import Holder
     from .turns import Turns
 

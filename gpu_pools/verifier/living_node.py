@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
 from .marks import listed_by_nfd
-from .steps import Holder, Mark, Seen, read_mark, uncordons
+from .steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .api import Api
 
 ANNOTATION: Final = "gpu-pools/change"
-_PAUSED: Final = "paused-for-mig-change"
 _NVIDIA: Final = "nvidia.com/"
 _OVER: Final = ("Succeeded", "Failed")
 _NOT_FOUND: Final = 404
@@ -139,11 +138,6 @@ class LivingNode:
         if cordoned is not None:
             body["spec"] = {"unschedulable": cordoned or None}
         self.api.patch(self._path, body)
-
-
-def is_paused(labels: Mapping[str, str]) -> bool:
-    """Whether mig-manager keeps its clients away from the node."""
-    return _PAUSED in labels.values()
 
 
 def _pod_path(pod: Holder) -> str:

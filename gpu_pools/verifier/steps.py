@@ -21,12 +21,14 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS
+from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SLICED: Final = "time-slicing-"
+_PAUSED: Final = "paused-for-mig-change"
+_UNFINISHED: Final = ("pending", "failed")
 #: A pod of these comes back by itself onto a node that takes no others: evicting it empties nothing.
 _COMES_BACK: Final = ("DaemonSet", "Node")
 #: Seconds after which mig-manager does nothing more by itself, by its state.
@@ -152,8 +154,7 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if seen.by_nfd & set(target.labels):
         return Step.LET_GO
     if has_labels(target, seen.labels):
-        settles = seen.mark is not None and MIG_CONFIG_LABEL in target.labels and not seen.as_declared
-        return Step.WAIT if settles else Step.DONE
+        return Step.WAIT if _settles(target, seen) else Step.DONE
     if seen.mark is None and harmless(target, seen):
         return Step.SET
     if not seen.open and not begun(seen.mark):
@@ -167,6 +168,21 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if seen.mark.stopped:
         return Step.STOPPED if any(one.uid in seen.mark.stopped for one in seen.holders) else Step.MARK
     return Step.EMPTY if seen.holders else Step.SET
+
+
+def _settles(target: Target, seen: Seen) -> bool:
+    """Whether mig-manager is still to bring the GPUs there; also where a node has joined, and nobody is there to be harmed."""
+    if MIG_CONFIG_LABEL not in target.labels:
+        return False
+    if seen.mark is not None:
+        return not seen.as_declared
+    unfinished = seen.labels.get(MIG_STATE_LABEL) in _UNFINISHED or is_paused(seen.labels)
+    return unfinished and not seen.holders
+
+
+def is_paused(labels: Mapping[str, str]) -> bool:
+    """Whether mig-manager keeps its clients away from the node."""
+    return _PAUSED in labels.values()
 
 
 def begun(mark: Mark | None) -> bool:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from components._window import refuses
 from gpu_pools.evidence import changing as shown
 from gpu_pools.evidence.changing import changing
 from gpu_pools.plan.placing import node_feature_rule
+from gpu_pools.plan.rollout_windows import becomes, closed
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION
 from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, POOL_LABEL
-from gpu_pools.text.errors import InvalidStackError
+from gpu_pools.text.errors import InvalidStackError, RefusedError
 from gpu_pools.verifier.steps import Mark
 from gpu_pools.verifier.turns import at_once
 from gpu_pools.verifier.windows import read_window
 from tests.unit.stacks import existing, magnum, plan_of
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import PoolPlan
 
 ROLLOUT: Any = {"rollout": {"maxUnavailable": 2, "drainTimeoutSeconds": 40}}
 
@@ -136,3 +142,44 @@ def test_a_stack_that_goes_takes_the_labels_the_mark_and_its_own_cordon() -> Non
         assert "spec" not in patch
     others = {"nvidia.com/device-plugin.config": "somebody-elses"}
     assert leftovers({"metadata": {"labels": others, "resourceVersion": "7"}, "spec": {}}) is None
+
+
+SATURDAY, WEDNESDAY = 1_795_904_400.0, 1_795_590_000.0
+OPEN = {"day": "Saturday", "startTime": "22:00", "durationHours": 6}
+LAYOUTS: Any = {"sevenths": {"s": {"mig": {"layout": {"1g.10gb": 7}}}}, "halves": {"s": {"mig": {"layout": {"3g.40gb": 2}}}}}
+SLICES: Any = {number: {"s": {"timeSlicing": {"replicas": number}}} for number in (4, 8)}
+
+
+def _inputs(sharing: Any, **rollout: Any) -> tuple[PoolPlan, dict[str, Any]]:
+    (pool,) = plan_of(existing({"rollout": {"windows": [OPEN], **rollout}}, sharing=sharing, verification={})).pools
+    return pool, {"metadata": {"annotations": becomes(pool)}}
+
+
+def test_a_deploy_that_takes_nodes_away_is_refused_outside_of_the_windows() -> None:
+    (_, old), (pool, new) = _inputs(LAYOUTS["sevenths"]), _inputs(LAYOUTS["halves"])
+    assert closed(pool, old, new, SATURDAY) is None
+    problem = closed(pool, old, new, WEDNESDAY)
+    assert problem is not None
+    assert problem.path.endswith("rollout.windows")
+    assert problem.allowed == "Saturday 22:00 6h +00:00"
+    assert "from 2026-11-28T22:00:00Z on" in problem.remedy
+    told: list[str] = []
+    change: Any = SimpleNamespace(old_inputs=old, new_inputs=new)
+    with pytest.raises(RefusedError, match="none of them is open"):
+        refuses(pool, preview=lambda: False, now=lambda: WEDNESDAY)(change)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("components._log.warn", told.append)
+        refuses(pool, preview=lambda: True, now=lambda: WEDNESDAY)(change)
+    assert "would be refused now" in told[0]
+
+
+def test_what_takes_no_node_away_needs_no_window() -> None:
+    (_, four), (pool, eight) = _inputs(SLICES[4]), _inputs(SLICES[8])
+    assert closed(pool, four, eight, WEDNESDAY) is None
+    assert closed(pool, eight, eight, WEDNESDAY) is None, "other windows, other verifiers"
+    assert closed(pool, {"metadata": {}}, eight, WEDNESDAY) is None, "a pool that gets a rollout"
+    (_, halves) = _inputs(LAYOUTS["halves"])
+    assert closed(pool, halves, eight, WEDNESDAY) is not None, "another strategy"
+    (without,) = plan_of(existing(verification={})).pools
+    assert becomes(without) == {}
+    assert closed(without, halves, {}, WEDNESDAY) is None
