@@ -347,6 +347,7 @@ class Changer:
     manner: Manner = MANNER
     done: bool = False
     why: str = ""
+    _waits: bool = False
     _change: Change | None = None
 
     def step(self) -> None:
@@ -357,11 +358,12 @@ class Changer:
         node, turns = LivingNode(api, self.name, OPERATORS), Turns(api, VERIFIERS, POOL, self.most, self.name)
         if self._change is None:
             world = self.world
-            self._change = Change(
-                self.target, node, turns, self.manner, self._proven, now=lambda: world.now, sleep=lambda _: None
-            )
+            self._change = Change(self.target, node, turns, self.manner, self._proven, now=lambda: world.now, sleep=self._sleep)
+        self._waits = False
         try:
-            if self._change._go_on() and self._proven():
+            while not (ended := self._change._go_on()) and not self._waits:
+                pass
+            if ended and self._proven():
                 released(node, turns)
                 self.done = True
         except ChangeError as error:
@@ -369,6 +371,9 @@ class Changer:
         except ApiError:
             # The node has changed since it was read: it looks anew.
             return
+
+    def _sleep(self, _: float) -> None:
+        self._waits = True
 
     def killed(self) -> None:
         """Its process is gone, and another one begins."""
