@@ -395,15 +395,30 @@ class ExistingClusterArgs(TypedDict):
     """Context of that file; its current one by default."""
 
 
+class RolloutWindowArgs(TypedDict):
+    """When changes of nodes may begin: weekly, or daily where no day is named."""
+
+    start_time: str
+    """When it begins, e.g. 22:00."""
+    duration_hours: int
+    """For how many hours, 1 to 24."""
+    day: NotRequired[str]
+    """Day of the week; without one: every day."""
+    utc_offset: NotRequired[str]
+    """From UTC, e.g. +01:00; none by default."""
+
+
 class RolloutArgs(TypedDict):
     """How the pool's living nodes change in place."""
 
-    max_unavailable: NotRequired[int]
-    """How many nodes change at the same time."""
+    max_unavailable: NotRequired[str]
+    """How many nodes change at the same time, e.g. "2" or "25%"."""
     drain_timeout_seconds: NotRequired[int]
     """How long pods that hold GPUs may take to go, in seconds."""
     pods_that_stay: NotRequired[str]
     """Of pods that do not go in time: wait, stop or delete."""
+    windows: NotRequired[list[RolloutWindowArgs]]
+    """When changes that take nodes away may begin; at any time by default."""
 
 
 class MinimumArgs(TypedDict):

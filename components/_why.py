@@ -51,8 +51,8 @@ class Failed:
 
 def tells_why(
     name: str, pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None
-) -> pulumi.ResourceHookBinding:
-    """Hooks for the DaemonSet that verifies a pool.
+) -> pulumi.ErrorHook:
+    """A hook for the DaemonSet that verifies a pool.
 
     Args:
         name: unique among the hooks of the program.
@@ -70,7 +70,7 @@ def tells_why(
             _log.error(await asyncio.to_thread(why, known[-1]))
         return False
 
-    return pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-why", tell)])
+    return pulumi.ErrorHook(f"{name}-why", tell)
 
 
 def why(failed: Failed) -> str:

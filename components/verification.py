@@ -2,8 +2,9 @@
 
 `Verifier` puts into a cluster, once, what verifiers share: a namespace of their own, the program, their account and rights, and
 the policy that narrows these to each one's own node. `Verification` adds, per pool, the expectation and a DaemonSet; Pulumi waits
-for the DaemonSet, and where that wait ends in vain components/_why.py says why. A pool without nodes has nothing to wait for:
-that is not proof, and nothing here calls it one.
+for the DaemonSet, and where that wait ends in vain components/_why.py says why. What would take nodes away outside of the pool's
+windows is refused (components/_window.py). A pool without nodes has nothing to wait for: that is not proof, and nothing here
+calls it one.
 
 The program is the file of gpu_pools/verifier/archive.py: this is the one place where components take anything but the plan.
 """
@@ -21,6 +22,7 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from gpu_pools.plan.planned import Plan
+from gpu_pools.plan.rollout_windows import becomes
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof import changer_rights
 from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
@@ -61,6 +63,7 @@ from ._rotation import old_nodes_emptied
 from ._section_args import Config, RegistrySection
 from ._to_stack import plan_of, pool_of, registry_of
 from ._why import tells_why
+from ._window import window_hooks
 
 _RBAC = "rbac.authorization.k8s.io"
 #: Beyond the deadline, which begins when the verifier starts: until the image is there, and the runtime that its pod needs.
@@ -281,16 +284,22 @@ class Verification(pulumi.ComponentResource):
         pool_reports = pulumi.Output.from_input(args["program"]).apply(
             lambda program: reports(plan, deployed_program(program), of_pool.name)
         )
+        labels = becomes(of_pool)
+        metadata: Any = {"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE}
+        metadata |= {"annotations": labels} if labels else {}
         proof = DaemonSet(
             f"{name}-verifier",
-            metadata={"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE},
+            metadata=metadata,
             spec=spec,
             opts=child_options(
                 self,
                 opts,
                 depends_on=[document],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
-                hooks=tells_why(name, of_pool.name, pool_reports, args.get("kubeconfig")),
+                hooks=pulumi.ResourceHookBinding(
+                    before_update=window_hooks(name, of_pool),
+                    on_error=[tells_why(name, of_pool.name, pool_reports, args.get("kubeconfig"))],
+                ),
             ),
         )
         if of_pool.pool.exchange == "surge":

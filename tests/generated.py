@@ -38,7 +38,7 @@ from gpu_pools.stack.node_hardware import DeclaredHardware
 from gpu_pools.stack.observability import ObservabilitySettings
 from gpu_pools.stack.placements import AksPlacement, ExistingPlacement, MagnumPlacement, Spot
 from gpu_pools.stack.pools import Minimum, Pool
-from gpu_pools.stack.rollout import Rollout
+from gpu_pools.stack.rollout import Rollout, RolloutWindow
 from tests.azure_native_types import types as azure_types
 from tests.conformance import suites as conformance
 
@@ -152,6 +152,9 @@ TYPES: Final = (
         more=_BESIDE_MAGNUM,
     ),
     Args("ExistingClusterArgs", "How to reach the cluster.", (ExistingSettings,), "existing"),
+    Args(
+        "RolloutWindowArgs", "When changes of nodes may begin: weekly, or daily where no day is named.", (RolloutWindow,), "all"
+    ),
     Args("RolloutArgs", "How the pool's living nodes change in place.", (Rollout,), "all"),
     Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),

@@ -14,6 +14,7 @@ from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
 from gpu_pools.plan.node_price import node_price
 from gpu_pools.rendering.node_leaving import gives_back
+from gpu_pools.verifier.turns import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -246,9 +247,15 @@ def _dips(pools: tuple[PoolChange, ...]) -> Iterator[Dip]:
                 stay = pool.after.pool.min_nodes
                 least, most = max(least - stay, 0), None if most is None else most - stay
             elif pool.in_turn and pool.after and pool.after.pool.rollout and "replaced" not in pool.effects:
-                turn = pool.after.pool.rollout.max_unavailable
-                least, most = min(least, turn), turn if most is None else min(most, turn)
+                least, most = _in_turn(str(pool.after.pool.rollout.max_unavailable), least, most)
             yield Dip(pool.name, each * least, None if most is None else each * most, _until(pool))
+
+
+def _in_turn(turns: str, least: int, most: int | None) -> tuple[int, int | None]:
+    """How many nodes are away at once, of a pool that has so many."""
+    if most is None and turns.endswith("%"):
+        return min(least, at_once(turns, least)), None
+    return min(least, at_once(turns, least)), at_once(turns, 0) if most is None else min(most, at_once(turns, most))
 
 
 def _until(pool: PoolChange) -> str:

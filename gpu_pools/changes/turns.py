@@ -65,11 +65,22 @@ def _in_turn(name: str, before: PoolPlan, after: PoolPlan, rollout: Rollout) -> 
     if harmless(before, after):
         yield f"It ends no share: no node of `{name}` is drained."
         return
-    several = f"{rollout.max_unavailable} nodes" if rollout.max_unavailable > 1 else "One node"
     yield (
-        f"{several} of `{name}` at a time: cordoned, emptied of pods that hold GPUs by the eviction API, changed, proven, "
-        f"uncordoned. Where pods do not go in {rollout.drain_seconds} s {_STAYING[rollout.pods_that_stay]}."
+        f"{_several(rollout.max_unavailable)} of `{name}` at a time: cordoned, emptied of pods that hold GPUs by the eviction "
+        f"API, changed, proven, uncordoned. Where pods do not go in {rollout.drain_seconds} s {_STAYING[rollout.pods_that_stay]}."
     )
+    if rollout.windows:
+        when = ", ".join(f"`{window}`" for window in rollout.windows)
+        yield (
+            f"Turns of nodes of `{name}` begin only in its windows: {when}. A deploy outside of them is "
+            "refused. Where one ends before all have changed the deploy fails, and the nodes go on in the next by themselves."
+        )
+
+
+def _several(most: int | str) -> str:
+    if isinstance(most, str):
+        return f"{most} of the nodes, at least one,"
+    return f"{most} nodes" if most > 1 else "One node"
 
 
 def harmless(before: PoolPlan, after: PoolPlan) -> bool:

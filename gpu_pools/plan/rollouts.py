@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gpu_pools.rendering.startup_taint import LEAST_KUBERNETES
+from gpu_pools.verifier.turns import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,6 @@ def rollout_seconds(planned: PoolPlan, verification: VerificationSettings) -> in
     if rollout is None:
         return 0
     nodes = planned.pool.max_nodes or max(planned.pool.min_nodes, _ASSUMED_NODES)
-    turns = -(-nodes // rollout.max_unavailable)
+    turns = -(-nodes // at_once(str(rollout.max_unavailable), nodes))
     # The GPUs may take the deadline, once more after mig-manager was started anew, and so may the proof afterwards.
     return turns * (rollout.drain_seconds + 3 * verification.deadline_seconds + _SLACK_SECONDS)

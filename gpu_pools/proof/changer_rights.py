@@ -32,8 +32,11 @@ def changer_rules() -> list[dict[str, Any]]:
 
 
 def turn_rules() -> list[dict[str, Any]]:
-    """The rules of its Role in the verifiers' namespace: the Leases that say whose turn it is."""
-    return [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "patch"]}]
+    """The rules of its Role in the verifiers' namespace: the Leases that say whose turn it is, and of how many nodes."""
+    return [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "patch"]},
+        {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]},
+    ]
 
 
 def changer_policy_spec() -> dict[str, Any]:

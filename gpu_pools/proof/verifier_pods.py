@@ -202,6 +202,7 @@ def _in_turn(rollout: Rollout | None, proof: dict[str, Any], document: list[str]
         return [proof]
     turns = [*document, "--turns", str(rollout.max_unavailable), "--turns-in", VERIFIER_NAMESPACE]
     manner = ["--drain", str(rollout.drain_seconds), "--staying", rollout.pods_that_stay, "--wait", str(deadline_seconds)]
+    manner += [word for window in rollout.windows for word in ("--window", str(window))]
     change = {**proof, "name": "change", "args": ["change", *turns, *manner]}
     return [change, proof, {**proof, "name": "release", "args": ["release", *turns]}]
 

@@ -19,10 +19,10 @@ from gpu_pools.repairing.ways import APPS, Finding, Way
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.living_node import ANNOTATION as CHANGING
-from gpu_pools.verifier.living_node import LivingNode, holder_of, is_paused
+from gpu_pools.verifier.living_node import LivingNode, holder_of
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
-from gpu_pools.verifier.steps import Holder, hangs
+from gpu_pools.verifier.steps import Holder, hangs, is_paused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,6 +19,8 @@ from .process import Process
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .windows import Window
+
 #: Seconds.
 _NVML, _PAUSE, _EVERY, _INTERVAL = 30.0, 1.0, 10.0, 300.0
 _PORT: Final = 9409
@@ -110,11 +112,14 @@ def _parser() -> argparse.ArgumentParser:
     about = "of pods that do not go in time"
     changes.add_argument("--staying", choices=("wait", "stop", "delete"), required=True, help=about)
     changes.add_argument("--wait", type=_seconds, required=True, metavar="SECONDS", help="how long the GPUs may take")
+    about = "when it may begin, such as 'Saturday 22:00 6h +01:00'; several are possible"
+    changes.add_argument("--window", type=_window, action="append", default=[], metavar="WINDOW", help=about)
     about = "give this node back after a change, and its turn"
     releases = commands.add_parser("release", formatter_class=_Help, help=about)
     for command in (changes, releases):
         _add_document(command)
-        command.add_argument("--turns", type=int, required=True, metavar="COUNT", help="how many nodes change at the same time")
+        about = "how many nodes change at the same time, or which share of them"
+        command.add_argument("--turns", required=True, metavar="COUNT|PERCENT", help=about)
         about = "where the Leases of the turns are"
         command.add_argument("--turns-in", required=True, metavar="NAMESPACE", help=about)
         command.add_argument("--termination-log", type=Path, metavar="FILE", help="write a line about what failed there")
@@ -155,6 +160,12 @@ def _seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise ValueError
     return value
+
+
+def _window(text: str) -> Window:
+    from .windows import read_window  # noqa: PLC0415 - only a change needs it
+
+    return read_window(text)
 
 
 def _address(text: str) -> tuple[str, int]:

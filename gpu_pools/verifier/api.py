@@ -6,6 +6,7 @@ asked says what it means.
 
 from __future__ import annotations
 
+import email.utils
 import http.client
 import json
 import ssl
@@ -114,6 +115,26 @@ class Api:
             ApiError: where that is refused, or no answer comes.
         """
         return self._answer("DELETE", path, {}, (_JSON, json.dumps({"preconditions": {"uid": uid}})))
+
+    def clock(self) -> float:
+        """The server's clock, in seconds since the epoch: the same for all nodes, whatever their own clocks say.
+
+        Raises:
+            ApiError: where no answer comes, or one without a date.
+        """
+        request = "GET /version"
+        try:
+            with self._open("GET", "/version", {}, _SECONDS) as response:
+                date = response.headers.get("Date")
+        except urllib.error.HTTPError as error:
+            # Who may not ask for the version is told the time all the same.
+            date = error.headers.get("Date")
+        except (OSError, http.client.HTTPException) as error:
+            raise ApiError(request, None, str(getattr(error, "reason", error))) from None
+        try:
+            return email.utils.parsedate_to_datetime(str(date)).timestamp()
+        except ValueError:
+            raise ApiError(request, None, "the answer has no date") from None
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], body: tuple[str, str] | None = None) -> dict[str, Any]:
         request = f"{method} {path}"

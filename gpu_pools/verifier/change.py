@@ -15,21 +15,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
-from .living_node import LivingNode, is_paused
 from .moments import moment
 from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from .steps import Mark, Seen, Step, Target, hangs, has_labels, marked, next_step, stopped, uncordons
+from .steps import Mark, Seen, Step, Target, hangs, has_labels, is_paused, marked, next_step, stopped, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .expectation import Expectation
+    from .living_node import LivingNode
     from .steps import Holder
     from .turns import Turns
 
 _POLL_SECONDS: Final = 2.0
 #: Between two requests to evict the same pods, at most.
 _LONGEST_PAUSE_SECONDS: Final = 15.0
+#: Between two looks at the clock, while a window is closed: the declaration may change meanwhile.
+_LONGEST_CLOSED_SECONDS: Final = 60.0
 _FORBIDDEN: Final = 403
 _MOST_WHY: Final = 400
 
@@ -76,6 +78,7 @@ class Change:
         turns: of its pool.
         manner: how.
         nvml: whether NVML says what is declared.
+        opens_in: seconds until a change may begin; 0 while it may.
         now, sleep: the clock.
     """
 
@@ -84,6 +87,7 @@ class Change:
     turns: Turns
     manner: Manner
     nvml: Callable[[], bool]
+    opens_in: Callable[[], float] = lambda: 0.0
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     #: The step that is being done, and since when.
@@ -93,6 +97,7 @@ class Change:
     _state: tuple[str, bool, float] = ("", False, 0.0)
     _mended: bool = False
     _pause: float = _POLL_SECONDS
+    _closed: float = 0.0
 
     def run(self) -> None:
         """Go on until nothing is left to do.
@@ -114,7 +119,8 @@ class Change:
     def _go_on(self) -> bool:
         """One step; whether all is done."""
         node = self.node.read()
-        seen = self.node.seen(node, turn=self.turns.mine(), as_declared=self._as_declared)
+        self._closed = self.opens_in()
+        seen = self.node.seen(node, turn=self.turns.mine(), is_open=self._closed <= 0, as_declared=self._as_declared)
         step = next_step(self.target, seen)
         if step is not self._at[0]:
             self._at, self._pause = (step, self.now()), _POLL_SECONDS
@@ -138,6 +144,8 @@ class Change:
             self._wait(node, seen)
         elif step is Step.LET_GO:
             self._let_go()
+        elif step is Step.CLOSED:
+            self.sleep(min(self._closed, _LONGEST_CLOSED_SECONDS))
         elif step is Step.STOPPED and self._would_go(seen):
             self.node.mark(node, marked(self.target, seen, moment()), cordoned=True)
         else:

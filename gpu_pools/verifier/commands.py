@@ -218,11 +218,16 @@ def _watch(options: argparse.Namespace, reader: Reader) -> int:
 
 def _change(options: argparse.Namespace, reader: Reader) -> int:
     from .change import Change, ChangeError, Manner, target_of  # noqa: PLC0415
+    from .windows import opens_in  # noqa: PLC0415
 
     expected, node, turns = _turned(options)
     try:
         target, manner = target_of(expected), Manner(options.drain, options.staying, options.wait)
-        Change(target, node, turns, manner, _nvml_holds(options, reader, expected)).run()
+
+        def opens() -> float:
+            return opens_in(options.window, turns.api.clock()) if options.window else 0.0
+
+        Change(target, node, turns, manner, _nvml_holds(options, reader, expected), opens).run()
     except ChangeError as error:
         print(f"not changed: {error}", file=sys.stderr)
         _terminate(options.termination_log, f"not changed: {error}")

@@ -37,7 +37,7 @@ def keep(node: LivingNode, target: Target, nvml: Callable[[], bool], assertion: 
         return None
     try:
         now = node.read()
-        there = node.seen(now, turn=False, as_declared=lambda _, __, held: held and nvml())
+        there = node.seen(now, turn=False, is_open=True, as_declared=lambda _, __, held: held and nvml())
         if CONFIG_LABEL in there.labels or there.mark is not None or next_step(target, there) is not Step.SET:
             return None
         node.set_labels(now, target.labels)

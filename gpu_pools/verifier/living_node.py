@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
 from .marks import listed_by_nfd
-from .steps import Holder, Mark, Seen, read_mark, uncordons
+from .steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .api import Client
 
 ANNOTATION: Final = "gpu-pools/change"
-_PAUSED: Final = "paused-for-mig-change"
 _NVIDIA: Final = "nvidia.com/"
 _OVER: Final = ("Succeeded", "Failed")
 _NOT_FOUND: Final = 404
@@ -47,13 +46,19 @@ class LivingNode:
         return self.api.get(self._path)
 
     def seen(
-        self, node: dict[str, Any], *, turn: bool, as_declared: Callable[[Mapping[str, str], Mark | None, bool], bool]
+        self,
+        node: dict[str, Any],
+        *,
+        turn: bool,
+        is_open: bool,
+        as_declared: Callable[[Mapping[str, str], Mark | None, bool], bool],
     ) -> Seen:
         """What is there.
 
         Args:
             node: as `read` gave it.
             turn: whether it is the node's turn.
+            is_open: whether a change may begin now.
             as_declared: of its labels, its mark, and whether pods hold its GPUs: whether NVML says what is declared.
         """
         metadata = node["metadata"]
@@ -68,6 +73,7 @@ class LivingNode:
             holders=holders,
             turn=turn,
             as_declared=not is_paused(labels) and as_declared(labels, mark, bool(holders)),
+            open=is_open,
         )
 
     def holders(self) -> tuple[Holder, ...]:
@@ -135,11 +141,6 @@ class LivingNode:
         if cordoned is not None:
             body["spec"] = {"unschedulable": cordoned or None}
         self.api.patch(self._path, body)
-
-
-def is_paused(labels: Mapping[str, str]) -> bool:
-    """Whether mig-manager keeps its clients away from the node."""
-    return _PAUSED in labels.values()
 
 
 def _pod_path(pod: Holder) -> str:

@@ -7,6 +7,8 @@ A node keeps working until its turn has come. It is cordoned before anything is 
 look at those that hold GPUs and the change, and it is given back only by who has proven it. A node that somebody else has
 cordoned stays so.
 
+A change begins within a maintenance window, where there are any, and goes on to its end.
+
 Three changes need no turn. A node that was never given the labels joins, and has nobody to harm. Where the labels were taken
 away and the GPUs are as declared, they are put back. And more replicas of time-slicing end no share: running pods keep theirs.
 Pure: talks to nobody.
@@ -19,12 +21,14 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS
+from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SLICED: Final = "time-slicing-"
+_PAUSED: Final = "paused-for-mig-change"
+_UNFINISHED: Final = ("pending", "failed")
 #: A pod of these comes back by itself onto a node that takes no others: evicting it empties nothing.
 _COMES_BACK: Final = ("DaemonSet", "Node")
 #: Seconds after which mig-manager does nothing more by itself, by its state.
@@ -36,6 +40,7 @@ class Step(enum.Enum):
 
     DONE = "as declared"
     LET_GO = "wait until NFD no longer sets the labels"
+    CLOSED = "wait for a maintenance window"
     TAKE_TURN = "wait for a turn"
     BLOCKED = "pods that come back by themselves hold GPUs"
     STOPPED = "pods that were to go are still there"
@@ -131,6 +136,7 @@ class Seen:
         holders: pods that hold its GPUs.
         turn: whether it is this node's.
         as_declared: whether NVML says what is declared.
+        open: whether a change may begin now.
     """
 
     labels: Mapping[str, str]
@@ -140,6 +146,7 @@ class Seen:
     holders: tuple[Holder, ...]
     turn: bool
     as_declared: bool
+    open: bool = True
 
 
 def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how it is read
@@ -147,10 +154,11 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if seen.by_nfd & set(target.labels):
         return Step.LET_GO
     if has_labels(target, seen.labels):
-        settles = seen.mark is not None and MIG_CONFIG_LABEL in target.labels and not seen.as_declared
-        return Step.WAIT if settles else Step.DONE
+        return Step.WAIT if _settles(target, seen) else Step.DONE
     if seen.mark is None and harmless(target, seen):
         return Step.SET
+    if not seen.open and not begun(seen.mark):
+        return Step.CLOSED
     if not seen.turn:
         return Step.TAKE_TURN
     if any(one.owner in _COMES_BACK for one in seen.holders):
@@ -160,6 +168,26 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     if seen.mark.stopped:
         return Step.STOPPED if any(one.uid in seen.mark.stopped for one in seen.holders) else Step.MARK
     return Step.EMPTY if seen.holders else Step.SET
+
+
+def _settles(target: Target, seen: Seen) -> bool:
+    """Whether mig-manager is still to bring the GPUs there; also where a node has joined, and nobody is there to be harmed."""
+    if MIG_CONFIG_LABEL not in target.labels:
+        return False
+    if seen.mark is not None:
+        return not seen.as_declared
+    unfinished = seen.labels.get(MIG_STATE_LABEL) in _UNFINISHED or is_paused(seen.labels)
+    return unfinished and not seen.holders
+
+
+def is_paused(labels: Mapping[str, str]) -> bool:
+    """Whether mig-manager keeps its clients away from the node."""
+    return _PAUSED in labels.values()
+
+
+def begun(mark: Mark | None) -> bool:
+    """Whether a change is being made of the node; one that was given up for pods begins anew."""
+    return mark is not None and not mark.stopped
 
 
 def has_labels(target: Target, labels: Mapping[str, str]) -> bool:

@@ -4,6 +4,9 @@ The update of a DaemonSet is bounded by Kubernetes, but old pods that are not av
 bound (kubernetes v1.36, pkg/controller/daemon/update.go). So a node takes a turn before it is cordoned, and frees it only after
 its proof: one that does not come out proven keeps its turn, and the others wait. A turn is never taken from a node because it
 lasts long, only where the node itself is no longer there.
+
+A share of the nodes is one of those that the pool's DaemonSet counts, rounded as it rounds its own `maxUnavailable`
+(pkg/controller/daemon/util/daemonset_util.go: up; update.go: at least one). The count is asked for anew for each turn.
 """
 
 from __future__ import annotations
@@ -19,6 +22,20 @@ if TYPE_CHECKING:
 
 _NOT_FOUND, _CONFLICT, _TEST_FAILED = 404, 409, 422
 _HOLDER: Final = "/spec/holderIdentity"
+#: The DaemonSet of a pool's verifiers, as gpu_pools/proof/verifier_pods.py names it.
+_DAEMON_SET: Final = "gpu-pools-verifier-"
+
+
+def at_once(most: str, nodes: int) -> int:
+    """How many nodes of a pool may change at the same time.
+
+    Args:
+        most: a number, or a share such as ``25%``.
+        nodes: of the pool.
+    """
+    if not most.endswith("%"):
+        return int(most)
+    return max(1, -(-nodes * int(most[:-1]) // 100))
 
 
 @dataclass(frozen=True)
@@ -29,14 +46,14 @@ class Turns:
         api: where they are.
         namespace: of the Leases.
         pool: whose.
-        count: how many there are.
+        most: how many there are, or for which share of the pool's nodes.
         node: who asks.
     """
 
     api: Api
     namespace: str
     pool: str
-    count: int
+    most: str
     node: str
 
     def mine(self) -> bool:
@@ -51,10 +68,11 @@ class Turns:
         """
         there = {lease["metadata"]["name"]: lease for lease in self._there()}
         free = {name for name, lease in there.items() if self._is_free(lease)}
-        if len(there) - len(free) >= self.count:
+        count = self._count()
+        if len(there) - len(free) >= count:
             # Also those of a time when there were more turns.
             return False
-        for name in (f"change-{self.pool}-{number}" for number in range(self.count)):
+        for name in (f"change-{self.pool}-{number}" for number in range(count)):
             if name not in there:
                 if self._made(name):
                     return True
@@ -71,6 +89,12 @@ class Turns:
         for lease in self._there():
             if _holder(lease) == self.node:
                 self._changed(lease, {"op": "remove", "path": _HOLDER})
+
+    def _count(self) -> int:
+        if not self.most.endswith("%"):
+            return at_once(self.most, 0)
+        pods = self.api.get(f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{_DAEMON_SET}{self.pool}")
+        return at_once(self.most, int((pods.get("status") or {}).get("desiredNumberScheduled") or 0))
 
     def _there(self) -> list[dict[str, Any]]:
         """The Leases of the pool; of one whose name goes on after a dash there is a number more."""

@@ -36,6 +36,19 @@ def test_nobody_has_to_empty_the_nodes_first_and_few_gpus_are_away() -> None:
     assert radius.dips == (Dip("gpu", 2, 2, "each node in its turn is free of pods and partitioned anew"),)
 
 
+def test_a_share_of_the_nodes_is_counted_and_windows_are_told() -> None:
+    share = {"rollout": {"maxUnavailable": "25%", "windows": [{"day": "Saturday", "startTime": "22:00", "durationHours": 6}]}}
+    before, after = stack(SEVEN, **share), stack(HALVES, **share)
+    told = advice(before, after)
+    assert "25% of the nodes, at least one, of `gpu` at a time" in told
+    assert "begin only in its windows: `Saturday 22:00 6h +00:00`" in told
+    (dip,) = blast_radius(Preview((), (), (), complete=True), before, after).dips
+    assert (dip.least, dip.most) == (2, 2), "a quarter of five, rounded up"
+    unbounded = {**share, "count": None}
+    (dip,) = blast_radius(Preview((), (), (), complete=True), stack(SEVEN, **unbounded), stack(HALVES, **unbounded)).dips
+    assert dip.most is None
+
+
 def test_without_it_all_nodes_are_to_be_emptied_first() -> None:
     (pool,) = pool_changes(stack(SEVEN), stack(HALVES), ())
     assert pool.drain

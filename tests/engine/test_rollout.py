@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION, VERIFIER_NAMESPACE
+from gpu_pools.verifier.windows import DAYS
 from sandbox.cluster import node_tools
 from sandbox.cluster.api_errors import ApiError
 
@@ -83,6 +85,24 @@ def test_more_replicas_harm_nobody(trial: Trial) -> None:
     assert trial.get(f"{PODS}/sliced")["metadata"]["uid"] == holder
     assert {_allocatable(node, "nvidia.com/gpu") for node in trial.nodes("ts")} == {8}
     trial.api().delete(f"{PODS}/sliced")
+
+
+def test_outside_of_its_windows_a_layout_does_not_change_and_the_deploy_says_when(trial: Trial) -> None:
+    before = _daemon_set(trial)
+    day = DAYS[(time.gmtime().tm_wday + 3) % 7]
+    window = {"day": day, "startTime": "02:00", "durationHours": 4}
+    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(windows=[window]))
+    _declare(trial, cut={"mig": {"layout": MIXED}})
+    seen = trial.preview().ok()
+    assert "this deploy would be refused now" in seen.text
+    refused = trial.up()
+    assert refused.code == 1
+    assert "none of them is open" in refused.text
+    assert f"{day} 02:00 4h +00:00" in refused.text
+    assert "T02:00:00Z on" in refused.text
+    assert _daemon_set(trial) == before
+    assert (_leases(trial), _marks(trial, "to")) == ({}, [])
+    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].pop("windows"))
 
 
 def test_a_layout_changes_node_after_node_within_the_budget(trial: Trial) -> None:
@@ -241,6 +261,12 @@ class Watch:
             self.away = max(self.away, sum(_allocatable(node, SLICE) == 0 for node in self.trial.nodes("cut")))
             if serves:
                 self.fewest = min(self.fewest, _ready(self.trial))
+
+
+def _daemon_set(trial: Trial) -> int:
+    """How often the DaemonSet that changes `cut` was changed."""
+    path = f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets/{VERIFIER_APP}-cut"
+    return int(trial.get(path)["metadata"]["generation"])
 
 
 def _declare(trial: Trial, **sharing: Any) -> None:

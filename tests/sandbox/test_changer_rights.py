@@ -10,6 +10,7 @@ import pytest
 
 from gpu_pools.proof import changer_rights
 from gpu_pools.proof.changer_rights import changer_policy_binding_spec, changer_policy_spec, changer_rules, turn_rules
+from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import (
     CHANGE_ANNOTATION,
     CHANGER,
@@ -242,7 +243,7 @@ def test_it_evicts_within_disruption_budgets_and_not_what_runs_the_cluster(admin
 
 def test_of_two_nodes_one_gets_the_turn_and_it_is_inherited_from_a_node_that_is_gone(admin: User, node: LivingNode) -> None:
     def turns(name: str) -> Turns:
-        return Turns(node.api, VERIFIER_NAMESPACE, "a", 1, name)
+        return Turns(node.api, VERIFIER_NAMESPACE, "a", "1", name)
 
     admin.ok("POST", NODES, {"metadata": {"name": "short-lived"}})
     assert turns("short-lived").take()
@@ -259,7 +260,7 @@ def test_of_two_nodes_one_gets_the_turn_and_it_is_inherited_from_a_node_that_is_
 
 def test_a_turn_of_a_time_with_more_of_them_counts_and_is_freed(node: LivingNode) -> None:
     def turns(name: str, count: int) -> Turns:
-        return Turns(node.api, VERIFIER_NAMESPACE, "many", count, name)
+        return Turns(node.api, VERIFIER_NAMESPACE, "many", str(count), name)
 
     assert [turns(name, 2).take() for name in (OTHER, NODE)] == [True, True]
     turns(OTHER, 2).free()
@@ -267,7 +268,31 @@ def test_a_turn_of_a_time_with_more_of_them_counts_and_is_freed(node: LivingNode
     assert not turns(OTHER, 1).take(), "one is changing still"
     turns(NODE, 1).free()
     assert turns(OTHER, 1).take()
-    assert not Turns(node.api, VERIFIER_NAMESPACE, "man", 1, OTHER).mine()
+    assert not Turns(node.api, VERIFIER_NAMESPACE, "man", "1", OTHER).mine()
+
+
+def test_a_share_is_one_of_the_nodes_that_the_pools_daemon_set_counts(admin: User, node: LivingNode) -> None:
+    def turns(name: str) -> Turns:
+        return Turns(node.api, VERIFIER_NAMESPACE, "share", "25%", name)
+
+    labels = {"app": "share"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "a:1"}]}}
+    metadata = {"name": f"{VERIFIER_APP}-share"}
+    path = f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets"
+    admin.ok("POST", path, {"metadata": metadata, "spec": {"selector": {"matchLabels": labels}, "template": template}})
+    for counted, taken in ((4, [True, False]), (5, [True, True, False])):
+        status = {"currentNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0, "desiredNumberScheduled": counted}
+        admin.ok("PATCH", f"{path}/{metadata['name']}/status", {"status": status}, MERGE)
+        names = [NODE, OTHER, "third"][: len(taken)]
+        if "third" in names:
+            admin.ok("POST", NODES, {"metadata": {"name": "third"}})
+        assert [turns(name).take() for name in names] == taken
+        for name in names:
+            turns(name).free()
+
+
+def test_the_time_is_the_api_servers(node: LivingNode) -> None:
+    assert abs(node.api.clock() - time.time()) < 30
 
 
 def test_no_other_request_is_granted(changer: User) -> None:
@@ -278,6 +303,9 @@ def test_no_other_request_is_granted(changer: User) -> None:
         ("DELETE", f"{NODES}/{NODE}"),
         ("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIER_NAMESPACE}/leases/change-a-0"),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"),
+        ("GET", f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets"),
+        ("PATCH", f"/apis/apps/v1/namespaces/{VERIFIER_NAMESPACE}/daemonsets/x"),
+        ("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets/x"),
     ):
         answer = changer(method, path, {} if method == "POST" else None)
         assert answer.status == REFUSED, (method, path, answer)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from components._window import refuses
 from gpu_pools.evidence import changing as shown
 from gpu_pools.evidence.changing import changing
 from gpu_pools.plan.placing import node_feature_rule
+from gpu_pools.plan.rollout_windows import becomes, closed
 from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof.node_expectation import node_expectation
 from gpu_pools.proof.verifier_pods import verifier_daemon_set_spec
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION
 from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.stack.kubernetes_names import CHANGED_LABELS, MIG_CONFIG_LABEL, POOL_LABEL
+from gpu_pools.text.errors import InvalidStackError, RefusedError
 from gpu_pools.verifier.steps import Mark
+from gpu_pools.verifier.turns import at_once
+from gpu_pools.verifier.windows import read_window
 from tests.unit.stacks import aks, existing, magnum, plan_of
+
+if TYPE_CHECKING:
+    from gpu_pools.plan.planned import PoolPlan
 
 ROLLOUT: Any = {"rollout": {"maxUnavailable": 2, "drainTimeoutSeconds": 40}}
 
@@ -87,6 +98,58 @@ def test_how_long_all_turns_may_take() -> None:
     assert rollout_seconds(without.pools[0], without.settings.verification) == 0
 
 
+def test_a_share_of_the_nodes_and_windows_reach_the_changers_as_they_are_written() -> None:
+    saturday = {"day": "Saturday", "startTime": "22:00", "durationHours": 6, "utcOffset": "+01:00"}
+    rollout = {"maxUnavailable": "25%", "windows": [saturday, {"startTime": "02:00", "durationHours": 1}]}
+    plan = plan_of(magnum({"count": 10, "rollout": rollout}, verification={"deadlineSeconds": 100}))
+    spec = verifier_daemon_set_spec(plan, plan.pools[0], "program", "5" * 64)
+    assert spec["updateStrategy"] == {"rollingUpdate": {"maxUnavailable": "25%"}}
+    change, _, release = (one["args"] for one in spec["template"]["spec"]["initContainers"])
+    assert change[change.index("--turns") + 1] == release[release.index("--turns") + 1] == "25%"
+    told = [change[at + 1] for at, word in enumerate(change) if word == "--window"]
+    assert told == ["Saturday 22:00 6h +01:00", "daily 02:00 1h +00:00"]
+    assert [str(read_window(one)) for one in told]
+    assert rollout_seconds(plan.pools[0], plan.settings.verification) == 4 * (600 + 300 + 60), "a quarter of ten, rounded up"
+
+
+@pytest.mark.parametrize(
+    ("most", "nodes", "count"),
+    [("3", 1, 3), ("25%", 10, 3), ("25%", 4, 1), ("25%", 5, 2), ("1%", 40, 1), ("1%", 0, 1), ("100%", 7, 7), ("33%", 100, 33)],
+)
+def test_a_share_is_rounded_up_as_a_daemon_set_does(most: str, nodes: int, count: int) -> None:
+    assert at_once(most, nodes) == count
+
+
+@pytest.mark.parametrize(
+    ("rollout", "where", "said"),
+    [
+        ({"maxUnavailable": "0%"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": "101%"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": "many"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": "101"}, "maxUnavailable", "neither a number of nodes nor a share"),
+        ({"maxUnavailable": 0}, "maxUnavailable", ""),
+        ({"windows": [{"day": "Caturday", "startTime": "22:00", "durationHours": 6}]}, "windows[0].day", "Caturday"),
+        ({"windows": [{"startTime": "25:00", "durationHours": 6}]}, "windows[0].startTime", "25:00"),
+        ({"windows": [{"startTime": "22:00", "durationHours": 25}]}, "windows[0].durationHours", "25"),
+        ({"windows": [{"startTime": "22:00"}]}, "windows[0].durationHours", ""),
+        ({"windows": [{"startTime": "22:00", "durationHours": 1, "every": 2}]}, "windows[0].every", ""),
+        ({"windows": [7]}, "windows[0]", "7"),
+        ({"windows": {}}, "windows", "list of windows"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told_with_its_path(rollout: dict[str, Any], where: str, said: str) -> None:
+    with pytest.raises(InvalidStackError) as refused:
+        plan_of(magnum({"rollout": rollout}, verification={}))
+    assert f"rollout.{where}" in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_a_number_in_quotes_is_a_number() -> None:
+    rollout = plan_of(magnum({"rollout": {"maxUnavailable": "2"}}, verification={})).pools[0].pool.rollout
+    assert rollout is not None
+    assert rollout.max_unavailable == 2
+
+
 def _node(mark: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
     metadata = {"name": "a", "resourceVersion": "7", "labels": labels or {}, "annotations": {CHANGE_ANNOTATION: mark}}
     return {"metadata": metadata, "spec": {"unschedulable": True}}
@@ -117,3 +180,44 @@ def test_a_stack_that_goes_takes_the_labels_the_mark_and_its_own_cordon() -> Non
         assert "spec" not in patch
     others = {"nvidia.com/device-plugin.config": "somebody-elses"}
     assert leftovers({"metadata": {"labels": others, "resourceVersion": "7"}, "spec": {}}) is None
+
+
+SATURDAY, WEDNESDAY = 1_795_904_400.0, 1_795_590_000.0
+OPEN = {"day": "Saturday", "startTime": "22:00", "durationHours": 6}
+LAYOUTS: Any = {"sevenths": {"s": {"mig": {"layout": {"1g.10gb": 7}}}}, "halves": {"s": {"mig": {"layout": {"3g.40gb": 2}}}}}
+SLICES: Any = {number: {"s": {"timeSlicing": {"replicas": number}}} for number in (4, 8)}
+
+
+def _inputs(sharing: Any, **rollout: Any) -> tuple[PoolPlan, dict[str, Any]]:
+    (pool,) = plan_of(existing({"rollout": {"windows": [OPEN], **rollout}}, sharing=sharing, verification={})).pools
+    return pool, {"metadata": {"annotations": becomes(pool)}}
+
+
+def test_a_deploy_that_takes_nodes_away_is_refused_outside_of_the_windows() -> None:
+    (_, old), (pool, new) = _inputs(LAYOUTS["sevenths"]), _inputs(LAYOUTS["halves"])
+    assert closed(pool, old, new, SATURDAY) is None
+    problem = closed(pool, old, new, WEDNESDAY)
+    assert problem is not None
+    assert problem.path.endswith("rollout.windows")
+    assert problem.allowed == "Saturday 22:00 6h +00:00"
+    assert "from 2026-11-28T22:00:00Z on" in problem.remedy
+    told: list[str] = []
+    change: Any = SimpleNamespace(old_inputs=old, new_inputs=new)
+    with pytest.raises(RefusedError, match="none of them is open"):
+        refuses(pool, preview=lambda: False, now=lambda: WEDNESDAY)(change)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("components._log.warn", told.append)
+        refuses(pool, preview=lambda: True, now=lambda: WEDNESDAY)(change)
+    assert "would be refused now" in told[0]
+
+
+def test_what_takes_no_node_away_needs_no_window() -> None:
+    (_, four), (pool, eight) = _inputs(SLICES[4]), _inputs(SLICES[8])
+    assert closed(pool, four, eight, WEDNESDAY) is None
+    assert closed(pool, eight, eight, WEDNESDAY) is None, "other windows, other verifiers"
+    assert closed(pool, {"metadata": {}}, eight, WEDNESDAY) is None, "a pool that gets a rollout"
+    (_, halves) = _inputs(LAYOUTS["halves"])
+    assert closed(pool, halves, eight, WEDNESDAY) is not None, "another strategy"
+    (without,) = plan_of(existing(verification={})).pools
+    assert becomes(without) == {}
+    assert closed(without, halves, {}, WEDNESDAY) is None

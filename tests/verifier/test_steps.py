@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from gpu_pools.verifier.steps import (
     Holder,
     Mark,
@@ -54,6 +54,26 @@ def test_labels_that_were_taken_away_are_put_back_where_the_gpus_are_as_declared
     there = replace(EMPTY, holders=(holder(),))
     assert next_step(CUT["1g"], replace(there, as_declared=True)) is Step.SET
     assert next_step(CUT["1g"], there) is Step.TAKE_TURN
+
+
+def test_a_change_begins_in_a_window_and_goes_on_to_its_end() -> None:
+    closed = on(CUT["1g"], turn=True, open=False)
+    assert next_step(CUT["3g"], closed) is Step.CLOSED
+    mark = marked(CUT["3g"], closed, "now")
+    assert next_step(CUT["3g"], replace(closed, mark=mark, cordoned=True)) is Step.SET
+    given_up = stopped(mark, (holder("a"),), "it stays")
+    assert next_step(CUT["3g"], replace(closed, mark=given_up)) is Step.CLOSED, "it would begin anew"
+    assert next_step(CUT["3g"], replace(EMPTY, open=False)) is Step.SET, "a node that joins harms nobody"
+    assert next_step(SLICED[8], on(SLICED[4], open=False)) is Step.SET, "nor do more replicas"
+
+
+def test_a_node_that_has_joined_waits_for_mig_manager_where_nobody_would_be_harmed() -> None:
+    joined = on(CUT["1g"])
+    for labels in ({MIG_STATE_LABEL: "failed"}, {MIG_STATE_LABEL: "pending"}, {"x": "paused-for-mig-change"}):
+        seen = replace(joined, labels={**joined.labels, **labels}, as_declared=False)
+        assert next_step(CUT["1g"], seen) is Step.WAIT
+        assert next_step(CUT["1g"], replace(seen, holders=(holder(),))) is Step.DONE
+    assert next_step(CUT["1g"], replace(joined, labels={**joined.labels, MIG_STATE_LABEL: "success"})) is Step.DONE
 
 
 def test_what_nfd_still_sets_is_waited_for() -> None:

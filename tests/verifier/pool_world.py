@@ -1,0 +1,397 @@
+"""A pool in memory: what the real changers find and write, with everything around them that acts by itself or fails.
+
+The changers are the program's own (Change, LivingNode, Turns, released); only the API server's answers are played, with what they
+depend on: versions of objects that conflict, JSON patches with a test, evictions within disruption budgets, deletions with a
+grace. Around it play the scheduler with its Deployment, mig-manager and the device plugin. mig-manager fails where a pod holds a
+GPU, stays pending or paused for ever where it is told to (mig-parted#485), and begins anew when its pod is replaced. What the
+real API server says to the same requests is in tests/sandbox/test_changer_rights.py. Not played: NFD, which lets go of labels
+(tests/engine/test_rollout.py), and DaemonSets' pods.
+
+Time is the world's own: each wait of a changer lets it pass. Before each request other changers may act, and a changer may be
+killed before it or after it, as whoever makes the world decides.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.change import Change, ChangeError, Manner, released
+from gpu_pools.verifier.living_node import ANNOTATION, LivingNode
+from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from gpu_pools.verifier.steps import read_mark
+from gpu_pools.verifier.turns import Turns, at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpu_pools.verifier.steps import Target
+
+POOL, OPERATORS, VERIFIERS = "p", "gpu-operator", "gpu-pools-verifier"
+LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIERS}/leases"
+GPU: Final = "nvidia.com/gpu"
+PAUSED: Final = "nvidia.com/gpu.deploy.device-plugin"
+MANNER: Final = Manner(drain_seconds=60, staying="stop", wait_seconds=120)
+#: How long mig-manager takes for a node.
+_MIG_SECONDS: Final = 10.0
+
+
+class KilledError(BaseException):
+    """The process of a changer is gone."""
+
+
+@dataclass
+class Pod:
+    """A pod that holds a GPU.
+
+    Attributes:
+        grace: seconds that it takes to end.
+        ends: when it ends, once it was told to.
+        stays: whether nothing evicts it: a budget of its own.
+        replica: whether the Deployment makes another one in its place.
+    """
+
+    uid: str
+    node: str
+    grace: float = 2.0
+    ends: float | None = None
+    stays: bool = False
+    replica: bool = True
+
+
+@dataclass
+class World:
+    """A pool of nodes.
+
+    Attributes:
+        names: of the nodes.
+        shares: that each node offers.
+        least: replicas that must run.
+        before, after: called before and after each request, with the node whose changer asks.
+        now: seconds.
+        requests: how many there were.
+        broken: node -> how its mig-manager behaves: failed, pending or paused.
+        applied: node -> the layout that its GPUs have.
+        replicas: of the Deployment.
+        harmed: pods whose share was taken away while they ran.
+        fewest: replicas that ran at least.
+        most_away: nodes at most that were being changed at once.
+    """
+
+    names: tuple[str, ...]
+    shares: int = 2
+    least: int = 0
+    before: Callable[[str], None] = lambda _: None
+    after: Callable[[str], None] = lambda _: None
+    now: float = 1_000.0
+    requests: int = 0
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    leases: dict[str, dict[str, Any]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    applied: dict[str, str] = field(default_factory=dict)
+    replicas: int = 0
+    harmed: list[str] = field(default_factory=list)
+    fewest: int | None = None
+    most_away: int = 0
+    _working: dict[str, float] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        """Nodes that have joined and were never given the labels."""
+        for name in self.names:
+            self.add(name)
+
+    # ---- what acts by itself
+
+    def add(self, name: str) -> None:
+        """A node joins."""
+        metadata = {"name": name, "labels": {}, "annotations": {}, "resourceVersion": self._version()}
+        self.nodes[name] = {"metadata": metadata, "spec": {}}
+        self.applied.pop(name, None)
+        self._working.pop(name, None)
+
+    def remove(self, name: str) -> None:
+        """A node is gone, and its pods with it."""
+        del self.nodes[name]
+        self.pods = {uid: pod for uid, pod in self.pods.items() if pod.node != name}
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self._end_pods()
+        self._schedule()
+        for name in self.nodes:
+            self._mig_manager(name)
+        self._look()
+
+    def _end_pods(self) -> None:
+        for uid, pod in list(self.pods.items()):
+            if pod.ends is not None and pod.ends <= self.now:
+                del self.pods[uid]
+
+    def _schedule(self) -> None:
+        running = sum(pod.replica and pod.ends is None for pod in self.pods.values())
+        for _ in range(self.replicas - running):
+            room = [name for name in self.nodes if self._takes_pods(name)]
+            if not room:
+                return
+            least = min(room, key=lambda name: sum(pod.node == name for pod in self.pods.values()))
+            self.pod(least)
+
+    def _takes_pods(self, name: str) -> bool:
+        node = self.nodes[name]
+        held = sum(pod.node == name for pod in self.pods.values())
+        return not node["spec"].get("unschedulable") and self.offers(name) and held < self.shares
+
+    def offers(self, name: str) -> bool:
+        """Whether its device plugin serves what its labels say."""
+        labels = self.nodes[name]["metadata"]["labels"]
+        if CONFIG_LABEL not in labels or self.is_paused(name):
+            return False
+        return MIG_CONFIG_LABEL not in labels or self.applied.get(name) == labels[MIG_CONFIG_LABEL]
+
+    def is_paused(self, name: str) -> bool:
+        """Whether mig-manager keeps its clients away."""
+        return self.nodes[name]["metadata"]["labels"].get(PAUSED) == "paused-for-mig-change"
+
+    def _mig_manager(self, name: str) -> None:
+        labels = self.nodes[name]["metadata"]["labels"]
+        wanted = labels.get(MIG_CONFIG_LABEL)
+        state = labels.get(MIG_STATE_LABEL)
+        if wanted is None or state == "failed" or (state == "success" and self.applied.get(name) == wanted):
+            return
+        if name not in self._working:
+            self._working[name] = self.now
+            self._says(name, "pending", paused=True)
+        if self.now - self._working[name] < _MIG_SECONDS:
+            return
+        broken = self.broken.get(name, "")
+        in_use = any(pod.node == name for pod in self.pods.values())
+        if broken == "pending":
+            return
+        del self._working[name]
+        if broken == "failed" or in_use:
+            self._says(name, "failed", paused=False)
+        else:
+            self.applied[name] = wanted
+            self._says(name, "success", paused=broken == "paused")
+
+    def _says(self, name: str, state: str, *, paused: bool) -> None:
+        metadata = self.nodes[name]["metadata"]
+        metadata["labels"] |= {MIG_STATE_LABEL: state, PAUSED: "paused-for-mig-change" if paused else "true"}
+        metadata["resourceVersion"] = self._version()
+
+    def _restart_mig_manager(self, name: str) -> None:
+        self._working.pop(name, None)
+        if name in self.nodes and MIG_CONFIG_LABEL in self.nodes[name]["metadata"]["labels"]:
+            self.applied.pop(name, None)
+            self._says(name, "pending", paused=False)
+
+    def _look(self) -> None:
+        running = sum(pod.replica and pod.ends is None for pod in self.pods.values())
+        self.fewest = running if self.fewest is None else min(self.fewest, running)
+        away = sum(ANNOTATION in node["metadata"]["annotations"] and not self._given_up(node) for node in self.nodes.values())
+        self.most_away = max(self.most_away, away)
+
+    @staticmethod
+    def _given_up(node: dict[str, Any]) -> bool:
+        mark = read_mark(node["metadata"]["annotations"].get(ANNOTATION))
+        return mark is not None and bool(mark.stopped)
+
+    def pod(self, node: str, **more: Any) -> Pod:
+        """A pod starts there."""
+        made = Pod(f"u{next(self._numbers)}", node, **more)
+        self.pods[made.uid] = made
+        return made
+
+    # ---- the API
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        if path == LEASES:
+            return {"items": copy.deepcopy(list(self.leases.values()))}
+        if path.startswith("/api/v1/nodes/"):
+            return copy.deepcopy(self._node(path))
+        if path.startswith("/apis/apps/v1/"):
+            return {"status": {"desiredNumberScheduled": len(self.nodes)}}
+        if path == f"/api/v1/namespaces/{OPERATORS}/pods":
+            name = query["fieldSelector"].partition("=")[2]
+            return {"items": [{"metadata": {"name": f"mig-{name}", "uid": "m"}}]}
+        assert path == "/api/v1/pods", path
+        name = query["fieldSelector"].partition("=")[2]
+        return {"items": [self._as_object(pod) for pod in self.pods.values() if pod.node == name]}
+
+    @staticmethod
+    def _as_object(pod: Pod) -> dict[str, Any]:
+        metadata: dict[str, Any] = {"namespace": "work", "name": pod.uid, "uid": pod.uid}
+        metadata |= {"ownerReferences": [{"kind": "ReplicaSet", "controller": True}]} if pod.replica else {}
+        metadata |= {"deletionTimestamp": "now"} if pod.ends is not None else {}
+        return {"metadata": metadata, "spec": {"containers": [{"resources": {"limits": {GPU: 1}}}]}, "status": {}}
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        node = self._node(path)
+        metadata = node["metadata"]
+        if body["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            raise ApiError(f"PATCH {path}", 409, "the object has been modified")
+        self._note_harm(metadata, body["metadata"].get("labels", {}))
+        for part in ("labels", "annotations"):
+            for key, value in body["metadata"].get(part, {}).items():
+                metadata[part].pop(key, None) if value is None else metadata[part].__setitem__(key, value)
+        for key, value in body.get("spec", {}).items():
+            node["spec"].pop(key, None) if value is None else node["spec"].__setitem__(key, value)
+        if metadata["labels"].get(MIG_CONFIG_LABEL) != self.applied.get(metadata["name"]):
+            # mig-manager follows its label, also after a failure.
+            state = metadata["labels"].get(MIG_STATE_LABEL)
+            if MIG_CONFIG_LABEL in body["metadata"].get("labels", {}) and state == "failed":
+                metadata["labels"][MIG_STATE_LABEL] = "pending"
+            self._working.pop(metadata["name"], None)
+        metadata["resourceVersion"] = self._version()
+        return copy.deepcopy(node)
+
+    def _note_harm(self, metadata: dict[str, Any], labels: dict[str, str]) -> None:
+        """Of time-slicing more or fewer replicas end nothing that runs; everything else does."""
+        now, becomes = metadata["labels"], {**metadata["labels"], **labels}
+        if not now.get(CONFIG_LABEL) or now == becomes:
+            return
+        sliced = all(one[CONFIG_LABEL].startswith("time-slicing-") for one in (now, becomes))
+        if not sliced or now.get(MIG_CONFIG_LABEL) != becomes.get(MIG_CONFIG_LABEL):
+            self.harmed += [pod.uid for pod in self.pods.values() if pod.node == metadata["name"]]
+
+    def change(self, path: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+        lease = self.leases.get(path.rpartition("/")[2])
+        same, does = operations
+        if lease is None or same["value"] != lease["metadata"]["resourceVersion"]:
+            raise ApiError(f"PATCH {path}", 404 if lease is None else 422, "it is another one")
+        if does["op"] == "add":
+            lease["spec"]["holderIdentity"] = does["value"]
+        else:
+            del lease["spec"]["holderIdentity"]
+        lease["metadata"]["resourceVersion"] = self._version()
+        return copy.deepcopy(lease)
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if path == LEASES:
+            name = body["metadata"]["name"]
+            if name in self.leases:
+                raise ApiError(f"POST {path}", 409, "already exists")
+            metadata = {"name": name, "resourceVersion": self._version()}
+            self.leases[name] = {"metadata": metadata, "spec": dict(body["spec"])}
+            return copy.deepcopy(self.leases[name])
+        assert path.endswith("/eviction"), path
+        pod = self._pod(path.removesuffix("/eviction"))
+        running = sum(one.replica and one.ends is None for one in self.pods.values())
+        if pod.stays or (pod.replica and pod.ends is None and running - 1 < self.least):
+            raise ApiError(f"POST {path}", 429, "it would violate the pod's disruption budget")
+        if "dryRun" not in body["deleteOptions"] and pod.ends is None:
+            pod.ends = self.now + pod.grace
+        return {}
+
+    def delete(self, path: str, uid: str) -> dict[str, Any]:
+        if path.startswith(f"/api/v1/namespaces/{OPERATORS}/"):
+            self._restart_mig_manager(path.rpartition("/mig-")[2])
+            return {}
+        pod = self._pod(path)
+        if pod.uid != uid:
+            raise ApiError(f"DELETE {path}", 409, "it is another one")
+        pod.ends = self.now + pod.grace if pod.ends is None else pod.ends
+        return {}
+
+    def _node(self, path: str) -> dict[str, Any]:
+        name = path.rpartition("/")[2]
+        if name not in self.nodes:
+            raise ApiError(path, 404, "not found")
+        return self.nodes[name]
+
+    def _pod(self, path: str) -> Pod:
+        uid = path.rpartition("/")[2]
+        if uid not in self.pods:
+            raise ApiError(path, 404, "not found")
+        return self.pods[uid]
+
+    def _version(self) -> str:
+        return str(next(self._numbers))
+
+
+@dataclass(frozen=True)
+class Asks:
+    """A changer's way to the world; whoever made the world may interrupt it at each request."""
+
+    world: World
+    name: str
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        """As gpu_pools/verifier/api.py."""
+
+        def ask(*given: Any, **query: str) -> Any:
+            self.world.before(self.name)
+            self.world.requests += 1
+            try:
+                return getattr(self.world, method)(*given, **query)
+            finally:
+                self.world.after(self.name)
+
+        return ask
+
+
+@dataclass
+class Changer:
+    """The containers of one node's pod, one after the other: change, the proof, release."""
+
+    world: World
+    name: str
+    target: Target
+    most: str
+    manner: Manner = MANNER
+    done: bool = False
+    why: str = ""
+    _waits: bool = False
+    _change: Change | None = None
+
+    def step(self) -> None:
+        """What it does until it waits; a failure is tried again, as the kubelet does."""
+        if self.done or self.name not in self.world.nodes:
+            return
+        api: Any = Asks(self.world, self.name)
+        node, turns = LivingNode(api, self.name, OPERATORS), Turns(api, VERIFIERS, POOL, self.most, self.name)
+        if self._change is None:
+            world = self.world
+            self._change = Change(self.target, node, turns, self.manner, self._proven, now=lambda: world.now, sleep=self._sleep)
+        self._waits = False
+        try:
+            while not (ended := self._change._go_on()) and not self._waits:
+                pass
+            if ended and self._proven():
+                released(node, turns)
+                self.done = True
+        except ChangeError as error:
+            self.why, self._change = str(error), None
+        except ApiError:
+            # The node has changed since it was read: it looks anew.
+            return
+
+    def _sleep(self, _: float) -> None:
+        self._waits = True
+
+    def killed(self) -> None:
+        """Its process is gone, and another one begins."""
+        self._change = None
+
+    def _proven(self) -> bool:
+        labels = self.world.nodes[self.name]["metadata"]["labels"]
+        return all(labels.get(key) == value for key, value in self.target.labels.items()) and self.world.offers(self.name)
+
+
+def left_over(world: World) -> list[str]:
+    """What a change has left that should be gone."""
+    found = [f"{name} is cordoned" for name, node in world.nodes.items() if node["spec"].get("unschedulable")]
+    found += [f"{name} is marked" for name, node in world.nodes.items() if ANNOTATION in node["metadata"]["annotations"]]
+    found += [f"{name} is paused" for name in world.nodes if world.is_paused(name)]
+    return found + [f"{name} is held" for name, lease in world.leases.items() if lease["spec"].get("holderIdentity")]
+
+
+def bound(most: str, world: World) -> int:
+    """How many nodes may be away."""
+    return at_once(most, len(world.nodes))

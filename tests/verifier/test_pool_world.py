@@ -1,0 +1,278 @@
+"""Whole pools change: killed at each request, with nodes that fail, pods that stay, and declarations that change meanwhile.
+
+The changers are the real ones, on a pool in memory (tests/verifier/pool_world.py).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.steps import Target
+from tests.verifier.pool_world import GPU, MANNER, Changer, KilledError, World, bound, left_over
+
+SEVENTHS: Final = Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-1"}, {"nvidia.com/mig-1g.10gb": 7})
+HALVES: Final = Target({CONFIG_LABEL: "mig-2", MIG_CONFIG_LABEL: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2})
+WHOLE: Final = Target({CONFIG_LABEL: "exclusive-x", MIG_CONFIG_LABEL: "all-disabled"}, {GPU: 1})
+SLICED: Final = {number: Target({CONFIG_LABEL: f"time-slicing-{number}-x"}, {GPU: number}) for number in (2, 4, 8)}
+#: Of GPUs with MIG and of others: a pool has one kind, and on the first kind each target says what MIG is to be.
+CUT_OR_NOT: Final = tuple(
+    replace(one, labels={MIG_CONFIG_LABEL: "all-disabled", **one.labels}) for one in (SEVENTHS, HALVES, WHOLE, *SLICED.values())
+)
+NEVER_CUT: Final = (Target({CONFIG_LABEL: "exclusive-x"}, {GPU: 1}), *SLICED.values())
+SEQUENCES: Final = 1_000
+
+
+def start(*, nodes: int, replicas: int, least: int, target: Target) -> World:
+    """A pool that is as declared, with its Deployment."""
+    world = World(tuple("abcdefghij"[:nodes]), least=least)
+    finish(world, changers(world, target, "1"))
+    world.replicas = replicas
+    for _ in range(3):
+        world.wait(5)
+    assert len(world.pods) == replicas
+    world.most_away, world.fewest, world.requests = 0, None, 0
+    return world
+
+
+def changers(world: World, target: Target, most: str) -> list[Changer]:
+    return [Changer(world, name, target, most) for name in world.nodes]
+
+
+def rounds(world: World, changing: list[Changer], count: int) -> None:
+    """Let all of them go on, one after the other; who is killed begins anew."""
+    for _ in range(count):
+        for one in changing:
+            try:
+                one.step()
+            except KilledError:
+                one.killed()
+        world.wait(5)
+
+
+def finish(world: World, changing: list[Changer]) -> None:
+    for _ in range(400):
+        if all(one.done for one in changing):
+            return
+        rounds(world, changing, 1)
+    pytest.fail(f"it does not end: {[(one.name, one.why) for one in changing if not one.done]}, {left_over(world)}")
+
+
+def is_as_declared(world: World, target: Target) -> bool:
+    return all(
+        node["metadata"]["labels"][key] == value for node in world.nodes.values() for key, value in target.labels.items()
+    ) and all(world.offers(name) for name in world.nodes)
+
+
+def test_ten_nodes_change_within_the_budget_and_nobody_loses_a_share() -> None:
+    world = start(nodes=10, replicas=15, least=12, target=SEVENTHS)
+    finish(world, changers(world, HALVES, "25%"))
+    assert is_as_declared(world, HALVES)
+    assert left_over(world) == []
+    assert world.harmed == []
+    assert world.fewest is not None
+    assert world.fewest >= 12
+    assert 2 <= world.most_away <= 3, "a quarter of ten, rounded up"
+
+
+def test_a_failed_node_stops_the_rest_and_the_old_declaration_takes_the_changed_ones_back() -> None:
+    world = start(nodes=4, replicas=5, least=4, target=SEVENTHS)
+    world.broken["b"] = "failed"
+    changing = changers(world, HALVES, "1")
+    rounds(world, changing, 60)
+    done = {one.name for one in changing if one.done}
+    assert "b" not in done
+    assert "also after it was started anew" in changing[1].why
+    assert {world.nodes[name]["metadata"]["labels"][MIG_CONFIG_LABEL] for name in "cd"} == {"layout-1"}
+    assert world.offers("c"), "it works on as before"
+    world.broken.clear()
+    finish(world, changers(world, SEVENTHS, "1"))
+    assert is_as_declared(world, SEVENTHS)
+    assert left_over(world) == []
+
+
+def _killed_at(point: int, *, after: bool, again: bool) -> tuple[World, int]:
+    """A change of three nodes in which the changer that asks at that request is killed, before the request or after it."""
+    world = start(nodes=3, replicas=4, least=3, target=SEVENTHS)
+    world.pod("a", replica=False, grace=8.0)
+    killed: list[str] = []
+
+    def kill(name: str) -> None:
+        if world.requests == point + after and (again or not killed):
+            killed.append(name)
+            raise KilledError(name)
+
+    changing = changers(world, HALVES, "1")
+    world.before, world.after = (lambda _: None, kill) if after else (kill, lambda _: None)
+    rounds(world, changing, 40)
+    world.before = world.after = lambda _: None
+    # The next run: other pods, other processes.
+    finish(world, changers(world, HALVES, "1"))
+    assert is_as_declared(world, HALVES)
+    assert left_over(world) == []
+    assert world.harmed == []
+    assert world.most_away <= 1
+    assert world.fewest is not None
+    assert world.fewest >= 3
+    return world, len(killed)
+
+
+def _requests() -> int:
+    world = start(nodes=3, replicas=4, least=3, target=SEVENTHS)
+    world.pod("a", replica=False, grace=8.0)
+    finish(world, changers(world, HALVES, "1"))
+    return world.requests
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_any_request_the_next_run_ends_as_declared_and_nothing_is_left(after: bool) -> None:  # noqa: FBT001
+    points = range(_requests())
+    assert len(points) >= 40
+    assert sum(_killed_at(point, after=after, again=False)[1] for point in points) == len(points)
+
+
+@pytest.mark.parametrize("point", [5, 15, 25, 35])
+def test_killed_at_the_same_request_again_and_again_nothing_is_lost_either(point: int) -> None:
+    assert _killed_at(point, after=False, again=True)[1] >= 1
+
+
+@pytest.mark.parametrize(("staying", "ends"), [("wait", False), ("stop", False), ("delete", True)])
+def test_what_becomes_of_a_pod_that_does_not_go(staying: str, *, ends: bool) -> None:
+    world = start(nodes=2, replicas=2, least=0, target=SEVENTHS)
+    pod = world.pod("a", stays=True, replica=False, grace=30.0)
+    changing = [replace(one, manner=replace(MANNER, staying=staying)) for one in changers(world, HALVES, "1")]
+    rounds(world, changing, 30)
+    assert (pod.uid not in world.pods) == ends, "with its grace, and whatever its budget says"
+    assert world.harmed == []
+    if ends:
+        finish(world, changing)
+    else:
+        cordoned = {name for name, node in world.nodes.items() if node["spec"].get("unschedulable")}
+        assert cordoned == ({"a"} if staying == "wait" else set())
+        assert not any(one.done for one in changing), "the others wait"
+        pod.stays = False
+        finish(world, changing)
+    assert is_as_declared(world, HALVES)
+    assert left_over(world) == []
+
+
+def test_a_node_that_joined_and_whose_mig_manager_fails_is_mended_too() -> None:
+    world = World(("a",))
+    world.broken["a"] = "failed"
+    changing = changers(world, SEVENTHS, "1")
+    rounds(world, changing, 4)
+    assert not world.offers("a")
+    world.broken.clear()
+    finish(world, changing)
+    assert is_as_declared(world, SEVENTHS)
+
+
+def test_a_node_that_is_gone_in_its_turn_and_comes_back_has_no_say_over_the_others() -> None:
+    world = start(nodes=3, replicas=3, least=0, target=SEVENTHS)
+    changing = changers(world, HALVES, "1")
+    while not any(node["spec"].get("unschedulable") for node in world.nodes.values()):
+        rounds(world, changing, 1)
+    (gone,) = [name for name, node in world.nodes.items() if node["spec"].get("unschedulable")]
+    world.remove(gone)
+    others = [one for one in changing if one.name != gone]
+    finish(world, others)
+    world.add(gone)
+    finish(world, [Changer(world, gone, HALVES, "1")])
+    assert is_as_declared(world, HALVES)
+    assert left_over(world) == []
+
+
+def course(seed: int) -> None:
+    """Declarations that change while others are under way, failures, kills and reverts; then the last one, undisturbed."""
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    most, targets = chance.choice(["1", "2", "50%"]), chance.choice([CUT_OR_NOT, NEVER_CUT])
+    nodes, replicas, least = chance.randint(2, 4), chance.randint(0, 4), chance.randint(0, 2)
+    world = start(nodes=nodes, replicas=replicas, least=least, target=chance.choice(targets))
+    (user,) = chance.sample([*world.nodes], 1)
+    cordoned = chance.random() < 0.3
+    if cordoned:
+        world.nodes[user]["spec"]["unschedulable"] = True
+    target, changing, at_work = SEVENTHS, [], set[str]()
+
+    def interrupt(name: str) -> None:
+        """Others may act between two requests, and whoever asks may be killed."""
+        at_work.add(name)
+        if chance.random() < 0.02:
+            raise KilledError(name)
+        others = [one for one in changing if one.name not in at_work]
+        if others and chance.random() < 0.1:
+            step(chance.choice(others))
+
+    def step(one: Changer) -> None:
+        try:
+            one.step()
+        except KilledError:
+            one.killed()
+        finally:
+            at_work.discard(one.name)
+
+    world.before = world.after = interrupt
+    for _ in range(chance.randint(1, 4)):
+        target = chance.choice(targets)
+        changing = [replace(one, target=target) for one in changers(world, target, most)]
+        for _ in range(chance.randint(0, 12)):
+            _happens(world, chance)
+            for one in changing:
+                step(one)
+            world.wait(5)
+            changing += [one for one in changers(world, target, most) if one.name not in {other.name for other in changing}]
+    _heals(world)
+    finish(world, changers(world, target, most))
+    assert is_as_declared(world, target)
+    assert world.harmed == []
+    assert world.most_away <= bound(most, world)
+    _check_cordons(world, user, cordoned=cordoned)
+
+
+def _heals(world: World) -> None:
+    """Nobody is killed any more, mig-manager works, and every pod may be evicted."""
+    world.before = world.after = lambda _: None
+    world.broken.clear()
+    world.least = 0
+    for pod in world.pods.values():
+        pod.stays = False
+
+
+def _check_cordons(world: World, user: str, *, cordoned: bool) -> None:
+    """Nothing is left, but what a user has cordoned, unless that node was replaced."""
+    kept = cordoned and world.nodes[user]["spec"].get("unschedulable")
+    assert left_over(world) == ([f"{user} is cordoned"] if kept else [])
+    assert kept or not cordoned or world.nodes[user].get("anew")
+
+
+def _happens(world: World, chance: random.Random) -> None:
+    """What goes on around a change."""
+    name = chance.choice([*world.nodes])
+    what = chance.random()
+    if what < 0.1:
+        world.broken[name] = chance.choice(["failed", "pending", "paused"])
+    elif what < 0.2:
+        world.broken.clear()
+    elif what < 0.25 and len(world.nodes) > 1:
+        world.remove(name)
+        world.add(name)
+        world.nodes[name]["anew"] = True
+    elif what < 0.3 and world.offers(name) and not world.nodes[name]["spec"].get("unschedulable"):
+        world.pod(name, stays=True, replica=False)
+    elif what < 0.35:
+        for pod in world.pods.values():
+            pod.stays = False
+
+
+@pytest.mark.parametrize("first", range(0, SEQUENCES, 100))
+def test_sequences_of_changes_failures_and_reverts_end_as_the_last_declaration_says(first: int) -> None:
+    for seed in range(first, first + 100):
+        try:
+            course(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
