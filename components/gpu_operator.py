@@ -37,6 +37,7 @@ from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._sharing_keys import config_keys
 from ._to_stack import plan_of, pool_keys
+from ._upgrade_first import judges_the_step
 
 #: Beyond the wait itself, until its pods run on all nodes.
 _SLACK_SECONDS = 300
@@ -137,7 +138,7 @@ class GpuOperator(pulumi.ComponentResource):
             plan.settings.operator.chart,
             OPERATOR_NAMESPACE,
             self.values,
-            child_options(self, opts, depends_on=[*keys, *counters], hooks=hooks),
+            child_options(self, opts, depends_on=[*keys, *counters], hooks=judges_the_step(name, plan, reached, hooks)),
         )
 
     @staticmethod
