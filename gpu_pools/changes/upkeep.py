@@ -65,6 +65,8 @@ _NO_PART_OF_THE_DIGEST: Final = {"resources", "startupProbe", "livenessProbe", "
 #: What the upgrade controller waits between two looks (plannedRequeueInterval of controllers/upgrade_controller.go); a node took
 #: that long with the real v26.7.0 on simulated nodes, whose drivers start at once.
 _NODE_MINUTES: Final = 2
+#: gpuPodDeletion.timeoutSeconds of the charts from v25.3.4 to v26.7.0.
+_EVICTION_SECONDS: Final = 300
 _IN_PLACE: Final = "cordoned, its driver restarted in place, uncordoned; pods that run there stay"
 
 
@@ -262,12 +264,14 @@ def _at_a_time(plan: Plan) -> str:
 def _evicted(plan: Plan) -> str:
     policy = at(plan.operator_values, "driver", "upgradePolicy")
     text = "cordoned, its pods that ask for a GPU evicted, its driver replaced, uncordoned once that is validated."
+    drained = at(policy, "drain", "enable") is True
+    fate = "the node is drained" if drained else "the node stays cordoned (upgrade-failed)"
     stuck = [] if at(policy, "gpuPodDeletion", "force") is True else ["without a controller"]
     stuck += [] if at(policy, "gpuPodDeletion", "deleteEmptyDir") is True else ["with an emptyDir"]
-    if not stuck:
-        return text
-    fate = "then the node is drained" if at(policy, "drain", "enable") is True else "the node stays cordoned (upgrade-failed)"
-    return f"{text} A pod {' or '.join(stuck)} is not evicted: {fate} (W71)."
+    seconds = at(policy, "gpuPodDeletion", "timeoutSeconds")
+    patience = _EVICTION_SECONDS if seconds is None else seconds
+    slow = f"After {patience} s {fate}." if patience else "It is waited for pods that do not go, without an end."
+    return f"{text} {slow}" if not stuck else f"{text} {slow} A pod {' or '.join(stuck)} is not evicted: {fate} at once (W71)."
 
 
 def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 #: What becomes of a change where pods do not go in time.
 Staying = Literal["wait", "stop", "delete"]
 _STAYING: Final = ("wait", "stop", "delete")
-_DRAIN_SECONDS: Final = 600
-_DAY_SECONDS: Final = 86_400
+DRAIN_SECONDS: Final = 600
+DAY_SECONDS: Final = 86_400
 #: As many Leases are asked for at most by a node that waits for its turn.
 _MOST_AT_ONCE: Final = 100
 
@@ -38,6 +38,9 @@ def _nodes(section: Section, one: Row) -> int | None:
     return found if isinstance(found, int) else None
 
 
+NODES: Final = Kind(_nodes, "int")
+
+
 @dataclass(frozen=True)
 class Rollout:
     """How the nodes of a pool change.
@@ -50,14 +53,14 @@ class Rollout:
 
     max_unavailable: int = row(
         "How many nodes change at the same time.",
-        Kind(_nodes, "int"),
+        NODES,
         1,
         doc="How many nodes change at the same time, 1 to 100; not a share in percent.",
     )
     drain_seconds: int = row(
         "How long pods that hold GPUs may take to go, in seconds.",
-        whole_number(1, _DAY_SECONDS),
-        _DRAIN_SECONDS,
+        whole_number(1, DAY_SECONDS),
+        DRAIN_SECONDS,
         key="drainTimeoutSeconds",
         doc="How long the pods of a node that hold GPUs may take to go, in seconds.",
     )

@@ -127,7 +127,7 @@ def test_a_step_back_ends_in_an_acknowledgement_even_where_no_driver_is_the_oper
         ({"autoUpgrade": False}, "", "Nothing by itself"),
         ({"maxParallelUpgrades": 0}, "upgraded", "All nodes at once"),
         ({"maxParallelUpgrades": 4}, "upgraded", "4 nodes at a time"),
-        ({"drain": {"enable": True}}, "upgraded", "then the node is drained"),
+        ({"drain": {"enable": True}}, "upgraded", "the node is drained at once"),
         ({"gpuPodDeletion": {"deleteEmptyDir": True}}, "upgraded", "A pod without a controller is not evicted"),
         ({"gpuPodDeletion": {"force": True}}, "upgraded", "A pod with an emptyDir is not evicted"),
         ({"gpuPodDeletion": {"force": True, "deleteEmptyDir": True}}, "upgraded", "uncordoned once that is validated."),
