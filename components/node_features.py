@@ -44,7 +44,7 @@ class NodeFeatureDiscoveryArgs(TypedDict):
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
     kubeconfig: NotRequired[pulumi.Input[str]]
-    """How to look first whether a cluster that was there has one already; without it nothing is looked for."""
+    """How to look first whether a cluster that was there has one, and which CRDs; without it nothing is looked for."""
     context: NotRequired[str]
     """Of the kubeconfig; its current one by default."""
 

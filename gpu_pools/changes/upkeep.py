@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
 from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
 from gpu_pools.plan.driver_pods import driver_pod_values
@@ -135,10 +136,21 @@ def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterat
         follow = tuple(pool for pool in stay if "orchestratorVersion" not in rolling_options(pool))
         happens = _surge(follow) if follow else "The control plane alone: every pool has a version of its own."
         names = tuple(pool.name for pool in follow)
+        happens = " ".join(filter(None, (happens, _skew(before, str(new.kubernetes_version)))))
         yield Upkeep("Kubernetes", was, str(new.kubernetes_version), (), names, "upgraded" if follow else "", happens)
     if isinstance(old, MagnumSettings) and isinstance(new, MagnumSettings) and _template(old) != _template(new):
         happens = "Magnum upgrades the cluster in place; in which order, and whether nodes are drained, is its driver's."
         yield Upkeep("the cluster template", "", "", (), names, "upgraded", happens)
+
+
+def _skew(before: Plan, version: str) -> str:
+    """Whether the operator that is there meets a Kubernetes that it is not documented for: the control plane is raised first."""
+    operator = before.settings.operator
+    documented, wanted = documented_kubernetes(operator.chart.version), parse_version(version)
+    if operator.adopted or documented is None or wanted is None or wanted[:2] <= documented[1]:
+        return ""
+    newest = version_text(documented[1])
+    return f"gpu-operator {operator.chart.version}, which runs meanwhile, is documented to {newest}: upgrade it first."
 
 
 def _pool_options(before: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:

@@ -101,6 +101,15 @@ def test_an_older_operator_evicts_for_whatever_changes_the_driver_s_pods(version
     assert only(before, after).effect == effect
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "early"), [("v25.10.1", "1.36", True), ("v26.3.3", "1.36", False), ("v25.3.4", "1.34", True)]
+)
+def test_a_kubernetes_that_the_operator_is_not_documented_for_comes_after_it(before: str, after: str, early: bool) -> None:  # noqa: FBT001
+    plans = (stack(operator={"version": before}, kubernetesVersion=version) for version in ("1.33", after))
+    found = next(one for one in upkeep(*plans) if one.what == "Kubernetes")
+    assert (f"gpu-operator {before}, which runs meanwhile, is documented to" in found.happens) is early
+
+
 def test_a_step_that_is_not_supported_is_blocked_before_the_deploy() -> None:
     before, after = (stack(operator={"version": version}) for version in ("v25.10.1", "v26.7.0"))
     seen = blast_radius(NOTHING, before, after)
