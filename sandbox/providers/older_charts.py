@@ -2,7 +2,9 @@
 
 What differs is data (sandbox/charts/gpu-operator-older.yaml): versions of operands, defaults, and what the schema of the
 ClusterPolicy lacks. A value that the older chart does not know is without effect, as there: what the older schema lacks is
-dropped by the API server. The templates stay those of v26.7.0; where theirs differ beyond that nobody has compared them.
+dropped by the API server. The templates stay those of v26.7.0. Held against those of the tags, the ClusterPolicies of one stack
+were equal in all that is used here; not in vGPU, VFIO, Kata, confidential computing, GDS, GDRCopy and the operator's init
+container, which the operator's stand-in does not play.
 """
 
 from __future__ import annotations
