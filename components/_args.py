@@ -408,6 +408,17 @@ class RolloutWindowArgs(TypedDict):
     """From UTC, e.g. +01:00; none by default."""
 
 
+class DriverUpgradeArgs(TypedDict):
+    """How the operator replaces drivers on living nodes."""
+
+    max_unavailable: NotRequired[int]
+    """On how many nodes the driver is replaced at the same time."""
+    drain_timeout_seconds: NotRequired[int]
+    """How long pods that hold GPUs may take to go, in seconds."""
+    pods_that_stay: NotRequired[str]
+    """Of pods that do not go in time: wait or stop."""
+
+
 class RolloutArgs(TypedDict):
     """How the pool's living nodes change in place."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import pulumi
 
-from ._args import Cluster, FlavorArgs, NamedPool
+from ._args import Cluster, DriverUpgradeArgs, FlavorArgs, NamedPool
 from ._sharing_args import SharingArgs
 
 
@@ -41,6 +41,8 @@ class OperatorSectionArgs(TypedDict):
     """single or mixed; derived from the pools by default."""
     kubelet_sync_seconds: NotRequired[int]
     """How often kubelets bring changed ConfigMaps to pods; 60 by default."""
+    driver_upgrade: NotRequired[DriverUpgradeArgs]
+    """How drivers are replaced on living nodes; as the chart has it by default."""
 
 
 class NodeFeatureDiscoverySectionArgs(TypedDict):

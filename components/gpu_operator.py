@@ -38,6 +38,7 @@ from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._sharing_keys import config_keys
 from ._to_stack import plan_of, pool_keys
+from ._upgrade_first import judges_the_step
 
 #: Beyond the wait itself, until its pods run on all nodes.
 _SLACK_SECONDS = 300
@@ -53,7 +54,7 @@ class GpuOperatorArgs(TypedDict):
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
     kubeconfig: NotRequired[pulumi.Input[str]]
-    """How to look first whether a cluster that was there has one already; without it nothing is looked for."""
+    """How to look first whether a cluster that was there has one, and what is half done; without it nothing is looked for."""
     context: NotRequired[str]
     """Of the kubeconfig; its current one by default."""
 
@@ -138,7 +139,12 @@ class GpuOperator(pulumi.ComponentResource):
             plan.settings.operator.chart,
             OPERATOR_NAMESPACE,
             self.values,
-            child_options(self, opts, depends_on=[*keys, *counters], hooks=tells_what_stays(name, plan.settings, reached, hooks)),
+            child_options(
+                self,
+                opts,
+                depends_on=[*keys, *counters],
+                hooks=judges_the_step(name, plan, reached, tells_what_stays(name, plan.settings, reached, hooks)),
+            ),
         )
 
     @staticmethod

@@ -26,6 +26,7 @@ from ._owners import looks_for_another, tells_of_another_owner
 from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._to_stack import plan_alone, plan_of
+from ._upgrade_first import asks_for_crds
 
 if TYPE_CHECKING:
     from .gpu_operator import GpuOperator
@@ -43,7 +44,7 @@ class NodeFeatureDiscoveryArgs(TypedDict):
     secret_values: NotRequired[bool]
     """Keep the chart values encrypted in the state."""
     kubeconfig: NotRequired[pulumi.Input[str]]
-    """How to look first whether a cluster that was there has one already; without it nothing is looked for."""
+    """How to look first whether a cluster that was there has one, and which CRDs; without it nothing is looked for."""
     context: NotRequired[str]
     """Of the kubeconfig; its current one by default."""
 
@@ -90,7 +91,8 @@ class NodeFeatureDiscovery(pulumi.ComponentResource):
         self.version = pulumi.Output.from_input(chart.version)
         self.values = chart_values(plan.nfd_values, secret=args.get("secret_values", False))
         pulling = pull_secret(name, NFD_NAMESPACE, plan.settings.registry, child_options(self, opts, depends_on=[namespace]))
-        options = child_options(self, opts, depends_on=[namespace, *pulling], hooks=hooks)
+        upgrade = asks_for_crds(name, chart, reached, hooks)
+        options = child_options(self, opts, depends_on=[namespace, *pulling], hooks=upgrade)
         chart_release(f"{name}-release", chart, NFD_NAMESPACE, self.values, options)
         self.register_outputs({"namespace": self.namespace, "version": self.version, "values": self.values})
 

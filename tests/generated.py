@@ -29,6 +29,7 @@ from gpu_pools.stack.clusters import (
     MagnumTemplate,
     SystemPool,
 )
+from gpu_pools.stack.driver_upgrade import DriverUpgrade
 from gpu_pools.stack.entra import EntraSettings
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import BESIDE, ExistingMagnum
@@ -155,6 +156,7 @@ TYPES: Final = (
     Args(
         "RolloutWindowArgs", "When changes of nodes may begin: weekly, or daily where no day is named.", (RolloutWindow,), "all"
     ),
+    Args("DriverUpgradeArgs", "How the operator replaces drivers on living nodes.", (DriverUpgrade,), "all"),
     Args("RolloutArgs", "How the pool's living nodes change in place.", (Rollout,), "all"),
     Args("MinimumArgs", "What a node's driver must be at least; the verification holds each node against it.", (Minimum,), "all"),
     Args("SpotArgs", "Spot VMs.", (Spot,), "aks"),

@@ -119,8 +119,8 @@ def _replacements(preview: Preview, before: Plan | None, after: Plan) -> Iterato
 
 
 def _renewals(renewed: Iterable[Upkeep], after: Plan) -> Iterator[Ending]:
-    """One for all that is renewed node by node: it is one entry, of the versions that the cluster shall have."""
-    ending = [one for one in renewed if one.effect == "upgraded"]
+    """One for all that is renewed node by node, or against its makers' support: it is one entry, of the cluster's versions."""
+    ending = [one for one in renewed if one.effect == "upgraded" or one.against]
     if ending:
         changes = tuple((one.what, json.dumps(one.before), json.dumps(one.after)) for one in ending if one.before or one.after)
         how = f"has {' and '.join(one.what for one in ending)} renewed on its nodes"

@@ -13,6 +13,7 @@ from gpu_pools.changes.turns import turns
 from gpu_pools.changes.upkeep import upkeep
 from gpu_pools.hardware.prices import HOURS_PER_MONTH
 from gpu_pools.plan.node_price import node_price
+from gpu_pools.plan.version_steps import operator_step, refusal
 from gpu_pools.rendering.node_leaving import gives_back
 from gpu_pools.verifier.turns import at_once
 
@@ -115,6 +116,7 @@ class BlastRadius:
         before: sums.
         after: sums.
         currency: of the costs; ``""``: no prices were given.
+        refused: steps between versions that the deploy refuses.
         broken: limits of a change that it breaks.
         findings: of policies.
         mig_strategy: of the cluster, before and after; it decides what MIG devices are called, in every pool.
@@ -135,6 +137,7 @@ class BlastRadius:
     before: Sums
     after: Sums
     currency: str
+    refused: tuple[str, ...]
     broken: tuple[str, ...]
     findings: tuple[Finding, ...]
     mig_strategy: tuple[str, str]
@@ -156,7 +159,7 @@ class BlastRadius:
         missing = [f"{one.called()} {one.how}, and {_lacking(one)}" for one in unread]
         kept = [f"the engine refuses to replace or delete {name}, which is protected" for name in self.protected]
         rules = [f"{one.rule}: {one.resource or 'the program'}" for one in self.findings if one.level == "mandatory"]
-        return (*missing, *kept, *self.broken, *rules)
+        return (*missing, *kept, *self.refused, *self.broken, *rules)
 
 
 def _lacking(one: Ending) -> str:
@@ -210,11 +213,19 @@ def blast_radius(
         before=old,
         after=new,
         currency=prices.currency if prices else "",
+        refused=() if with_cluster or before is None else tuple(_refused(before, after)),
         broken=(*unready(pools), *_broken(old, new, limits or Limits(), prices, twice)),
         findings=preview.findings,
         mig_strategy=((before or after).mig_strategy, after.mig_strategy),
         verified_within=after.settings.verification.deadline_seconds if after.settings.verification.enabled else None,
     )
+
+
+def _refused(before: Plan, after: Plan) -> Iterator[str]:
+    """What the hook of the operator's release refuses (components/_upgrade_first.py): the same judgement, before a deploy."""
+    old, new = before.settings.operator, after.settings.operator
+    if not old.adopted and not new.adopted and (problem := refusal(operator_step(old.chart.version, new.chart.version))):
+        yield f"{problem.path}: {problem.message}. {problem.remedy.removesuffix('.')}"
 
 
 def _affected(pools: tuple[PoolChange, ...], asking: tuple[Asking, ...]) -> Iterator[Affected]:

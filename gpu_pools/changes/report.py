@@ -42,6 +42,7 @@ def document(stack: str, radius: BlastRadius, seen: Seen) -> dict[str, Any]:
                 "pools": list(one.pools),
                 "effect": one.effect or None,
                 "happens": one.happens,
+                "against": one.against or None,
             }
             for one in radius.renewed
         ],

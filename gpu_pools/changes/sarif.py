@@ -25,6 +25,7 @@ _OWN: Final = {
     "protected": "What is protected is neither replaced nor deleted",
     "ends-pods-without-acknowledgement": "What ends pods is done only after somebody acknowledged it",
     "nodes-renewed": "Operands, driver or Kubernetes start anew on nodes that stay",
+    "unsupported-step": "The GPU operator is upgraded one release at a time",
     "change-limit": "A change adds no more than it may",
     "gpus-away": "GPUs are away for a time",
     "drain-first": "Nodes must be free of pods before their sharing changes",
@@ -60,6 +61,8 @@ def _findings(radius: BlastRadius) -> Iterator[tuple[str, str, str, str]]:
     yield from _ended(radius)
     for name in radius.protected:
         yield "protected", "error", _pool_of(radius, name), f"{name} is protected: the engine refuses to replace or delete it."
+    for reason in radius.refused:
+        yield "unsupported-step", "error", "", f"{reason}."
     for reason in radius.broken:
         yield "change-limit", "error", "", f"{reason}."
     for dip in radius.dips:

@@ -6,6 +6,8 @@ The engine shows one update, of a release or of a cluster; what follows happens 
   Operands roll by themselves. The driver's DaemonSet is always OnDelete: its pods go node by node, after an eviction of pods with
   GPUs, unless DRIVER_CONFIG_DIGEST stays the same (internal/config/driver_config_digest.go, internal/predicates/restart_only.go,
   cmd/gpu-operator/main.go; k8s-operator-libs pkg/upgrade: upgrade_inplace.go, pod_manager.go, as vendored there).
+  Operators before v26.7 evict for whatever changes these pods: v26.3.3 sets the digest, and nothing of its controller reads it.
+  Another operator changes them always: the image of the driver manager is in the digest.
 - AKS: MicrosoftDocs/azure-aks-docs fb060abe, articles/aks/upgrade-aks-node-pools-rolling.md.
 
 Not told: what an operator of another owner does when its owner upgrades it.
@@ -14,9 +16,13 @@ Not told: what an operator of another owner does when its owner upgrades it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
+from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
+from gpu_pools.plan.driver_pods import driver_pod_values
+from gpu_pools.plan.version_steps import operator_step
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
 from gpu_pools.stack.sharing import Mps
@@ -55,10 +61,13 @@ _RESTARTS: Final = {
     "daemonsets.updateStrategy": (),
     "daemonsets.rollingUpdate": (),
 }
-#: Values of the driver that say how it is replaced, not what it is.
-_NO_PART_OF_THE_POD: Final = {"enabled", "upgradePolicy"}
 #: Values of the driver's pod that its digest leaves out: it restarts in place.
 _NO_PART_OF_THE_DIGEST: Final = {"resources", "startupProbe", "livenessProbe", "readinessProbe", "imagePullPolicy", "hostNetwork"}
+#: What the upgrade controller waits between two looks (plannedRequeueInterval of controllers/upgrade_controller.go); a node took
+#: that long with the real v26.7.0 on simulated nodes, whose drivers start at once.
+_NODE_MINUTES: Final = 2
+#: gpuPodDeletion.timeoutSeconds of the charts from v25.3.4 to v26.7.0.
+_EVICTION_SECONDS: Final = 300
 _IN_PLACE: Final = "cordoned, its driver restarted in place, uncordoned; pods that run there stay"
 
 
@@ -79,6 +88,7 @@ class Upkeep:
         effect: on these pools: ``upgraded``: pods with GPUs end, node by node; ``cordoned``: nodes take no new pods for a while,
             one after the other; empty: neither.
         happens: in sentences.
+        against: why its makers do not support it; empty where they do. Somebody has to acknowledge it then.
     """
 
     what: str
@@ -88,6 +98,7 @@ class Upkeep:
     pools: tuple[str, ...]
     effect: str
     happens: str
+    against: str = ""
 
 
 def upkeep(before: Plan | None, after: Plan, replaced: Collection[str] = ()) -> tuple[Upkeep, ...]:
@@ -125,10 +136,21 @@ def _kubernetes(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterat
         follow = tuple(pool for pool in stay if "orchestratorVersion" not in rolling_options(pool))
         happens = _surge(follow) if follow else "The control plane alone: every pool has a version of its own."
         names = tuple(pool.name for pool in follow)
+        happens = " ".join(filter(None, (happens, _skew(before, str(new.kubernetes_version)))))
         yield Upkeep("Kubernetes", was, str(new.kubernetes_version), (), names, "upgraded" if follow else "", happens)
     if isinstance(old, MagnumSettings) and isinstance(new, MagnumSettings) and _template(old) != _template(new):
         happens = "Magnum upgrades the cluster in place; in which order, and whether nodes are drained, is its driver's."
         yield Upkeep("the cluster template", "", "", (), names, "upgraded", happens)
+
+
+def _skew(before: Plan, version: str) -> str:
+    """Whether the operator that is there meets a Kubernetes that it is not documented for: the control plane is raised first."""
+    operator = before.settings.operator
+    documented, wanted = documented_kubernetes(operator.chart.version), parse_version(version)
+    if operator.adopted or documented is None or wanted is None or wanted[:2] <= documented[1]:
+        return ""
+    newest = version_text(documented[1])
+    return f"gpu-operator {operator.chart.version}, which runs meanwhile, is documented to {newest}: upgrade it first."
 
 
 def _pool_options(before: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
@@ -167,9 +189,12 @@ def _operator(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator
     names = tuple(pool.name for pool in stay)
     old, new = before.settings.operator, after.settings.operator
     if not old.adopted and not new.adopted and old.chart.version != new.chart.version:
+        step = operator_step(old.chart.version, new.chart.version)
         brings = _differences(old.chart.operands, new.chart.operands)
         happens = f"The operator's own pod is replaced, then those of every operand that differs{brings}, {_rolls(after)}"
-        yield Upkeep("the GPU operator", old.chart.version, new.chart.version, _present(_ROLLING, stay), names, "", happens)
+        happens = " ".join((happens, *step.brings, *step.lost))
+        restarts, against = _present(_ROLLING, stay), "NVIDIA documents no way back" if step.backwards else ""
+        yield Upkeep("the GPU operator", old.chart.version, new.chart.version, restarts, names, "", happens, against)
     was, becomes = before.settings.nfd, after.settings.nfd
     if not was.adopted and not becomes.adopted and was.chart.version != becomes.chart.version:
         happens = "Its pods start anew; labels stay meanwhile."
@@ -189,31 +214,54 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
         return
     if after.driver != "operator" or after.settings.operator.adopted:
         return
-    old, new = _driver_values(before), _driver_values(after)
+    old, new = (driver_pod_values(plan.operator_values, _brought(plan)) for plan in (before, after))
     differ = {key for key in {*old, *new} if old.get(key) != new.get(key)}
-    if not differ:
+    another = before.settings.operator.chart.version != after.settings.operator.chart.version
+    if not differ and not another:
         return
     versions = (str(old["version"]), str(new["version"])) if "version" in differ else ("", "")
-    in_place = differ <= _NO_PART_OF_THE_DIGEST
-    if not _by_itself(after):
-        effect, happens = (
-            "",
-            _BY_HAND,
-        )
-    elif in_place:
-        effect, happens = "cordoned", f"{_at_a_time(after)}: {_IN_PLACE}."
-    else:
-        effect, happens = "upgraded", f"{_at_a_time(after)}: {_evicted(after)}"
-    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, happens)
+    in_place = differ <= _NO_PART_OF_THE_DIGEST and not another
+    because = "" if differ or not another else "Its version stays, but another operator makes other pods of it. "
+    effect, happens = _driver_way(after, stay, in_place=in_place)
+    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, because + happens)
 
 
-def _driver_values(plan: Plan) -> dict[str, Any]:
-    """What of the values makes the driver's pods, and its version also where the chart's own is taken."""
-    values = plan.operator_values
-    own = {key: value for key, value in values["driver"].items() if key not in _NO_PART_OF_THE_POD}
-    # Modules beside the driver run in its pod.
-    own |= {name: values.get(name) for name in ("gds", "gdrcopy")}
-    return {**own, "version": own.get("version") or plan.settings.operator.chart.operands.get("driver")}
+def _driver_way(plan: Plan, stay: tuple[PoolPlan, ...], *, in_place: bool) -> tuple[str, str]:
+    """(effect, what happens) where the driver's pods become others; `in_place`: their digest stays the same."""
+    if not _by_itself(plan):
+        return "", _BY_HAND
+    if in_place and restarts_in_place(plan.settings.operator.chart.version):
+        return "cordoned", f"{_at_a_time(plan)}: {_IN_PLACE}."
+    return "upgraded", f"{_at_a_time(plan)}: {_evicted(plan)} {_lasts(plan, stay)}"
+
+
+def _brought(plan: Plan) -> str | None:
+    return plan.settings.operator.chart.operands.get("driver")
+
+
+def _lasts(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
+    """The least time, by what the controller itself waits; how long a driver takes to start nobody here has measured."""
+    nodes = sum(pool.pool.min_nodes for pool in stay)
+    if not nodes:
+        return f"Some {_NODE_MINUTES} minutes a node, and the driver's own start."
+    policy = at(plan.operator_values, "driver", "upgradePolicy")
+    parallel = at(policy, "maxParallelUpgrades")
+    # 0 is no limit.
+    most = [nodes, parallel if isinstance(parallel, int) else 1, _unavailable(policy, nodes)]
+    turns = -(-nodes // min(filter(None, most)))
+    return (
+        f"That takes {turns * _NODE_MINUTES} minutes or more for {nodes} node{'' if nodes == 1 else 's'}: the controller looks "
+        f"every {_NODE_MINUTES}, and each driver's start comes on top."
+    )
+
+
+def _unavailable(policy: object, nodes: int) -> int:
+    """How many nodes may be away at once, rounded up as the controller does it; the CRD's default is a quarter."""
+    text = str(at(policy, "maxUnavailable") or "25%")
+    if text.removesuffix("%").isdecimal():
+        number = int(text.removesuffix("%"))
+        return -(-nodes * number // 100) if text.endswith("%") else number
+    return nodes
 
 
 def _by_itself(plan: Plan) -> bool:
@@ -228,12 +276,14 @@ def _at_a_time(plan: Plan) -> str:
 def _evicted(plan: Plan) -> str:
     policy = at(plan.operator_values, "driver", "upgradePolicy")
     text = "cordoned, its pods that ask for a GPU evicted, its driver replaced, uncordoned once that is validated."
+    drained = at(policy, "drain", "enable") is True
+    fate = "the node is drained" if drained else "the node stays cordoned (upgrade-failed)"
     stuck = [] if at(policy, "gpuPodDeletion", "force") is True else ["without a controller"]
     stuck += [] if at(policy, "gpuPodDeletion", "deleteEmptyDir") is True else ["with an emptyDir"]
-    if not stuck:
-        return text
-    fate = "then the node is drained" if at(policy, "drain", "enable") is True else "the node stays cordoned (upgrade-failed)"
-    return f"{text} A pod {' or '.join(stuck)} is not evicted: {fate} (W71)."
+    seconds = at(policy, "gpuPodDeletion", "timeoutSeconds")
+    patience = _EVICTION_SECONDS if seconds is None else seconds
+    slow = f"After {patience} s {fate}." if patience else "It is waited for pods that do not go, without an end."
+    return f"{text} {slow}" if not stuck else f"{text} {slow} A pod {' or '.join(stuck)} is not evicted: {fate} at once (W71)."
 
 
 def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[Upkeep]:
@@ -242,13 +292,14 @@ def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Itera
     if old == new:
         return
     cordons = after.driver == "operator" and before.driver == "operator" and _by_itself(after)
-    happens = f"The pods of all operands start anew, {_rolls(after)}"
+    happens, effect = f"The pods of all operands start anew, {_rolls(after)}", ""
     if cordons:
-        happens += f" The driver's go by another way (W70). {_at_a_time(after)}: {_IN_PLACE}."
+        effect, way = _driver_way(after, stay, in_place=True)
+        happens += f" The driver's go by another way (W70). {way}"
     restarts = _present((_DRIVER, *_ROLLING) if after.driver == "operator" else _ROLLING, stay)
     names = tuple(pool.name for pool in stay)
     what = "what the operands tolerate"
-    yield Upkeep(what, ", ".join(old), ", ".join(new), restarts, names, "cordoned" if cordons else "", happens)
+    yield Upkeep(what, ", ".join(old), ", ".join(new), restarts, names, effect, happens)
 
 
 def _toleration(written: Mapping[str, str]) -> str:

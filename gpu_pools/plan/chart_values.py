@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.mig.change import mode_change_needs
+from gpu_pools.plan.driver_upgrades import upgrade_policy
 from gpu_pools.rendering.dcgm_exporter import exporter_values
 from gpu_pools.rendering.node_leaving import hook_objects
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP, MIG_DISABLED_KEY, MIG_PARTED_CONFIG_MAP
@@ -76,7 +77,7 @@ def operator_values(
         "nfd": {"enabled": False},
         "operator": {"runtimeClass": "nvidia-container-runtime" if aks_runtime else "nvidia"},
         "daemonsets": {"tolerations": [dict(toleration) for toleration in tolerated]},
-        "driver": {"enabled": by_operator},
+        "driver": {"enabled": by_operator, **(upgrade_policy(settings) if by_operator else {})},
         "toolkit": toolkit,
         "mig": {"strategy": cluster_strategy},
         "devicePlugin": {"config": {"create": False, "name": DEVICE_PLUGIN_CONFIG_MAP, "default": default_key}},

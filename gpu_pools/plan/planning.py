@@ -38,6 +38,7 @@ from gpu_pools.plan.checks import (
     gpu_instance_profile,
     mig_owner,
 )
+from gpu_pools.plan.driver_upgrades import check_driver_upgrade, driver_upgrade_warnings
 from gpu_pools.plan.generations import check_exchanges, with_generation
 from gpu_pools.plan.mig_strategy import causes_of_mixed, derived_mig_strategy, other_strategy, strategy_warnings
 from gpu_pools.plan.observed import check_observability
@@ -121,6 +122,7 @@ def _plan(settings: Settings, problems: Problems) -> Plan:
     check_startup_taint(settings, problems)
     check_rollouts(settings, problems)
     check_exchanges(settings, problems)
+    check_driver_upgrade(settings, problems)
     check_adoption(settings, problems)
     check_adopted_groups(settings, problems)
     check_observability(settings, problems)
@@ -254,6 +256,7 @@ def _pool_warnings(
         yield from cluster_warnings(settings)
         yield from aks_cluster_warnings(settings.cluster)
         yield from chart_warnings(settings)
+        yield from driver_upgrade_warnings(settings, driver_of(pool, settings))
         yield from tag_warnings(settings)
     yield from magnum_driver_warnings(pool, settings)
     yield from aks_warnings(pool, sharing, driver_of(pool, settings))

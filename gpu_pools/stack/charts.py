@@ -15,6 +15,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from gpu_pools.hardware.operands import Operand, brought
+from gpu_pools.stack.driver_upgrade import DRIVER_UPGRADE, DriverUpgrade
 from gpu_pools.stack.own_chart import OwnChart, read_own_chart
 from gpu_pools.stack.refused_values import refused_nfd_values, refused_operator_values
 from gpu_pools.stack.section import Section
@@ -162,6 +163,7 @@ class OperatorSettings:
         install: False: the cluster has one already, which is configured (gpu_pools.stack.adoption); None: not said, so it is
         installed. kubelet_sync_seconds: how often the kubelets bring what has changed to a pod's volumes
         (gpu_pools.proof.key_wait).
+        driver_upgrade: how drivers are replaced; None: as the chart has it.
     """
 
     chart: ChartSettings
@@ -169,6 +171,7 @@ class OperatorSettings:
     mig_strategy: MigStrategy | None = None
     install: bool | None = None
     kubelet_sync_seconds: int = KUBELET_SYNC_SECONDS
+    driver_upgrade: DriverUpgrade | None = None
 
     @property
     def adopted(self) -> bool:
@@ -203,13 +206,14 @@ def parse_operator(value: object, path: str, problems: Problems) -> OperatorSett
     strategy = section.text("migStrategy", choices=("single", "mixed"), remedy="Leave it out to have it derived from the pools.")
     install = section.flag("install")
     sync = section.integer("kubeletSyncSeconds", minimum=1, maximum=_LONGEST_SYNC_SECONDS)
+    upgrade = DRIVER_UPGRADE.kind.read(section, DRIVER_UPGRADE)
     chart = parse_chart(section, "gpu-operator", _DERIVED)
     section.finish()
     _check_operator_values(chart.values, section.at("values"), problems, toolkit=driver != "preinstalled")
     if install is False:
         _check_nothing_of_a_chart(section)
     sync = sync or KUBELET_SYNC_SECONDS
-    return OperatorSettings(chart, driver or "operator", strategy, install, sync)  # type: ignore[arg-type]
+    return OperatorSettings(chart, driver or "operator", strategy, install, sync, upgrade)  # type: ignore[arg-type]
 
 
 def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
@@ -225,7 +229,7 @@ def parse_nfd(value: object, path: str, problems: Problems) -> NfdSettings:
 
 def _check_nothing_of_a_chart(section: Section) -> None:
     """Refuse what would be silently ignored: an operator that is there already has its owner's chart and values."""
-    for key in ("version", "valuesFile", "chart", "values"):
+    for key in ("version", "valuesFile", "chart", "values", "driverUpgrade"):
         if section.given(key):
             section.problems.add(
                 section.at(key),

@@ -18,10 +18,10 @@ from gpu_pools.verifier.windows import DAYS, written
 #: What becomes of a change where pods do not go in time.
 Staying = Literal["wait", "stop", "delete"]
 _STAYING: Final = ("wait", "stop", "delete")
-_DRAIN_SECONDS: Final = 600
-_DAY_SECONDS: Final = 86_400
+DRAIN_SECONDS: Final = 600
+DAY_SECONDS: Final = 86_400
 #: As many Leases are asked for at most by a node that waits for its turn.
-_MOST_AT_ONCE: Final = 100
+MOST_AT_ONCE: Final = 100
 _SHARE: Final = re.compile(r"([1-9]|[1-9]\d|100)%")
 
 
@@ -31,16 +31,16 @@ def _nodes(section: Section, one: Row) -> int | str | None:
         if _SHARE.fullmatch(value):
             return value
         # A program has one type for both.
-        if not value.isdecimal() or not 1 <= int(value) <= _MOST_AT_ONCE:
+        if not value.isdecimal() or not 1 <= int(value) <= MOST_AT_ONCE:
             section.problems.add(
                 section.at(one.key),
                 f"{show(value)} is neither a number of nodes nor a share of them",
-                allowed=f'a whole number from 1 to {_MOST_AT_ONCE}, or a share from "1%" to "100%"',
+                allowed=f'a whole number from 1 to {MOST_AT_ONCE}, or a share from "1%" to "100%"',
                 remedy="Write how many nodes may change at the same time.",
             )
             return None
         return int(value)
-    found = whole_number(1, _MOST_AT_ONCE).read(section, one)
+    found = whole_number(1, MOST_AT_ONCE).read(section, one)
     return found if isinstance(found, int) else None
 
 
@@ -95,8 +95,8 @@ class Rollout:
     )
     drain_seconds: int = row(
         "How long pods that hold GPUs may take to go, in seconds.",
-        whole_number(1, _DAY_SECONDS),
-        _DRAIN_SECONDS,
+        whole_number(1, DAY_SECONDS),
+        DRAIN_SECONDS,
         key="drainTimeoutSeconds",
         doc="How long the pods of a node that hold GPUs may take to go, in seconds.",
     )

@@ -238,7 +238,7 @@ RULES: Final = (
         judge=_driver_upgrade,
         why="the driver cannot be unloaded while pods use it: nodes stay cordoned with upgrade-required",
         repair="Set driver.upgradePolicy.drain.enable or gpuPodDeletion.force, or autoUpgrade to false.",
-        stack_repair="In operator.values.driver.upgradePolicy set drain.enable or gpuPodDeletion.force, or autoUpgrade: false.",
+        stack_repair="Declare operator.driverUpgrade: {maxUnavailable: 1}, or set driver.upgradePolicy.autoUpgrade to false.",
         level="advisory",
     ),
     Rule(

@@ -14,6 +14,7 @@ from sandbox.cluster import node_tools
 from sandbox.cluster.api import Api
 from sandbox.cluster.api_errors import ApiError, UnreachableError
 from sandbox.machines.cleanup_pod import CleanupPod
+from sandbox.machines.crd_pod import CrdPod
 from sandbox.machines.driver import DriverPod, GpuClientPod, ToolkitPod, ValidatorPod
 from sandbox.machines.gpu_operator import Operator
 from sandbox.machines.gpu_programs import DevicePluginPod, GfdPod, MpsDaemonPod
@@ -74,7 +75,7 @@ class Daemon:
         self._kubelet = Kubelet([
             *real, DriverPod(), ToolkitPod(), LabellerPod(), self._nfd_master, self._nfd_worker, MigManagerPod(programs),
             GfdPod(programs), MpsDaemonPod(programs), DevicePluginPod(programs), ValidatorPod(), GpuClientPod(),
-            VerifierPod(programs), self._cleanup,
+            VerifierPod(programs), self._cleanup, CrdPod(),
         ])  # fmt: skip
 
     def run(self, stop: threading.Event) -> None:

@@ -2,9 +2,11 @@
 
 After the upgrade controller of gpu-operator v26.7.0 and NVIDIA/k8s-operator-libs pkg/upgrade: the states of the label
 nvidia.com/gpu-driver-upgrade-state in their order, how many nodes at a time (maxParallelUpgrades, maxUnavailable), pods with GPUs
-evicted first, the way of a change that leaves the driver as it is (a toleration: cordon and restart), nodes that were cordoned
-before, `upgrade-failed`. A wait for something that no label tells takes two minutes there and a second here. Left out:
-waitForCompletion, the drain's selectors, safe driver loading, upgrades on request.
+evicted first, the way of a change that leaves the driver as it is (a toleration: cordon and restart, since v26.7), nodes that
+were cordoned before, `upgrade-failed`: by a pod that cannot be evicted (also one of a DaemonSet, or a static one), by one that
+has not gone in time. A wait for something that no label tells takes two minutes there and a second here. Left out:
+waitForCompletion, the drain itself (its state is passed through), the ten minutes of the validation, safe driver loading,
+upgrades on request.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.hardware.releases import restarts_in_place
 from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
 from sandbox.machines.operands import DIGEST, DRIVER
@@ -27,6 +30,9 @@ SKIP: Final = "nvidia.com/gpu-driver-upgrade.skip"
 _WAS_CORDONED: Final = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"
 _VALIDATOR: Final = "nvidia-operator-validator"
 _RESTARTS: Final = 10
+#: The CRD's default of podDeletion.timeoutSeconds; 0 is without an end.
+_EVICTION_SECONDS: Final = 300
+_MIRROR: Final = "kubernetes.io/config.mirror"
 #: Two minutes in the real one (plannedRequeueInterval).
 _REQUEUE_SECONDS: Final = 1.0
 _DONE, _REQUIRED, _CORDON, _JOBS, _PODS, _DRAIN, _RESTART, _VALIDATION, _UNCORDON, _FAILED = (
@@ -53,9 +59,13 @@ class DriverUpgrade:
         self._due = 0.0
         self._seen: object = None
         self._revisions: dict[tuple[str, int], str] = {}
+        #: Node -> since when its pods are being evicted: in memory alone, as there.
+        self._evicting: dict[str, float] = {}
+        self._restarts_in_place = True
 
-    def step(self, world: World, policy: Json, where: str) -> None:
-        """Move every node one state on, when something has changed or the wait is over."""
+    def step(self, world: World, policy: Json, where: str, version: str) -> None:
+        """Move every node one state on, when something has changed or the wait is over; `version` is the operator's."""
+        self._restarts_in_place = restarts_in_place(version)
         driver = policy["spec"].get("driver") or {}
         rules = driver.get("upgradePolicy") or {}
         states = {node: objects.labels(found).get(STATE, "") for node, found in world.nodes.items()}
@@ -109,11 +119,16 @@ class DriverUpgrade:
             if stuck and state in _FROM_PODS_ON:
                 continue
             synced = objects.labels(pod).get("controller-revision-hash") == wanted
+            if state != _PODS:
+                self._evicting.pop(node, None)
             try:
                 if state == _REQUIRED:
-                    free -= self._start(world, node, _same_driver(pod, daemon_set), free)
+                    restart_only = self._restarts_in_place and _same_driver(pod, daemon_set)
+                    free -= self._start(world, node, restart_only, free)
+                elif state == _PODS:
+                    self._evict(world, rules, node)
                 else:
-                    _advance(world, rules, node, pod, state, synced=synced)
+                    _advance(world, node, pod, state, synced=synced)
             except ApiError as error:
                 LOG.info("driver upgrade of %s: %s", node, error)
 
@@ -130,8 +145,24 @@ class DriverUpgrade:
             _patch(world, node, _CORDON)
         return 1
 
+    def _evict(self, world: World, rules: Json, node: str) -> None:
+        """Pods with GPUs go; those that may not, or do not in time, leave the node as failed, or to the drain."""
+        users = [pod for pod in world.pods_on(node) if _uses_gpu(pod)]
+        deletion = rules.get("podDeletion") or {}
+        since, limit = self._evicting.setdefault(node, world.now), deletion.get("timeoutSeconds", _EVICTION_SECONDS)
+        late = limit and world.now - since > limit
+        if late or not all(_may_go(pod, deletion) for pod in users):
+            _patch(world, node, _DRAIN if (rules.get("drain") or {}).get("enable") else _FAILED)
+            return
+        if not users:
+            _patch(world, node, _RESTART)
+        for pod in users:
+            path = f"/api/v1/namespaces/{objects.namespace(pod)}/pods/{objects.name(pod)}/eviction"
+            # Where a disruption budget says no, the next look tries again.
+            world.api.create(path, {"metadata": {"name": objects.name(pod), "namespace": objects.namespace(pod)}})
 
-def _advance(world: World, rules: Json, node: str, pod: Json, state: str, *, synced: bool) -> None:
+
+def _advance(world: World, node: str, pod: Json, state: str, *, synced: bool) -> None:
     present = world.nodes[node]
     if state in ("", _DONE):
         if not synced:
@@ -142,8 +173,6 @@ def _advance(world: World, rules: Json, node: str, pod: Json, state: str, *, syn
     elif state in _PLAIN:
         following, cordoned = _PLAIN[state]
         _patch(world, node, following, spec=None if cordoned is ... else {"unschedulable": cordoned})
-    elif state == _PODS:
-        _evict(world, rules, node)
     elif state == _RESTART:
         _restart(world, node, pod, synced=synced)
     elif (state == _VALIDATION and _validated(world, node)) or (state == _FAILED and synced and _ready(pod)):
@@ -167,27 +196,17 @@ def _release(world: World, node: str) -> None:
         _patch(world, node, _UNCORDON)
 
 
-def _evict(world: World, rules: Json, node: str) -> None:
-    """Pods with GPUs go; those that may not be deleted leave the node as failed, or to the drain."""
-    users = [pod for pod in world.pods_on(node) if _uses_gpu(pod)]
-    deletion = rules.get("podDeletion") or {}
-    bare = any(not pod["metadata"].get("ownerReferences") for pod in users) and not deletion.get("force")
-    kept = any("emptyDir" in volume for pod in users for volume in pod["spec"].get("volumes") or ()) and not deletion.get(
-        "deleteEmptyDir"
-    )
-    if bare or kept:
-        _patch(world, node, _DRAIN if (rules.get("drain") or {}).get("enable") else _FAILED)
-        return
-    for pod in users:
-        path = f"/api/v1/namespaces/{objects.namespace(pod)}/pods/{objects.name(pod)}/eviction"
-        # Where a disruption budget says no, the next look tries again.
-        world.api.create(path, {"metadata": {"name": objects.name(pod), "namespace": objects.namespace(pod)}})
-    if not users:
-        _patch(world, node, _RESTART)
+def _may_go(pod: Json, deletion: Json) -> bool:
+    """Whether kubectl's drain would evict it: an error of its filters, and what they skip, both leave it there."""
+    controllers = [one for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")]
+    if any(one["kind"] == "DaemonSet" for one in controllers) or _MIRROR in objects.notes(pod):
+        return False
+    kept = any("emptyDir" in volume for volume in pod["spec"].get("volumes") or ())
+    return bool(controllers or deletion.get("force")) and (not kept or bool(deletion.get("deleteEmptyDir")))
 
 
 def _uses_gpu(pod: Json) -> bool:
-    if objects.phase(pod) not in ("Running", "Pending") or objects.owners(pod, "DaemonSet"):
+    if objects.phase(pod) not in ("Running", "Pending"):
         return False
     asked = [item.get("resources") or {} for item in objects.containers(pod["spec"])]
     named = [key for one in asked for kind in ("limits", "requests") for key in one.get(kind) or {}]

@@ -6,6 +6,8 @@ real one it says ``ready`` although a node may share nothing (a plugin that regi
 GPU node was found at all. Its parts: DaemonSets (operands), other objects (operator_objects), labels (operator_labels), the way
 of a changed driver to the nodes (driver_upgrade). What its operands' pods do is in driver, gpu_programs and mig_manager.
 
+An operator of an older chart does everything as v26.7.0 does it, but for that way: before v26.7 it evicts for each change.
+
 Differences: a new DaemonSet counts as not ready until its controller has seen it (the real one may say ready for a moment),
 and an error is tried again after a second (really 0.1 s to 3 s). Left out: OpenShift, NVIDIADriver and GPUCluster, PodSecurity
 labels, metrics, ServiceMonitors, events.
@@ -15,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.hardware.releases import release_of
+from gpu_pools.stack.charts import VERSIONS
 from sandbox.cluster.api_errors import ApiError
 from sandbox.machines import objects
 from sandbox.machines.driver_upgrade import DriverUpgrade
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 _NFD_PREFIX: Final = "feature.node.kubernetes.io/"
 _OS_LABELS: Final = (("name", f"{_NFD_PREFIX}system-os_release.ID"), ("version", f"{_NFD_PREFIX}system-os_release.VERSION_ID"))
 _RETRY_SECONDS: Final = 1.0
+_NEWEST: Final = VERSIONS["gpu-operator"][0]
 #: Of these only the major version stands in an image's tag.
 _MAJOR_ONLY: Final = ("ol", "rocky", "rhel")
 
@@ -66,7 +71,7 @@ class Operator:
             self._labels.step(world, policy)
             state, condition = self._reconcile(world, policy, pod)
             _set_status(world, policy, state, where, condition)
-            self._upgrade.step(world, policy, where)
+            self._upgrade.step(world, policy, where, _version(pod))
         except ApiError as error:
             if not error.outdated:
                 LOG.warning("operator: %s", error)
@@ -167,6 +172,12 @@ class Operator:
             and all(item["ready"] for item in (pod.get("status") or {}).get("containerStatuses") or [])
             for pod in pods
         )
+
+
+def _version(pod: Json) -> str:
+    """Of the operator: its image's tag. Of another image than NVIDIA's it is taken for the newest."""
+    tag = objects.containers(pod["spec"])[0].get("image", "").rpartition(":")[2]
+    return tag if release_of(tag) else _NEWEST
 
 
 def _gpu_nodes(world: World) -> list[Json]:

@@ -2,8 +2,9 @@
 
 The repository is always tried first. Whether one can be reached is decided once per process and host, in about two
 seconds, so that a machine without a network doesn't wait for every release. Only then does the stand-in of the same
-name and version take its place, and says so. A version that has no stand-in gets the error that the repository
-would have given: another version in its place would be another set of values and defaults.
+name and version take its place, and says so, for versions of gpu-operator that differ from it in a known way too
+(older_charts.py). Any other version gets the error that the repository would have given: another one in its place would be
+another set of values and defaults.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import yaml
+
+from sandbox.providers.older_charts import NAME as OPERATOR
+from sandbox.providers.older_charts import older_versions, write_older
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,7 +143,7 @@ class ChartSources:
         with self._lock:  # one pull at a time, and one for all who want the same
             if self._answers(request.source):
                 return self._pull(request, env)
-        return self._stand_in(request)
+            return self._stand_in(request)
 
     def _answers(self, address: str) -> bool:
         host = urlsplit(address).netloc
@@ -151,9 +155,7 @@ class ChartSources:
         key = (request.chart, request.version, request.repository)
         if request.version and key in self._pulled:
             return self._pulled[key]
-        if self._folder is None or not Path(self._folder.name).exists():  # machines clean their /tmp at times
-            self._folder = tempfile.TemporaryDirectory(prefix="gpu-pools-charts-")
-        target = Path(tempfile.mkdtemp(dir=self._folder.name))
+        target = self._new_folder()
         command = [self._helm(), "pull", *_address(request), "--destination", str(target)]
         command += ["--version", request.version] if request.version else []
         try:
@@ -173,23 +175,34 @@ class ChartSources:
         self._pulled[key] = Chart(archives[0])
         return self._pulled[key]
 
+    def _new_folder(self) -> Path:
+        if self._folder is None or not Path(self._folder.name).exists():  # machines clean their /tmp at times
+            self._folder = tempfile.TemporaryDirectory(prefix="gpu-pools-charts-")
+        return Path(tempfile.mkdtemp(dir=self._folder.name))
+
     def _stand_in(self, request: ChartRequest) -> Chart:
         folder = stand_in_of(request, self._stand_ins)
         if folder is not None:
             return Chart(folder, stand_in=True)
-        known = _version_of(self._stand_ins / request.name)
+        older = older_versions(self._stand_ins) if request.name == OPERATOR else ()
+        if (version := f"v{request.version.removeprefix('v')}") in older:
+            key = (request.name, version, "")
+            if key not in self._pulled or not self._pulled[key].path.exists():
+                self._pulled[key] = Chart(write_older(self._stand_ins, version, self._new_folder()), stand_in=True)
+            return self._pulled[key]
+        known = ", ".join(filter(None, (version_of(self._stand_ins / request.name), *older)))
         offer = f"only a stand-in of version {known}" if known else "no stand-in for this chart"
         raise ChartError(f"{_not_found(request)} (it cannot be reached from here, and the sandbox has {offer})")
 
 
 def stand_in_of(request: ChartRequest, stand_ins: Path = STAND_INS) -> Path | None:
     """The folder of the stand-in for a chart; None where there is none of that version."""
-    known = _version_of(stand_ins / request.name)
+    known = version_of(stand_ins / request.name)
     # For Helm, v26.7.0 and 26.7.0 are one version.
     return stand_ins / request.name if known and request.version.removeprefix("v") in {"", known.removeprefix("v")} else None
 
 
-def _version_of(folder: Path) -> str:
+def version_of(folder: Path) -> str:
     """The version of a chart in a folder; "" where there is none."""
     file = folder / "Chart.yaml"
     return str(yaml.safe_load(file.read_text(encoding="utf-8"))["version"]) if file.exists() else ""

@@ -13,6 +13,7 @@ from gpu_pools.changes.markdown import comment
 from gpu_pools.changes.seen import Seen
 from gpu_pools.changes.steps import Preview, Step
 from gpu_pools.changes.upkeep import Upkeep, upkeep
+from gpu_pools.plan.change_ids import cluster_use
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.placements import AksPlacement
 
@@ -63,12 +64,79 @@ def test_a_driver_goes_node_by_node_after_an_eviction() -> None:
 
 
 @pytest.mark.parametrize(
+    ("policy", "minutes"),
+    [
+        ({}, 10),
+        ({"maxParallelUpgrades": 2}, 6),
+        ({"maxParallelUpgrades": 2, "maxUnavailable": 1}, 10),
+        ({"maxParallelUpgrades": 0, "maxUnavailable": "100%"}, 2),
+        ({"maxParallelUpgrades": 9, "maxUnavailable": "50%"}, 4),
+    ],
+    ids=str,
+)
+def test_how_long_it_takes_at_least_is_by_nodes_and_policy(policy: dict[str, Any], minutes: int) -> None:
+    values = {"upgradePolicy": policy}
+    found = only(stack({"driver": values}), stack({"driver": {**values, "version": "580.105.08"}}))
+    assert f"That takes {minutes} minutes or more for 5 nodes" in found.happens
+
+
+def test_a_pinned_driver_is_replaced_with_the_operator() -> None:
+    pinned = {"driver": {"version": "580.126.20"}}
+    before, after = (stack(pinned, operator={"version": version, "values": pinned}) for version in ("v26.3.3", "v26.7.0"))
+    operator, driver, *_ = upkeep(before, after)
+    assert (operator.before, operator.after, operator.effect, operator.against) == ("v26.3.3", "v26.7.0", "", "")
+    assert "get a resource of their own" in operator.happens
+    assert (driver.before, driver.after, driver.effect) == ("", "", "upgraded")
+    assert driver.happens.startswith("Its version stays, but another operator makes other pods of it.")
+
+
+@pytest.mark.parametrize(("version", "effect"), [("v26.7.0", "cordoned"), ("v26.3.3", "upgraded"), ("v25.10.1", "upgraded")])
+def test_an_older_operator_evicts_for_whatever_changes_the_driver_s_pods(version: str, effect: str) -> None:
+    plans = (stack(operator={"version": version}, taints=taints) for taints in ([], ["team=ml:NoExecute"]))
+    found = only(*plans)
+    assert (found.what, found.effect) == ("what the operands tolerate", effect)
+    assert ("pods that run there stay" in found.happens) is (effect == "cordoned")
+    limits = {"resources": {"limits": {"cpu": "1"}}}
+    before, after = (stack(operator={"version": version, "values": values}) for values in ({}, {"driver": limits}))
+    assert only(before, after).effect == effect
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "early"), [("v25.10.1", "1.36", True), ("v26.3.3", "1.36", False), ("v25.3.4", "1.34", True)]
+)
+def test_a_kubernetes_that_the_operator_is_not_documented_for_comes_after_it(before: str, after: str, early: bool) -> None:  # noqa: FBT001
+    plans = (stack(operator={"version": before}, kubernetesVersion=version) for version in ("1.33", after))
+    found = next(one for one in upkeep(*plans) if one.what == "Kubernetes")
+    assert (f"gpu-operator {before}, which runs meanwhile, is documented to" in found.happens) is early
+
+
+def test_a_step_that_is_not_supported_is_blocked_before_the_deploy() -> None:
+    before, after = (stack(operator={"version": version}) for version in ("v25.10.1", "v26.7.0"))
+    seen = blast_radius(NOTHING, before, after)
+    (refused,) = seen.refused
+    assert refused.startswith("gpu-pools:operator.version: v26.7.0 leaves out v26.3.3")
+    assert refused in seen.blocked
+    assert "Deploy v26.3.3, then v26.7.0" in told(before, after)
+
+
+def test_a_step_back_ends_in_an_acknowledgement_even_where_no_driver_is_the_operator_s() -> None:
+    before, after = (stack(operator={"version": one, "driver": "preinstalled"}) for one in ("v26.7.0", "v26.3.3"))
+    operator = upkeep(before, after)[0]
+    assert (operator.effect, operator.against) == ("", "NVIDIA documents no way back")
+    seen = blast_radius(NOTHING, before, after)
+    assert [(one.resource, one.how) for one in seen.endings] == [("cluster", "has the GPU operator renewed on its nodes")]
+    assert seen.endings[0].id == cluster_use(after)
+    assert seen.refused == ()
+    assert blast_radius(NOTHING, after, before).endings == ()
+
+
+@pytest.mark.parametrize(
     ("policy", "effect", "says"),
     [
         ({"autoUpgrade": False}, "", "Nothing by itself"),
         ({"maxParallelUpgrades": 0}, "upgraded", "All nodes at once"),
         ({"maxParallelUpgrades": 4}, "upgraded", "4 nodes at a time"),
-        ({"drain": {"enable": True}}, "upgraded", "then the node is drained"),
+        ({"drain": {"enable": True}}, "upgraded", "the node is drained at once"),
         ({"gpuPodDeletion": {"deleteEmptyDir": True}}, "upgraded", "A pod without a controller is not evicted"),
         ({"gpuPodDeletion": {"force": True}}, "upgraded", "A pod with an emptyDir is not evicted"),
         ({"gpuPodDeletion": {"force": True, "deleteEmptyDir": True}}, "upgraded", "uncordoned once that is validated."),

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pulumi
 import pytest
-import yaml
 
 from components import _owners
 from components._owners import looks_for_another, tells_of_another_owner
@@ -18,6 +14,8 @@ from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettin
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import ExistingMagnum
 from gpu_pools.text.errors import InvalidStackError
+
+from .api_server import ApiServer, kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,48 +52,9 @@ def test_only_in_clusters_that_were_there(run: Run, cluster: Any) -> None:
     run(program)
 
 
-class _ApiServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.items: dict[str, Any] = {"deployments": [], "daemonsets": []}
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    @property
-    def kubeconfig(self) -> str:
-        return kubeconfig(self.server_address[1])
-
-
-def kubeconfig(port: int) -> str:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-        "users": [{"name": "u", "user": {"token": "t"}}],
-    }
-    return yaml.safe_dump(config)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _ApiServer
-
-    def do_GET(self) -> None:
-        items = self.server.items.get(self.path.rpartition("/")[2], 404)
-        self.send_response(items if isinstance(items, int) else 200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps({"items": [] if isinstance(items, int) else items}).encode())
-
-    def log_message(self, *_args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def api() -> Iterator[_ApiServer]:
-    server = _ApiServer()
+def api() -> Iterator[ApiServer]:
+    server = ApiServer()
     yield server
     server.shutdown()
     server.server_close()
@@ -127,7 +86,7 @@ def look(run: Run, given: str, wanted: Any = "operator") -> None:
     asyncio.get_event_loop().run_until_complete(called)
 
 
-def test_what_is_there_is_refused(run: Run, api: _ApiServer) -> None:
+def test_what_is_there_is_refused(run: Run, api: ApiServer) -> None:
     api.items = {
         "deployments": [
             workload("theirs", "nvcr.io/nvidia/gpu-operator:v1"),
@@ -145,12 +104,12 @@ def test_what_is_there_is_refused(run: Run, api: _ApiServer) -> None:
         look(run, api.kubeconfig, "nfd")
 
 
-def test_a_cluster_that_has_nothing_is_good(run: Run, api: _ApiServer, said: list[str]) -> None:
+def test_a_cluster_that_has_nothing_is_good(run: Run, api: ApiServer, said: list[str]) -> None:
     look(run, api.kubeconfig)
     assert said == []
 
 
-def test_who_may_not_look_is_warned_and_not_stopped(run: Run, api: _ApiServer, said: list[str]) -> None:
+def test_who_may_not_look_is_warned_and_not_stopped(run: Run, api: ApiServer, said: list[str]) -> None:
     api.items = {"deployments": 403}
     look(run, api.kubeconfig)
     (warning,) = said

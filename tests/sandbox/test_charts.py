@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from gpu_pools.hardware.operands import brought
+from gpu_pools.stack.charts import VERSIONS
 from sandbox.providers.chart_sources import STAND_INS, Chart, ChartError, ChartRequest, ChartSources
 from sandbox.providers.helm import Releases, resource_names
+from sandbox.providers.older_charts import write_older
 from sandbox.providers.values import UNKNOWN
 
 if TYPE_CHECKING:
@@ -43,7 +46,8 @@ def render(helm: str, tmp_path: Path) -> Callable[..., Manifest]:
     def rendered(chart: str, values: dict[str, Any]) -> Manifest:
         file = tmp_path / "values.json"
         file.write_text(json.dumps(values))
-        command = [helm, "template", chart, str(STAND_INS / chart), "--namespace", chart, "--values", str(file)]
+        command = [helm, "template", "gpu-operator" if "/" in chart else chart, str(STAND_INS / chart), "--namespace", "n"]
+        command += ["--values", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr)
@@ -67,12 +71,19 @@ class TestSources:
         request = ChartRequest("oci://registry.k8s.io/nfd/charts/node-feature-discovery", "0.19.0")
         assert self.find(request).stand_in
 
-    @pytest.mark.parametrize("version", ["v26.7.1", "v25.3.4", "latest"])
+    @pytest.mark.parametrize("version", VERSIONS["gpu-operator"])
+    def test_each_known_version_of_the_operator_has_one(self, version: str) -> None:
+        sources = ChartSources(lambda: "/nonexistent/helm", reachable=lambda _: False)
+        found = sources.find(ChartRequest("gpu-operator", version, NVIDIA), {})
+        assert (found.stand_in, found.version()) == (True, version)
+        assert sources.find(ChartRequest("gpu-operator", version.removeprefix("v"), NVIDIA), {}).path == found.path
+
+    @pytest.mark.parametrize("version", ["v26.7.1", "v25.3.3", "latest"])
     def test_another_version_is_not_found(self, version: str) -> None:
         text = f'chart "gpu-operator" version "{version}" not found in {NVIDIA} repository'
         with pytest.raises(ChartError, match=re.escape(text)) as caught:
             self.find(ChartRequest("gpu-operator", version, NVIDIA))
-        assert "only a stand-in of version v26.7.0" in str(caught.value)
+        assert "only a stand-in of version v26.7.0, v26.3.3, v25.10.1, v25.3.4" in str(caught.value)
 
     def test_an_unknown_chart_is_not_found(self) -> None:
         with pytest.raises(ChartError, match=r'chart "cert-manager" version "v1" not found in .*no stand-in for this chart'):
@@ -97,6 +108,24 @@ class TestSources:
         for _ in range(3):
             sources.find(ChartRequest("gpu-operator", "v26.7.0", NVIDIA), {})
         assert asked == [NVIDIA]
+
+
+@pytest.mark.parametrize("version", VERSIONS["gpu-operator"])
+def test_a_chart_of_each_version_brings_that_version_s_driver_and_definitions(
+    version: str, render: Callable[..., Manifest], tmp_path: Path
+) -> None:
+    chart = STAND_INS / "gpu-operator" if version == VERSIONS["gpu-operator"][0] else write_older(STAND_INS, version, tmp_path)
+    policy = render(str(chart), {"nfd": {"enabled": False}})["ClusterPolicy", "cluster-policy"]
+    # Before v26.3 some tags end in the image's system.
+    assert {name: policy["spec"][name]["version"].partition("-")[0] for name in brought(version)} == brought(version)
+    assert policy["spec"]["daemonsets"]["labels"]["helm.sh/chart"] == f"gpu-operator-{version}"
+    crd = yaml.safe_load((chart / "crds" / "nvidia.com_clusterpolicies.yaml").read_text())
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    # Computed from the CRDs of the tags.
+    assert ("nriPluginEnabled" in spec["cdi"]["properties"]) is (version in {"v26.7.0", "v26.3.3"})
+    assert ("kubeletRootDir" in spec["hostPaths"]["properties"]) is (version == "v26.7.0")
+    assert ("default" in spec["migManager"]["properties"]["config"]["properties"]["name"]) is version.startswith("v25")
+    assert spec["cdi"]["properties"]["enabled"]["default"] is (version != "v25.3.4")
 
 
 def test_resource_names_are_listed_by_kind() -> None:

@@ -178,6 +178,43 @@ def test_a_policy_that_does_not_say_how_pods_are_deleted_never_gets_past_them(si
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("kind", ["DaemonSet", "budget"])
+def test_pods_that_cannot_be_evicted_fail_their_node_and_the_old_version_gets_it_out(site: Site, kind: str) -> None:
+    """A DaemonSet's pod at once, whatever is forced; one that its disruption budget keeps after the policy's time."""
+    spec = {"containers": [{"name": "c", "image": "a:1", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
+    labels = {"app": "stays"}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    if kind == "DaemonSet":
+        body: dict[str, Any] = {"spec": {"selector": {"matchLabels": labels}, "template": template}}
+        made = [("/apis/apps/v1/namespaces/default/daemonsets", body)]
+    else:
+        budget = {"spec": {"maxUnavailable": 0, "selector": {"matchLabels": labels}}}
+        made = [
+            ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget),
+            ("/api/v1/namespaces/default/pods", template),
+        ]
+    for path, body in made:
+        about = {**body.get("metadata", {}), "name": "stays"}
+        site.api.create(path, {**body, "metadata": about})
+    pods = "/api/v1/namespaces/default/pods"
+    site.until(lambda: any(pod["status"].get("phase") == "Running" for pod in site.api.list(pods)["items"]))
+    before = drivers(site)
+    deletion = {"force": True, "deleteEmptyDir": True, "timeoutSeconds": 5}
+    change(site, driver={"version": "580.105.08", "upgradePolicy": {"podDeletion": deletion, "maxUnavailable": "100%"}})
+    site.until(lambda: "upgrade-failed" in [site.labels(node).get(STATE) for node in NODES])
+    (failed, *more) = [node for node in NODES if site.labels(node).get(STATE) == "upgrade-failed"]
+    assert more == [], "a failed node counts as one that is being upgraded"
+    assert drivers(site)[failed] == before[failed]
+    assert site.node(failed)["spec"]["unschedulable"]
+    change(site, driver={"version": "595.91.07"})
+    site.until(lambda: all(site.labels(node).get(STATE) == "upgrade-done" for node in NODES))
+    assert drivers(site)[failed] == before[failed], "its pod is of the newest template again"
+    assert not site.node(failed)["spec"].get("unschedulable")
+    for path, _ in made:
+        site.api.delete(f"{path}/stays")
+
+
+@pytest.mark.sweep
 def test_a_new_toleration_restarts_every_driver_with_a_cordon_and_leaves_its_version(site: Site) -> None:
     before = drivers(site)
     begin = change(site, daemonsets={"tolerations": [TOLERATION, {"key": "team", "operator": "Exists"}]})
@@ -204,6 +241,32 @@ def test_a_node_that_was_cordoned_before_stays_so(site: Site) -> None:
     site.until(lambda: site.labels("gpu0")[STATE] == "upgrade-done")
     assert [bool(site.node(node)["spec"].get("unschedulable")) for node in NODES] == [False, True]
     site.api.patch("/api/v1/nodes/gpu1", {"spec": {"unschedulable": None}})
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("nvcr.io/nvidia/gpu-operator:v25.10.1", "cannot update it"),
+        ("nvcr.io/nvidia/gpu-operator:v1.0.0", "no image gpu-operator:v1.0.0"),
+    ],
+)
+def test_definitions_are_not_applied_without_the_right_nor_of_an_image_that_nobody_has(
+    site: Site, image: str, words: str
+) -> None:
+    args = ["apply", "--filepath=/opt/gpu-operator/nvidia.com_clusterpolicies.yaml"]
+    container = {"name": "upgrade-crd", "image": image, "command": ["/usr/bin/manage-crds"], "args": args}
+    pods, jobs = f"/api/v1/namespaces/{OPERATOR}/pods", f"/apis/batch/v1/namespaces/{OPERATOR}/jobs"
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    site.api.create(jobs, {"metadata": {"name": "crds"}, "spec": {"backoffLimit": 0, "template": template}})
+
+    def messages() -> list[str]:
+        mine = [pod for pod in site.api.list(pods)["items"] if pod["metadata"]["name"].startswith("crds-")]
+        return [pod["status"].get("message", "") for pod in mine if pod["status"].get("phase") == "Failed"]
+
+    site.until(messages)
+    assert words in messages()[0]
+    site.api.delete(f"{jobs}/crds")
+    site.until(lambda: not messages())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""What is looked at right before the release of the operator or of NFD is changed, in previews too.
+
+The engine knows which chart is deployed: the hook is given the release as it was and as it shall be. So the step between two
+versions of the operator is judged here, whoever has written the stack file and whether or not anybody has asked `changes`
+(gpu_pools/plan/version_steps.py). Where the operator or the driver changes the cluster is asked, too: nothing of an earlier
+upgrade may be half done (gpu_pools/plan/before_upgrade.py). A step back that was acknowledged is taken as the cluster is: it may
+be the way out.
+
+What a preview finds half done is a warning there: until the deploy it may be over. A cluster that cannot be asked stops nothing,
+and the deploy says so. Not looked at: an operator of another owner, whose release is none of the stack's.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pulumi
+
+from gpu_pools.plan.before_upgrade import RULES_CRD, Found, old_crd, unfinished
+from gpu_pools.plan.driver_pods import driver_pod_values
+from gpu_pools.plan.planned import Plan
+from gpu_pools.plan.version_steps import Step, operator_step, refusal, unacknowledged, warnings
+from gpu_pools.stack.charts import ChartSettings
+from gpu_pools.text.errors import InvalidStackError, Problem
+
+from . import _log
+from ._ask_first import SECONDS, client_of
+
+#: Kubeconfig of the cluster, and a context of it; without a kubeconfig the cluster is not asked.
+Reached = tuple[pulumi.Input[str] | None, str | None]
+
+_HALF_DONE = "not looked for before the deploy: an upgrade that is half done"
+
+
+def judges_the_step(
+    name: str, plan: Plan, reached: Reached, hooks: pulumi.ResourceHookBinding | None
+) -> pulumi.ResourceHookBinding:
+    """Hooks for the operator's release: those that it has, and the look before it is changed.
+
+    Args:
+        name: unique among the hooks of the program.
+        plan: what shall be deployed.
+        reached: how to ask the cluster.
+        hooks: of the release so far.
+    """
+    known = _known(reached[0])
+
+    async def judge(change: pulumi.ResourceHookArgs) -> None:
+        old, new = await _plain(change.old_inputs), await _plain(change.new_inputs)
+        before = _version(await _plain(change.old_outputs), old)
+        step = operator_step(before, plan.settings.operator.chart.version) if before else None
+        if step:
+            _judge(step, plan)
+        if _renews_driver(old, new, plan, step):
+            await _look(lambda: _nodes_and_policies(known[-1], reached[1]), plan, step) if known and known[-1] else None
+
+    return _with(name, judge, hooks)
+
+
+def asks_for_crds(
+    name: str, chart: ChartSettings, reached: Reached, hooks: pulumi.ResourceHookBinding | None
+) -> pulumi.ResourceHookBinding:
+    """Hooks for NFD's release: those that it has, and the look whether its CRDs are there.
+
+    Args:
+        name: unique among the hooks of the program.
+        chart: of NFD.
+        reached: how to ask the cluster.
+        hooks: of the release so far.
+    """
+    known = _known(reached[0])
+
+    async def ask(change: pulumi.ResourceHookArgs) -> None:
+        before = _version(await _plain(change.old_outputs), await _plain(change.old_inputs))
+        if not known or not known[-1] or not before or before.removeprefix("v") == chart.version.removeprefix("v"):
+            return
+        try:
+            crd = await asyncio.to_thread(_crd, known[-1], reached[1])
+        except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
+            _log.warn(f"not looked for before the deploy: NFD's CRDs ({type(error).__name__})")
+            return
+        if problem := old_crd(crd, chart.version):
+            raise InvalidStackError([problem])
+
+    return _with(name, ask, hooks)
+
+
+def _known(kubeconfig: pulumi.Input[str] | None) -> list[str]:
+    """Its content, once it is known."""
+    known: list[str] = []
+    if kubeconfig is not None:
+        pulumi.Output.from_input(kubeconfig).apply(known.append)
+    return known
+
+
+def _with(
+    name: str, callback: Callable[[pulumi.ResourceHookArgs], Any], hooks: pulumi.ResourceHookBinding | None
+) -> pulumi.ResourceHookBinding:
+    first = pulumi.ResourceHook(f"{name}-before-upgrade", callback, pulumi.ResourceHookOptions(on_dry_run=True))
+    return pulumi.ResourceHookBinding(before_update=[first], on_error=hooks.on_error if hooks else None)
+
+
+async def _plain(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Properties of a resource without the wrapping of what is secret in them; they are compared here, and not shown."""
+    found: Any = await pulumi.Output.from_input(dict(properties or {})).future(with_unknowns=True)
+    return found if isinstance(found, dict) else {}
+
+
+def _version(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:
+    """Of the deployed chart: what Helm says of the release; a chart in a folder is declared without a version."""
+    status = outputs.get("status")
+    found = (status.get("version") if isinstance(status, Mapping) else None) or inputs.get("version")
+    return str(found) if found else None
+
+
+def _judge(step: Step, plan: Plan) -> None:
+    """Refuse a step that NVIDIA does not support, and tell what is to be known of one that is taken.
+
+    Raises:
+        InvalidStackError: it is refused, or not acknowledged.
+    """
+    if problem := refusal(step) or unacknowledged(step, plan):
+        raise InvalidStackError([problem])
+    for warning in warnings(step):
+        _log.warn(warning)
+
+
+def _renews_driver(before: Mapping[str, Any], after: Mapping[str, Any], plan: Plan, step: Step | None) -> bool:
+    """Whether the operator or the driver is another one afterwards; of what is not known it is taken that it is."""
+    if step is None or step.way != "same":
+        return True
+    if plan.driver != "operator":
+        return False
+    brought = plan.settings.operator.chart.operands.get("driver")
+    old, new = (driver_pod_values(inputs.get("values") or {}, brought) for inputs in (before, after))
+    return old != new
+
+
+async def _look(look: Callable[[], Found], plan: Plan, step: Step | None) -> None:
+    """Ask the cluster.
+
+    Raises:
+        InvalidStackError: something is half done there.
+    """
+    try:
+        found = await asyncio.to_thread(look)
+    except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
+        _log.warn(f"{_HALF_DONE} ({type(error).__name__})")
+        return
+    driver = driver_pod_values(plan.operator_values, plan.settings.operator.chart.operands.get("driver"))["version"]
+    problems, told = unfinished(found, driver, operator=step is None or step.way != "same")
+    for warning in told:
+        _log.warn(warning)
+    if problems and (pulumi.runtime.is_dry_run() or (step and step.backwards)):
+        _tell(problems)
+    elif problems:
+        raise InvalidStackError(problems)
+
+
+def _tell(problems: list[Problem]) -> None:
+    for problem in problems:
+        _log.warn(str(problem))
+
+
+def _nodes_and_policies(kubeconfig: str, context: str | None) -> Found:
+    from kubernetes.client import CoreV1Api, CustomObjectsApi  # noqa: PLC0415 - it takes a second to load
+
+    client = client_of(kubeconfig, context)
+    nodes: Any = CoreV1Api(client).list_node(_preload_content=False, _request_timeout=SECONDS)
+    policies: Any = CustomObjectsApi(client).list_cluster_custom_object(
+        "nvidia.com", "v1", "clusterpolicies", _request_timeout=SECONDS
+    )
+    return Found(json.loads(nodes.data)["items"], policies["items"])
+
+
+def _crd(kubeconfig: str, context: str | None) -> Mapping[str, Any] | None:
+    from kubernetes.client import ApiException, ApiextensionsV1Api  # noqa: PLC0415 - it takes a second to load
+
+    try:
+        answer: Any = ApiextensionsV1Api(client_of(kubeconfig, context)).read_custom_resource_definition(
+            RULES_CRD, _preload_content=False, _request_timeout=SECONDS
+        )
+    except ApiException as error:
+        if error.status == 404:  # noqa: PLR2004 - HTTP
+            return None
+        raise
+    crd: Mapping[str, Any] = json.loads(answer.data)
+    return crd
