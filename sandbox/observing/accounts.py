@@ -51,7 +51,7 @@ PROMETHEUS: Final = Account(
         (VERIFIER_NAMESPACE, "", ("pods",)),
     ),
 )
-#: What its ClusterRole has for these two kinds (kubernetes/kube-state-metrics, examples/standard/cluster-role.yaml).
+#: What its ClusterRole has for these two kinds (kubernetes/kube-state-metrics, cluster-role.yaml of its standard example).
 KUBE_STATE: Final = Account("kube-state-metrics", (("", "", ("nodes", "pods")),))
 ACCOUNTS: Final = (PROMETHEUS, KUBE_STATE)
 
