@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
-from .moments import moment
+from .moments import moment, seconds_of
 from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from .steps import Mark, Seen, Step, Target, hangs, has_labels, is_paused, marked, next_step, stopped, uncordons
 
@@ -80,6 +80,7 @@ class Change:
         nvml: whether NVML says what is declared.
         opens_in: seconds until a change may begin; 0 while it may.
         now, sleep: the clock.
+        wall: seconds since the epoch, as marks have them.
     """
 
     target: Target
@@ -90,6 +91,7 @@ class Change:
     opens_in: Callable[[], float] = lambda: 0.0
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    wall: Callable[[], float] = time.time
     #: The step that is being done, and since when.
     _at: tuple[Step | None, float] = (None, 0.0)
     #: What stands against the evictions; since when mig-manager is in its state; whether it was started anew.
@@ -134,7 +136,7 @@ class Change:
         if step is Step.SET:
             self.node.set_labels(node, self.target.labels)
         elif step is Step.MARK:
-            self.node.mark(node, marked(self.target, seen, moment()), cordoned=True)
+            self.node.mark(node, marked(self.target, seen, moment(self.wall())), cordoned=True)
         elif step is Step.TAKE_TURN:
             if not self.turns.take():
                 self.sleep(_POLL_SECONDS)
@@ -147,7 +149,7 @@ class Change:
         elif step is Step.CLOSED:
             self.sleep(min(self._closed, _LONGEST_CLOSED_SECONDS))
         elif step is Step.STOPPED and self._would_go(seen):
-            self.node.mark(node, marked(self.target, seen, moment()), cordoned=True)
+            self.node.mark(node, marked(self.target, seen, moment(self.wall())), cordoned=True)
         else:
             self._fail(node, seen.mark, _why_not(step, seen))
 
@@ -209,7 +211,7 @@ class Change:
         if (state, paused) != self._state[:2]:
             self._state = (state, paused, self.now())
         why = f"mig-manager's state is {state or 'not there'}" + (", and its clients are paused" if paused else "")
-        if hangs(state, paused=paused, seconds=self.now() - self._state[2]):
+        if hangs(state, paused=paused, seconds=max(self.now() - self._state[2], self._pending(state, seen.mark))):
             if self._mended:
                 self._fail(node, seen.mark, f"{why}, also after it was started anew. Its log says why.")
             _tell(f"{why}: it is started anew")
@@ -219,6 +221,13 @@ class Change:
         if self.now() - self._at[1] > self.manner.wait_seconds:
             self._fail(node, seen.mark, f"the GPUs were not as declared in {self.manner.wait_seconds:g} s: {why}")
         self.sleep(_POLL_SECONDS)
+
+    def _pending(self, state: str, mark: Mark | None) -> float:
+        """Seconds that mig-manager was pending at least, earlier containers' waits included: each gives up before it hangs."""
+        began = mark and seconds_of(mark.since)
+        if state != "pending" or self._mended or not began:
+            return 0.0
+        return self.wall() - began - self.manner.drain_seconds
 
     def _fail(self, node: dict[str, Any], mark: Mark | None, why: str) -> None:
         if mark is not None and mark.why != why[:_MOST_WHY]:

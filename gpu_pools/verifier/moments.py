@@ -12,3 +12,13 @@ def moment(seconds: float | None = None) -> str:
         seconds: since the epoch; None for now.
     """
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds since the epoch of what `moment` has written; None of anything else."""
+    import calendar  # noqa: PLC0415 - only a change needs it
+
+    try:
+        return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+    except ValueError:
+        return None

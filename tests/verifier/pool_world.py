@@ -73,7 +73,7 @@ class World:
         before, after: called before and after each request, with the node whose changer asks.
         now: seconds.
         requests: how many there were.
-        broken: node -> how its mig-manager behaves: failed, pending or paused.
+        broken: node -> how its mig-manager behaves: failed, pending or paused, or hangs, pending until its pod is replaced.
         applied: node -> the layout that its GPUs have.
         replicas: of the Deployment.
         harmed: pods whose share was taken away while they ran.
@@ -171,7 +171,7 @@ class World:
             return
         broken = self.broken.get(name, "")
         in_use = any(pod.node == name for pod in self.pods.values())
-        if broken == "pending":
+        if broken in {"pending", "hangs"}:
             return
         del self._working[name]
         if broken == "failed" or in_use:
@@ -187,6 +187,8 @@ class World:
 
     def _restart_mig_manager(self, name: str) -> None:
         self._working.pop(name, None)
+        if self.broken.get(name) == "hangs":
+            del self.broken[name]
         if name in self.nodes and MIG_CONFIG_LABEL in self.nodes[name]["metadata"]["labels"]:
             self.applied.pop(name, None)
             self._says(name, "pending", paused=False)
@@ -358,7 +360,9 @@ class Changer:
         node, turns = LivingNode(api, self.name, OPERATORS), Turns(api, VERIFIERS, POOL, self.most, self.name)
         if self._change is None:
             world = self.world
-            self._change = Change(self.target, node, turns, self.manner, self._proven, now=lambda: world.now, sleep=self._sleep)
+            self._change = Change(self.target, node, turns, self.manner, self._proven)
+            self._change.now = self._change.wall = lambda: world.now
+            self._change.sleep = self._sleep
         self._waits = False
         try:
             while not (ended := self._change._go_on()) and not self._waits:

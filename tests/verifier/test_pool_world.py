@@ -171,6 +171,18 @@ def test_a_node_that_joined_and_whose_mig_manager_fails_is_mended_too() -> None:
     assert is_as_declared(world, SEVENTHS)
 
 
+def test_a_mig_manager_that_hangs_is_started_anew_although_each_container_gives_up_before() -> None:
+    world = start(nodes=2, replicas=0, least=0, target=SEVENTHS)
+    world.broken["a"] = "hangs"
+    changing = changers(world, HALVES, "1")
+    rounds(world, changing, 200)
+    assert "the GPUs were not as declared in 120 s" in changing[0].why
+    assert world.broken, "mig-manager may be waiting for its clients so long"
+    finish(world, changing)
+    assert is_as_declared(world, HALVES)
+    assert left_over(world) == []
+
+
 def test_a_node_that_is_gone_in_its_turn_and_comes_back_has_no_say_over_the_others() -> None:
     world = start(nodes=3, replicas=3, least=0, target=SEVENTHS)
     changing = changers(world, HALVES, "1")
