@@ -172,6 +172,8 @@ FITTING: Final[dict[str, tuple[list[str], list[str]]]] = {
     **{f"aks_upkeep.Autoscaler.{key}": _DURATIONS for key in _DELAYS},
     **{f"aks_upkeep.Autoscaler.{key}": _COUNTS for key in _LIMITS},
     "aks_upkeep.Window.startDate": (["2027-01-31", "2027-12-09"], ["2027-13-01", "2027-01-32", "27-01-01", "2027-1-1"]),
+    "rollout.RolloutWindow.startTime": (["00:00", "19:59", "23:30"], ["24:00", "2:00", "12:60", "12"]),
+    "rollout.RolloutWindow.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
     "aks_upkeep.Window.startTime": (["00:00", "19:59", "23:30"], ["24:00", "2:00", "12:60", "12"]),
     "aks_upkeep.Window.utcOffset": (["+01:00", "-11:30", "+23:00"], ["01:00", "+24:00", "+1:00"]),
     "clusters.AksSettings.kubernetesVersion": _VERSIONS,
