@@ -86,7 +86,7 @@ def test_without_a_driver_of_the_operator_s_it_has_no_effect_and_says_so() -> No
     ("section", "path", "says"),
     [
         ({"driverUpgrade": {"podsThatStay": "delete"}}, "driverUpgrade.podsThatStay", "a disruption budget keeps"),
-        ({"driverUpgrade": {"maxUnavailable": "25%"}}, "driverUpgrade.maxUnavailable", "a share in percent"),
+        ({"driverUpgrade": {"maxUnavailable": "25%"}}, "driverUpgrade.maxUnavailable", "digits alone"),
         ({"driverUpgrade": {"maxUnavailable": 0}}, "driverUpgrade.maxUnavailable", ""),
         ({"driverUpgrade": {"drainTimeoutSeconds": 0}}, "driverUpgrade.drainTimeoutSeconds", ""),
         ({"driverUpgrade": {"timeout": 1}}, "driverUpgrade.timeout", ""),
