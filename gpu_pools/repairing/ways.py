@@ -61,6 +61,8 @@ _BY_CAUSE: Final[Mapping[Way, str]] = {
     Way.POD: "config-wedged",
     Way.VERIFIER: "container-lost-gpu reader-crashed",
 }
+#: Something on the node goes on changing: an operand that ends at each start does that, and so does one that is at work.
+_UNSTEADY: Final = "unsteady"
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,15 @@ def chosen(causes: Collection[str], *, exchanged: bool) -> tuple[Way, ...]:
         exchanged: whether the machine is to be exchanged, which cures the rest.
 
     Returns:
-        Nothing where the first cause has no way: what follows from it would come back.
+        Nothing where the first cause has no way: what follows from it would come back. Of a node that goes on changing only
+        what ends nobody's work.
     """
     if exchanged:
         return (Way.REPLACE,)
     first = next(iter(causes), None)
+    if first == _UNSTEADY:
+        found = chosen([cause for cause in causes if cause != _UNSTEADY], exchanged=False)
+        return () if frees_gpus(found) else found
     if first is None or not ways_of(first):
         return ()
     wanted = {way for cause in causes for way in ways_of(cause)}

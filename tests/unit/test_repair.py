@@ -59,6 +59,15 @@ def test_the_first_cause_decides_whether_a_repair_helps() -> None:
     assert chosen(["mps-split"], exchanged=False) == (Way.MPS, Way.PLUGIN), "the daemon, then the plugin"
 
 
+def test_a_node_that_goes_on_changing_gets_only_what_ends_nobodys_work() -> None:
+    stuck = ("unsteady", "config-wedged", "gfd-other")
+    assert chosen(stuck, exchanged=False) == (Way.GFD, Way.POD), "an operand that ends at each start is what changes"
+    assert chosen(("unsteady", "mig-pending"), exchanged=False) == (), "mig-manager may be at work"
+    assert chosen(("unsteady", "label-missing", "unhealthy"), exchanged=False) == ()
+    assert chosen(("unsteady",), exchanged=False) == ()
+    assert chosen(("unsteady", "config-wedged"), exchanged=True) == (Way.REPLACE,)
+
+
 def test_a_broken_gpu_is_exchanged_and_nothing_else_is_done_to_it() -> None:
     assert chosen(["gpu-reset", "memory-broken"], exchanged=False) == (Way.REPLACE,)
     assert chosen(["label-missing"], exchanged=True) == (Way.REPLACE,)
