@@ -314,3 +314,34 @@ def test_a_node_that_goes_is_an_end_only_where_its_machine_is_exchanged() -> Non
     assert Repair(gone, (Way.REPLACE,), MANNER, print).run() is False
     with pytest.raises(RepairError, match="is not there any more"):
         Repair(gone, (Way.PLUGIN,), MANNER, print).run()
+
+
+class Busy(Served):
+    """A node that others write to: its first writes meet another version of it."""
+
+    def __init__(self, fleet: fleets.Fleet, conflicts: int, status: int = 409) -> None:
+        super().__init__(fleet)
+        self.left, self.status, self.written = conflicts, status, []  # type: ignore[var-annotated]
+
+    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.left:
+            self.left -= 1
+            raise ApiError(f"PATCH {path}", self.status, "the object has been modified")
+        self.written.append(body)
+        return body
+
+
+@pytest.mark.parametrize(("conflicts", "status", "begins"), [(0, 409, True), (4, 409, True), (5, 409, False), (1, 403, False)])
+def test_a_repair_begins_although_others_write_to_the_node(conflicts: int, status: int, *, begins: bool) -> None:
+    fleet = fleets.fleet()
+    fleet.node("mig")["metadata"]["resourceVersion"] = "1"
+    served = Busy(fleet, conflicts, status)
+    at = Looker(served, "mig-0", "shop", declared(fleet.outputs), fleet.config_maps)
+    begun = Repair(at, (Way.PLUGIN,), Manner(1, "stop", 1, 1), lambda _: None)
+    if begins:
+        begun.begin()
+        assert [one["spec"] for one in served.written] == [{"unschedulable": True}]
+        return
+    with pytest.raises(RepairError, match=r"Nothing was done\."):
+        begun.begin()
+    assert served.written == []
