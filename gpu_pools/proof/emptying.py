@@ -34,6 +34,9 @@ _POLL_SECONDS: Final = 2.0
 _LONGEST_PAUSE_SECONDS: Final = 15.0
 _TOLD_EVERY_SECONDS: Final = 60.0
 _FORBIDDEN: Final = 403
+_CONFLICT: Final = 409
+#: How often nodes are given back, where others write to them meanwhile.
+_TRIES: Final = 5
 _OVER: Final = ("Succeeded", "Failed")
 _COMES_BACK: Final = ("DaemonSet", "Node")
 #: How the target begins in the mark of a node that is emptied here.
@@ -85,14 +88,22 @@ class Emptying:
         Raises:
             NotEmptiedError: where that is not possible.
         """
-        try:
-            for node in self._nodes(f"{GENERATION_LABEL}={self.generation}"):
-                if _ours(node):
-                    self._living(node).give_back(node)
-                    self.tell(f"node {node['metadata']['name']} of pool {self.pool} is given back")
-        except ApiError as error:
-            message = f"nodes of pool {self.pool} could not be given back: {error}. Deploy again."
-            raise NotEmptiedError(message) from None
+        for left in reversed(range(_TRIES)):
+            try:
+                self._give_back()
+            except ApiError as error:
+                if left and error.status == _CONFLICT:
+                    # A kubelet or a verifier has written to a node since it was read.
+                    continue
+                message = f"nodes of pool {self.pool} could not be given back: {error}. Deploy again."
+                raise NotEmptiedError(message) from None
+            return
+
+    def _give_back(self) -> None:
+        for node in self._nodes(f"{GENERATION_LABEL}={self.generation}"):
+            if _ours(node):
+                self._living(node).give_back(node)
+                self.tell(f"node {node['metadata']['name']} of pool {self.pool} is given back")
 
     def run(self) -> None:
         """Cordon the old nodes, and go on until no pod is left there that could be elsewhere.

@@ -16,12 +16,16 @@ from gpu_pools.verifier.living_node import ANNOTATION
 
 @dataclass
 class Cluster:
-    """Nodes and pods; `stays` names pods that a budget keeps, `away` how many requests the server does not answer."""
+    """Nodes and pods; `stays` names pods that a budget keeps, `away` how many requests the server does not answer.
+
+    And `conflicts` says how many writes meet a node that somebody else has written to since it was read.
+    """
 
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     stays: set[str] = field(default_factory=set)
     away: int = 0
+    conflicts: int = 0
     forbidden: bool = False
     seconds: float = 0.0
     told: list[str] = field(default_factory=list)
@@ -45,6 +49,9 @@ class Cluster:
 
     def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         self._answers(path)
+        if self.conflicts:
+            self.conflicts -= 1
+            raise ApiError(f"PATCH {path}", 409, "the object has been modified")
         node = self.nodes[path.rpartition("/")[2]]
         for key, value in body["metadata"].get("annotations", {}).items():
             node["metadata"]["annotations"].pop(key, None)
@@ -178,6 +185,19 @@ def test_what_is_wanted_again_is_given_back_but_what_others_have_cordoned(cluste
     cluster.emptying("old").give_back()
     assert cluster.cordoned() == {"theirs"}
     assert all(ANNOTATION not in node["metadata"]["annotations"] for node in cluster.nodes.values())
+
+
+@pytest.mark.parametrize(("conflicts", "given"), [(1, True), (4, True), (5, False)])
+def test_others_may_write_to_a_node_that_is_given_back(cluster: Cluster, conflicts: int, *, given: bool) -> None:
+    cluster.emptying("new").run()
+    cordoned, cluster.conflicts = cluster.cordoned(), conflicts
+    if given:
+        cluster.emptying("old").give_back()
+        assert len(cluster.cordoned()) < len(cordoned)
+        return
+    with pytest.raises(NotEmptiedError, match="could not be given back"):
+        cluster.emptying("old").give_back()
+    assert cluster.cordoned() == cordoned
 
 
 def test_changed_once_more_what_was_cordoned_for_it_is_still_uncordoned(cluster: Cluster) -> None:
