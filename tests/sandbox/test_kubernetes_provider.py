@@ -790,9 +790,11 @@ class TestAwaiting:
 @pytest.mark.programs
 class TestReleases:
     repository: ClassVar[dict[str, str]] = {"repo": "https://helm.ngc.nvidia.com/nvidia"}
+    #: No machines here: the Job before an upgrade would never end.
+    alone: ClassVar[dict[str, Any]] = {"nfd": {"enabled": False}, "operator": {"upgradeCRD": False}}
 
     def release(self, **more: Any) -> dict[str, Any]:
-        values = {"nfd": {"enabled": False}, "mig": {"strategy": "mixed"}}
+        values = {**self.alone, "mig": {"strategy": "mixed"}}
         base = {
             "chart": "gpu-operator", "version": "v26.7.0", "name": "gpu-operator", "namespace": "gpu-operator",
             "createNamespace": True, "repositoryOpts": self.repository, "skipAwait": True, "values": values,
@@ -819,7 +821,7 @@ class TestReleases:
         with pytest.raises(ServiceError, match=r"^cannot re-use a name that is still in use$"):
             driver.create(helm.TYPE, "second", self.release())
         assert self.strategy(objects) == "mixed"
-        values = {"nfd": {"enabled": False}, "mig": {"strategy": ""}, "driver": {"enabled": False}}
+        values = {**self.alone, "mig": {"strategy": ""}, "driver": {"enabled": False}}
         changed = driver.update(helm.TYPE, "op", made, self.release(values=values))
         assert changed["status"]["revision"] == 2
         assert self.strategy(objects) is None
@@ -833,7 +835,7 @@ class TestReleases:
             driver.delete(helm.TYPE, "op", id_, changed)
 
     def test_what_the_crd_refuses_is_an_error(self, driver: Driver) -> None:
-        bad = self.release(name="bad", namespace="bad", values={"nfd": {"enabled": False}, "mig": {"strategy": "both"}})
+        bad = self.release(name="bad", namespace="bad", values={**self.alone, "mig": {"strategy": "both"}})
         text = r'(?s)Helm release "bad/bad" was created, but failed to initialize completely\. .*strategy: Unsupported value'
         with pytest.raises(PartialFailure, match=text) as caught:
             driver.create(helm.TYPE, "bad", bad)
