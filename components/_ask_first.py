@@ -27,14 +27,21 @@ def asks_first(name: str, kubeconfig: pulumi.Input[str], look: Callable[[str], N
         kubeconfig: of the cluster.
         look: takes its content, on a thread of its own; what it raises stops the deploy.
     """
-    known: list[str] = []
-    pulumi.Output.from_input(kubeconfig).apply(known.append)
+    known = once_known(kubeconfig)
 
     async def ask(_hook: pulumi.ResourceHookArgs) -> None:
-        if known and known[-1]:
-            await asyncio.to_thread(look, known[-1])
+        if content := known():
+            await asyncio.to_thread(look, content)
 
     return pulumi.ResourceHook(name, ask, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def once_known(kubeconfig: pulumi.Input[str] | None) -> Callable[[], str]:
+    """What says the content of a kubeconfig to a hook: empty as long as it is not known, or where there is none."""
+    known: list[str] = []
+    if kubeconfig is not None:
+        pulumi.Output.from_input(kubeconfig).apply(known.append)
+    return lambda: known[-1] if known else ""
 
 
 def client_of(kubeconfig: str, context: str | None) -> "ApiClient":

@@ -16,7 +16,7 @@ from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.settings import Settings
 
 from . import _log
-from ._ask_first import SECONDS, client_of
+from ._ask_first import SECONDS, client_of, once_known
 
 
 def tells_what_stays(
@@ -36,17 +36,16 @@ def tells_what_stays(
     kubeconfig, context = reached
     if kubeconfig is None or not gives_back(settings):
         return others
-    known: list[str] = []
-    pulumi.Output.from_input(kubeconfig).apply(known.append)
+    known = once_known(kubeconfig)
 
     async def tell(failed: pulumi.ErrorHookArgs) -> bool:
         """Log it; never try again."""
-        if any(f"job {NAME}" in error for error in failed.errors) and known and known[-1]:
-            _log.error(await asyncio.to_thread(_told, known[-1], context))
+        if any(f"job {NAME}" in error for error in failed.errors) and (content := known()):
+            _log.error(await asyncio.to_thread(_told, content, context))
         return False
 
-    before = [*(others.on_error or [])] if others else []
-    return pulumi.ResourceHookBinding(on_error=[*before, pulumi.ErrorHook(f"{name}-gives-back", tell)])
+    mine = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(f"{name}-gives-back", tell)])
+    return pulumi.ResourceHookBinding.merge(others, mine)
 
 
 def _told(kubeconfig: str, context: str | None) -> str:

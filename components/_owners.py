@@ -62,7 +62,7 @@ def looks_for_another(
     if hooks is None or kubeconfig is None or not _was_there(cluster):
         return hooks
     first = asks_first(f"{name}-already-there", kubeconfig, lambda content: _look(wanted, lambda: _workloads(content, context)))
-    return pulumi.ResourceHookBinding(before_create=[first], on_error=hooks.on_error)
+    return pulumi.ResourceHookBinding.merge(hooks, pulumi.ResourceHookBinding(before_create=[first]))
 
 
 def _was_there(cluster: ClusterSettings) -> bool:

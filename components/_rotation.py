@@ -28,7 +28,7 @@ from gpu_pools.proof.emptying import Emptying
 from gpu_pools.verifier.api import ApiError
 
 from . import _log
-from ._ask_first import SECONDS, client_of
+from ._ask_first import SECONDS, client_of, once_known
 from ._not_known_yet import not_known_yet
 
 if TYPE_CHECKING:
@@ -103,10 +103,9 @@ class _Hook:
     def __init__(self, planned: PoolPlan, reached: tuple[pulumi.Input[str], str | None]) -> None:
         self._planned = planned
         self._context = reached[1]
-        self._known: list[str] = []
+        self._known = once_known(reached[0])
         #: Whether the wanted generation becomes another in this run.
         self._changes = False
-        pulumi.Output.from_input(reached[0]).apply(self._known.append)
 
     def give_back(self, name: str) -> pulumi.ResourceHook:
         """For before the wanted generation is another."""
@@ -145,7 +144,7 @@ class _Hook:
         return pulumi.ResourceHook(f"{name}-emptied", empty)
 
     def _emptying(self) -> Emptying:
-        api = _Api(client_of(self._known[-1], self._context))
+        api = _Api(client_of(self._known(), self._context))
         pool = self._planned.pool
         return Emptying(api, pool.name, self._planned.generation, float(pool.drain_seconds), _log.info)
 
@@ -167,6 +166,10 @@ class _Api:
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Make an object, or ask for what a subresource does."""
         return self._answer("POST", path, {}, body)
+
+    def delete(self, path: str, uid: str) -> dict[str, Any]:
+        """Delete an object if it is still the one with that uid."""
+        return self._answer("DELETE", path, {}, {"preconditions": {"uid": uid}})
 
     def _answer(
         self, method: str, path: str, query: dict[str, str], body: dict[str, Any] | None = None, content: str = _JSON

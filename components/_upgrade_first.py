@@ -25,7 +25,7 @@ from gpu_pools.stack.charts import ChartSettings
 from gpu_pools.text.errors import InvalidStackError, Problem
 
 from . import _log
-from ._ask_first import SECONDS, client_of
+from ._ask_first import SECONDS, client_of, once_known
 
 #: Kubeconfig of the cluster, and a context of it; without a kubeconfig the cluster is not asked.
 Reached = tuple[pulumi.Input[str] | None, str | None]
@@ -44,7 +44,7 @@ def judges_the_step(
         reached: how to ask the cluster.
         hooks: of the release so far.
     """
-    known = _known(reached[0])
+    known = once_known(reached[0])
 
     async def judge(change: pulumi.ResourceHookArgs) -> None:
         old, new = await _plain(change.old_inputs), await _plain(change.new_inputs)
@@ -53,7 +53,7 @@ def judges_the_step(
         if step:
             _judge(step, plan)
         if _renews_driver(old, new, plan, step):
-            await _look(lambda: _nodes_and_policies(known[-1], reached[1]), plan, step) if known and known[-1] else None
+            await _look(lambda: _nodes_and_policies(known(), reached[1]), plan, step) if known() else None
 
     return _with(name, judge, hooks)
 
@@ -69,14 +69,14 @@ def asks_for_crds(
         reached: how to ask the cluster.
         hooks: of the release so far.
     """
-    known = _known(reached[0])
+    known = once_known(reached[0])
 
     async def ask(change: pulumi.ResourceHookArgs) -> None:
         before = _version(await _plain(change.old_outputs), await _plain(change.old_inputs))
-        if not known or not known[-1] or not before or before.removeprefix("v") == chart.version.removeprefix("v"):
+        if not known() or not before or before.removeprefix("v") == chart.version.removeprefix("v"):
             return
         try:
-            crd = await asyncio.to_thread(_crd, known[-1], reached[1])
+            crd = await asyncio.to_thread(_crd, known(), reached[1])
         except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
             _log.warn(f"not looked for before the deploy: NFD's CRDs ({type(error).__name__})")
             return
@@ -86,19 +86,11 @@ def asks_for_crds(
     return _with(name, ask, hooks)
 
 
-def _known(kubeconfig: pulumi.Input[str] | None) -> list[str]:
-    """Its content, once it is known."""
-    known: list[str] = []
-    if kubeconfig is not None:
-        pulumi.Output.from_input(kubeconfig).apply(known.append)
-    return known
-
-
 def _with(
     name: str, callback: Callable[[pulumi.ResourceHookArgs], Any], hooks: pulumi.ResourceHookBinding | None
 ) -> pulumi.ResourceHookBinding:
     first = pulumi.ResourceHook(f"{name}-before-upgrade", callback, pulumi.ResourceHookOptions(on_dry_run=True))
-    return pulumi.ResourceHookBinding(before_update=[first], on_error=hooks.on_error if hooks else None)
+    return pulumi.ResourceHookBinding.merge(hooks, pulumi.ResourceHookBinding(before_update=[first]))
 
 
 async def _plain(properties: Mapping[str, Any] | None) -> Mapping[str, Any]:

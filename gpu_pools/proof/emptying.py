@@ -15,18 +15,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.living_node import ANNOTATION, LivingNode
+from gpu_pools.verifier.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over
 from gpu_pools.verifier.moments import moment
-from gpu_pools.verifier.steps import Holder, Mark, read_mark
+from gpu_pools.verifier.steps import COMES_BACK, Mark, read_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gpu_pools.verifier.api import Api
+    from gpu_pools.verifier.api import Client
+    from gpu_pools.verifier.steps import Holder
 
 _NODES: Final = "/api/v1/nodes"
 _PODS: Final = "/api/v1/pods"
@@ -34,30 +35,12 @@ _POLL_SECONDS: Final = 2.0
 _LONGEST_PAUSE_SECONDS: Final = 15.0
 _TOLD_EVERY_SECONDS: Final = 60.0
 _FORBIDDEN: Final = 403
-_CONFLICT: Final = 409
-#: How often nodes are given back, where others write to them meanwhile.
-_TRIES: Final = 5
-_OVER: Final = ("Succeeded", "Failed")
-_COMES_BACK: Final = ("DaemonSet", "Node")
 #: How the target begins in the mark of a node that is emptied here.
 _SUCCEEDED_BY: Final = "succeeded by "
 
 
 class NotEmptiedError(Exception):
     """The old nodes are not empty; the text is for users."""
-
-
-class Asks(Protocol):
-    """What is asked of an API server; refusals are ApiErrors."""
-
-    def get(self, path: str, **query: str) -> dict[str, Any]:
-        """One object or list."""
-
-    def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Change an object by a strategic merge patch."""
-
-    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Make an object, or ask for what a subresource does."""
 
 
 @dataclass
@@ -73,7 +56,7 @@ class Emptying:
         now, sleep: the clock.
     """
 
-    api: Asks
+    api: Client
     pool: str
     generation: str
     seconds: float
@@ -88,16 +71,11 @@ class Emptying:
         Raises:
             NotEmptiedError: where that is not possible.
         """
-        for left in reversed(range(_TRIES)):
-            try:
-                self._give_back()
-            except ApiError as error:
-                if left and error.status == _CONFLICT:
-                    # A kubelet or a verifier has written to a node since it was read.
-                    continue
-                message = f"nodes of pool {self.pool} could not be given back: {error}. Deploy again."
-                raise NotEmptiedError(message) from None
-            return
+        try:
+            despite_others(self._give_back)
+        except ApiError as error:
+            message = f"nodes of pool {self.pool} could not be given back: {error}. Deploy again."
+            raise NotEmptiedError(message) from None
 
     def _give_back(self) -> None:
         for node in self._nodes(f"{GENERATION_LABEL}={self.generation}"):
@@ -140,7 +118,7 @@ class Emptying:
             self._cordon(node)
         names = {node["metadata"]["name"] for node in nodes}
         listed = self.api.get(_PODS).get("items") or [] if names else []
-        return nodes, tuple(_guest(pod) for pod in listed if pod["spec"].get("nodeName") in names and _moves(pod))
+        return nodes, tuple(as_holder(pod, {}) for pod in listed if pod["spec"].get("nodeName") in names and _moves(pod))
 
     def _nodes(self, generations: str) -> Iterator[dict[str, Any]]:
         listed = self.api.get(_NODES, labelSelector=f"{POOL_LABEL}={self.pool},{generations}")
@@ -157,11 +135,11 @@ class Emptying:
         self._living(node).mark(node, Mark(wanted, cordoned=ours, since=moment()), cordoned=True)
 
     def _living(self, node: Mapping[str, Any]) -> LivingNode:
-        return LivingNode(cast("Api", self.api), node["metadata"]["name"], "")
+        return LivingNode(self.api, node["metadata"]["name"], "")
 
     def _ask_to_go(self, pods: Sequence[Holder]) -> bool:
         """Whether one of them goes."""
-        any_node, went = LivingNode(cast("Api", self.api), "", ""), False
+        any_node, went = LivingNode(self.api, "", ""), False
         for pod in pods:
             if not pod.leaves:
                 self._refused[pod.uid] = any_node.evict(pod)
@@ -194,14 +172,4 @@ def _ours(node: Mapping[str, Any]) -> bool:
 
 def _moves(pod: Mapping[str, Any]) -> bool:
     """Whether it can be elsewhere: not over, and nothing that comes back onto the very node."""
-    return (pod.get("status") or {}).get("phase") not in _OVER and _owner(pod) not in _COMES_BACK
-
-
-def _owner(pod: Mapping[str, Any]) -> str:
-    return next((one["kind"] for one in pod["metadata"].get("ownerReferences") or [] if one.get("controller")), "")
-
-
-def _guest(pod: Mapping[str, Any]) -> Holder:
-    metadata = pod["metadata"]
-    leaves = bool(metadata.get("deletionTimestamp"))
-    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], _owner(pod), {}, leaves)
+    return not is_over(pod) and as_holder(pod, {}).owner not in COMES_BACK

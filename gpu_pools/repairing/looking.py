@@ -19,7 +19,7 @@ from gpu_pools.repairing.ways import APPS, Finding, Way
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.causes import cause
 from gpu_pools.verifier.living_node import ANNOTATION as CHANGING
-from gpu_pools.verifier.living_node import LivingNode, holder_of
+from gpu_pools.verifier.living_node import LivingNode, as_holder, holder_of, is_over
 from gpu_pools.verifier.marks import changed_label
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
 from gpu_pools.verifier.steps import Holder, hangs, is_paused
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 ANNOTATION: Final = "gpu-pools/repair"
 _NOT_FOUND: Final = 404
-_OVER: Final = ("Succeeded", "Failed")
 #: A verifier that says nothing is started anew; a kubelet that says nothing needs a hand.
 _SILENT, _NOT_READY = "reader-crashed", "node-not-ready"
 
@@ -181,12 +180,8 @@ def _seen(node: dict[str, Any], pods: Sequence[dict[str, Any]], evidence: NodeEv
 
 def _other(pod: Mapping[str, Any]) -> Holder | None:
     """A pod that holds no GPU, where it can go elsewhere."""
-    metadata = pod["metadata"]
-    owners = [one["kind"] for one in metadata.get("ownerReferences") or [] if one.get("controller")]
-    owner = owners[0] if owners else ""
-    if owner in OF_THE_NODE or (pod.get("status") or {}).get("phase") in _OVER:
-        return None
-    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owner, {}, bool(metadata.get("deletionTimestamp")))
+    found = as_holder(pod, {})
+    return None if found.owner in OF_THE_NODE or is_over(pod) else found
 
 
 def _findings(node: dict[str, Any], evidence: NodeEvidence) -> tuple[Finding, ...]:

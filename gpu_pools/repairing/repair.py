@@ -16,6 +16,7 @@ from gpu_pools.repairing.looking import NoNodeError
 from gpu_pools.repairing.steps import Step, begun, looked, next_step
 from gpu_pools.repairing.ways import Way
 from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.living_node import despite_others
 from gpu_pools.verifier.moments import moment
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ _POLL_SECONDS: Final = 2.0
 #: Between two requests to evict the same pods, and between two looks at what takes long.
 _LONGEST_PAUSE_SECONDS: Final = 15.0
 _FORBIDDEN: Final = 403
-_CONFLICT: Final = 409
-#: How often the first write to the node is tried.
-_TRIES: Final = 5
 UPGRADE_STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
 _UPGRADE_REQUIRED: Final = "upgrade-required"
 STOP, WAIT, DELETE = "stop", "wait", "delete"
@@ -87,16 +85,11 @@ class Repair:
         Raises:
             RepairError: where that is not possible.
         """
-        for left in reversed(range(_TRIES)):
-            try:
-                self._mark(self.looker.look())
-            except (ApiError, NoNodeError) as error:
-                if left and isinstance(error, ApiError) and error.status == _CONFLICT:
-                    # Its kubelet or its verifier has written to it since it was read.
-                    continue
-                message = f"{error}. Nothing was done."
-                raise RepairError(message) from None
-            return
+        try:
+            despite_others(lambda: self._mark(self.looker.look()))
+        except (ApiError, NoNodeError) as error:
+            message = f"{error}. Nothing was done."
+            raise RepairError(message) from None
 
     def new_node(self, pool: str, known: Collection[str]) -> str:
         """Wait for the one that comes in the place of one that went; what came of it.

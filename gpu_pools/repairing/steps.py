@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpu_pools.verifier.steps import Holder
 
 #: Pods of these belong to the node: they come back to it, and end with it.
-OF_THE_NODE: Final = ("DaemonSet", "Node")
+OF_THE_NODE: Final = changing.COMES_BACK
 
 
 class Step(enum.Enum):

@@ -23,6 +23,8 @@ ANNOTATION: Final = "gpu-pools/change"
 _NVIDIA: Final = "nvidia.com/"
 _OVER: Final = ("Succeeded", "Failed")
 _NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_TRIES: Final = 5
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,35 @@ class LivingNode:
         self.api.patch(self._path, body)
 
 
+def despite_others(change: Callable[[], object]) -> None:
+    """Do what reads nodes and then writes to them; again where somebody else has written to one between the two.
+
+    A kubelet and a verifier write to a node all the time.
+
+    Args:
+        change: reads anew each time.
+
+    Raises:
+        ApiError: where that is not possible, or others are in between each time.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            change()
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+        else:
+            return
+    change()
+
+
 def _pod_path(pod: Holder) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
 def holder_of(pod: dict[str, Any]) -> Holder | None:
     """The pod where it holds GPUs: it is bound to the node, and not over."""
-    metadata, spec = pod["metadata"], pod["spec"]
+    spec = pod["spec"]
     holds: dict[str, int] = {}
     for container in spec.get("containers") or []:
         for name, count in _gpus(container).items():
@@ -157,12 +181,20 @@ def holder_of(pod: dict[str, Any]) -> Holder | None:
     for container in spec.get("initContainers") or []:
         for name, count in _gpus(container).items():
             holds[name] = max(holds.get(name, 0), count)
-    if not holds or (pod.get("status") or {}).get("phase") in _OVER:
-        return None
+    return as_holder(pod, holds) if holds and not is_over(pod) else None
+
+
+def as_holder(pod: Mapping[str, Any], holds: Mapping[str, int]) -> Holder:
+    """A pod as whoever empties a node sees it, with what it holds."""
+    metadata = pod["metadata"]
     owners = [one["kind"] for one in metadata.get("ownerReferences") or [] if one.get("controller")]
-    owner = owners[0] if owners else ""
     leaves = bool(metadata.get("deletionTimestamp"))
-    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owner, holds, leaves)
+    return Holder(metadata["namespace"], metadata["name"], metadata["uid"], owners[0] if owners else "", holds, leaves)
+
+
+def is_over(pod: Mapping[str, Any]) -> bool:
+    """Whether it has ended, and is only still listed."""
+    return (pod.get("status") or {}).get("phase") in _OVER
 
 
 def _gpus(container: dict[str, Any]) -> dict[str, int]:

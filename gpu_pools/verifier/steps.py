@@ -30,7 +30,7 @@ _SLICED: Final = "time-slicing-"
 _PAUSED: Final = "paused-for-mig-change"
 _UNFINISHED: Final = ("pending", "failed")
 #: A pod of these comes back by itself onto a node that takes no others: evicting it empties nothing.
-_COMES_BACK: Final = ("DaemonSet", "Node")
+COMES_BACK: Final = ("DaemonSet", "Node")
 #: Seconds after which mig-manager does nothing more by itself, by its state.
 PATIENCE: Final = {"pending": float(MIG_PENDING_SECONDS), "failed": 30.0, "success": 60.0}
 
@@ -161,7 +161,7 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
         return Step.CLOSED
     if not seen.turn:
         return Step.TAKE_TURN
-    if any(one.owner in _COMES_BACK for one in seen.holders):
+    if any(one.owner in COMES_BACK for one in seen.holders):
         return Step.BLOCKED
     if seen.mark is None or seen.mark.to != target.name:
         return Step.MARK

@@ -26,6 +26,8 @@ _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 #: Seconds for which a token is good, and after which there is another one.
 _TOKEN_SECONDS: Final = 7200
 RENEW_SECONDS: Final = 3000.0
+#: After which rights that were whole are looked at again: namespaces may have gone, and come back.
+LOOK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,13 @@ KUBE_STATE: Final = Account("kube-state-metrics", (("", "", ("nodes", "pods")),)
 ACCOUNTS: Final = (PROMETHEUS, KUBE_STATE)
 
 
-def grant(api: Api, account: Account) -> None:
-    """Make an account, and give it its rights, where the namespaces are there by now."""
+def grant(api: Api, account: Account) -> bool:
+    """Make an account, and give it its rights, where the namespaces are there by now; whether all are."""
+    whole = True
     make(api, f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": account.name}})
     for namespace in dict.fromkeys(where for where, _, _ in account.reads):
         if namespace and api.get(f"/api/v1/namespaces/{namespace}") is None:
+            whole = False
             continue
         rules = [
             {"apiGroups": [group], "resources": list(kinds), "verbs": ["list", "watch"]}
@@ -73,6 +77,7 @@ def grant(api: Api, account: Account) -> None:
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
         make(api, f"{base}/{role.lower()}s", {"metadata": {"name": name}, "rules": rules})
         make(api, f"{base}/{role.lower()}bindings", {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
+    return whole
 
 
 def log_in(api: Api, cluster: Cluster, account: Account, folder: Path) -> Path:

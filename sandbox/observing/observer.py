@@ -74,6 +74,7 @@ class Observer:
         self._written: Any = None
         self._defined = False
         self._renew_at = 0.0
+        self._grant_at = 0.0
 
     def step(self) -> None:
         """Go on.
@@ -154,8 +155,9 @@ class Observer:
             program = self._programs[operator.PROGRAM] / "operator"
             argv = operator.command(self._folder / "operator", program, cluster, self._operator_port)
             self._start(operator.PROGRAM, argv, [])
-        for account in accounts.ACCOUNTS:
-            accounts.grant(api, account)
+        if time.monotonic() > self._grant_at:
+            whole = [accounts.grant(api, account) for account in accounts.ACCOUNTS]
+            self._grant_at = time.monotonic() + accounts.LOOK_SECONDS if all(whole) else 0.0
         if time.monotonic() > self._renew_at:
             for account in accounts.ACCOUNTS:
                 accounts.log_in(api, cluster, account, self._folder / account.name)
