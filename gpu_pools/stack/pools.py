@@ -106,7 +106,16 @@ def _exchange(section: PoolSection, one: Row) -> object:
 
 
 def _drain_seconds(section: PoolSection, one: Row) -> object:
-    return _SECONDS.read(section, one) if section.context.platform == "aks" else None
+    if section.context.platform != "aks":
+        return None
+    if section.raw(one.key) is not None and section.raw("replace") is None:
+        section.problems.add(
+            section.at(one.key),
+            "would have no effect: without `replace` nobody drains the pool",
+            allowed="drainTimeoutSeconds with replace",
+            remedy="Write `replace: surge` or `replace: inPlace` beside it, or leave it out.",
+        )
+    return _SECONDS.read(section, one)
 
 
 @dataclass(frozen=True)

@@ -1799,6 +1799,14 @@ _OPERATOR_CASES = (
         "Add `gpu-pools:verification: {}`",
     ),
     Case(
+        "drain-timeout-without-replace",
+        aks({"drainTimeoutSeconds": 60}, verification={}),
+        f"{_POOL}.drainTimeoutSeconds",
+        "without `replace` nobody drains the pool",
+        "with replace",
+        "or leave it out",
+    ),
+    Case(
         "surge-of-a-protected-pool",
         aks({"replace": "surge", "protect": True}, verification={}),
         f"{_POOL}.replace",
