@@ -41,6 +41,9 @@ VERIFIERS = "gpu-pools-verifier"
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 #: How long pods that are ending are waited for, a node that is not ready, and all together.
 ENDING_SECONDS, UNREADY_SECONDS, ALL_SECONDS, PAUSE_SECONDS = 120.0, 120.0, 1400.0, 2.0
+#: How long mig-manager may be silent once it is asked. It misses what happens to a label while its watch is broken, and acts on
+#: none that is what it was before (mig-parted v0.15.0, cmd/nvidia-mig-manager: an update with the same label is passed over).
+SILENT_SECONDS = 60.0
 #: mig-manager may still be ending what it was doing before.
 LOOKS = 2
 #: What Helm is told (the Job's policy): trying again is of no use.
@@ -89,12 +92,13 @@ def leaves(node: dict[str, Any], stage: str, pools: dict[str, dict[str, str]]) -
     return (LEAVING in notes(node) or (pool is not None and pool not in pools)) and not is_in(node, pools)
 
 
-def next_step(node: dict[str, Any], begun: str) -> str:
+def next_step(node: dict[str, Any], begun: str, seconds: float = 0.0) -> str:
     """What is to be done next.
 
     Args:
         node: the object.
         begun: the last step, of SET and MEND, that was done here; empty before the first.
+        seconds: how long ago that was.
     """
     config, state = labels(node).get(CONFIG), labels(node).get(STATE)
     if state is None and notes(node).get(LEAVING) != ASKED:
@@ -106,8 +110,9 @@ def next_step(node: dict[str, Any], begun: str) -> str:
         return SET
     if state == "success":
         return DONE
-    # One that was interrupted, and one that failed for the label that was there before, are begun anew once.
-    if not begun or (state == "failed" and begun != MEND):
+    # One that was interrupted, one that failed for the label that was there before, and one that says nothing: begun anew once.
+    silent = state is None and seconds > SILENT_SECONDS
+    if not begun or ((state == "failed" or silent) and begun != MEND):
         return MEND
     return FAILED if state == "failed" else WAIT
 
@@ -167,7 +172,8 @@ class Leaving:
             pools: name -> selector; those that go, or those that stay.
         """
         self.stage, self.operators, self.pools = stage, operators, pools
-        self.begun: dict[str, str] = {}
+        #: Node -> its last step, and when.
+        self.begun: dict[str, tuple[str, float]] = {}
         self.unready: dict[str, float] = {}
         self.end = time.monotonic() + ALL_SECONDS
 
@@ -223,7 +229,8 @@ class Leaving:
     def go_on(self, node: dict[str, Any]) -> str:
         """One step of a node; which."""
         name = node["metadata"]["name"]
-        step = next_step(node, self.begun.get(name, ""))
+        begun, when = self.begun.get(name, ("", 0.0))
+        step = next_step(node, begun, time.monotonic() - when)
         if step in (SET, MEND):
             tell(f"{name}: {'MIG is taken back' if step == SET else 'mig-manager is started anew'}")
             same = {"resourceVersion": node["metadata"]["resourceVersion"]}
@@ -232,7 +239,7 @@ class Leaving:
             request(f"{NODES}/{name}", {"metadata": metadata})
             if step == MEND:
                 self.restart(name)
-            self.begun[name] = step
+            self.begun[name] = step, time.monotonic()
         if step == FAILED:
             found = told(holders({name}, self.operators))
             why = f"pods hold its GPUs: {found}" if found else "the log of its pod nvidia-mig-manager says why"

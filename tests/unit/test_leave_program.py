@@ -28,6 +28,7 @@ from gpu_pools.rendering.leave_program import (
     OFF,
     POOL,
     SET,
+    SILENT_SECONDS,
     STATE,
     STOPPED,
     WAIT,
@@ -87,6 +88,22 @@ def pod(name: str, on: str, wants: Any = None, **metadata: Any) -> dict[str, Any
 def test_each_step_follows_from_the_node(config: str | None, state: str | None, left: str, begun: str, step: str) -> None:
     labels = {key: value for key, value in ((CONFIG, config), (STATE, state)) if value is not None}
     assert next_step(node(labels, {LEAVING: left} if left else {}), begun) == step
+
+
+@pytest.mark.parametrize(
+    ("state", "begun", "seconds", "step"),
+    [
+        (None, SET, SILENT_SECONDS, WAIT),
+        (None, SET, SILENT_SECONDS + 1, MEND),
+        # It is at work.
+        ("pending", SET, SILENT_SECONDS + 1, WAIT),
+        # A new process looks at the label in any case.
+        (None, MEND, SILENT_SECONDS + 1, WAIT),
+    ],
+)
+def test_a_mig_manager_that_says_nothing_is_started_anew_once(state: str | None, begun: str, seconds: float, step: str) -> None:
+    labels = {CONFIG: OFF} | ({} if state is None else {STATE: state})
+    assert next_step(node(labels, {LEAVING: ASKED}), begun, seconds) == step
 
 
 def test_as_long_as_nfd_sets_the_label_it_is_not_set() -> None:
@@ -153,7 +170,9 @@ class Cluster:
         #: Those that have a DaemonSet of verifiers, and a pod of it.
         self.verifiers, self.verifying = ["cut", "gone"], {"cut", "gone"}
         self.pods: list[dict[str, Any]] = []
+        #: Nodes whose mig-manager fails, and does not notice its label, until it is started anew.
         self.fails: set[str] = set()
+        self.deaf: set[str] = set()
         self.policies = [{}]
         self.written: list[tuple[str, str]] = []
         self.allowed: int | None = None
@@ -176,7 +195,8 @@ class Cluster:
         elif path.endswith("/status"):
             self.nodes[path.split("/")[-2]]["status"]["conditions"].pop()
         elif "/pods/" in path:
-            self.fails.discard(name.removeprefix("mig-manager-"))
+            for of in (self.fails, self.deaf):
+                of.discard(name.removeprefix("mig-manager-"))
         else:
             self._patch(self.nodes[name]["metadata"], body["metadata"])
             self.nodes[name]["spec"] |= body.get("spec", {})
@@ -201,7 +221,7 @@ class Cluster:
 
     def _manage(self, name: str, labels: dict[str, str]) -> None:
         """It answers a label once: what it says stays until it is asked anew."""
-        if name not in self.layouts or labels.get(STATE) or CONFIG not in labels:
+        if name not in self.layouts or name in self.deaf or labels.get(STATE) or CONFIG not in labels:
             return
         if name in self.fails or any(one["spec"]["nodeName"] == name and holds(one) for one in self.pods):
             labels[STATE] = "failed"
@@ -221,7 +241,7 @@ class Cluster:
             pods = [{"metadata": {"labels": {POOL: pool}, "name": f"gpu-pools-verifier-{pool}"}} for pool in there]
             return [{**one, "spec": {"template": one}} for one in pods] if sets else pods
         if path.endswith("/pods"):
-            return [{"metadata": {"name": f"mig-manager-{name}"}} for name in self.fails]
+            return [{"metadata": {"name": f"mig-manager-{name}"}} for name in self.fails | self.deaf]
         assert path == leave_program.NODES
         return list(self.nodes.values())
 
@@ -338,10 +358,12 @@ def test_a_pod_that_is_ending_is_waited_for_but_not_for_ever(run: Callable[..., 
 def test_mig_manager_is_started_anew_once_and_its_second_failure_is_told(
     run: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = Cluster()
-    cluster.fails = {"b"}
-    assert run(cluster, "removed") == 0
-    assert [path.rpartition("/")[2] for method, path in cluster.written if "/pods/" in path] == ["mig-manager-b"]
+    for fault in ("fails", "deaf"):
+        cluster = Cluster()
+        setattr(cluster, fault, {"b"})
+        assert run(cluster, "removed") == 0
+        assert cluster.layouts["b"] == OFF
+        assert [path.rpartition("/")[2] for _, path in cluster.written if "/pods/" in path] == ["mig-manager-b"]
 
     cluster = Cluster()
     cluster.rules.pop("gpu-pools-gone")
