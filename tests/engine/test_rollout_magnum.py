@@ -32,7 +32,12 @@ config:
     platform: magnum
     name: gpu-dev
     driver: heat
-    template: {image: fedora-coreos-42, externalNetwork: public, flavor: m2.large, masterFlavor: m2.medium, labels: {kube_tag: v1.34.2}}
+    template:
+      image: fedora-coreos-42
+      externalNetwork: public
+      flavor: m2.large
+      masterFlavor: m2.medium
+      labels: {kube_tag: v1.34.2}
     keypair: gpu-admin
     masters: 1
     workers: 1
