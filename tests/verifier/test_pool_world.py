@@ -7,13 +7,31 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.living_node import LivingNode
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
+from gpu_pools.verifier.release import Release
 from gpu_pools.verifier.steps import Target
-from tests.verifier.pool_world import GPU, MANNER, Changer, KilledError, World, bound, left_over
+from gpu_pools.verifier.turns import Turns
+from tests.verifier.pool_world import (
+    GPU,
+    MANNER,
+    OPERATORS,
+    POOL,
+    VERIFIERS,
+    Asks,
+    Changer,
+    KilledError,
+    Pod,
+    World,
+    bound,
+    left_over,
+    stale,
+)
 
 SEVENTHS: Final = Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-1"}, {"nvidia.com/mig-1g.10gb": 7})
 HALVES: Final = Target({CONFIG_LABEL: "mig-2", MIG_CONFIG_LABEL: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2})
@@ -24,6 +42,7 @@ CUT_OR_NOT: Final = tuple(
     replace(one, labels={MIG_CONFIG_LABEL: "all-disabled", **one.labels}) for one in (SEVENTHS, HALVES, WHOLE, *SLICED.values())
 )
 NEVER_CUT: Final = (Target({CONFIG_LABEL: "exclusive-x"}, {GPU: 1}), *SLICED.values())
+CLIENTS: Final = Target({CONFIG_LABEL: "mps-4-x"}, {GPU: 4})
 SEQUENCES: Final = 1_000
 
 
@@ -55,7 +74,7 @@ def rounds(world: World, changing: list[Changer], count: int) -> None:
 
 
 def finish(world: World, changing: list[Changer]) -> None:
-    for _ in range(400):
+    for _ in range(800):
         if all(one.done for one in changing):
             return
         rounds(world, changing, 1)
@@ -121,10 +140,10 @@ def _killed_at(point: int, *, after: bool, again: bool) -> tuple[World, int]:
     return world, len(killed)
 
 
-def _requests() -> int:
-    world = start(nodes=3, replicas=4, least=3, target=SEVENTHS)
+def _requests(began: Target = SEVENTHS, target: Target = HALVES) -> int:
+    world = start(nodes=3, replicas=4, least=3, target=began)
     world.pod("a", replica=False, grace=8.0)
-    finish(world, changers(world, HALVES, "1"))
+    finish(world, changers(world, target, "1"))
     return world.requests
 
 
@@ -138,6 +157,153 @@ def test_killed_at_any_request_the_next_run_ends_as_declared_and_nothing_is_left
 @pytest.mark.parametrize("point", [5, 15, 25, 35])
 def test_killed_at_the_same_request_again_and_again_nothing_is_lost_either(point: int) -> None:
     assert _killed_at(point, after=False, again=True)[1] >= 1
+
+
+@pytest.mark.parametrize(
+    ("began", "target"),
+    [(SEVENTHS, HALVES), (NEVER_CUT[0], SLICED[4]), (SLICED[4], NEVER_CUT[0]), (SLICED[4], CLIENTS)],
+    ids=["layouts", "sliced", "whole", "by-mps"],
+)
+def test_a_pod_that_comes_at_any_request_in_spite_of_the_cordon_keeps_no_share_of_what_was_before(
+    began: Target, target: Target
+) -> None:
+    came: list[Pod] = []
+    for point in range(_requests(began, target)):
+        world = start(nodes=3, replicas=4, least=3, target=began)
+
+        def come(_: str, world: World = world, point: int = point) -> None:
+            away = [name for name, node in world.nodes.items() if node["spec"].get("unschedulable")]
+            if world.requests == point and away and (pod := world.bind(away[0])):
+                came.append(pod)
+
+        world.before = come
+        finish(world, changers(world, target, "1"))
+        assert is_as_declared(world, target)
+        assert stale(world) == []
+        assert left_over(world) == []
+        assert world.harmed == []
+    assert len(came) >= 10
+
+
+@pytest.mark.parametrize("staying", ["wait", "stop", "delete"])
+def test_a_pod_that_came_late_and_does_not_go_is_treated_as_the_pool_wants(staying: str) -> None:
+    world = start(nodes=2, replicas=0, least=0, target=SEVENTHS)
+    changing = [replace(one, manner=replace(MANNER, staying=staying)) for one in changers(world, HALVES, "1")]
+    came: list[Pod] = []
+
+    def come(_: str) -> None:
+        if not came and world.nodes["a"]["metadata"]["labels"][MIG_CONFIG_LABEL] == "layout-3" and (pod := world.bind("a")):
+            pod.stays = True
+            came.append(pod)
+
+    world.before = come
+    rounds(world, changing, 40)
+    (pod,) = came
+    if staying == "delete":
+        finish(world, changing)
+    else:
+        assert pod.uid in world.pods
+        assert world.nodes["a"]["spec"]["unschedulable"], "its labels are set: it is not given back as it was"
+        assert not any(one.done for one in changing)
+        assert ("these pods did not go in 60 s" in changing[0].why) == (staying == "stop")
+        pod.stays = False
+        finish(world, changing)
+    assert is_as_declared(world, HALVES)
+    assert stale(world) == left_over(world) == []
+
+
+ANSWERS: Final = {
+    "conflict": ApiError("PATCH x", 409, "the object has been modified"),
+    "too-many": ApiError("GET x", 429, "too many requests"),
+    "broken": ApiError("GET x", 500, "etcdserver: request timed out"),
+    "no-answer": ApiError("GET x", None, "connection refused"),
+}
+
+
+def _answered(point: int, error: ApiError, *, done: bool, seconds: float) -> None:
+    """One request, or all of them for so long, end with an error; where it was `done` only the answer is lost."""
+    world = start(nodes=3, replicas=4, least=3, target=SEVENTHS)
+    until: list[float] = []
+
+    def answer(_: str) -> None:
+        if world.requests == point + done and not until:
+            until.append(world.now + seconds)
+            raise error
+        if until and world.now < until[0]:
+            raise error
+
+    changing = changers(world, HALVES, "1")
+    world.before, world.after = (lambda _: None, answer) if done else (answer, lambda _: None)
+    finish(world, changing)
+    assert until
+    assert is_as_declared(world, HALVES)
+    assert left_over(world) == []
+    assert world.harmed == []
+    assert world.most_away <= 1
+
+
+@pytest.mark.parametrize(("answer", "done"), [*((one, False) for one in ANSWERS), ("no-answer", True), ("broken", True)])
+def test_whatever_a_request_is_answered_the_same_processes_come_to_the_end(answer: str, *, done: bool) -> None:
+    for point in range(_undisturbed()):
+        _answered(point, ANSWERS[answer], done=done, seconds=0)
+
+
+def test_an_api_server_that_is_away_for_a_minute_costs_that_minute() -> None:
+    for point in range(0, _undisturbed(), 3):
+        _answered(point, ANSWERS["no-answer"], done=False, seconds=60)
+
+
+def _undisturbed() -> int:
+    world = start(nodes=3, replicas=4, least=3, target=SEVENTHS)
+    finish(world, changers(world, HALVES, "1"))
+    return world.requests
+
+
+def _release(world: World) -> Release:
+    api: Any = Asks(world, "a")
+    node, turns = LivingNode(api, "a", OPERATORS), Turns(api, VERIFIERS, POOL, "1", "a")
+    return Release(node, turns, now=lambda: world.now, sleep=world.wait)
+
+
+def _proven() -> World:
+    """A node that was changed and is not given back yet."""
+    world = start(nodes=1, replicas=0, least=0, target=SEVENTHS)
+    (one,) = changers(world, HALVES, "1")
+    while not world.offers("a") or world.nodes["a"]["metadata"]["labels"][MIG_CONFIG_LABEL] != "layout-3":
+        rounds(world, [one], 1)
+    assert left_over(world) == ["a is cordoned", "a is marked", "change-p-0 is held"]
+    return world
+
+
+def test_what_may_not_be_given_back_is_told_at_once_and_an_api_server_that_is_away_after_minutes() -> None:
+    for error, seconds in ((ApiError("PATCH x", 403, "forbidden"), 0.0), (ANSWERS["no-answer"], 180.0)):
+        world = _proven()
+
+        def answer(_: str, error: ApiError = error) -> None:
+            raise error
+
+        began, world.before = world.now, answer
+        with pytest.raises(ApiError):
+            _release(world).run()
+        assert world.now - began == pytest.approx(seconds, abs=2)
+        world.before = lambda _: None
+        _release(world).run()
+        assert left_over(world) == []
+
+
+def test_it_does_not_end_before_the_turn_is_free_although_others_write_to_it() -> None:
+    world = _proven()
+    lease, wrote = world.leases["change-p-0"], list[int]()
+
+    def write(_: str) -> None:
+        if len(wrote) < 4:
+            wrote.append(1)
+            lease["metadata"]["resourceVersion"] = f"another {len(wrote)}"
+
+    world.before = write
+    _release(world).run()
+    assert len(wrote) == 4
+    assert left_over(world) == []
 
 
 @pytest.mark.parametrize(("staying", "ends"), [("wait", False), ("stop", False), ("delete", True)])
