@@ -71,8 +71,11 @@ class Turns:
             ApiError: where the API does not answer, or refuses.
         """
         there = {lease["metadata"]["name"]: lease for lease in self._there()}
-        free = {name for name, lease in there.items() if self._is_free(lease)}
+        free = {name for name, lease in there.items() if not _holder(lease)}
         count = self.count()
+        if len(there) - len(free) >= count:
+            # Only now whoever has one is looked for: with many turns that is as many requests.
+            free |= {name for name, lease in there.items() if name not in free and self._is_gone(_holder(lease))}
         if len(there) - len(free) >= count:
             # Also those of a time when there were more turns.
             return False
@@ -110,12 +113,9 @@ class Turns:
     def _path(self) -> str:
         return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
-    def _is_free(self, lease: dict[str, Any]) -> bool:
-        holder = _holder(lease)
-        if not holder:
-            return True
+    def _is_gone(self, node: str) -> bool:
         try:
-            self.api.get(f"/api/v1/nodes/{holder}")
+            self.api.get(f"/api/v1/nodes/{node}")
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 return True

@@ -381,6 +381,7 @@ class Changer:
     target: Target
     most: str
     manner: Manner = MANNER
+    chance: Callable[[], float] = lambda: 0.5
     done: bool = False
     why: str = ""
     _waits: bool = False
@@ -412,7 +413,7 @@ class Changer:
             self.step()
 
     def _change(self) -> Change:
-        made = Change(self.target, *self._means(), self.manner, self._proven, chance=lambda: 0.5)
+        made = Change(self.target, *self._means(), self.manner, self._proven, chance=self.chance)
         made.now = made.wall = lambda: self.world.now
         made.sleep = self._sleep
         return made
