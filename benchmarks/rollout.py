@@ -1,10 +1,10 @@
 """What a change of 100 nodes in turn takes against what the nodes themselves need: `python benchmarks/rollout.py [NODES]`.
 
-The changers are the program's own, on a pool in memory and its clock (tests/verifier/pool_world.py), each awake when its own pause
-is over, so how busy this machine is does not matter. The floor is one node alone, in the same run: cordon, evict, mig-manager's
-time, proof, uncordon; times the rounds that the budget makes. As a DaemonSet does, a pod is replaced as soon as another one is
-ready; its start is in neither. `all at once` has every pod there from the beginning, as where the old ones were not ready: what
-waiting for a turn costs, and asks of the API server.
+The changers are the program's own, on a pool in memory and its clock (tests/verifier/pool_world.py), each awake when its own
+pause is over. So how busy this machine is does not matter. The floor is one node alone, in the same run: cordon, evict,
+mig-manager's time, proof, uncordon; times the rounds that the budget makes. As a DaemonSet does, a pod is replaced as soon as
+another one is ready; its start is in neither. `all at once` has every pod there from the beginning, as where the old ones were
+not ready: what waiting for a turn costs, and asks of the API server.
 Not measured: a real API server, real mig-manager, pods that take long to go. Those make both sides longer.
 """
 

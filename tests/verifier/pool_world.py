@@ -5,8 +5,13 @@ depend on: versions of objects that conflict, JSON patches with a test, eviction
 grace. Around it play the scheduler with its Deployment, mig-manager and the device plugin, which takes seconds to follow its
 label: a pod that starts meanwhile gets a share of what was before. mig-manager fails where a pod holds a
 GPU, stays pending or paused for ever where it is told to (mig-parted#485), and begins anew when its pod is replaced. What the
-real API server says to the same requests is in tests/sandbox/test_changer_rights.py. Not played: NFD, which lets go of labels
-(tests/engine/test_rollout.py), and DaemonSets' pods.
+real API server says to the same requests is in tests/sandbox/test_changer_rights.py. Not played: DaemonSets' pods that hold GPUs.
+
+Where there is a rule, nfd-master plays, too. It looks at all nodes after each change of the rule, one after the other, and at a
+node when its worker has published; nobody's label moves it. It sets what the rule says over whatever is there, and takes away
+what its own annotation lists and the rule says no more, both in one patch that names no version (node-feature-discovery,
+pkg/nfd-master: nfd-api-controller.go, and updateNodeObject and createPatches in nfd-master.go). config-manager finds a key only
+where the kubelet has brought it; one that it does not find is noted, since the real one then falls back or wedges.
 
 Time is the world's own: each wait of a changer lets it pass. Before each request other changers may act, and a changer may be
 killed before it or after it, as whoever makes the world decides.
@@ -22,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.change import Change, ChangeError, Manner
 from gpu_pools.verifier.living_node import ANNOTATION, LivingNode
+from gpu_pools.verifier.marks import listed_by_nfd
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
 from gpu_pools.verifier.release import Release
 from gpu_pools.verifier.steps import read_mark
@@ -39,6 +45,9 @@ PAUSED: Final = "nvidia.com/gpu.deploy.device-plugin"
 MANNER: Final = Manner(drain_seconds=60, staying="stop", wait_seconds=120)
 #: How long mig-manager takes for a node, and the device plugin to serve what its label says.
 _MIG_SECONDS, _PLUGIN_SECONDS = 10.0, 4.0
+#: How long a node's worker takes to publish what it is.
+_WORKER_SECONDS: Final = 6.0
+NFD_LABELS: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 class KilledError(BaseException):
@@ -84,6 +93,9 @@ class World:
         replicas: of the Deployment.
         served: node -> the config label that its device plugin serves.
         advertised: the labels of a target -> what a node then offers.
+        rule: the labels that NFD sets; None: it is not there.
+        volume: the keys that config-manager finds on the nodes; None: any.
+        missed: nodes whose label named a key that was not there.
         harmed: pods whose share was taken away while they ran.
         fewest: replicas that ran at least.
         most_away: nodes at most that were being changed at once.
@@ -103,12 +115,17 @@ class World:
     applied: dict[str, str] = field(default_factory=dict)
     served: dict[str, str] = field(default_factory=dict)
     advertised: dict[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+    rule: dict[str, str] | None = None
+    volume: set[str] | None = None
+    missed: list[str] = field(default_factory=list)
     replicas: int = 0
     harmed: list[str] = field(default_factory=list)
     fewest: int | None = None
     most_away: int = 0
     _working: dict[str, float] = field(default_factory=dict)
     _reloads: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _asked: dict[str, str] = field(default_factory=dict)
+    _nfd: dict[str, float] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -122,8 +139,18 @@ class World:
         """A node joins."""
         metadata = {"name": name, "labels": {}, "annotations": {}, "resourceVersion": self._version()}
         self.nodes[name] = {"metadata": metadata, "spec": {}}
-        for one in (self.applied, self.served, self._working, self._reloads):
+        for one in (self.applied, self.served, self._working, self._reloads, self._asked):
             one.pop(name, None)
+        self._nfd[name] = self.now + _WORKER_SECONDS
+
+    def set_rule(self, labels: dict[str, str]) -> None:
+        """The rule changes; nfd-master comes to one node after the other."""
+        self.rule = labels
+        self.resync()
+
+    def resync(self) -> None:
+        """As nfd-master does each hour, and when it starts."""
+        self._nfd |= {name: self.now + number for number, name in enumerate(self.nodes, 1)}
 
     def remove(self, name: str) -> None:
         """A node is gone, and its pods with it."""
@@ -136,6 +163,7 @@ class World:
         self._end_pods()
         self._schedule()
         for name in self.nodes:
+            self._nfd_master(name)
             self._mig_manager(name)
             self._device_plugin(name)
         self._look()
@@ -174,12 +202,28 @@ class World:
         """A pod comes in spite of a cordon; None where the kubelet refuses it, since nothing serves its resource."""
         return None if self.serves(name) is None else self.pod(name, replica=False, late=True)
 
+    def _nfd_master(self, name: str) -> None:
+        if self.rule is None or self.now < self._nfd.get(name, float("inf")):
+            return
+        del self._nfd[name]
+        metadata = self.nodes[name]["metadata"]
+        before, listed = copy.deepcopy(metadata), listed_by_nfd(metadata)
+        for key in listed - {*self.rule}:
+            metadata["labels"].pop(key, None)
+        metadata["labels"] |= self.rule
+        metadata["annotations"][NFD_LABELS] = ",".join(sorted(self.rule))
+        if metadata != before:
+            metadata["resourceVersion"] = self._version()
+
     def _device_plugin(self, name: str) -> None:
-        wanted = self.nodes[name]["metadata"]["labels"].get(CONFIG_LABEL)
+        # Without the label it serves its default config; before it ever had one the startup taint keeps pods away.
+        wanted = self.nodes[name]["metadata"]["labels"].get(CONFIG_LABEL, "" if name in self.served else None)
         if wanted is None or wanted == self.served.get(name):
             self._reloads.pop(name, None)
             return
-        if self._reloads.get(name, ("", 0))[0] != wanted:
+        if wanted and self.volume is not None and wanted not in self.volume:
+            self.missed.append(f"{name}: {wanted}")
+        if name not in self._reloads or self._reloads[name][0] != wanted:
             self._reloads[name] = (wanted, self.now)
         if self.now - self._reloads[name][1] >= _PLUGIN_SECONDS:
             self.served[name] = wanted
@@ -192,7 +236,14 @@ class World:
         labels = self.nodes[name]["metadata"]["labels"]
         wanted = labels.get(MIG_CONFIG_LABEL)
         state = labels.get(MIG_STATE_LABEL)
-        if wanted is None or state == "failed" or (state == "success" and self.applied.get(name) == wanted):
+        if wanted is None:
+            return
+        # It follows its label, also after a failure.
+        moved = self._asked.get(name) != wanted
+        self._asked[name] = wanted
+        if moved:
+            self._working.pop(name, None)
+        if (state == "failed" and not moved) or (state == "success" and self.applied.get(name) == wanted):
             return
         if name not in self._working:
             self._working[name] = self.now
@@ -278,12 +329,6 @@ class World:
                 metadata[part].pop(key, None) if value is None else metadata[part].__setitem__(key, value)
         for key, value in body.get("spec", {}).items():
             node["spec"].pop(key, None) if value is None else node["spec"].__setitem__(key, value)
-        if metadata["labels"].get(MIG_CONFIG_LABEL) != self.applied.get(metadata["name"]):
-            # mig-manager follows its label, also after a failure.
-            state = metadata["labels"].get(MIG_STATE_LABEL)
-            if MIG_CONFIG_LABEL in body["metadata"].get("labels", {}) and state == "failed":
-                metadata["labels"][MIG_STATE_LABEL] = "pending"
-            self._working.pop(metadata["name"], None)
         metadata["resourceVersion"] = self._version()
         return copy.deepcopy(node)
 
@@ -408,12 +453,12 @@ class Changer:
             return
         if ended and isinstance(self._doing, Release):
             self.done = True
-        elif ended and self._proven():
+        elif ended and self.proven():
             self._doing = self._release()
             self.step()
 
     def _change(self) -> Change:
-        made = Change(self.target, *self._means(), self.manner, self._proven, chance=self.chance)
+        made = Change(self.target, *self._means(), self.manner, self._nvml, chance=self.chance)
         made.now = made.wall = lambda: self.world.now
         made.sleep = self._sleep
         return made
@@ -433,7 +478,13 @@ class Changer:
         release = isinstance(self._doing, Release) and not pod
         self._doing, self._wakes = self._release() if release else None, 0.0
 
-    def _proven(self) -> bool:
+    def _nvml(self) -> bool:
+        """It knows of MIG, and nothing of how GPUs are shared otherwise."""
+        layout = self.target.labels.get(MIG_CONFIG_LABEL)
+        return layout is None or self.world.applied.get(self.name) == layout
+
+    def proven(self) -> bool:
+        """What the assertion finds."""
         labels = self.world.nodes[self.name]["metadata"]["labels"]
         return all(labels.get(key) == value for key, value in self.target.labels.items()) and self.world.offers(self.name)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -17,9 +17,11 @@ from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.verifier.release import Release
 from gpu_pools.verifier.steps import Target
 from gpu_pools.verifier.turns import Turns
+from tests.verifier.deploys import POOL_LABEL, Deploys
 from tests.verifier.pool_world import (
     GPU,
     MANNER,
+    NFD_LABELS,
     OPERATORS,
     POOL,
     VERIFIERS,
@@ -32,6 +34,9 @@ from tests.verifier.pool_world import (
     left_over,
     stale,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SEVENTHS: Final = Target({CONFIG_LABEL: "mig-1", MIG_CONFIG_LABEL: "layout-1"}, {"nvidia.com/mig-1g.10gb": 7})
 HALVES: Final = Target({CONFIG_LABEL: "mig-2", MIG_CONFIG_LABEL: "layout-3"}, {"nvidia.com/mig-3g.40gb": 2})
@@ -411,6 +416,85 @@ def course(seed: int) -> None:
     _check_cordons(world, user, cordoned=cordoned)
 
 
+def deploy_course(seed: int, *, mixed: bool) -> None:
+    """Deploys that are killed after any of their writes, with NFD; the last one goes to its end.
+
+    Args:
+        seed: of the course.
+        mixed: whether deploys without `rollout` are among them: those change all nodes at once, and end pods.
+    """
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    most, targets = chance.choice(["1", "2", "50%"]), chance.choice([CUT_OR_NOT, NEVER_CUT])
+    world = World(tuple("abcd"[: chance.randint(2, 4)]), rule={}, volume=set())
+    stack, interrupt = _deploys(world, most, chance)
+    _deploy(stack, chance.choice(targets), rollout=not mixed or chance.random() < 0.5)
+    world.replicas, world.most_away = chance.randint(0, 4), 0
+    world.before = world.after = interrupt
+    for _ in range(chance.randint(1, 4)):
+        deploy = stack.begin(chance.choice(targets), rollout=not mixed or chance.random() < 0.6)
+        for _ in range(chance.randint(0, 30)):
+            _happens(world, chance)
+            if chance.random() < 0.1:
+                world.resync()
+            stack.look_for_new()
+            if next(deploy, True):
+                break
+        # It was killed; the cluster goes on by itself.
+        for _ in range(chance.randint(0, 5)):
+            stack.pass_time()
+    _heals(world)
+    last = chance.choice(targets)
+    _deploy(stack, last, rollout=True)
+    _check_deployed(stack, last)
+    if not mixed:
+        assert world.harmed == stale(world) == []
+        assert world.most_away <= bound(most, world)
+
+
+def _deploys(world: World, most: str, chance: random.Random) -> tuple[Deploys, Callable[[str], None]]:
+    """A stack, and what interrupts its changers: they are killed, get errors for answers, or others act in between."""
+    at_work = set[str]()
+
+    def step(one: Changer) -> None:
+        at_work.add(one.name)
+        try:
+            one.step()
+        except KilledError:
+            one.killed(pod=chance.random() < 0.5)
+        finally:
+            at_work.discard(one.name)
+
+    def interrupt(name: str) -> None:
+        if chance.random() < 0.01:
+            raise KilledError(name)
+        if chance.random() < 0.02:
+            raise chance.choice([*ANSWERS.values()])
+        if chance.random() < 0.05:
+            stack.interrupt(lambda there: chance.choice([one for one in there if one.name not in at_work] or [None]))
+
+    stack = Deploys(world, most, step)
+    return stack, interrupt
+
+
+def _check_deployed(stack: Deploys, last: Target) -> None:
+    world = stack.world
+    assert is_as_declared(world, last)
+    assert left_over(world) == []
+    assert stack.keys == {last.labels[CONFIG_LABEL]}
+    assert world.missed == []
+    for node in world.nodes.values():
+        assert node["metadata"]["annotations"] == {NFD_LABELS: POOL_LABEL}, "NFD has let go of the two labels"
+
+
+def _deploy(stack: Deploys, target: Target, *, rollout: bool) -> None:
+    """To its end."""
+    for count, done in enumerate(stack.begin(target, rollout=rollout)):
+        if done:
+            return
+        if count > 800:
+            pytest.fail(f"it does not end: {left_over(stack.world)}")
+
+
 def _heals(world: World) -> None:
     """Nobody is killed any more, mig-manager works, and every pod may be evicted."""
     world.before = world.after = lambda _: None
@@ -438,7 +522,7 @@ def _happens(world: World, chance: random.Random) -> None:
     elif what < 0.25 and len(world.nodes) > 1:
         world.remove(name)
         world.add(name)
-        world.nodes[name]["anew"] = True
+        world.nodes[name] |= {"anew": True, "new": True}
     elif what < 0.3 and world.offers(name) and not world.nodes[name]["spec"].get("unschedulable"):
         world.pod(name, stays=True, replica=False)
     elif what < 0.35:
@@ -451,6 +535,17 @@ def test_sequences_of_changes_failures_and_reverts_end_as_the_last_declaration_s
     for seed in range(first, first + 100):
         try:
             course(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["by-turns", "with-deploys-of-all-at-once"])
+@pytest.mark.parametrize("first", range(0, SEQUENCES // 2, 100))
+def test_deploys_killed_after_any_write_end_as_the_last_one_says_with_nfd_and_its_rules(first: int, *, mixed: bool) -> None:
+    for seed in range(first, first + 100):
+        try:
+            deploy_course(seed, mixed=mixed)
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
