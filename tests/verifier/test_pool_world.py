@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.change import Change
 from gpu_pools.verifier.living_node import LivingNode
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL
 from gpu_pools.verifier.release import Release
 from gpu_pools.verifier.steps import Target
 from gpu_pools.verifier.turns import Turns
+from tests.tiers import these
 from tests.verifier.deploys import POOL_LABEL, Deploys
 from tests.verifier.pool_world import (
     GPU,
@@ -247,7 +250,13 @@ def _answered(point: int, error: ApiError, *, done: bool, seconds: float) -> Non
     assert world.most_away <= 1
 
 
-@pytest.mark.parametrize(("answer", "done"), [*((one, False) for one in ANSWERS), ("no-answer", True), ("broken", True)])
+@pytest.mark.parametrize(
+    ("answer", "done"),
+    these(
+        [("conflict", False), ("no-answer", True), ("too-many", False), ("broken", False), ("broken", True)],
+        fast=[("conflict", False), ("no-answer", True)],
+    ),
+)
 def test_whatever_a_request_is_answered_the_same_processes_come_to_the_end(answer: str, *, done: bool) -> None:
     for point in range(_undisturbed()):
         _answered(point, ANSWERS[answer], done=done, seconds=0)
@@ -262,6 +271,84 @@ def _undisturbed() -> int:
     world = start(nodes=3, replicas=4, least=3, target=SEVENTHS)
     finish(world, changers(world, HALVES, "1"))
     return world.requests
+
+
+def _taken_by(world: World, name: str) -> None:
+    world.leases["change-p-0"] = {"metadata": {"name": "change-p-0", "resourceVersion": "x"}, "spec": {"holderIdentity": name}}
+
+
+def test_who_waits_for_a_turn_asks_for_leases_alone_ever_more_rarely_and_sees_when_one_is_free() -> None:
+    world = start(nodes=2, replicas=0, least=0, target=SEVENTHS)
+    first, second = changers(world, HALVES, "1")
+    _taken_by(world, "b")
+    asked: list[tuple[float, int]] = []
+    for _ in range(1200):
+        before = world.requests
+        first.step()
+        if world.requests > before:
+            asked.append((world.now, world.requests - before))
+        world.wait(0.25)
+    pauses = [later - earlier for (earlier, _), (later, _) in pairwise(asked)]
+    assert pauses[0] == 2
+    assert max(pauses) == pauses[-1] == pytest.approx(15, abs=1), "a twentieth of five minutes"
+    assert sum(count > 1 for _, count in asked) == 3, "all is looked at anew every two minutes"
+    _taken_by(world, "")
+    finish(world, [first])
+    finish(world, [second])
+
+
+def test_nodes_that_wait_do_not_ask_in_step() -> None:
+    world = start(nodes=1, replicas=0, least=0, target=SEVENTHS)
+    _taken_by(world, "b")
+    world.add("b")
+    for chance, pause in ((0.0, 1.5), (1.0, 2.5)):
+        one = Changer(world, "a", HALVES, "1", chance=lambda chance=chance: chance)
+        one.step()
+        assert one._wakes - world.now == pause
+
+
+def test_a_change_without_mig_ends_although_the_plugin_does_not_follow_and_the_proof_tells() -> None:
+    world = start(nodes=1, replicas=0, least=0, target=SLICED[4])
+    (one,) = changers(world, NEVER_CUT[0], "1")
+    del world.advertised["exclusive-x", ""]
+    began = world.now
+    while isinstance(one._doing, Change) or one._doing is None:
+        rounds(world, [one], 1)
+        assert world.now - began < 60
+    assert world.now - began >= 30
+    finish(world, [one])
+
+
+def test_requests_that_fail_are_asked_again_ever_more_rarely() -> None:
+    world = start(nodes=1, replicas=0, least=0, target=SEVENTHS)
+    (one,) = changers(world, HALVES, "1")
+
+    def answer(_: str) -> None:
+        raise ANSWERS["no-answer"]
+
+    world.before, pauses = answer, list[float]()
+    for _ in range(8):
+        one.step()
+        pauses.append(one._wakes - world.now)
+        world.wait(pauses[-1])
+    assert pauses[:3] == [2, 3, 4.5]
+    assert pauses[-1] == 15
+    world.before = lambda _: None
+    finish(world, [one])
+
+
+def test_what_is_forbidden_ends_the_container_with_what_the_server_said() -> None:
+    world = start(nodes=1, replicas=0, least=0, target=SEVENTHS)
+    (one,) = changers(world, HALVES, "1")
+
+    def answer(_: str) -> None:
+        raise ApiError("GET x", 403, "forbidden")
+
+    world.before = answer
+    one.step()
+    assert one.why == "GET x: 403: forbidden"
+    world.before = lambda _: None
+    finish(world, [one])
 
 
 def _release(world: World) -> Release:
@@ -530,7 +617,7 @@ def _happens(world: World, chance: random.Random) -> None:
             pod.stays = False
 
 
-@pytest.mark.parametrize("first", range(0, SEQUENCES, 100))
+@pytest.mark.parametrize("first", these(range(0, SEQUENCES, 100), fast=[0, 100, 200]))
 def test_sequences_of_changes_failures_and_reverts_end_as_the_last_declaration_says(first: int) -> None:
     for seed in range(first, first + 100):
         try:
@@ -541,7 +628,7 @@ def test_sequences_of_changes_failures_and_reverts_end_as_the_last_declaration_s
 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["by-turns", "with-deploys-of-all-at-once"])
-@pytest.mark.parametrize("first", range(0, SEQUENCES // 2, 100))
+@pytest.mark.parametrize("first", these(range(0, SEQUENCES // 2, 100), fast=[0]))
 def test_deploys_killed_after_any_write_end_as_the_last_one_says_with_nfd_and_its_rules(first: int, *, mixed: bool) -> None:
     for seed in range(first, first + 100):
         try:
