@@ -5,10 +5,14 @@ and the GPUs are as declared; that the whole node is, is for ``assert`` to prove
 it fails, the node says why in its annotation, and the kubelet tries again.
 
 Pods are asked to go by the eviction API, so that their disruption budgets hold, and with the grace that they declare.
+
+A request may fail at any time, and may have been done although its answer is lost: so after each failure everything is read anew.
+Who only waits asks rarely and not in step with the others: each turn that comes free would be asked for by all nodes at once.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from dataclasses import dataclass, field, replace
@@ -17,7 +21,21 @@ from typing import TYPE_CHECKING, Any, Final
 from .api import ApiError
 from .moments import moment, seconds_of
 from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
-from .steps import Mark, Seen, Step, Target, hangs, has_labels, is_paused, marked, next_step, stopped, uncordons
+from .steps import (
+    MIG_FAILED,
+    Mark,
+    Seen,
+    Step,
+    Target,
+    hangs,
+    has_labels,
+    is_paused,
+    marked,
+    movable,
+    next_step,
+    stopped,
+    uncordons,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,11 +46,15 @@ if TYPE_CHECKING:
     from .turns import Turns
 
 _POLL_SECONDS: Final = 2.0
-#: Between two requests to evict the same pods, at most.
+#: Between two requests to evict the same pods, and after one that failed, at most.
 _LONGEST_PAUSE_SECONDS: Final = 15.0
+#: Who waits for others asks after this part of what it has waited, so often at least, and looks at everything so often.
+_PART_OF_WAIT, _LONGEST_IDLE_SECONDS, _LOOK_SECONDS = 0.05, 20.0, 120.0
+#: How long a device plugin takes to offer what the label says, at most: after that the proof tells what is wrong.
+_PLUGIN_SECONDS: Final = 30.0
 #: Between two looks at the clock, while a window is closed: the declaration may change meanwhile.
 _LONGEST_CLOSED_SECONDS: Final = 60.0
-_FORBIDDEN: Final = 403
+_FORBIDDEN, _CONFLICT = 403, 409
 _MOST_WHY: Final = 400
 
 
@@ -81,6 +103,7 @@ class Change:
         opens_in: seconds until a change may begin; 0 while it may.
         now, sleep: the clock.
         wall: seconds since the epoch, as marks have them.
+        chance: from 0 to 1, so that nodes do not ask in step.
     """
 
     target: Target
@@ -92,6 +115,7 @@ class Change:
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     wall: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
     #: The step that is being done, and since when.
     _at: tuple[Step | None, float] = (None, 0.0)
     #: What stands against the evictions; since when mig-manager is in its state; whether it was started anew.
@@ -100,6 +124,11 @@ class Change:
     _mended: bool = False
     _pause: float = _POLL_SECONDS
     _closed: float = 0.0
+    #: How many turns there are, and when that was asked, while all of them are taken.
+    _queue: tuple[int, float] | None = None
+    #: Since when there are pods that came late; how long to wait after the next failure.
+    _late: float | None = None
+    _after_failure: float = _POLL_SECONDS
 
     def run(self) -> None:
         """Go on until nothing is left to do.
@@ -107,27 +136,42 @@ class Change:
         Raises:
             ChangeError: where it cannot go on.
         """
-        while True:
-            try:
-                if self._go_on():
-                    return
-            except ApiError as error:
-                if error.status == _FORBIDDEN:
-                    raise ChangeError(str(error)) from None
-                # The node has changed since it was read, or the API server is away.
-                _tell(str(error))
-                self.sleep(_POLL_SECONDS)
+        while not self.look():
+            pass
+
+    def look(self) -> bool:
+        """Look once and do what follows; whether all is done.
+
+        Raises:
+            ChangeError: where it cannot go on.
+        """
+        try:
+            done = self._go_on()
+        except ApiError as error:
+            if error.status == _FORBIDDEN:
+                raise ChangeError(str(error)) from None
+            # The node has changed since it was read, or the API server is away.
+            tell(str(error))
+            self._rest(_POLL_SECONDS if error.status == _CONFLICT else self._after_failure)
+            self._after_failure = min(_LONGEST_PAUSE_SECONDS, self._after_failure * 1.5)
+            return False
+        self._after_failure = _POLL_SECONDS
+        return done
 
     def _go_on(self) -> bool:
         """One step; whether all is done."""
+        if self._queue and self.now() - self._queue[1] < _LOOK_SECONDS and self.turns.taken() >= self._queue[0]:
+            self._idle()
+            return False
+        self._queue = None
         node = self.node.read()
         self._closed = self.opens_in()
         seen = self.node.seen(node, turn=self.turns.mine(), is_open=self._closed <= 0, as_declared=self._as_declared)
         step = next_step(self.target, seen)
         if step is not self._at[0]:
             self._at, self._pause = (step, self.now()), _POLL_SECONDS
-            _tell(f"{step.value}: {self.target.name}")
-        if step is Step.DONE:
+            tell(f"{step.value}: {self.target.name}")
+        if step is Step.DONE or (step is Step.WAIT and self._left_to_the_proof()):
             return True
         self._do(step, node, seen)
         return False
@@ -138,9 +182,8 @@ class Change:
         elif step is Step.MARK:
             self.node.mark(node, marked(self.target, seen, moment(self.wall())), cordoned=True)
         elif step is Step.TAKE_TURN:
-            if not self.turns.take():
-                self.sleep(_POLL_SECONDS)
-        elif step is Step.EMPTY:
+            self._take_turn()
+        elif step in {Step.EMPTY, Step.LATE}:
             self._empty(node, seen)
         elif step is Step.WAIT:
             self._wait(node, seen)
@@ -155,19 +198,38 @@ class Change:
 
     def _as_declared(self, labels: Mapping[str, str], mark: Mark | None, held: bool) -> bool:  # noqa: FBT001 - as it is called
         """Asks NVML only where something depends on it: it opens the driver, which a change of MIG wants closed."""
-        wanted = (has_labels(self.target, labels) and mark is not None and MIG_CONFIG_LABEL in self.target.labels) or (
-            CONFIG_LABEL not in labels and held
-        )
-        return wanted and self.nvml()
+        if CONFIG_LABEL not in labels:
+            return held and self.nvml()
+        changes = mark is not None or (held and labels.get(MIG_STATE_LABEL) == MIG_FAILED)
+        return changes and MIG_CONFIG_LABEL in self.target.labels and has_labels(self.target, labels) and self.nvml()
+
+    def _take_turn(self) -> None:
+        if not self.turns.take():
+            self._queue = (self.turns.count(), self.now())
+            self._idle()
+
+    def _idle(self) -> None:
+        """Wait for others: the longer it takes, the longer, but never a large part of what was waited."""
+        self._rest(max(_POLL_SECONDS, min(_LONGEST_IDLE_SECONDS, (self.now() - self._at[1]) * _PART_OF_WAIT)))
+
+    def _rest(self, seconds: float) -> None:
+        self.sleep(seconds * (0.75 + self.chance() / 2))
+
+    def _left_to_the_proof(self) -> bool:
+        return MIG_CONFIG_LABEL not in self.target.labels and self.now() - self._at[1] >= _PLUGIN_SECONDS
 
     def _let_go(self) -> None:
         if self.now() - self._at[1] > self.manner.wait_seconds:
             message = f"NFD still sets {CONFIG_LABEL}: another NodeFeatureRule names it. Remove the label from that rule."
             raise ChangeError(message)
-        self.sleep(_POLL_SECONDS)
+        self._idle()
 
     def _empty(self, node: dict[str, Any], seen: Seen) -> None:
-        late = self.now() - self._at[1] >= self.manner.drain_seconds
+        began = self._at[1]
+        if self._at[0] is Step.LATE:
+            # One may come after the other.
+            began = self._late = self._late or began
+        late = self.now() - began >= self.manner.drain_seconds
         if late and self.manner.staying == "stop":
             self._stop(node, seen)
         ask = self.node.delete if late and self.manner.staying == "delete" else self.node.evict
@@ -175,7 +237,7 @@ class Change:
             self._tell_late(node, seen)
         went = False
         for pod in seen.holders:
-            if not pod.leaves:
+            if not pod.leaves and movable(pod):
                 self._refused[pod.uid] = ask(pod)
                 went = went or not self._refused[pod.uid]
         self.sleep(self._pause)
@@ -185,12 +247,14 @@ class Change:
         how = "deleted, whatever their disruption budgets say" if self.manner.staying == "delete" else "waited for"
         why = f"these pods did not go in {self.manner.drain_seconds:g} s and are {how}: {self._named(seen.holders)}"
         if seen.mark and seen.mark.why != why[:_MOST_WHY]:
-            _tell(why)
+            tell(why)
             self.node.mark(node, replace(seen.mark, why=why[:_MOST_WHY]))
 
     def _stop(self, node: dict[str, Any], seen: Seen) -> None:
         why = f"these pods did not go in {self.manner.drain_seconds:g} s: {self._named(seen.holders)}"
         mark = seen.mark
+        if self._at[0] is Step.LATE:
+            self._fail(node, mark, f"{why}. The labels are set, so the node stays as it is until they have ended.")
         if mark is not None:
             # Nothing was changed yet, so the node goes on as it was. It keeps its turn, so that the others do not begin.
             given_up = stopped(mark, seen.holders, why[:_MOST_WHY])
@@ -214,13 +278,18 @@ class Change:
         if hangs(state, paused=paused, seconds=max(self.now() - self._state[2], self._pending(state, seen.mark))):
             if self._mended:
                 self._fail(node, seen.mark, f"{why}, also after it was started anew. Its log says why.")
-            _tell(f"{why}: it is started anew")
+            tell(f"{why}: it is started anew")
             self.node.restart_mig_manager()
             # From here on it has as long again.
             self._mended, self._state, self._at = True, (state, paused, self.now()), (Step.WAIT, self.now())
         if self.now() - self._at[1] > self.manner.wait_seconds:
-            self._fail(node, seen.mark, f"the GPUs were not as declared in {self.manner.wait_seconds:g} s: {why}")
-        self.sleep(_POLL_SECONDS)
+            held = f"; these pods hold GPUs: {self._named(seen.holders)}" if seen.holders else ""
+            self._fail(node, seen.mark, f"the GPUs were not as declared in {self.manner.wait_seconds:g} s: {why}{held}")
+        # A node in its turn keeps others waiting; those that have joined may be many.
+        if seen.mark is None:
+            self._idle()
+        else:
+            self.sleep(_POLL_SECONDS)
 
     def _pending(self, state: str, mark: Mark | None) -> float:
         """Seconds that mig-manager was pending at least, earlier containers' waits included: each gives up before it hangs."""
@@ -242,16 +311,6 @@ def _why_not(step: Step, seen: Seen) -> str:
     return f"{step.value}: {pods}. Keep them from the node by its labels, or end them; nothing was changed."
 
 
-def released(node: LivingNode, turns: Turns) -> None:
-    """Give the node back, and then its turn: so the next one begins only when this one works.
-
-    Raises:
-        ApiError: where that is not possible.
-    """
-    if node.give_back(node.read()):
-        _tell("the node is given back")
-    turns.free()
-
-
-def _tell(text: str) -> None:
-    print(f"{moment()} {text}", file=sys.stderr, flush=True)  # noqa: T201 - the log of its container
+def tell(text: str) -> None:
+    """Say it in the log of the container."""
+    print(f"{moment()} {text}", file=sys.stderr, flush=True)  # noqa: T201

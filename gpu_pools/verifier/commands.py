@@ -238,11 +238,11 @@ def _change(options: argparse.Namespace, reader: Reader) -> int:
 def _release(options: argparse.Namespace, reader: Reader) -> int:
     del reader
     from .api import ApiError  # noqa: PLC0415
-    from .change import released  # noqa: PLC0415
+    from .release import Release  # noqa: PLC0415
 
     _, node, turns = _turned(options)
     try:
-        released(node, turns)
+        Release(node, turns).run()
     except ApiError as error:
         message = f"the node cannot be given back: {error}"
         raise _UsageError(message) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .api import ApiError
 from .marks import listed_by_nfd
+from .node import quantity
 from .steps import Holder, Mark, Seen, is_paused, read_mark, uncordons
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class LivingNode:
             turn=turn,
             as_declared=not is_paused(labels) and as_declared(labels, mark, bool(holders)),
             open=is_open,
+            offers=_offered(node),
         )
 
     def holders(self) -> tuple[Holder, ...]:
@@ -165,6 +167,11 @@ def despite_others(change: Callable[[], object]) -> None:
         else:
             return
     change()
+
+
+def _offered(node: dict[str, Any]) -> dict[str, int]:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {name: quantity(count) for name, count in allocatable.items() if name.startswith(_NVIDIA)}
 
 
 def _pod_path(pod: Holder) -> str:

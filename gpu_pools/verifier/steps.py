@@ -3,9 +3,11 @@
 So a change can end anywhere, with its process, its pod or its node, and whoever looks next goes on from there. What is being done
 is written on the node itself (the mark); whose turn it is, in a Lease. Both are read anew before each step.
 
-A node keeps working until its turn has come. It is cordoned before anything is evicted, so that no pod starts between the last
-look at those that hold GPUs and the change, and it is given back only by who has proven it. A node that somebody else has
-cordoned stays so.
+A node keeps working until its turn has come. It is cordoned before anything is evicted, and it is given back only by who has
+proven it. A node that somebody else has cordoned stays so.
+
+A cordon does not keep every pod away: some were bound before and wait for their volumes, some tolerate it, some name their node.
+So who holds GPUs is looked at until the change is done, and who came late has a share of what was before, and is to go as well.
 
 A change begins within a maintenance window, where there are any, and goes on to its end.
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_PENDING_SECONDS, MIG_STATE_LABEL
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
 
 _SLICED: Final = "time-slicing-"
 _PAUSED: Final = "paused-for-mig-change"
-_UNFINISHED: Final = ("pending", "failed")
+#: What mig-manager says of its node where it has given up.
+MIG_FAILED: Final = "failed"
+_UNFINISHED: Final = ("pending", MIG_FAILED)
 #: A pod of these comes back by itself onto a node that takes no others: evicting it empties nothing.
 COMES_BACK: Final = ("DaemonSet", "Node")
 #: Seconds after which mig-manager does nothing more by itself, by its state.
-PATIENCE: Final = {"pending": float(MIG_PENDING_SECONDS), "failed": 30.0, "success": 60.0}
+PATIENCE: Final = {"pending": float(MIG_PENDING_SECONDS), MIG_FAILED: 30.0, "success": 60.0}
 
 
 class Step(enum.Enum):
@@ -47,6 +51,7 @@ class Step(enum.Enum):
     MARK = "cordon the node"
     EMPTY = "evict the pods that hold GPUs"
     SET = "set the labels"
+    LATE = "evict the pods that came after the last look"
     WAIT = "wait until the GPUs are as declared"
 
 
@@ -137,6 +142,7 @@ class Seen:
         turn: whether it is this node's.
         as_declared: whether NVML says what is declared.
         open: whether a change may begin now.
+        offers: resource -> count that the node offers to pods.
     """
 
     labels: Mapping[str, str]
@@ -147,21 +153,25 @@ class Seen:
     turn: bool
     as_declared: bool
     open: bool = True
+    offers: Mapping[str, int] = field(default_factory=dict)
 
 
 def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after the other is how it is read
     """The next step."""
     if seen.by_nfd & set(target.labels):
         return Step.LET_GO
-    if has_labels(target, seen.labels):
+    there = has_labels(target, seen.labels)
+    if there and not _failed_in_use(target, seen):
+        if _came_late(target, seen):
+            return Step.LATE
         return Step.WAIT if _settles(target, seen) else Step.DONE
-    if seen.mark is None and harmless(target, seen):
+    if not there and seen.mark is None and harmless(target, seen):
         return Step.SET
     if not seen.open and not begun(seen.mark):
         return Step.CLOSED
     if not seen.turn:
         return Step.TAKE_TURN
-    if any(one.owner in COMES_BACK for one in seen.holders):
+    if not all(map(movable, seen.holders)):
         return Step.BLOCKED
     if seen.mark is None or seen.mark.to != target.name:
         return Step.MARK
@@ -170,10 +180,36 @@ def next_step(target: Target, seen: Seen) -> Step:  # noqa: PLR0911 - one after 
     return Step.EMPTY if seen.holders else Step.SET
 
 
-def _settles(target: Target, seen: Seen) -> bool:
-    """Whether mig-manager is still to bring the GPUs there; also where a node has joined, and nobody is there to be harmed."""
-    if MIG_CONFIG_LABEL not in target.labels:
+def _failed_in_use(target: Target, seen: Seen) -> bool:
+    """Whether mig-manager has failed on a node that pods use and no change has emptied, such as one that has joined."""
+    failed = MIG_CONFIG_LABEL in target.labels and seen.labels.get(MIG_STATE_LABEL) == MIG_FAILED and not seen.as_declared
+    return failed and bool(seen.holders) and not _is_for(target, seen.mark)
+
+
+def _is_for(target: Target, mark: Mark | None) -> bool:
+    return mark is not None and mark.to == target.name and not mark.stopped
+
+
+def _came_late(target: Target, seen: Seen) -> bool:
+    """Whether a pod holds what was before. Where NVML says that nothing of that is left, it has a share of what is declared."""
+    if not _is_for(target, seen.mark):
         return False
+    return not (MIG_CONFIG_LABEL in target.labels and seen.as_declared) and any(map(movable, seen.holders))
+
+
+def movable(holder: Holder) -> bool:
+    """Whether an eviction takes it away."""
+    return holder.owner not in COMES_BACK
+
+
+def _settles(target: Target, seen: Seen) -> bool:
+    """Whether the operator's programs are still to follow the labels.
+
+    The device plugin, where there was a change: until the node offers what is declared a pod may still get what was before. And
+    mig-manager, also where a node has joined, and nobody is there to be harmed.
+    """
+    if MIG_CONFIG_LABEL not in target.labels:
+        return begun(seen.mark) and any(seen.offers.get(name, 0) != count for name, count in target.advertises.items())
     if seen.mark is not None:
         return not seen.as_declared
     unfinished = seen.labels.get(MIG_STATE_LABEL) in _UNFINISHED or is_paused(seen.labels)
@@ -231,4 +267,4 @@ def uncordons(mark: Mark | None) -> bool:
 
 def hangs(state: str, *, paused: bool, seconds: float) -> bool:
     """Whether mig-manager will do nothing more: it has been in this state so long, and failed or keeps its clients away."""
-    return state in PATIENCE and (paused or state == "failed") and seconds >= PATIENCE[state]
+    return state in PATIENCE and (paused or state == MIG_FAILED) and seconds >= PATIENCE[state]

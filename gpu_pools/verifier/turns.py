@@ -60,6 +60,10 @@ class Turns:
         """Whether the node has one."""
         return any(_holder(lease) == self.node for lease in self._there())
 
+    def taken(self) -> int:
+        """How many somebody has, whether that node is there or not."""
+        return sum(bool(_holder(lease)) for lease in self._there())
+
     def take(self) -> bool:
         """Take one; whether that was possible.
 
@@ -67,8 +71,11 @@ class Turns:
             ApiError: where the API does not answer, or refuses.
         """
         there = {lease["metadata"]["name"]: lease for lease in self._there()}
-        free = {name for name, lease in there.items() if self._is_free(lease)}
-        count = self._count()
+        free = {name for name, lease in there.items() if not _holder(lease)}
+        count = self.count()
+        if len(there) - len(free) >= count:
+            # Only now whoever has one is looked for: with many turns that is as many requests.
+            free |= {name for name, lease in there.items() if name not in free and self._is_gone(_holder(lease))}
         if len(there) - len(free) >= count:
             # Also those of a time when there were more turns.
             return False
@@ -80,17 +87,17 @@ class Turns:
                 return True
         return False
 
-    def free(self) -> None:
-        """Give back what the node has.
+    def free(self) -> bool:
+        """Give back what the node has; whether it has none now.
 
         Raises:
             ApiError: where the API does not answer, or refuses.
         """
-        for lease in self._there():
-            if _holder(lease) == self.node:
-                self._changed(lease, {"op": "remove", "path": _HOLDER})
+        mine = [lease for lease in self._there() if _holder(lease) == self.node]
+        return all(self._changed(lease, {"op": "remove", "path": _HOLDER}) for lease in mine)
 
-    def _count(self) -> int:
+    def count(self) -> int:
+        """How many turns there are."""
         if not self.most.endswith("%"):
             return at_once(self.most, 0)
         pods = self.api.get(f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{_DAEMON_SET}{self.pool}")
@@ -106,12 +113,9 @@ class Turns:
     def _path(self) -> str:
         return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
-    def _is_free(self, lease: dict[str, Any]) -> bool:
-        holder = _holder(lease)
-        if not holder:
-            return True
+    def _is_gone(self, node: str) -> bool:
         try:
-            self.api.get(f"/api/v1/nodes/{holder}")
+            self.api.get(f"/api/v1/nodes/{node}")
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 return True

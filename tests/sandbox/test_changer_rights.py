@@ -22,13 +22,14 @@ from gpu_pools.proof.verifier_rights import (
 )
 from gpu_pools.stack.kubernetes_names import DEVICE_PLUGIN_CONFIG_LABEL, MIG_CONFIG_LABEL, OPERATOR_NAMESPACE
 from gpu_pools.verifier.api import Api, ApiError
-from gpu_pools.verifier.change import target_of
+from gpu_pools.verifier.change import Change, Manner, target_of
 from gpu_pools.verifier.findings import Findings
 from gpu_pools.verifier.keep import keep
 from gpu_pools.verifier.living_node import LivingNode
 from gpu_pools.verifier.observation import Assertion, Observation
 from gpu_pools.verifier.reading import Unreadable
-from gpu_pools.verifier.steps import Holder, Mark
+from gpu_pools.verifier.release import Release
+from gpu_pools.verifier.steps import Holder, Mark, Target, read_mark
 from gpu_pools.verifier.turns import Turns
 from sandbox.cluster import control_plane as cluster
 from sandbox.system import processes
@@ -119,10 +120,17 @@ def _token(admin: User, account: str, node: str) -> str:
 
 
 def _pod(
-    admin: User, name: str, node: str, *, gpus: int = 1, namespace: str = "team", labels: Mapping[str, str] | None = None
+    admin: User,
+    name: str,
+    node: str,
+    *,
+    gpus: int = 1,
+    namespace: str = "team",
+    labels: Mapping[str, str] | None = None,
+    grace: int = 0,
 ) -> Holder:
     limits = {"resources": {"limits": {"nvidia.com/gpu": gpus}}} if gpus else {}
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "a:1", **limits}], "terminationGracePeriodSeconds": 0}
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "a:1", **limits}], "terminationGracePeriodSeconds": grace}
     metadata = {"name": name, "labels": dict(labels or {})}
     made = admin.ok("POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": metadata, "spec": spec})["metadata"]
     return Holder(namespace, name, made["uid"], "", {"nvidia.com/gpu": gpus})
@@ -239,6 +247,55 @@ def test_it_evicts_within_disruption_budgets_and_not_what_runs_the_cluster(admin
     assert node.evict(pod) == node.evict(pod) == ""
     system = _pod(admin, "system", NODE, namespace="kube-system")
     assert "evicts nothing in kube-system" in node.evict(system)
+    assert node.delete(system) == ""
+
+
+@pytest.mark.parametrize("staying", ["wait", "delete"])
+def test_a_pod_that_its_budget_keeps_is_waited_for_or_deleted_with_its_grace(
+    admin: User, node: LivingNode, capsys: pytest.CaptureFixture[str], staying: str
+) -> None:
+    # No kubelet runs here: a deleted pod stays until it is said to have ended, as one does that uses its grace.
+    pod = _pod(admin, f"keeps-{staying}", NODE, labels={"app": staying}, grace=30)
+    budget = {"metadata": {"name": staying}, "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": staying}}}}
+    budgets = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
+    admin.ok("POST", budgets, budget)
+    running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    admin.ok("PATCH", f"{WORK}/pods/{pod.name}/status", running, MERGE)
+    admin.ok(
+        "PATCH", f"{NODES}/{NODE}", {"metadata": {"labels": {DEVICE_PLUGIN_CONFIG_LABEL: "old", MIG_CONFIG_LABEL: None}}}, MERGE
+    )
+    target = Target({DEVICE_PLUGIN_CONFIG_LABEL: f"new-{staying}"}, {})
+    turns = Turns(node.api, VERIFIER_NAMESPACE, "stay", "1", NODE)
+    seconds = iter(range(0, 1_000, 5))
+    change = Change(target, node, turns, Manner(20, staying, 60), lambda: True, now=lambda: float(next(seconds)))
+    change.sleep = lambda _: None
+
+    def found() -> dict[str, Any]:
+        return admin.ok("GET", f"{WORK}/pods/{pod.name}")["metadata"]
+
+    for _ in range(15):
+        assert not change.look()
+    assert "these pods did not go in 20 s" in capsys.readouterr().err
+    why = str(read_mark(node.read()["metadata"]["annotations"][CHANGE_ANNOTATION]).why)
+    assert str(pod) in why
+    assert "disruption budget" in why
+    if staying == "wait":
+        assert "are waited for" in why
+        assert "deletionTimestamp" not in found()
+        admin.ok("DELETE", f"{budgets}/{staying}")
+        change.look()
+    else:
+        assert "are deleted, whatever their disruption budgets say" in why
+    assert found()["deletionGracePeriodSeconds"] == 30
+    for _ in range(5):
+        assert not change.look(), "it is given its grace"
+    assert node.read()["metadata"]["labels"][DEVICE_PLUGIN_CONFIG_LABEL] == "old"
+    admin.ok("DELETE", f"{WORK}/pods/{pod.name}", {"gracePeriodSeconds": 0})
+    change.run()
+    assert node.read()["metadata"]["labels"][DEVICE_PLUGIN_CONFIG_LABEL] == f"new-{staying}"
+    Release(node, turns).run()
+    assert not turns.mine()
+    assert "unschedulable" not in node.read()["spec"]
 
 
 def test_of_two_nodes_one_gets_the_turn_and_it_is_inherited_from_a_node_that_is_gone(admin: User, node: LivingNode) -> None:

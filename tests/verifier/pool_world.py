@@ -1,11 +1,17 @@
 """A pool in memory: what the real changers find and write, with everything around them that acts by itself or fails.
 
-The changers are the program's own (Change, LivingNode, Turns, released); only the API server's answers are played, with what they
+The changers are the program's own (Change, LivingNode, Turns, Release); only the API server's answers are played, with what they
 depend on: versions of objects that conflict, JSON patches with a test, evictions within disruption budgets, deletions with a
-grace. Around it play the scheduler with its Deployment, mig-manager and the device plugin. mig-manager fails where a pod holds a
+grace. Around it play the scheduler with its Deployment, mig-manager and the device plugin, which takes seconds to follow its
+label: a pod that starts meanwhile gets a share of what was before. mig-manager fails where a pod holds a
 GPU, stays pending or paused for ever where it is told to (mig-parted#485), and begins anew when its pod is replaced. What the
-real API server says to the same requests is in tests/sandbox/test_changer_rights.py. Not played: NFD, which lets go of labels
-(tests/engine/test_rollout.py), and DaemonSets' pods.
+real API server says to the same requests is in tests/sandbox/test_changer_rights.py. Not played: DaemonSets' pods that hold GPUs.
+
+Where there is a rule, nfd-master plays, too. It looks at all nodes after each change of the rule, one after the other, and at a
+node when its worker has published; nobody's label moves it. It sets what the rule says over whatever is there, and takes away
+what its own annotation lists and the rule says no more, both in one patch that names no version (node-feature-discovery,
+pkg/nfd-master: nfd-api-controller.go, and updateNodeObject and createPatches in nfd-master.go). config-manager finds a key only
+where the kubelet has brought it; one that it does not find is noted, since the real one then falls back or wedges.
 
 Time is the world's own: each wait of a changer lets it pass. Before each request other changers may act, and a changer may be
 killed before it or after it, as whoever makes the world decides.
@@ -19,14 +25,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.verifier.api import ApiError
-from gpu_pools.verifier.change import Change, ChangeError, Manner, released
+from gpu_pools.verifier.change import Change, ChangeError, Manner
 from gpu_pools.verifier.living_node import ANNOTATION, LivingNode
+from gpu_pools.verifier.marks import listed_by_nfd
 from gpu_pools.verifier.operands import CONFIG_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from gpu_pools.verifier.release import Release
 from gpu_pools.verifier.steps import read_mark
 from gpu_pools.verifier.turns import Turns, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from gpu_pools.verifier.steps import Target
 
@@ -35,8 +43,11 @@ LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{VERIFIERS}/leases"
 GPU: Final = "nvidia.com/gpu"
 PAUSED: Final = "nvidia.com/gpu.deploy.device-plugin"
 MANNER: Final = Manner(drain_seconds=60, staying="stop", wait_seconds=120)
-#: How long mig-manager takes for a node.
-_MIG_SECONDS: Final = 10.0
+#: How long mig-manager takes for a node, and the device plugin to serve what its label says.
+_MIG_SECONDS, _PLUGIN_SECONDS = 10.0, 4.0
+#: How long a node's worker takes to publish what it is.
+_WORKER_SECONDS: Final = 6.0
+NFD_LABELS: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 class KilledError(BaseException):
@@ -52,6 +63,8 @@ class Pod:
         ends: when it ends, once it was told to.
         stays: whether nothing evicts it: a budget of its own.
         replica: whether the Deployment makes another one in its place.
+        late: whether it is bound in spite of a cordon: by its node's name, or since it was bound before.
+        share: the labels that the plugin served when it started.
     """
 
     uid: str
@@ -60,6 +73,8 @@ class Pod:
     ends: float | None = None
     stays: bool = False
     replica: bool = True
+    late: bool = False
+    share: tuple[str, str] = ("", "")
 
 
 @dataclass
@@ -76,6 +91,11 @@ class World:
         broken: node -> how its mig-manager behaves: failed, pending or paused, or hangs, pending until its pod is replaced.
         applied: node -> the layout that its GPUs have.
         replicas: of the Deployment.
+        served: node -> the config label that its device plugin serves.
+        advertised: the labels of a target -> what a node then offers.
+        rule: the labels that NFD sets; None: it is not there.
+        volume: the keys that config-manager finds on the nodes; None: any.
+        missed: nodes whose label named a key that was not there.
         harmed: pods whose share was taken away while they ran.
         fewest: replicas that ran at least.
         most_away: nodes at most that were being changed at once.
@@ -93,11 +113,19 @@ class World:
     leases: dict[str, dict[str, Any]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     applied: dict[str, str] = field(default_factory=dict)
+    served: dict[str, str] = field(default_factory=dict)
+    advertised: dict[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+    rule: dict[str, str] | None = None
+    volume: set[str] | None = None
+    missed: list[str] = field(default_factory=list)
     replicas: int = 0
     harmed: list[str] = field(default_factory=list)
     fewest: int | None = None
     most_away: int = 0
     _working: dict[str, float] = field(default_factory=dict)
+    _reloads: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _asked: dict[str, str] = field(default_factory=dict)
+    _nfd: dict[str, float] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -111,8 +139,18 @@ class World:
         """A node joins."""
         metadata = {"name": name, "labels": {}, "annotations": {}, "resourceVersion": self._version()}
         self.nodes[name] = {"metadata": metadata, "spec": {}}
-        self.applied.pop(name, None)
-        self._working.pop(name, None)
+        for one in (self.applied, self.served, self._working, self._reloads, self._asked):
+            one.pop(name, None)
+        self._nfd[name] = self.now + _WORKER_SECONDS
+
+    def set_rule(self, labels: dict[str, str]) -> None:
+        """The rule changes; nfd-master comes to one node after the other."""
+        self.rule = labels
+        self.resync()
+
+    def resync(self) -> None:
+        """As nfd-master does each hour, and when it starts."""
+        self._nfd |= {name: self.now + number for number, name in enumerate(self.nodes, 1)}
 
     def remove(self, name: str) -> None:
         """A node is gone, and its pods with it."""
@@ -125,7 +163,9 @@ class World:
         self._end_pods()
         self._schedule()
         for name in self.nodes:
+            self._nfd_master(name)
             self._mig_manager(name)
+            self._device_plugin(name)
         self._look()
 
     def _end_pods(self) -> None:
@@ -145,14 +185,48 @@ class World:
     def _takes_pods(self, name: str) -> bool:
         node = self.nodes[name]
         held = sum(pod.node == name for pod in self.pods.values())
-        return not node["spec"].get("unschedulable") and self.offers(name) and held < self.shares
+        return not node["spec"].get("unschedulable") and self.serves(name) is not None and held < self.shares
+
+    def serves(self, name: str) -> tuple[str, str] | None:
+        """The labels that the device plugin gives shares of; None where there is none, or mig-manager keeps it away."""
+        if name not in self.served or self.is_paused(name):
+            return None
+        return self.served[name], self.applied.get(name, "")
 
     def offers(self, name: str) -> bool:
         """Whether its device plugin serves what its labels say."""
         labels = self.nodes[name]["metadata"]["labels"]
-        if CONFIG_LABEL not in labels or self.is_paused(name):
-            return False
-        return MIG_CONFIG_LABEL not in labels or self.applied.get(name) == labels[MIG_CONFIG_LABEL]
+        return self.serves(name) == (labels.get(CONFIG_LABEL), labels.get(MIG_CONFIG_LABEL, ""))
+
+    def bind(self, name: str) -> Pod | None:
+        """A pod comes in spite of a cordon; None where the kubelet refuses it, since nothing serves its resource."""
+        return None if self.serves(name) is None else self.pod(name, replica=False, late=True)
+
+    def _nfd_master(self, name: str) -> None:
+        if self.rule is None or self.now < self._nfd.get(name, float("inf")):
+            return
+        del self._nfd[name]
+        metadata = self.nodes[name]["metadata"]
+        before, listed = copy.deepcopy(metadata), listed_by_nfd(metadata)
+        for key in listed - {*self.rule}:
+            metadata["labels"].pop(key, None)
+        metadata["labels"] |= self.rule
+        metadata["annotations"][NFD_LABELS] = ",".join(sorted(self.rule))
+        if metadata != before:
+            metadata["resourceVersion"] = self._version()
+
+    def _device_plugin(self, name: str) -> None:
+        # Without the label it serves its default config; before it ever had one the startup taint keeps pods away.
+        wanted = self.nodes[name]["metadata"]["labels"].get(CONFIG_LABEL, "" if name in self.served else None)
+        if wanted is None or wanted == self.served.get(name):
+            self._reloads.pop(name, None)
+            return
+        if wanted and self.volume is not None and wanted not in self.volume:
+            self.missed.append(f"{name}: {wanted}")
+        if name not in self._reloads or self._reloads[name][0] != wanted:
+            self._reloads[name] = (wanted, self.now)
+        if self.now - self._reloads[name][1] >= _PLUGIN_SECONDS:
+            self.served[name] = wanted
 
     def is_paused(self, name: str) -> bool:
         """Whether mig-manager keeps its clients away."""
@@ -162,7 +236,14 @@ class World:
         labels = self.nodes[name]["metadata"]["labels"]
         wanted = labels.get(MIG_CONFIG_LABEL)
         state = labels.get(MIG_STATE_LABEL)
-        if wanted is None or state == "failed" or (state == "success" and self.applied.get(name) == wanted):
+        if wanted is None:
+            return
+        # It follows its label, also after a failure.
+        moved = self._asked.get(name) != wanted
+        self._asked[name] = wanted
+        if moved:
+            self._working.pop(name, None)
+        if (state == "failed" and not moved) or (state == "success" and self.applied.get(name) == wanted):
             return
         if name not in self._working:
             self._working[name] = self.now
@@ -206,7 +287,7 @@ class World:
 
     def pod(self, node: str, **more: Any) -> Pod:
         """A pod starts there."""
-        made = Pod(f"u{next(self._numbers)}", node, **more)
+        made = Pod(f"u{next(self._numbers)}", node, share=self.serves(node) or ("", ""), **more)
         self.pods[made.uid] = made
         return made
 
@@ -216,7 +297,8 @@ class World:
         if path == LEASES:
             return {"items": copy.deepcopy(list(self.leases.values()))}
         if path.startswith("/api/v1/nodes/"):
-            return copy.deepcopy(self._node(path))
+            node = self._node(path)
+            return {**copy.deepcopy(node), "status": {"allocatable": self._allocatable(node["metadata"]["name"])}}
         if path.startswith("/apis/apps/v1/"):
             return {"status": {"desiredNumberScheduled": len(self.nodes)}}
         if path == f"/api/v1/namespaces/{OPERATORS}/pods":
@@ -225,6 +307,9 @@ class World:
         assert path == "/api/v1/pods", path
         name = query["fieldSelector"].partition("=")[2]
         return {"items": [self._as_object(pod) for pod in self.pods.values() if pod.node == name]}
+
+    def _allocatable(self, name: str) -> dict[str, str]:
+        return {resource: str(count) for resource, count in self.advertised.get(self.serves(name) or ("", ""), {}).items()}
 
     @staticmethod
     def _as_object(pod: Pod) -> dict[str, Any]:
@@ -244,12 +329,6 @@ class World:
                 metadata[part].pop(key, None) if value is None else metadata[part].__setitem__(key, value)
         for key, value in body.get("spec", {}).items():
             node["spec"].pop(key, None) if value is None else node["spec"].__setitem__(key, value)
-        if metadata["labels"].get(MIG_CONFIG_LABEL) != self.applied.get(metadata["name"]):
-            # mig-manager follows its label, also after a failure.
-            state = metadata["labels"].get(MIG_STATE_LABEL)
-            if MIG_CONFIG_LABEL in body["metadata"].get("labels", {}) and state == "failed":
-                metadata["labels"][MIG_STATE_LABEL] = "pending"
-            self._working.pop(metadata["name"], None)
         metadata["resourceVersion"] = self._version()
         return copy.deepcopy(node)
 
@@ -260,7 +339,7 @@ class World:
             return
         sliced = all(one[CONFIG_LABEL].startswith("time-slicing-") for one in (now, becomes))
         if not sliced or now.get(MIG_CONFIG_LABEL) != becomes.get(MIG_CONFIG_LABEL):
-            self.harmed += [pod.uid for pod in self.pods.values() if pod.node == metadata["name"]]
+            self.harmed += [pod.uid for pod in self.pods.values() if pod.node == metadata["name"] and not pod.late]
 
     def change(self, path: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
         lease = self.leases.get(path.rpartition("/")[2])
@@ -347,43 +426,65 @@ class Changer:
     target: Target
     most: str
     manner: Manner = MANNER
+    chance: Callable[[], float] = lambda: 0.5
     done: bool = False
     why: str = ""
     _waits: bool = False
-    _change: Change | None = None
+    _wakes: float = 0.0
+    _doing: Change | Release | None = None
+
+    def __post_init__(self) -> None:
+        """Its node will offer that."""
+        labels = self.target.labels
+        self.world.advertised[labels[CONFIG_LABEL], labels.get(MIG_CONFIG_LABEL, "")] = self.target.advertises
 
     def step(self) -> None:
         """What it does until it waits; a failure is tried again, as the kubelet does."""
-        if self.done or self.name not in self.world.nodes:
+        if self.done or self.name not in self.world.nodes or self.world.now < self._wakes:
             return
-        api: Any = Asks(self.world, self.name)
-        node, turns = LivingNode(api, self.name, OPERATORS), Turns(api, VERIFIERS, POOL, self.most, self.name)
-        if self._change is None:
-            world = self.world
-            self._change = Change(self.target, node, turns, self.manner, self._proven)
-            self._change.now = self._change.wall = lambda: world.now
-            self._change.sleep = self._sleep
         self._waits = False
+        self._doing = self._doing or self._change()
         try:
-            while not (ended := self._change._go_on()) and not self._waits:
+            while not (ended := self._doing.look()) and not self._waits:
                 pass
-            if ended and self._proven():
-                released(node, turns)
-                self.done = True
-        except ChangeError as error:
-            self.why, self._change = str(error), None
-        except ApiError:
-            # The node has changed since it was read: it looks anew.
+        except (ApiError, ChangeError) as error:
+            self.why = str(error)
+            self._doing = self._change() if isinstance(self._doing, Change) else self._release()
             return
+        if ended and isinstance(self._doing, Release):
+            self.done = True
+        elif ended and self.proven():
+            self._doing = self._release()
+            self.step()
 
-    def _sleep(self, _: float) -> None:
-        self._waits = True
+    def _change(self) -> Change:
+        made = Change(self.target, *self._means(), self.manner, self._nvml, chance=self.chance)
+        made.now = made.wall = lambda: self.world.now
+        made.sleep = self._sleep
+        return made
 
-    def killed(self) -> None:
-        """Its process is gone, and another one begins."""
-        self._change = None
+    def _release(self) -> Release:
+        return Release(*self._means(), now=lambda: self.world.now, sleep=self._sleep)
 
-    def _proven(self) -> bool:
+    def _means(self) -> tuple[LivingNode, Turns]:
+        api: Any = Asks(self.world, self.name)
+        return LivingNode(api, self.name, OPERATORS), Turns(api, VERIFIERS, POOL, self.most, self.name)
+
+    def _sleep(self, seconds: float) -> None:
+        self._waits, self._wakes = True, self.world.now + seconds
+
+    def killed(self, *, pod: bool = True) -> None:
+        """Its process is gone, and another one begins; of a container, or of the whole pod."""
+        release = isinstance(self._doing, Release) and not pod
+        self._doing, self._wakes = self._release() if release else None, 0.0
+
+    def _nvml(self) -> bool:
+        """It knows of MIG, and nothing of how GPUs are shared otherwise."""
+        layout = self.target.labels.get(MIG_CONFIG_LABEL)
+        return layout is None or self.world.applied.get(self.name) == layout
+
+    def proven(self) -> bool:
+        """What the assertion finds."""
         labels = self.world.nodes[self.name]["metadata"]["labels"]
         return all(labels.get(key) == value for key, value in self.target.labels.items()) and self.world.offers(self.name)
 
@@ -394,6 +495,16 @@ def left_over(world: World) -> list[str]:
     found += [f"{name} is marked" for name, node in world.nodes.items() if ANNOTATION in node["metadata"]["annotations"]]
     found += [f"{name} is paused" for name in world.nodes if world.is_paused(name)]
     return found + [f"{name} is held" for name, lease in world.leases.items() if lease["spec"].get("holderIdentity")]
+
+
+def stale(world: World) -> list[str]:
+    """Pods that hold a share of what is no more; of time-slicing running pods keep theirs."""
+    return [
+        f"{pod.uid} on {pod.node} holds {pod.share}"
+        for pod in world.pods.values()
+        if (now := world.serves(pod.node)) != pod.share
+        and not (now and now[1] == pod.share[1] and all(one[0].startswith("time-slicing-") for one in (now, pod.share)))
+    ]
 
 
 def bound(most: str, world: World) -> int:

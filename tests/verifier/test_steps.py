@@ -72,8 +72,42 @@ def test_a_node_that_has_joined_waits_for_mig_manager_where_nobody_would_be_harm
     for labels in ({MIG_STATE_LABEL: "failed"}, {MIG_STATE_LABEL: "pending"}, {"x": "paused-for-mig-change"}):
         seen = replace(joined, labels={**joined.labels, **labels}, as_declared=False)
         assert next_step(CUT["1g"], seen) is Step.WAIT
-        assert next_step(CUT["1g"], replace(seen, holders=(holder(),))) is Step.DONE
+        used = replace(seen, holders=(holder(),))
+        assert next_step(CUT["1g"], used) is (Step.TAKE_TURN if "failed" in labels.values() else Step.DONE)
+        assert next_step(CUT["1g"], replace(used, as_declared=True)) is Step.DONE
     assert next_step(CUT["1g"], replace(joined, labels={**joined.labels, MIG_STATE_LABEL: "success"})) is Step.DONE
+
+
+def test_a_node_that_pods_use_and_whose_mig_manager_failed_is_emptied_in_its_turn() -> None:
+    labels = {**CUT["1g"].labels, MIG_STATE_LABEL: "failed"}
+    seen = replace(EMPTY, labels=labels, holders=(holder(),), turn=True)
+    assert next_step(CUT["1g"], replace(seen, open=False)) is Step.CLOSED
+    assert next_step(CUT["1g"], replace(seen, holders=(holder(owner="DaemonSet"),))) is Step.BLOCKED
+    assert next_step(CUT["1g"], seen) is Step.MARK
+    seen = replace(seen, mark=marked(CUT["1g"], seen, "now"), cordoned=True)
+    assert next_step(CUT["1g"], seen) is Step.LATE
+    assert next_step(CUT["1g"], replace(seen, holders=())) is Step.WAIT
+    sliced = replace(EMPTY, labels={**SLICED[4].labels, MIG_STATE_LABEL: "failed"}, holders=(holder(),))
+    assert next_step(SLICED[4], sliced) is Step.DONE, "MIG is not declared"
+
+
+def test_who_comes_late_is_to_go_until_nothing_is_left_of_what_was_before() -> None:
+    late = on(CUT["3g"], mark=marked(CUT["3g"], EMPTY, "now"), cordoned=True, holders=(holder(),), turn=True)
+    assert next_step(CUT["3g"], late) is Step.DONE, "NVML says what is declared, so it holds that"
+    assert next_step(CUT["3g"], replace(late, as_declared=False)) is Step.LATE
+    comes_back = replace(late, as_declared=False, holders=(holder(owner="DaemonSet"),))
+    assert next_step(CUT["3g"], comes_back) is Step.WAIT, "an eviction would not take it away"
+    assert next_step(CUT["3g"], replace(late, as_declared=False, mark=marked(CUT["1g"], EMPTY, "now"))) is Step.WAIT, "reverted"
+
+
+def test_without_mig_a_change_lasts_until_the_node_offers_what_is_declared() -> None:
+    seen = on(SLICED[4], mark=marked(SLICED[4], EMPTY, "now"), cordoned=True, turn=True, offers={GPU: 1})
+    assert next_step(SLICED[4], seen) is Step.WAIT
+    assert next_step(SLICED[4], replace(seen, holders=(holder(),))) is Step.LATE
+    done = replace(seen, offers={GPU: 4})
+    assert next_step(SLICED[4], done) is Step.DONE
+    assert next_step(SLICED[4], replace(done, holders=(holder(),))) is Step.LATE, "no NVML says whose share it has"
+    assert next_step(SLICED[4], replace(seen, mark=None)) is Step.DONE, "nobody was to go"
 
 
 def test_what_nfd_still_sets_is_waited_for() -> None:
@@ -138,18 +172,18 @@ class Node:
             self.seen = replace(seen, turn=True)
         elif step is Step.MARK:
             self.seen = replace(seen, mark=marked(target, seen, "now"), cordoned=True)
-        elif step is Step.EMPTY:
+        elif step in {Step.EMPTY, Step.LATE}:
             assert seen.cordoned
             self.seen = replace(seen, holders=seen.holders[1:])
         elif step is Step.SET:
             assert harmless(target, seen) or (seen.cordoned and seen.turn and not seen.holders)
             self.seen = replace(seen, labels={**seen.labels, **target.labels}, as_declared=False)
         elif step in {Step.WAIT, Step.DONE}:
-            self.seen = replace(seen, as_declared=True)
+            self.seen = replace(seen, as_declared=True, offers=target.advertises)
         return step
 
     def give_back(self) -> None:
-        """As gpu_pools/verifier/release.py."""
+        """As LivingNode.give_back."""
         self.seen = replace(self.seen, cordoned=self.seen.cordoned and not uncordons(self.seen.mark), mark=None)
 
     def stop(self) -> None:
