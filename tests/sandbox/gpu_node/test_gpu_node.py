@@ -58,7 +58,7 @@ def test_a_machine_is_known_by_its_nvml_and_its_stack_can_be_planned(own: Path, 
     assert (found.model.key, found.product, found.gpus) == ("h200-141gb", "NVIDIA H200", 1)
     assert found.identity()["driver"] == driver.VERSION
     file = tmp_path / "Pulumi.own.yaml"
-    file.write_text(machine.stack_text("{timeSlicing: {replicas: 8}}", found.product, found.gpus))
+    file.write_text(machine.stack_text("{timeSlicing: {replicas: 8}}", found))
     (planned,) = plan_config(read_stack_file(file)).pools
     assert (planned.name, dict(planned.advertises)) == (machine.POOL, {"nvidia.com/gpu": 8})
 
