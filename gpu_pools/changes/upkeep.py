@@ -219,7 +219,19 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
     in_place = differ <= _NO_PART_OF_THE_DIGEST and not another
     because = "" if differ or not another else "Its version stays, but another operator makes other pods of it. "
     effect, happens = _driver_way(after, stay, in_place=in_place)
-    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, because + happens)
+    waits = _waits(after, stay) if effect == "upgraded" and "version" in differ else ""
+    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, because + happens + waits + _backwards(*versions))
+
+
+def _backwards(old: str, new: str) -> str:
+    """What a step to an older branch may take from pods: what their images need nobody here knows."""
+    before, after = parse_version(old), parse_version(new)
+    if before is None or after is None or after[:1] >= before[:1]:
+        return ""
+    return (
+        f" R{after[0]} is older than R{before[0]}, and knows an older CUDA: images that need a newer one fail there. A pool's "
+        "`minimum.cuda` says what they need, and its verifiers hold each node against it."
+    )
 
 
 def _driver_way(plan: Plan, stay: tuple[PoolPlan, ...], *, in_place: bool) -> tuple[str, str]:
@@ -240,16 +252,17 @@ def _lasts(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
     needed = turns(plan, nodes)
     return (
         f"That takes {needed * minutes} minutes or more for {nodes} node{'' if nodes == 1 else 's'}: the controller looks "
-        f"every {minutes}, and each driver's start comes on top.{_waits(plan, needed)}"
+        f"every {minutes}, and each driver's start comes on top."
     )
 
 
-def _waits(plan: Plan, needed: int) -> str:
-    """How long `up` waits, where verifiers demand the driver; it is this stack's only where it has some."""
+def _waits(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
+    """How long `up` waits where verifiers demand another version than before: else they stay as they are, and nobody waits."""
     if demanded(plan) is None or not plan.settings.verification.enabled:
         return ""
-    most, one = (-(-seconds // 60) for seconds in (needed * turn_seconds(plan), turn_seconds(plan)))
-    return f" up waits for them: {most} minutes at most, and no longer than {one} for the next one."
+    one, nodes = turn_seconds(plan), sum(pool.pool.min_nodes for pool in stay)
+    in_all = f", and {-(-one * turns(plan, nodes) // 60)} in all with that many nodes" if nodes else ""
+    return f" up waits for it before it proves the nodes: {-(-one // 60)} minutes at most until the next one is done{in_all}."
 
 
 def _at_a_time(plan: Plan) -> str:
