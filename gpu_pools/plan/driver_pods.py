@@ -4,8 +4,8 @@ NVIDIA/gpu-operator v25.3.4 to v26.7.0, controllers/object_controls.go (Transfor
 
 And which version their nodes must then have. Nothing is demanded that cannot be known: of an operator of another owner, of a
 chart whose driver is not known, of a digest, and where NVIDIADriver objects choose. On a node whose driver was there before the
-operator its driver container stays away (label gpu.deploy.driver: pre-installed; NVIDIA's release notes); such a node lacks the
-operand already, so it needs no rule here.
+operator the driver's pod takes itself away (gpu.deploy.driver: pre-installed; NVIDIA/k8s-driver-manager 0c04c810, isHostDriver in
+cmd/driver-manager/main.go): such a node lacks the operand, which is a difference already, so it needs no rule here.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from gpu_pools.stack.kubernetes_names import POOL_LABEL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: What the driver container says of a node whose driver was there before it (NVIDIA/cloud-native-docs, release notes of v1.11).
+#: What the driver's pod writes where it finds a driver of the node's own (k8s-driver-manager 0c04c810, cmd/driver-manager/main.go).
 _DEPLOY: Final = ("nvidia.com/gpu.deploy.driver", "pre-installed")
 
 
