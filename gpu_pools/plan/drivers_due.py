@@ -17,7 +17,7 @@ from gpu_pools.stack.kubernetes_names import POOL_LABEL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: What the driver's pod writes where it finds a driver of the node's own (k8s-driver-manager 0c04c810, cmd/driver-manager/main.go).
+#: What its pod writes on a node with a driver of its own (k8s-driver-manager 0c04c810, cmd/driver-manager/main.go).
 _DEPLOY: Final = ("nvidia.com/gpu.deploy.driver", "pre-installed")
 
 
