@@ -169,7 +169,7 @@ def _labels(cluster: MagnumSettings, magnum: Magnum) -> Mapping[str, str] | None
     if cluster.template is not None:
         return cluster.template.labels
     template = magnum.template(cluster.template_id)
-    return template and template.labels
+    return template.labels if template else None
 
 
 def _refused_step(cluster: MagnumSettings, magnum: Magnum) -> tuple[str, str, str] | None:
