@@ -18,7 +18,7 @@ from typing import Any
 import pulumi
 
 from gpu_pools.plan.before_upgrade import RULES_CRD, Found, old_crd, unfinished
-from gpu_pools.plan.driver_pods import driver_pod_values
+from gpu_pools.plan.driver_pods import brought, driver_pod_values
 from gpu_pools.plan.planned import Plan
 from gpu_pools.plan.version_steps import Step, operator_step, refusal, unacknowledged, warnings
 from gpu_pools.stack.charts import ChartSettings
@@ -124,8 +124,8 @@ def _renews_driver(before: Mapping[str, Any], after: Mapping[str, Any], plan: Pl
         return True
     if plan.driver != "operator":
         return False
-    brought = plan.settings.operator.chart.operands.get("driver")
-    old, new = (driver_pod_values(inputs.get("values") or {}, brought) for inputs in (before, after))
+    own = brought(plan)
+    old, new = (driver_pod_values(inputs.get("values") or {}, own) for inputs in (before, after))
     return old != new
 
 
@@ -140,7 +140,7 @@ async def _look(look: Callable[[], Found], plan: Plan, step: Step | None) -> Non
     except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
         _log.warn(f"{_HALF_DONE} ({type(error).__name__})")
         return
-    driver = driver_pod_values(plan.operator_values, plan.settings.operator.chart.operands.get("driver"))["version"]
+    driver = driver_pod_values(plan.operator_values, brought(plan))["version"]
     problems, told = unfinished(found, driver, operator=step is None or step.way != "same")
     for warning in told:
         _log.warn(warning)

@@ -55,6 +55,7 @@ from gpu_pools.text.errors import InvalidStackError, Problem
 from gpu_pools.verifier.archive import archive, digest
 
 from ._args import PoolLike
+from ._drivers_first import driver_hooks
 from ._helm import privileged_namespace
 from ._options import child_options, once_named
 from ._program_there import program_there
@@ -297,7 +298,7 @@ class Verification(pulumi.ComponentResource):
                 depends_on=[document],
                 custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
                 hooks=pulumi.ResourceHookBinding(
-                    before_update=window_hooks(name, of_pool),
+                    before_update=[*window_hooks(name, of_pool), *driver_hooks(name, plan, of_pool, args.get("kubeconfig"))],
                     on_error=[tells_why(name, of_pool.name, pool_reports, args.get("kubeconfig"))],
                 ),
             ),

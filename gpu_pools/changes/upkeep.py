@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 from gpu_pools.hardware.operands import documented_kubernetes, parse_version, version_text
 from gpu_pools.hardware.releases import restarts_in_place
 from gpu_pools.plan.change_ids import rolling_options
-from gpu_pools.plan.driver_pods import driver_pod_values
+from gpu_pools.plan.driver_pods import brought, demanded, driver_pod_values, replaced_by_itself
+from gpu_pools.plan.driver_upgrades import EVICTION_SECONDS, LOOKS_EVERY, turn_seconds, turns
 from gpu_pools.plan.version_steps import operator_step
 from gpu_pools.stack.clusters import AksSettings, MagnumSettings
 from gpu_pools.stack.placements import AksPlacement
@@ -63,11 +64,6 @@ _RESTARTS: Final = {
 }
 #: Values of the driver's pod that its digest leaves out: it restarts in place.
 _NO_PART_OF_THE_DIGEST: Final = {"resources", "startupProbe", "livenessProbe", "readinessProbe", "imagePullPolicy", "hostNetwork"}
-#: What the upgrade controller waits between two looks (plannedRequeueInterval of controllers/upgrade_controller.go); a node took
-#: that long with the real v26.7.0 on simulated nodes, whose drivers start at once.
-_NODE_MINUTES: Final = 2
-#: gpuPodDeletion.timeoutSeconds of the charts from v25.3.4 to v26.7.0.
-_EVICTION_SECONDS: Final = 300
 _IN_PLACE: Final = "cordoned, its driver restarted in place, uncordoned; pods that run there stay"
 
 
@@ -214,7 +210,7 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
         return
     if after.driver != "operator" or after.settings.operator.adopted:
         return
-    old, new = (driver_pod_values(plan.operator_values, _brought(plan)) for plan in (before, after))
+    old, new = (driver_pod_values(plan.operator_values, brought(plan)) for plan in (before, after))
     differ = {key for key in {*old, *new} if old.get(key) != new.get(key)}
     another = before.settings.operator.chart.version != after.settings.operator.chart.version
     if not differ and not another:
@@ -223,49 +219,50 @@ def _driver(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Iterator[U
     in_place = differ <= _NO_PART_OF_THE_DIGEST and not another
     because = "" if differ or not another else "Its version stays, but another operator makes other pods of it. "
     effect, happens = _driver_way(after, stay, in_place=in_place)
-    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, because + happens)
+    waits = _waits(after, stay) if effect == "upgraded" and "version" in differ else ""
+    yield Upkeep("the driver", *versions, (_DRIVER,), names, effect, because + happens + waits + _backwards(*versions))
+
+
+def _backwards(old: str, new: str) -> str:
+    """What a step to an older branch may take from pods: what their images need nobody here knows."""
+    before, after = parse_version(old), parse_version(new)
+    if before is None or after is None or after[:1] >= before[:1]:
+        return ""
+    return (
+        f" R{after[0]} is older than R{before[0]}, and knows an older CUDA: images that need a newer one fail there. A pool's "
+        "`minimum.cuda` says what they need, and its verifiers hold each node against it."
+    )
 
 
 def _driver_way(plan: Plan, stay: tuple[PoolPlan, ...], *, in_place: bool) -> tuple[str, str]:
     """(effect, what happens) where the driver's pods become others; `in_place`: their digest stays the same."""
-    if not _by_itself(plan):
+    if not replaced_by_itself(plan):
         return "", _BY_HAND
     if in_place and restarts_in_place(plan.settings.operator.chart.version):
         return "cordoned", f"{_at_a_time(plan)}: {_IN_PLACE}."
     return "upgraded", f"{_at_a_time(plan)}: {_evicted(plan)} {_lasts(plan, stay)}"
 
 
-def _brought(plan: Plan) -> str | None:
-    return plan.settings.operator.chart.operands.get("driver")
-
-
 def _lasts(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
     """The least time, by what the controller itself waits; how long a driver takes to start nobody here has measured."""
     nodes = sum(pool.pool.min_nodes for pool in stay)
+    minutes = LOOKS_EVERY // 60
     if not nodes:
-        return f"Some {_NODE_MINUTES} minutes a node, and the driver's own start."
-    policy = at(plan.operator_values, "driver", "upgradePolicy")
-    parallel = at(policy, "maxParallelUpgrades")
-    # 0 is no limit.
-    most = [nodes, parallel if isinstance(parallel, int) else 1, _unavailable(policy, nodes)]
-    turns = -(-nodes // min(filter(None, most)))
+        return f"Some {minutes} minutes a node, and the driver's own start."
+    needed = turns(plan, nodes)
     return (
-        f"That takes {turns * _NODE_MINUTES} minutes or more for {nodes} node{'' if nodes == 1 else 's'}: the controller looks "
-        f"every {_NODE_MINUTES}, and each driver's start comes on top."
+        f"That takes {needed * minutes} minutes or more for {nodes} node{'' if nodes == 1 else 's'}: the controller looks "
+        f"every {minutes}, and each driver's start comes on top."
     )
 
 
-def _unavailable(policy: object, nodes: int) -> int:
-    """How many nodes may be away at once, rounded up as the controller does it; the CRD's default is a quarter."""
-    text = str(at(policy, "maxUnavailable") or "25%")
-    if text.removesuffix("%").isdecimal():
-        number = int(text.removesuffix("%"))
-        return -(-nodes * number // 100) if text.endswith("%") else number
-    return nodes
-
-
-def _by_itself(plan: Plan) -> bool:
-    return at(plan.operator_values, "driver", "upgradePolicy", "autoUpgrade") is not False
+def _waits(plan: Plan, stay: tuple[PoolPlan, ...]) -> str:
+    """How long `up` waits where verifiers demand another version than before: else they stay as they are, and nobody waits."""
+    if demanded(plan) is None or not plan.settings.verification.enabled:
+        return ""
+    one, nodes = turn_seconds(plan), sum(pool.pool.min_nodes for pool in stay)
+    in_all = f", and {-(-one * turns(plan, nodes) // 60)} in all with that many nodes" if nodes else ""
+    return f" up waits for it before it proves the nodes: {-(-one // 60)} minutes at most until the next one is done{in_all}."
 
 
 def _at_a_time(plan: Plan) -> str:
@@ -281,7 +278,7 @@ def _evicted(plan: Plan) -> str:
     stuck = [] if at(policy, "gpuPodDeletion", "force") is True else ["without a controller"]
     stuck += [] if at(policy, "gpuPodDeletion", "deleteEmptyDir") is True else ["with an emptyDir"]
     seconds = at(policy, "gpuPodDeletion", "timeoutSeconds")
-    patience = _EVICTION_SECONDS if seconds is None else seconds
+    patience = EVICTION_SECONDS if seconds is None else seconds
     slow = f"After {patience} s {fate}." if patience else "It is waited for pods that do not go, without an end."
     return f"{text} {slow}" if not stuck else f"{text} {slow} A pod {' or '.join(stuck)} is not evicted: {fate} at once (W71)."
 
@@ -291,7 +288,7 @@ def _tolerations(before: Plan, after: Plan, stay: tuple[PoolPlan, ...]) -> Itera
     old, new = ([*map(_toleration, plan.operator_values["daemonsets"]["tolerations"])] for plan in (before, after))
     if old == new:
         return
-    cordons = after.driver == "operator" and before.driver == "operator" and _by_itself(after)
+    cordons = after.driver == "operator" and before.driver == "operator" and replaced_by_itself(after)
     happens, effect = f"The pods of all operands start anew, {_rolls(after)}", ""
     if cordons:
         effect, way = _driver_way(after, stay, in_place=True)

@@ -5,17 +5,21 @@ nodes, which no verification waits for, would end green. It takes a key that is 
 driver can do what Magnum's API accepts. All of it is told here, before anything is done.
 
 Sources: terraform-provider-openstack 3.4.0 (containerinfra resources: `Computed` keys, waits), read; what the plugin makes of a
-failed creation, seen with it. vexxhost/magnum-cluster-api 3890a36 (driver.py, update_cluster and upgrade_cluster), read.
+failed creation, seen with it. vexxhost/magnum-cluster-api 3890a36 (driver.py, update_cluster and upgrade_cluster), read: it
+writes the label kube_tag into the version of a topology, of which Cluster API refuses some (kubernetes-sigs/cluster-api 010d0a00,
+internal/webhooks/cluster.go, validateTopologyVersion). Of capi-helm, whose clusters have no topology, nothing is said.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gpu_pools.hardware.operands import parse_version
 from gpu_pools.stack.placements import MagnumPlacement
+from gpu_pools.text.nested import at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gpu_pools.clouds.magnum_answers import MadeOf, Magnum
     from gpu_pools.stack.clusters import MagnumSettings
@@ -99,6 +103,16 @@ def _judge_upgrade(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnu
             remedy=f"Add it, e.g. `{_KUBE_TAG}: v1.34.2`: the Kubernetes version of the template's image.",
         )
         return ()
+    if cluster.driver == "magnum-cluster-api" and (step := _refused_step(cluster, magnum)):
+        old, new, allowed = step
+        problems.add(
+            f"{_CLUSTER}.template.labels.{_KUBE_TAG}" if cluster.template else f"{_CLUSTER}.templateId",
+            f"the cluster {cluster.name} has Kubernetes {old}, and Cluster API takes it to no {new}: a version is never lowered, "
+            "and raised by one minor version at a time",
+            allowed=allowed,
+            remedy=f"Take a template whose label {_KUBE_TAG} is of these, and go on from there in deploys of their own.",
+        )
+        return ()
     if cluster.driver != "heat" or magnum.newest < _HEAT_REFUSES:
         text = f"the cluster {cluster.name} is upgraded in place to another template ({', '.join(changed)})."
         return (text + _habit(cluster, pools),)
@@ -146,10 +160,26 @@ def _changed(cluster: MagnumSettings, made_of: MadeOf | None) -> list[str]:
 
 def _has_kube_tag(cluster: MagnumSettings, magnum: Magnum) -> bool:
     """Of a template that is not known: yes, since it is a problem already."""
+    labels = _labels(cluster, magnum)
+    return labels is None or bool(labels.get(_KUBE_TAG))
+
+
+def _labels(cluster: MagnumSettings, magnum: Magnum) -> Mapping[str, str] | None:
+    """Of the stack's template; None where it is not known."""
     if cluster.template is not None:
-        return bool(cluster.template.labels.get(_KUBE_TAG))
+        return cluster.template.labels
     template = magnum.template(cluster.template_id)
-    return template is None or bool(template.labels.get(_KUBE_TAG))
+    return template.labels if template else None
+
+
+def _refused_step(cluster: MagnumSettings, magnum: Magnum) -> tuple[str, str, str] | None:
+    """(version that is there, that which is asked for, what is allowed) where Cluster API refuses it; no version is no step."""
+    has = at(dict(magnum.made_of.says), "labels", _KUBE_TAG) if magnum.made_of else None
+    wanted = (_labels(cluster, magnum) or {}).get(_KUBE_TAG)
+    old, new = parse_version(str(has or "")), parse_version(str(wanted or ""))
+    if old is None or new is None or old <= new < (old[0], old[1] + 2):
+        return None
+    return str(has), str(wanted), f"{has} to v{old[0]}.{old[1] + 1}"
 
 
 def _failed_updates(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum) -> Iterator[str]:

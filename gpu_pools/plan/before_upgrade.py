@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 STATE: Final = "nvidia.com/gpu-driver-upgrade-state"
-_OVER: Final = ("", "upgrade-done")
-_FAILED: Final = "upgrade-failed"
-_DRIVER: Final = "nvidia.com/cuda.driver-version.full"
+OVER: Final = ("", "upgrade-done")
+FAILED: Final = "upgrade-failed"
+HAS: Final = "nvidia.com/cuda.driver-version.full"
 _DEPLOY, _PAUSED = "nvidia.com/gpu.deploy.", "paused-for-"
 _MIG_STATE, _CHANGING = "nvidia.com/mig.config.state", ("pending", "rebooting")
 OPERATOR: Final = "gpu-pools:operator"
@@ -65,7 +65,7 @@ def unfinished(found: Found, driver: str | None, *, operator: bool) -> tuple[lis
         operator: whether the operator itself is another one; else only the driver is.
     """
     problems = [*_failed(found.nodes, driver)]
-    running = [one for one in found.nodes if _state(one) not in (*_OVER, _FAILED)]
+    running = [one for one in found.nodes if _state(one) not in (*OVER, FAILED)]
     if operator:
         problems += [*_running(running), *_paused(found.nodes), *_changing(found.nodes), *_unready(found.policies)]
         return problems, []
@@ -77,13 +77,13 @@ def unfinished(found: Found, driver: str | None, *, operator: bool) -> tuple[lis
 
 def _failed(nodes: Sequence[Mapping[str, Any]], driver: str | None) -> Iterator[Problem]:
     for node in nodes:
-        has = _labels(node).get(_DRIVER)
-        if _state(node) == _FAILED and (driver is None or has != driver):
+        has = _labels(node).get(HAS)
+        if _state(node) == FAILED and (driver is None or has != driver):
             name = _name(node)
             back = f" Or declare the driver that it still has, {has}." if has else ""
             yield Problem(
                 f"node {name}",
-                f"its last driver upgrade has failed ({STATE}: {_FAILED}): it takes no other driver, and no other node begins",
+                f"its last driver upgrade has failed ({STATE}: {FAILED}): it takes no other driver, and no other node begins",
                 "upgrade-done",
                 f"End the pods that hold its GPUs, then: kubectl label node {name} {STATE}=upgrade-required --overwrite.{back}",
             )
@@ -103,7 +103,7 @@ def _running(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 def _paused(nodes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     for node in nodes:
         paused = [key for key, value in _labels(node).items() if key.startswith(_DEPLOY) and value.startswith(_PAUSED)]
-        if paused and _state(node) in _OVER:
+        if paused and _state(node) in OVER:
             yield Problem(
                 f"node {_name(node)}",
                 f"operands are paused on it: {', '.join(f'{key}={_labels(node)[key]}' for key in sorted(paused))}",

@@ -4,20 +4,32 @@ The keys are the same from v25.3.4 to v26.7.0 (values.yaml of each). `force` and
 and pods with an emptyDir be evicted: without them their node ends as `upgrade-failed` (W71). `drain` stays off: it would evict
 pods that hold no GPU, too, and is only reached where the eviction of those that do has failed. Nothing is said where nothing is
 declared: what somebody loses by an eviction is theirs to declare.
+
+And how long that may take: so long `up` waits for a pool's drivers before its nodes are proven (components/_drivers_first.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.plan.driver_pods import told_version
 from gpu_pools.text.nested import at
 from gpu_pools.verifier.turns import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpu_pools.plan.planned import Plan
     from gpu_pools.stack.settings import Settings
     from gpu_pools.text.errors import Problems
+
+#: What the upgrade controller waits between two looks (plannedRequeueInterval of controllers/upgrade_controller.go); a node took
+#: that long with the real v26.7.0 on simulated nodes, whose drivers start at once.
+LOOKS_EVERY: Final = 120
+#: gpuPodDeletion.timeoutSeconds of the charts from v25.3.4 to v26.7.0.
+EVICTION_SECONDS: Final = 300
+#: Until the driver's old pod has gone and the new one has its image.
+_SLACK_SECONDS: Final = 60
 
 
 def upgrade_policy(settings: Settings) -> dict[str, Any]:
@@ -42,6 +54,35 @@ def _budgets(settings: Settings) -> dict[str, int]:
     return {pool.name: at_once(str(pool.rollout.max_unavailable), pool.min_nodes) for pool in settings.pools if pool.rollout}
 
 
+def turns(plan: Plan, nodes: int) -> int:
+    """How many turns it takes until that many nodes have another driver."""
+    policy = at(plan.operator_values, "driver", "upgradePolicy")
+    parallel = at(policy, "maxParallelUpgrades")
+    # 0 is no limit.
+    most = [nodes, parallel if isinstance(parallel, int) else 1, _unavailable(policy, nodes)]
+    return -(-nodes // min(filter(None, most))) if nodes else 0
+
+
+def _unavailable(policy: object, nodes: int) -> int:
+    """How many nodes may be away at once, rounded up as the controller does it; the CRD's default is a quarter."""
+    text = str(at(policy, "maxUnavailable") or "25%")
+    if text.removesuffix("%").isdecimal():
+        number = int(text.removesuffix("%"))
+        return -(-nodes * number // 100) if text.endswith("%") else number
+    return nodes
+
+
+def turn_seconds(plan: Plan) -> int:
+    """How long one turn may take: a look of the controller, the eviction, and what any node has to become as declared.
+
+    Where it is waited for pods without an end (``podsThatStay: wait``) that counts as long as they were given.
+    """
+    declared = plan.settings.operator.driver_upgrade
+    evicted = at(plan.operator_values, "driver", "upgradePolicy", "gpuPodDeletion", "timeoutSeconds")
+    given = declared.drain_seconds if declared else evicted if isinstance(evicted, int) else EVICTION_SECONDS
+    return LOOKS_EVERY + given + plan.settings.verification.deadline_seconds + _SLACK_SECONDS
+
+
 def check_driver_upgrade(settings: Settings, problems: Problems) -> None:
     """Refuse to have the same thing declared in two ways."""
     if settings.operator.driver_upgrade and at(settings.operator.chart.values, "driver", "upgradePolicy") is not None:
@@ -54,8 +95,10 @@ def check_driver_upgrade(settings: Settings, problems: Problems) -> None:
 
 
 def driver_upgrade_warnings(settings: Settings, driver: str) -> Iterator[str]:
-    """What of the declaration does not hold as it is written."""
+    """What of the declaration does not hold as it is written, and which driver nobody can demand of a node."""
     declared, budgets = settings.operator.driver_upgrade, _budgets(settings)
+    if driver == "operator" and not settings.operator.adopted:
+        yield from _undemanded(settings)
     if declared is None:
         return
     if driver != "operator":
@@ -66,3 +109,15 @@ def driver_upgrade_warnings(settings: Settings, driver: str) -> Iterator[str]:
             f"operator.driverUpgrade: drivers are replaced on {budgets[pool]} at a time, not on {declared.max_unavailable}: one "
             f"policy holds for the cluster, and pool {pool} allows no more (rollout.maxUnavailable)"
         )
+
+
+def _undemanded(settings: Settings) -> Iterator[str]:
+    chart = settings.operator.chart
+    driver = chart.values.get("driver")
+    if at(driver, "version") or at(driver, "nvidiaDriverCRD", "enabled") or not settings.verification.enabled:
+        return
+    unnoticed = "a node that keeps another one is not noticed; write operator.values.driver.version"
+    if told_version(chart.operands.get("driver")) is None:
+        yield f"which driver gpu-operator {chart.version} brings is not known, so the verifiers demand none: {unnoticed}"
+    elif at(driver, "upgradePolicy", "autoUpgrade") is False:
+        yield f"drivers are replaced by hand (autoUpgrade is off), so the verifiers do not demand the chart's own: {unnoticed}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_pools.plan.driver_pods import demanded
 from gpu_pools.stack.sharing_text import sharing_text
 from gpu_pools.text import harmless
 from gpu_pools.text.incidents import explained
@@ -23,12 +24,18 @@ def plan_table(plan: Plan) -> str:
     lines = [
         table(header, rows),
         "",
-        f"platform {plan.platform}; driver and toolkit: {plan.driver}; MIG strategy: {strategy}{_renames(plan)}",
+        f"platform {plan.platform}; driver and toolkit: {plan.driver}{_driver(plan)}; MIG strategy: {strategy}{_renames(plan)}",
     ]
     lines += ["", table(("POOL", "A POD ASKS FOR", "AT MOST", "QUOTA COUNTS"), list(_pod_rows(plan)))]
     warnings = [f"warning: {planned.name}: {warning}" for planned in plan.pools for warning in planned.warnings]
     lines += ["", *map(harmless.line, warnings), "", *explained(warnings)]
     return "\n".join(lines).rstrip()
+
+
+def _driver(plan: Plan) -> str:
+    """The version that the verifiers demand of each node."""
+    version = demanded(plan)
+    return f" ({version})" if version else ""
 
 
 def _row(planned: PoolPlan) -> tuple[str, ...]:

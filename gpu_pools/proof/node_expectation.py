@@ -7,10 +7,10 @@ version and says everything that a node cannot find out by itself. What no sourc
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.hardware.operands import parse_version, version_text
+from gpu_pools.plan.driver_pods import demanded
 from gpu_pools.rendering.sharing_configs import DEVICE_PLUGIN_CONFIG_MAP
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 from gpu_pools.stack.sharing import Mig, Mps
@@ -41,7 +41,7 @@ def node_expectation(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
         "products": list(nvml.products),
         "count": nvml.count,
         "minimum": {"driver": _minimum_driver(planned), "cuda": planned.pool.minimum.cuda},
-        "driver": _installed_driver(plan, planned),
+        "driver": demanded(plan) if planned.driver == "operator" else None,
         "computeMode": nvml.compute_mode,
         "gpus": [gpu.as_json() for gpu in nvml.gpus],
         "profiles": _profiles(planned),
@@ -101,14 +101,6 @@ def _profile(model: GpuModel, name: str) -> dict[str, Any]:
 
 def _known(model: GpuModel, name: str) -> MigProfile | None:
     return (model.profiles or {}).get(model.other_names.get(name, name))
-
-
-def _installed_driver(plan: Plan, planned: PoolPlan) -> str | None:
-    """The version that the operator was told to install: what is not a version (a digest) is not to be seen on a node."""
-    values = plan.operator_values["driver"]
-    version = str(values.get("version") or "")
-    by_policy = planned.driver == "operator" and not (values.get("nvidiaDriverCRD") or {}).get("enabled")
-    return version if by_policy and re.fullmatch(r"\d+(\.\d+)*", version) else None
 
 
 def _minimum_driver(planned: PoolPlan) -> str | None:

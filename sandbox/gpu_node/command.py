@@ -69,7 +69,7 @@ def play(folder: Path, progress: Progress, *, costs: bool = False) -> int:
     before = machines.gpu_settings(machine.reading)
     _tell(machine, progress)
     stack_file = make_folder(folder / _STACKS) / f"Pulumi.{STACK}.yaml"
-    stack_file.write_text(machines.stack_text("{exclusive: {}}", machine.product, machine.gpus), encoding="utf-8")
+    stack_file.write_text(machines.stack_text("{exclusive: {}}", machine), encoding="utf-8")
     # What else is asked of the stack finds its file there.
     os.environ["GPU_POOLS_STACKS_DIR"] = str(stack_file.parent.resolve())
     commands.down(STACK, progress)

@@ -23,6 +23,8 @@ _STACK: Final = """\
 # Written by `make gpu-node`: this machine as a pool of one node.
 config:
   gpu-pools:cluster: {{platform: existing, context: gpu-node}}
+  # The machine's own, which the driver container's stand-in leaves as it is.
+  gpu-pools:operator: {{values: {{driver: {{version: "{driver}"}}}}}}
   gpu-pools:sharing:
     declared: {sharing}
   gpu-pools:verification: {{deadlineSeconds: 180, intervalSeconds: 10, smokeTest: {smoke_test}}}
@@ -94,9 +96,16 @@ def gpu_settings(reading: dict[str, Any]) -> dict[str, Any]:
     return {gpu["uuid"]: {key: gpu[key] for key in _SETTINGS} | _besides(gpu["uuid"]) for gpu in reading["gpus"]}
 
 
-def stack_text(sharing: str, model: str, gpus: int, *, smoke_test: bool = False) -> str:
+def stack_text(sharing: str, machine: Machine, *, smoke_test: bool = False) -> str:
     """The stack file of a declaration."""
-    return _STACK.format(sharing=sharing, pool=POOL, model=model, gpus=gpus, smoke_test=str(smoke_test).lower())
+    return _STACK.format(
+        sharing=sharing,
+        pool=POOL,
+        model=machine.product,
+        gpus=machine.gpus,
+        driver=machine.reading["driver"],
+        smoke_test=str(smoke_test).lower(),
+    )
 
 
 def _on(mig: dict[str, Any]) -> bool:

@@ -136,7 +136,7 @@ class Play:
         """Declare it, bring it up, see that the verifier confirms it and that whoever computes was left alone."""
         before = self._computing()
         wanted = self._machine.gpus * replicas
-        text = stack_text(sharing, self._machine.product, self._machine.gpus, smoke_test=smoke_test)
+        text = stack_text(sharing, self._machine, smoke_test=smoke_test)
         self._file.write_text(text, encoding="utf-8")
         begun = time.monotonic()
         seen = commands.up(STACK, self._progress, real_nodes.OWN)

@@ -80,6 +80,42 @@ def test_how_long_it_takes_at_least_is_by_nodes_and_policy(policy: dict[str, Any
     assert f"That takes {minutes} minutes or more for 5 nodes" in found.happens
 
 
+@pytest.mark.parametrize(
+    ("operator", "told"),
+    [
+        ({}, "28 minutes at most until the next one is done, and 140 in all with that many nodes."),
+        (
+            {"driverUpgrade": {"drainTimeoutSeconds": 60, "maxUnavailable": 5}},
+            "24 minutes at most until the next one is done, and 24 in all",
+        ),
+    ],
+    ids=str,
+)
+def test_how_long_up_waits_for_the_drivers(operator: dict[str, Any], told: str) -> None:
+    """A look of the controller, the eviction, the deadline of any proof and a minute, for each of five nodes."""
+    found = {one.what: one for one in upkeep(stack(operator={"version": "v26.3.3", **operator}), stack(operator=operator))}
+    assert f"up waits for it before it proves the nodes: {told}" in found["the driver"].happens
+
+
+def test_where_no_version_is_demanded_or_nobody_proves_up_waits_for_nothing() -> None:
+    digest, proven = {"driver": {"version": "sha256:" + "0" * 64}}, stack()
+    unproven = [
+        replace(plan, settings=replace(plan.settings, verification=replace(plan.settings.verification, enabled=False)))
+        for plan in (proven, stack({"driver": {"version": "580.105.08"}}))
+    ]
+    for before, after in ((proven, stack(digest)), unproven):
+        assert "up waits" not in only(before, after).happens
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("595.91.07", "580.105.08", True), ("580.105.08", "595.91.07", False), ("580.126.20", "580.105.08", False)],
+)
+def test_an_older_branch_knows_an_older_cuda(old: str, new: str, said: bool) -> None:  # noqa: FBT001
+    found = only(*(stack({"driver": {"version": version}}) for version in (old, new)))
+    assert ("R580 is older than R595, and knows an older CUDA" in found.happens) is said
+
+
 def test_a_pinned_driver_is_replaced_with_the_operator() -> None:
     pinned = {"driver": {"version": "580.126.20"}}
     before, after = (stack(pinned, operator={"version": version, "values": pinned}) for version in ("v26.3.3", "v26.7.0"))
@@ -88,6 +124,7 @@ def test_a_pinned_driver_is_replaced_with_the_operator() -> None:
     assert "get a resource of their own" in operator.happens
     assert (driver.before, driver.after, driver.effect) == ("", "", "upgraded")
     assert driver.happens.startswith("Its version stays, but another operator makes other pods of it.")
+    assert "up waits" not in driver.happens, "the verifiers are told nothing new, so nothing is proven anew"
 
 
 @pytest.mark.parametrize(("version", "effect"), [("v26.7.0", "cordoned"), ("v26.3.3", "upgraded"), ("v25.10.1", "upgraded")])

@@ -400,7 +400,7 @@ class TestAnotherTemplate:
     def test_it_upgrades_the_cluster_in_place(self, trial: Trial) -> None:
         """From the stack's own template, which then goes, to one that the operators have made, by its name."""
         cluster, groups = _cluster(trial), {group["uuid"] for group in trial.magnum()["groups"]}
-        trial.edit(lambda config: config["gpu-pools:cluster"]["template"].update(labels={"kube_tag": "v1.35.0"}))
+        trial.edit(lambda config: config["gpu-pools:cluster"]["template"].update(labels={"kube_tag": "v1.37.0"}))
         told = "the cluster small is upgraded in place to another template (labels)."
         assert told in trial.engine("preview").ok().text
         steps = {step["urn"].rpartition("::")[2]: step["op"] for step in trial.planned_steps()}

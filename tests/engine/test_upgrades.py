@@ -17,6 +17,7 @@ from gpu_pools.changes.blast import blast_radius
 from gpu_pools.changes.steps import Preview
 from gpu_pools.plan.before_upgrade import STATE
 from gpu_pools.plan.change_ids import cluster_use
+from gpu_pools.proof.verifier_rights import CONDITION
 from sandbox.cluster import node_tools
 from sandbox.machines.operands import DRIVER
 
@@ -37,7 +38,7 @@ STACK: Final = """
 config:
   gpu-pools:cluster: {platform: existing, context: byo}
   gpu-pools:operator:
-    version: v25.10.1
+    version: v25.3.4
     driverUpgrade: {drainTimeoutSeconds: 60}
   gpu-pools:sharing:
     whole: {exclusive: {}}
@@ -62,28 +63,24 @@ def test_a_release_that_is_left_out_is_refused_in_the_preview_and_in_the_deploy(
     _operator(trial, version="v26.7.0")
     for done in (trial.preview(), trial.up()):
         assert done.code
-        assert "v26.7.0 leaves out v26.3.3: v25.10.1 is deployed" in done.text
-        assert "Deploy v26.3.3, then v26.7.0, each as a deploy of its own." in done.text
-    assert _drivers(trial) == {"580.105.08"}
+        assert "v26.7.0 leaves out v25.10.1, v26.3.3: v25.3.4 is deployed" in done.text
+        assert "Deploy v25.10.1, then v26.3.3, then v26.7.0, each as a deploy of its own." in done.text
+    assert _drivers(trial) == {"580.82.07"}
+    _operator(trial, version="v25.3.4")
 
 
-@pytest.mark.parametrize(("version", "driver", "knows"), [("v26.3.3", "580.126.20", False), ("v26.7.0", "595.91.07", True)])
-def test_one_release_after_the_other_with_its_definitions_and_as_it_was_told(
-    trial: Trial,
-    version: str,
-    driver: str,
-    knows: bool,  # noqa: FBT001
-) -> None:
-    before = trial.plan() if version == "v26.7.0" else _planned(trial, version="v25.10.1")
+@pytest.mark.parametrize(("version", "driver"), [("v25.10.1", "580.105.08"), ("v26.3.3", "580.126.20"), ("v26.7.0", "595.91.07")])
+def test_one_release_after_the_other_with_its_definitions_and_as_it_was_told(trial: Trial, version: str, driver: str) -> None:
+    before = trial.plan()
     holder = _hold(trial, "bare")
     _operator(trial, version=version)
     told = {one.what: one for one in blast_radius(Preview(()), before, trial.plan()).renewed}
     with Watch(trial) as watch:
         trial.up().ok()
+    # Each verifier has seen it: the chart's own driver is demanded as one that is written.
     assert _drivers(trial) == {driver}
-    spec = _schema(trial)
-    assert "nriPluginEnabled" in spec["cdi"]["properties"], "Helm alone leaves the definitions as they were"
-    assert ("kubeletRootDir" in spec["hostPaths"]["properties"]) is knows
+    # Helm alone leaves the definitions as they were.
+    _has_the_definitions_of(trial, version)
     # What was told, and what happened.
     assert (told["the driver"].effect, told["the driver"].after) == ("upgraded", driver)
     assert "One node after the other: cordoned, its pods that ask for a GPU evicted" in told["the driver"].happens
@@ -115,25 +112,39 @@ def test_a_bare_pod_strands_its_node_where_nothing_is_declared_and_the_old_drive
     _nothing_left(trial)
 
 
-def test_declared_it_is_evicted_and_the_driver_goes_back(trial: Trial) -> None:
+def test_declared_it_is_evicted_and_the_driver_goes_back_and_a_node_that_joins_meanwhile_has_it_at_once(trial: Trial) -> None:
     holder = _hold(trial, "bare") if "bare" not in _names(trial) else trial.get(f"{PODS}/bare")["metadata"]["uid"]
+    first = {node["metadata"]["name"] for node in trial.nodes("a")}
     _operator(trial, driverUpgrade={"drainTimeoutSeconds": 60}, values={"driver": {"version": "580.126.20"}})
-    trial.up().ok()
+    with Watch(trial) as watch:
+        command = trial.start("up", trial.stack)
+        trial.wait_until(lambda: watch.cordoned, "a node is cordoned", 180)
+        trial.scale("a", 3).ok()
+        out, err = command.communicate(timeout=400)
+    assert command.returncode == 0, f"{out}\n{err}"
+    assert watch.cordoned == {1}
     assert _drivers(trial) == {"580.126.20"}
     assert holder not in _uids(trial)
+    trial.wait_until(lambda: len(trial.nodes("a")) == 3 and trial.holds(), "the node that joined is as declared")
+    (new,) = {node["metadata"]["name"] for node in trial.nodes("a")} - first
+    trial.wait_until(lambda: _proven(trial, new), "the node that joined is proven")
     _nothing_left(trial)
+    trial.scale("a", 2).ok()
+    trial.wait_until(lambda: len(trial.nodes("a")) == 2, "it is gone again")
 
 
-def test_a_step_back_is_taken_once_it_is_acknowledged(trial: Trial) -> None:
-    _operator(trial, version="v26.3.3")
+@pytest.mark.parametrize(("version", "driver"), [("v26.3.3", "580.126.20"), ("v25.10.1", "580.105.08"), ("v25.3.4", "580.82.07")])
+def test_a_step_back_is_taken_once_it_is_acknowledged(trial: Trial, version: str, driver: str) -> None:
+    _operator(trial, version=version, values={})
     refused = trial.preview()
     assert refused.code
-    entry = {"resource": "cluster", "change": cluster_use(trial.plan()), "reason": "v26.7.0 broke our jobs"}
+    entry = {"resource": "cluster", "change": cluster_use(trial.plan()), "reason": "the newer one broke our jobs"}
     assert entry["change"] in refused.text
     trial.edit(lambda config: config.update({"gpu-pools:acknowledged": [entry]}))
     trial.up().ok()
-    assert "kubeletRootDir" not in _schema(trial)["hostPaths"]["properties"]
-    assert trial.get(POLICY)["spec"]["daemonsets"]["labels"]["helm.sh/chart"] == "gpu-operator-v26.3.3"
+    assert _drivers(trial) == {driver}
+    _has_the_definitions_of(trial, version)
+    assert trial.get(POLICY)["spec"]["daemonsets"]["labels"]["helm.sh/chart"] == f"gpu-operator-{version}"
     _nothing_left(trial)
 
 
@@ -191,10 +202,11 @@ def _operator(trial: Trial, **changes: Any) -> None:
     trial.edit(edit)
 
 
-def _planned(trial: Trial, **changes: Any) -> Any:
-    """The plan of another declaration; the file stays as that."""
-    _operator(trial, **changes)
-    return trial.plan()
+def _has_the_definitions_of(trial: Trial, version: str) -> None:
+    spec = _schema(trial)
+    assert ("secretEnv" in spec["driver"]["properties"]) is (version != "v25.3.4")
+    assert ("nriPluginEnabled" in spec["cdi"]["properties"]) is version.startswith("v26.")
+    assert ("kubeletRootDir" in spec["hostPaths"]["properties"]) is (version == "v26.7.0")
 
 
 def _schema(trial: Trial) -> dict[str, Any]:
@@ -205,6 +217,12 @@ def _schema(trial: Trial) -> dict[str, Any]:
 
 def _drivers(trial: Trial) -> set[str]:
     return {node["metadata"]["labels"].get(HAS, "") for node in trial.nodes("a")}
+
+
+def _proven(trial: Trial, name: str) -> bool:
+    """Whether the node's own verifier says that it holds."""
+    (node,) = (one for one in trial.nodes("a") if one["metadata"]["name"] == name)
+    return any(one["type"] == CONDITION and one["status"] == "True" for one in node["status"]["conditions"])
 
 
 def _in_state(trial: Trial, state: str) -> list[dict[str, Any]]:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
 
 MADE = {"image": "fcos", "externalNetwork": "public", "flavor": "m2.large"}
-NEW = Magnum((1, 14), (Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False, labels={"kube_tag": "v2"}),), (), 3)
+NEW = Magnum(
+    (1, 14), (Template("t-1", "k8s", "m2.large", "m2.medium", load_balancer=False, labels={"kube_tag": "v1.36.0"}),), (), 3
+)
 CLOUD = Cloud(
     magnum=NEW,
     flavors=(
@@ -258,9 +260,9 @@ SAYS = {
     "flavor": "m2.large",
     "masterFlavor": "m2.large",
     "externalNetwork": "public",
-    "labels": {"kube_tag": "v1"},
+    "labels": {"kube_tag": "v1.35.2"},
 }
-TAGGED = {**MADE, "labels": {"kube_tag": "v1"}}
+TAGGED = {**MADE, "labels": {"kube_tag": "v1.35.2"}}
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_a_cluster_stays_on_its_template(cluster: dict[str, Any], says: dict[str
 @pytest.mark.parametrize(
     ("cluster", "changed"),
     [
-        ({"template": {**MADE, "labels": {"kube_tag": "v2"}}}, "labels"),
+        ({"template": {**MADE, "labels": {"kube_tag": "v1.36.0"}}}, "labels"),
         (
             {"template": {**TAGGED, "networkDriver": "calico", "flavor": "g2", "masterFlavor": "m2.large"}},
             "flavor, networkDriver",
@@ -309,6 +311,29 @@ def test_another_template_is_an_upgrade_and_refused_where_the_driver_cannot(clus
         stack = settings({"image": image}, **{**cluster, **network}, driver="magnum-cluster-api")
         assert ("The driver then gives the template's image to a, too" in judged(stack, alive).notes[0]) is warned
         assert ("The driver then" in judged(stack, alive).notes[0]) is warned
+
+
+@pytest.mark.parametrize(
+    ("tag", "refused"),
+    [("v1.35.1", True), ("v1.35.2", False), ("v1.36.9", False), ("v1.37.0", True), ("v2.0.0", True), ("latest", False)],
+)
+def test_a_version_that_cluster_api_does_not_take_is_refused(tag: str, refused: bool) -> None:  # noqa: FBT001
+    alive = magnum(clusters=("mine",), groups={"a": Group(2)}, made_of=MadeOf(frozenset({"t-0", "old"}), SAYS))
+    template = {**TAGGED, "labels": {"kube_tag": tag}, "flavor": "g2", "networkDriver": "calico"}
+    found = problems(settings(template=template, driver="magnum-cluster-api"), alive)
+    assert list(found) == (["gpu-pools:cluster.template.labels.kube_tag"] if refused else [])
+    if refused:
+        (told,) = found.values()
+        assert f"has Kubernetes v1.35.2, and Cluster API takes it to no {tag}" in told
+        assert "v1.35.2 to v1.36" in told
+    assert problems(settings(template=template, driver="capi-helm"), alive) == {}, "its clusters have no topology"
+
+
+def test_a_template_of_others_that_skips_a_version_is_refused_by_its_name() -> None:
+    says = {**SAYS, "labels": {"kube_tag": "v1.34.0"}}
+    alive = magnum(clusters=("mine",), groups={"a": Group(2)}, made_of=MadeOf(frozenset({"t-0", "old"}), says))
+    (path,) = problems(settings(template=None, templateId="k8s", driver="magnum-cluster-api"), alive)
+    assert path == "gpu-pools:cluster.templateId"
 
 
 ALIVE = {"clusters": ("mine",), "made_of": MadeOf(frozenset({"t-1"}), {**SAYS, "labels": {}, "dockerVolumeSize": 50})}

@@ -67,3 +67,26 @@ def test_nobody_puts_taints_on_nodes_that_exist() -> None:
 def test_a_driver_that_its_own_resource_describes_is_not_the_chart_s(enabled: bool, wanted: str | None) -> None:  # noqa: FBT001
     values = {"driver": {"version": "580.105.08", "nvidiaDriverCRD": {"enabled": enabled}}}
     assert expected(aks(operator={"values": values}))["driver"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("operator", "wanted"),
+    [
+        ({}, "595.91.07"),
+        ({"version": "v25.3.4"}, "580.82.07"),
+        ({"values": {"driver": {"version": "580"}}}, "580"),
+        ({"values": {"driver": {"version": "sha256:" + "0" * 64}}}, None),
+        ({"driver": "preinstalled"}, None),
+        ({"values": {"driver": {"upgradePolicy": {"autoUpgrade": False}}}}, None),
+        ({"values": {"driver": {"version": "580.105.08", "upgradePolicy": {"autoUpgrade": False}}}}, "580.105.08"),
+    ],
+    ids=str,
+)
+def test_the_driver_that_the_chart_brings_is_demanded_as_one_that_is_written(
+    operator: dict[str, Any], wanted: str | None
+) -> None:
+    assert expected(aks(operator=operator))["driver"] == wanted
+
+
+def test_of_an_operator_of_another_owner_no_driver_is_demanded() -> None:
+    assert expected(existing({}, operator={"install": False}))["driver"] is None

@@ -81,6 +81,27 @@ def test_a_file_of_one_s_own_says_what_another_version_knows_and_brings(own: Pat
     assert "v26.11.0 is known by its default values alone" in "\n".join(plan.pools[0].warnings)
 
 
+@pytest.mark.parametrize(("brings", "said"), [("600.10.01", False), ("600.10.01-ubuntu24.04", True), (None, True)])
+def test_a_driver_that_such_a_file_does_not_tell_is_not_demanded(own: Path, brings: str | None, said: bool) -> None:  # noqa: FBT001
+    values = yaml.safe_load(own.read_text())
+    values["driver"]["version"] = brings
+    own.write_text(yaml.safe_dump(values))
+    operator = {"version": "v26.11.0", "valuesFile": str(own)}
+    told = "which driver gpu-operator v26.11.0 brings is not known, so the verifiers demand none"
+    assert (told in warnings(aks(operator=operator, verification={}))) is said
+    assert told not in warnings(aks(operator={**operator, "values": {"driver": {"version": "600.1"}}}, verification={}))
+    assert told not in warnings(aks(operator={**operator, "driver": "preinstalled"}, verification={}))
+    assert told not in warnings(aks(operator=operator)), "nobody demands any"
+
+
+def test_drivers_that_are_replaced_by_hand_are_not_demanded_and_that_is_said() -> None:
+    by_hand: dict[str, Any] = {"driver": {"upgradePolicy": {"autoUpgrade": False}}}
+    told = "drivers are replaced by hand (autoUpgrade is off), so the verifiers do not demand the chart's own"
+    assert told in warnings(aks(operator={"values": by_hand}, verification={}))
+    by_hand["driver"]["version"] = "580.105.08"
+    assert told not in warnings(aks(operator={"values": by_hand}, verification={}))
+
+
 def test_values_are_held_against_that_file(own: Path) -> None:
     operator = {"version": "v26.11.0", "valuesFile": str(own), "values": {"devicePlugin": {"trubo": True}, "driver": 1}}
     with pytest.raises(InvalidStackError) as refused:

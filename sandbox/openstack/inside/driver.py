@@ -343,17 +343,26 @@ class ClusterApi(SimulatedMachines):
         raise NotImplementedError
 
     def upgrade_cluster(self, context: Context, cluster: Row, cluster_template: Row, *given: Row, **named: Row) -> None:
-        """The same, to a template that says its Kubernetes version in a label.
+        """The same, to a template that says its Kubernetes version in a label, and one that Cluster API takes.
 
         Raises:
             KeyError: it does not.
+            HostError: it takes none that is older, or two minor versions newer (cluster-api, validateTopologyVersion).
         """
-        cluster.labels["kube_tag"] = cluster_template.labels["kube_tag"]
+        old, new = cluster.labels.get("kube_tag"), cluster_template.labels["kube_tag"]
+        if old and not _numbers(old) <= _numbers(new) < [_numbers(old)[0], _numbers(old)[1] + 2]:
+            way = "decreased" if _numbers(new) < _numbers(old) else "increased"
+            raise HostError(f'version cannot be {way} from "{old}" to "{new}"')
+        cluster.labels["kube_tag"] = new
         super().upgrade_cluster(context, cluster, cluster_template, *given, **named)
 
     def _move(self, group: Row, cluster_template: Row) -> None:
         """Give every group the image of the template, also one that was asked for with another."""
         group.image_id = cluster_template.image_id
+
+
+def _numbers(tag: str) -> list[int]:
+    return [int(part) for part in tag.removeprefix("v").split(".")]
 
 
 class CapiHelm(SimulatedMachines):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.bench import mps
+from gpu_pools.plan.driver_pods import demanded
 from gpu_pools.plan.planning import plan_config
 from gpu_pools.stack.stack_file import read_stack_file
 from gpu_pools.verifier.compare_gpus import compare_gpus
@@ -58,8 +59,10 @@ def test_a_machine_is_known_by_its_nvml_and_its_stack_can_be_planned(own: Path, 
     assert (found.model.key, found.product, found.gpus) == ("h200-141gb", "NVIDIA H200", 1)
     assert found.identity()["driver"] == driver.VERSION
     file = tmp_path / "Pulumi.own.yaml"
-    file.write_text(machine.stack_text("{timeSlicing: {replicas: 8}}", found.product, found.gpus))
-    (planned,) = plan_config(read_stack_file(file)).pools
+    file.write_text(machine.stack_text("{timeSlicing: {replicas: 8}}", found))
+    plan = plan_config(read_stack_file(file))
+    assert demanded(plan) == driver.VERSION, "the driver that the node has, whatever the chart brings"
+    (planned,) = plan.pools
     assert (planned.name, dict(planned.advertises)) == (machine.POOL, {"nvidia.com/gpu": 8})
 
 

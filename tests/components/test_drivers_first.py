@@ -1,0 +1,172 @@
+"""Before a pool's verifiers are told of another expectation its nodes get their drivers: how long, and when no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+import pytest
+
+from components import _drivers_first
+from components._drivers_first import Clock, driver_hooks
+from components.platform import GpuPlatform
+from gpu_pools.plan.before_upgrade import HAS, STATE
+from gpu_pools.plan.driver_upgrades import turn_seconds
+from gpu_pools.plan.planning import plan_config
+
+from .api_server import ApiServer, kubeconfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .conftest import Recorder
+
+    Run = Callable[..., Recorder]
+
+NEW, OLD = "595.91.07", "580.126.20"
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    server = ApiServer()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    heard: list[str] = []
+    monkeypatch.setattr(_drivers_first._log, "warn", lambda text: heard.append(f"warning: {text}"))
+    monkeypatch.setattr(_drivers_first._log, "info", heard.append)
+    return heard
+
+
+class Time:
+    """A clock that goes on when somebody sleeps, and what happens meanwhile."""
+
+    def __init__(self, passes: Callable[[float], None] = lambda _now: None) -> None:
+        self.now, self._passes = 0.0, passes
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self._passes(self.now)
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, self.sleep)
+
+
+def config(**operator: Any) -> dict[str, Any]:
+    return {
+        "cluster": {"platform": "existing"},
+        "operator": operator,
+        "sharing": {"whole": {"exclusive": {}}},
+        "pools": [{"name": "a", "gpuModel": "a100-80gb", "gpusPerNode": 1, "sharing": "whole", "nodeSelector": {"pool": "a"}}],
+        "verification": {"deadlineSeconds": 120},
+    }
+
+
+def plan(**operator: Any) -> Any:
+    return plan_config({f"gpu-pools:{key}": value for key, value in config(**operator).items()})
+
+
+def nodes(**has: str) -> list[dict[str, Any]]:
+    return [{"metadata": {"name": name, "labels": {"gpu-pools/pool": "a", HAS: version}}} for name, version in has.items()]
+
+
+def waited(run: Run, api: ApiServer, passes: Callable[[float], None], given: str | None = None, **operator: Any) -> float:
+    """Run the hook as the engine does; how long it took."""
+    made: list[Any] = []
+    planned = plan(**operator)
+    time = Time(passes)
+    run(lambda: made.extend(driver_hooks("n", planned, planned.pools[0], given or api.kubeconfig, time.clock())))
+    (hook,) = made
+    assert not (hook.opts and hook.opts.on_dry_run)
+    called: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "DaemonSet"))
+    asyncio.get_event_loop().run_until_complete(called)
+    return time.now
+
+
+def test_nothing_is_waited_for_where_all_have_it(run: Run, api: ApiServer, said: list[str]) -> None:
+    api.items["nodes"] = nodes(n1=NEW, n2=NEW)
+    assert waited(run, api, lambda _now: None) == 0
+    assert said == []
+
+
+def test_it_is_waited_as_long_as_nodes_get_done_and_said_each_minute(run: Run, api: ApiServer, said: list[str]) -> None:
+    """Ten nodes, each for nearly as long as one may take: far longer than the verifiers' own limit."""
+    turn = turn_seconds(plan()) - 10
+    api.items["nodes"] = nodes(**{f"n{index}": OLD for index in range(10)})
+
+    def passes(now: float) -> None:
+        done = int(now // turn)
+        api.items["nodes"] = nodes(**{f"n{index}": NEW if index < done else OLD for index in range(10)})
+
+    assert 10 * turn <= waited(run, api, passes) < 10 * turn + 10
+    assert said[0] == "pool a: 10 of its nodes get another driver first: n0, n1, n2, n3, n4 and 5 more"
+    assert said[-1] == "pool a: 1 of its nodes get another driver first: n9"
+    assert len(said) == pytest.approx(10 * turn / 60, abs=1)
+
+
+def test_it_ends_where_nothing_moves(run: Run, api: ApiServer, said: list[str]) -> None:
+    turn = turn_seconds(plan())
+    api.items["nodes"] = nodes(n1=OLD, n2=OLD, n3=OLD)
+    assert turn < waited(run, api, lambda _now: None) <= turn + 5
+    assert said[-1] == f"warning: it is not waited for the drivers of pool a (n1, n2, n3): no node got another one in {turn} s"
+
+
+def test_it_ends_when_all_turns_are_over_although_a_node_got_done(run: Run, api: ApiServer, said: list[str]) -> None:
+    """Two at a time are one turn for two nodes."""
+    operator = {"driverUpgrade": {"maxUnavailable": 2, "drainTimeoutSeconds": 60}}
+    turn = turn_seconds(plan(**operator))
+    api.items["nodes"] = nodes(n1=OLD, n2=OLD)
+
+    def passes(now: float) -> None:
+        api.items["nodes"] = nodes(n1=OLD if now < turn - 20 else NEW, n2=OLD)
+
+    assert turn < waited(run, api, passes, **operator) <= turn + 5
+    assert said[-1] == f"warning: it is not waited for the drivers of pool a (n2): it took longer than {turn} s"
+
+
+def test_a_failed_node_ends_it_at_once(run: Run, api: ApiServer, said: list[str]) -> None:
+    """With one node at a time no other begins."""
+    (failed,) = nodes(n9=OLD)
+    failed["metadata"]["labels"] |= {STATE: "upgrade-failed", "gpu-pools/pool": "b"}
+    api.items["nodes"] = [*nodes(n1=OLD), failed]
+    assert waited(run, api, lambda _now: None) == 0
+    assert said == ["warning: it is not waited for the drivers of pool a (n1): the driver upgrade of n9 has failed"]
+
+
+def test_a_cluster_that_is_away_for_a_moment_is_asked_again(run: Run, api: ApiServer, said: list[str]) -> None:
+    api.items["nodes"] = 503
+
+    def back(now: float) -> None:
+        api.items["nodes"] = 503 if now < 20 else nodes(n1=NEW)
+
+    assert waited(run, api, back) == 20
+    assert said == []
+
+
+def test_one_that_stays_away_stops_nothing(run: Run, api: ApiServer, said: list[str]) -> None:
+    assert waited(run, api, lambda _now: None, kubeconfig(1)) == 25
+    assert said == ["warning: it is not waited for the drivers of pool a: the cluster does not say which nodes have them"]
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [{"driver": "preinstalled"}, {"install": False}, {"values": {"driver": {"version": "sha256:" + "0" * 64}}}],
+    ids=str,
+)
+def test_where_no_driver_is_demanded_there_is_no_hook(operator: dict[str, Any]) -> None:
+    planned = plan(**operator)
+    assert driver_hooks("n", planned, planned.pools[0], "kubeconfig") == []
+
+
+def test_the_platform_has_it_at_the_verifiers_of_each_pool(run: Run) -> None:
+    given: Any = config()
+    given["cluster"] = {"platform": "existing", "kubeconfigContent": kubeconfig(1)}
+    recorded = run(lambda: GpuPlatform("gpu", given))
+    hooks = recorded.options("gpu-a-verification-verifier").hooks
+    assert list(hooks.before_update) == ["gpu-a-verification-drivers"]
+    assert not hooks.before_create
