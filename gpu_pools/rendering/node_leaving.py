@@ -34,8 +34,11 @@ _RIGHTS: Final = (
     {"apiGroups": ["nvidia.com"], "resources": ["clusterpolicies"], "verbs": ["list"]},
     {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeaturerules"], "verbs": ["list", "delete"]},
 )
-#: In the operator's namespace: mig-manager is started anew where it hangs.
-_OWN_RIGHTS: Final = ({"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},)
+#: In the operator's namespace: mig-manager is started anew where it hangs, and the Job says why it fails.
+_OWN_RIGHTS: Final = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
+    {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["patch"], "resourceNames": [NAME, REMOVED]},
+)
 
 
 def verifier_rules() -> list[dict[str, Any]]:
@@ -66,6 +69,6 @@ def _job(settings: Settings, name: str, moment: str, stage: str) -> dict[str, An
     pools = {
         pool.name: dict(pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)
     }
-    arguments = [stage, RELEASE_NAMESPACE, json.dumps(pools, sort_keys=True)]
+    arguments = [stage, RELEASE_NAMESPACE, json.dumps(pools, sort_keys=True), name]
     command = ["python3", "-I", "-S", "-c", program_text("leave_program.py"), *arguments]
     return hook_job(Hook(name, moment, _SECONDS, STOPPED), settings, command, NAME)
