@@ -3,6 +3,9 @@
 Started with this text as an argument by a Job of the operator's chart (node_cleanup.py), so it needs Python alone, and no
 double brace may stand in it: Helm would take it for its own. Only names that are the operator's or ours are removed. What others
 have written under them stays: a part of the operator that was switched off by hand, an upgrade that is to be skipped.
+
+``all``: every node. ``others``: nodes of pools go with the stack, and what a cloud has put on them it lets nobody take away; the
+operator has labelled each other node with a GPU, too.
 """
 
 import sys
@@ -29,6 +32,7 @@ ANNOTATIONS = (REPORT, LEAVING, CHANGE, "nvidia.com/gpu-driver-upgrade-enabled",
 #: What the operator's chart brings; Helm never deletes definitions.
 DEFINITIONS = ("clusterpolicies", "nvidiadrivers", "gpuclusters")
 GROUP = "nvidia.com"
+POOL = "gpu-pools/pool"
 NOT_FOUND = 404
 #: Pods that are just ending may write once more.
 LOOKS, PAUSE_SECONDS = 20, 1.0
@@ -51,10 +55,12 @@ def _is_label(key: str, value: str) -> bool:
     return ours or key in LABELS or (key.startswith(DEPLOY) and value in WRITTEN_BY_OPERATOR)
 
 
-def clean() -> list[str]:
-    """Look at every node once; the names of those that were changed, or could not be."""
+def clean(which: str) -> list[str]:
+    """Look at every node once, of all or of others; the names of those that were changed, or could not be."""
     touched = []
     for node in request("/api/v1/nodes")["items"]:
+        if which == "others" and POOL in (node["metadata"].get("labels") or {}):
+            continue
         path = f"/api/v1/nodes/{node['metadata']['name']}"
         patch, condition = leftovers(node), has_condition(node)
         if patch is None and not condition:
@@ -107,7 +113,7 @@ def main() -> int:
     """Clean until two looks find nothing; 1 if that never happens."""
     quiet = 0
     for _ in range(LOOKS):
-        touched = clean()
+        touched = clean(sys.argv[2])
         quiet = 0 if touched else quiet + 1
         if quiet > 1:
             drop_definitions(sys.argv[1])

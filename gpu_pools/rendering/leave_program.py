@@ -61,6 +61,8 @@ ABSENT_SECONDS = 60.0
 LOOKS = 2
 #: What Helm is told (the Job's policy): trying again is of no use.
 STOPPED = 3
+#: The engine still has in its state what has gone by then.
+KEEP = " To keep the pool instead put it back, and run `pulumi up --refresh`."
 #: So much of a text Helm passes on; the rest is in the Job's own condition. A controller counts failed Jobs by their reasons.
 TOLD_CHARACTERS = 1000
 
@@ -241,6 +243,8 @@ class Leaving:
         self.managers: dict[str, list[dict[str, Any]]] = {}
         self.unready: dict[str, float] = {}
         self.end = time.monotonic() + ALL_SECONDS
+        #: Whether rules have gone that the engine takes for there.
+        self.untied = False
 
     def nodes(self) -> list[dict[str, Any]]:
         """Those that leave, as they are."""
@@ -263,6 +267,7 @@ class Leaving:
 
     def untie(self) -> None:
         """Of removed pools: mark their nodes, then take away the rules by which NFD labels these, and by which they are found."""
+        self.untied = True
         for node in request(NODES)["items"]:
             marked, going = LEAVING in notes(node), leaves(node, self.stage, self.pools)
             if marked != going:
@@ -353,7 +358,7 @@ class Leaving:
         why = f"pods hold its GPUs: {found}" if found else reasons[manager]
         return (
             f"{name}: MIG could not be taken back; {why}. Nothing of the operator has gone: mend it and try again. To leave its "
-            f"GPUs as they are: kubectl annotate --overwrite node {name} {LEAVING}={AS_IS}"
+            f"GPUs as they are: kubectl annotate --overwrite node {name} {LEAVING}={AS_IS}."
         )
 
     def check(self, left: list[dict[str, Any]]) -> None:
@@ -475,8 +480,9 @@ def main() -> int:
         if stage == "removed":
             leaving.let_go()
     except StopError as error:
-        tell(str(error))
-        fail_job(str(error), operators, job)
+        text = f"{error}{KEEP if leaving.untied else ''}"
+        tell(text)
+        fail_job(text, operators, job)
         return STOPPED
     return 0
 

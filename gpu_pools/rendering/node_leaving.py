@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.rendering.hook_jobs import RELEASE_NAMESPACE, Hook, account_objects, hook_job, program_text
 from gpu_pools.rendering.leave_program import STOPPED
-from gpu_pools.rendering.node_cleanup import cleanup_objects, has_hooks
+from gpu_pools.rendering.node_cleanup import cleanup_objects, nodes_stay, takes_hooks
 from gpu_pools.stack.placements import ExistingPlacement
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def verifier_rules() -> list[dict[str, Any]]:
 
 def gives_back(settings: Settings) -> bool:
     """Whether the nodes of a pool that goes are given back: they stay, and the operator is the stack's own."""
-    return has_hooks(settings) and not settings.operator.adopted
+    return bool(leaving_objects(settings)) and not settings.operator.adopted
 
 
 def hook_objects(settings: Settings) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def hook_objects(settings: Settings) -> list[dict[str, Any]]:
 
 def leaving_objects(settings: Settings) -> list[dict[str, Any]]:
     """Those that run before something goes."""
-    if not has_hooks(settings):
+    if not (nodes_stay(settings) and takes_hooks(settings)):
         return []
     accounts = account_objects(Hook(NAME, "pre-delete,pre-upgrade", _SECONDS), _RIGHTS, _OWN_RIGHTS)
     jobs = [_job(settings, NAME, "pre-delete", "all"), _job(settings, REMOVED, "pre-upgrade", "removed")]

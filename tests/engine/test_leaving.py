@@ -7,8 +7,6 @@ mig-parted.
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,21 +117,14 @@ def test_a_destroy_names_pods_that_hold_gpus_and_leaves_them_what_they_have(left
 def test_a_destroy_that_was_killed_is_run_again_and_the_cluster_is_as_before(left: Left) -> None:
     """Killed while the verifiers go, while MIG is taken back, and while the nodes are cleaned."""
     trial = left.trial
-    api = trial.api()
-    _kill_a_destroy(trial, lambda: api.get(VERIFIER) is None, "the verifiers have gone")
-    _kill_a_destroy(trial, lambda: api.get(JOB.format(NAME)), "MIG is being taken back")
-    _kill_a_destroy(trial, lambda: api.get(JOB.format(CLEANUP)), "the nodes are being cleaned")
-    trial.engine("destroy", "--yes", "--skip-preview", "--refresh").ok()
+    api, again = trial.api(), ("destroy", "--yes", "--skip-preview", "--refresh")
+    trial.kill_engine(*again, once=lambda: api.get(VERIFIER) is None, what="the verifiers have gone")
+    trial.kill_engine(*again, once=lambda: api.get(JOB.format(NAME)), what="MIG is being taken back")
+    trial.kill_engine(*again, once=lambda: api.get(JOB.format(CLEANUP)), what="the nodes are being cleaned")
+    trial.engine(*again).ok()
     assert not any(_partitioned(trial, node["metadata"]["name"]) for node in trial.nodes())
     check_as_before(trial.api(), left.before)
     trial.down().ok()
-
-
-def _kill_a_destroy(trial: Trial, reached: Callable[[], object], what: str) -> None:
-    command = trial.start("shell", trial.stack, "pulumi", "destroy", "--yes", "--skip-preview", "--refresh")
-    trial.wait_until(reached, what, 120)
-    os.killpg(command.pid, signal.SIGKILL)
-    command.communicate()
 
 
 def _partitioned(trial: Trial, node: str) -> bool:

@@ -31,6 +31,8 @@ MOVING_KINDS: Final = {
 MOVING_FIELDS: Final = {
     "": (
         (("metadata", "resourceVersion"), "counts writings"),
+        (("metadata", "generation"), "counts changes of the spec, which is compared"),
+        (("status", "observedGeneration"), "the same count"),
         (("metadata", "managedFields"), "who has written last, and when"),
     ),
     "coordination.k8s.io/leases": (

@@ -127,7 +127,7 @@ def server(pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: p
         (tmp_path / "ca.crt").write_text(pki.text("ca.crt"), encoding="ascii")
         monkeypatch.setattr(pod_api, "ACCOUNT", tmp_path)
         monkeypatch.setattr(cleanup_program, "PAUSE_SECONDS", 0)
-        monkeypatch.setattr(sys, "argv", ["-c", "gpu-operator"])
+        monkeypatch.setattr(sys, "argv", ["-c", "gpu-operator", "all"])
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", request.param)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(started.server_address[1]))
         yield started
@@ -162,10 +162,19 @@ def test_each_trace_is_taken_away_by_one_request_and_a_second_quiet_look_ends_it
 def test_a_node_that_changed_meanwhile_is_looked_at_again(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
     server.have(node("a", {"nvidia.com/mig.config": "x"}, [OURS]), node("b", {"nvidia.com/mig.config": "x"}))
     server.conflicts = 1
-    assert clean() == ["a", "b"]
+    assert clean("all") == ["a", "b"]
     assert capfd.readouterr().err == f'{NODES}/a: 409 b\'{{"message": "the object has been modified"}}\'\n'
-    assert clean() == ["a"]
-    assert clean() == []
+    assert clean("all") == ["a"]
+    assert clean("all") == []
+
+
+def test_in_a_cloud_nodes_of_pools_go_and_are_left_alone(server: Server) -> None:
+    server.have(
+        node("ours", {"gpu-pools/pool": "a", "nvidia.com/gpu.present": "true"}, [OURS]),
+        node("theirs", {"nvidia.com/gpu.present": "true"}, [STRANGE]),
+    )
+    assert clean("others") == ["theirs"]
+    assert clean("all") == ["ours"]
 
 
 def test_nodes_that_never_come_to_rest_are_a_failure(server: Server) -> None:
@@ -190,7 +199,7 @@ def test_quiet_looks_count_only_one_after_the_other(server: Server, monkeypatch:
 def test_a_node_that_has_no_status_yet_is_no_reason_to_stop(server: Server) -> None:
     young = {"metadata": {"name": "young"}, "spec": {}}
     server.have(young, node("a", {}))
-    assert clean() == []
+    assert clean("all") == []
 
 
 def test_no_proxy_of_the_pod_is_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +257,7 @@ def test_without_the_namespace_nobody_knows_whose_definitions_are(server: Server
 def _as_a_pod_does(**environment: str) -> subprocess.CompletedProcess[str]:
     program = program_text("cleanup_program.py")
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, "gpu-operator"],
+        [sys.executable, "-I", "-S", "-c", program, "gpu-operator", "all"],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -261,7 +270,7 @@ def test_a_pod_runs_it_with_python_alone(server: Server, tmp_path: Path) -> None
     ended = _as_a_pod_does(ACCOUNT_FOLDER=str(tmp_path))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert [method for method, *_ in server.asked] == ["GET", "PATCH", "GET", "GET"]
-    assert clean() == []
+    assert clean("all") == []
 
 
 def test_its_account_is_where_kubelets_put_it(server: Server) -> None:

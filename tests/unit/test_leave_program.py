@@ -522,7 +522,8 @@ def test_a_mig_manager_that_is_not_there_is_named_with_what_keeps_it_away(run: C
     assert "no pod of nvidia-mig-manager is there (the node's label nvidia.com/gpu.deploy.mig-manager is false)" in reason
     assert cluster.took < leave_program.ALL_SECONDS
     # As the message says it: its GPUs stay as they are.
-    assert reason.endswith(f"kubectl annotate --overwrite node b {LEAVING}=as-is")
+    assert f"kubectl annotate --overwrite node b {LEAVING}=as-is. " in reason
+    assert reason.endswith("To keep the pool instead put it back, and run `pulumi up --refresh`.")
     cluster.nodes["b"]["metadata"]["annotations"][LEAVING] = "as-is"
     assert run(cluster, "removed") == 0
     assert cluster.nodes["b"]["metadata"]["annotations"] == {}

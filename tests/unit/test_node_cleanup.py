@@ -10,11 +10,11 @@ from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
 from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from gpu_pools.rendering.node_leaving import NAME as LEAVE
-from gpu_pools.rendering.node_leaving import REMOVED, hook_objects
+from gpu_pools.rendering.node_leaving import REMOVED, gives_back, hook_objects
 from gpu_pools.rendering.node_traces import CONDITION as TAKEN_AWAY
 from gpu_pools.rendering.node_traces import STARTUP_TAINT
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT as PUT_ON
-from tests.unit.stacks import aks, existing, magnum, plan_of
+from tests.unit.stacks import GONE, aks, existing, magnum, plan_of
 
 USED = {"labels": {"team": "red", "nvidia.com/gpu.deploy.driver": "false", "nvidia.com/gpu-driver-upgrade.skip": "true"}}
 
@@ -32,6 +32,22 @@ def test_only_a_cluster_that_stays_is_cleaned() -> None:
     assert set(objects(existing())) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
     assert objects(aks()) == objects(magnum()) == {}
     assert "extraObjects" not in plan_of(aks()).operator_values
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        aks(cluster={"name": GONE, "location": GONE, "systemPool": GONE, "existing": {"resourceGroup": "rg", "name": "prod"}}),
+        magnum(cluster={"name": GONE, "templateId": GONE, "existing": {"name": "platform"}}),
+    ],
+)
+def test_in_a_clouds_cluster_that_stays_only_nodes_of_others_are_cleaned(stack: str) -> None:
+    """And nothing is taken back of nodes that go."""
+    settings = plan_of(stack).settings
+    assert [item["metadata"]["name"] for item in hook_objects(settings) if item["kind"] == "Job"] == [NAME]
+    assert objects(stack)["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "others"
+    assert objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "all"
+    assert not gives_back(settings)
 
 
 def test_nothing_of_it_is_there_before_the_release_is_gone() -> None:
