@@ -34,7 +34,7 @@ from gpu_pools.rendering.pod_api import request
 
 OFF = "all-disabled"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
-DEPLOY = "nvidia.com/gpu.deploy.mig-manager"
+DEPLOY, PAUSED = "nvidia.com/gpu.deploy.mig-manager", "paused-for-mig-change"
 POOL, RULE = "gpu-pools/pool", "gpu-pools-"
 #: An annotation of a node that leaves, by which whoever takes over after an interruption knows how far it has come.
 MARKED, ASKED = "marked", "mig-off-asked"
@@ -132,6 +132,9 @@ def next_step(node: dict[str, Any], begun: str, seconds: float = 0.0, manager: s
     if config != OFF:
         # Who is at something else would end it, and say of it what is then taken for the answer.
         return MEND if state == "pending" else SET
+    if state == "success" and manager == UP and begun != MEND and PAUSED in labels(node).values():
+        # After a change that failed it brings its clients back no more: a new one does.
+        return MEND
     return _of_asked(state, begun, seconds, manager)
 
 

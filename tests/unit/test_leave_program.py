@@ -31,6 +31,7 @@ from gpu_pools.rendering.leave_program import (
     MARKED,
     MEND,
     OFF,
+    PAUSED,
     PENDING_SECONDS,
     POOL,
     SET,
@@ -140,6 +141,12 @@ def test_only_a_new_mig_manager_answers_once_the_old_one_was_ended(
 ) -> None:
     labels = {CONFIG: OFF} | ({} if state is None else {STATE: state})
     assert next_step(node(labels, {LEAVING: ASKED}), MEND, seconds, manager) == step
+
+
+def test_clients_that_a_failed_change_has_left_paused_come_back_with_a_new_mig_manager() -> None:
+    paused = node({CONFIG: OFF, STATE: "success", "nvidia.com/gpu.deploy.device-plugin": PAUSED}, {LEAVING: ASKED})
+    assert [next_step(paused, begun) for begun in ("", SET, MEND)] == [MEND, MEND, DONE]
+    assert next_step(paused, SET, 0.0, ABSENT) == DONE
 
 
 def test_who_takes_over_waits_for_a_mig_manager_that_runs() -> None:
