@@ -87,21 +87,36 @@ def found_or_none(path: str) -> dict[str, Any] | None:
         raise
 
 
-def drop_definitions(namespace: str) -> None:
-    """Delete the operator's definitions that came with it, and of which nobody has objects.
+def tie_definitions(namespace: str) -> None:
+    """Have the operator's definitions go with its namespace, that came with it, and of which nobody has objects.
 
-    What is older than the namespace, which the stack made before the release, was somebody else's.
+    What is older than the namespace, which the stack made before the release, was somebody else's. They are not deleted here: a
+    Helm that is killed before it has forgotten the release needs them to go on (helm v3.20.2, pkg/action/uninstall.go,
+    deleteRelease). The engine deletes the namespace once Helm has ended, and Kubernetes then what belongs to it.
     """
     space = found_or_none(f"/api/v1/namespaces/{namespace}")
+    if space is None:
+        return
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": space["metadata"]["uid"]}
     for kind in DEFINITIONS:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}.{GROUP}"
         definition = found_or_none(path)
-        if space is None or definition is None or _made(definition) < _made(space):
+        if definition is None:
             continue
-        version = next(one["name"] for one in definition["spec"]["versions"] if one["storage"])
-        objects = found_or_none(f"/apis/{GROUP}/{version}/{kind}?limit=1") or {}
-        if not objects.get("items"):
-            request(path, method="DELETE")
+        owners = definition["metadata"].get("ownerReferences") or []
+        wanted = [one for one in owners if one["uid"] != owner["uid"]]
+        if _made(definition) >= _made(space) and not _objects(definition, kind):
+            wanted.append(owner)
+        if wanted != owners:
+            metadata = {"resourceVersion": definition["metadata"]["resourceVersion"], "ownerReferences": wanted}
+            request(path, {"metadata": metadata})
+
+
+def _objects(definition: dict[str, Any], kind: str) -> list[Any]:
+    """One object of a definition, or none."""
+    version = next(one["name"] for one in definition["spec"]["versions"] if one["storage"])
+    found = found_or_none(f"/apis/{GROUP}/{version}/{kind}?limit=1") or {}
+    return found.get("items") or []
 
 
 def _made(item: dict[str, Any]) -> str:
@@ -116,7 +131,7 @@ def main() -> int:
         touched = clean(sys.argv[2])
         quiet = 0 if touched else quiet + 1
         if quiet > 1:
-            drop_definitions(sys.argv[1])
+            tie_definitions(sys.argv[1])
             return 0
         time.sleep(PAUSE_SECONDS)
     return 1

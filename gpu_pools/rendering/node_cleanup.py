@@ -30,7 +30,8 @@ _RIGHTS: Final = (
     {
         "apiGroups": ["apiextensions.k8s.io"],
         "resources": ["customresourcedefinitions"],
-        "verbs": ["get", "delete"],
+        # To delete is what a plugin asks for of who says whose an object is (OwnerReferencesPermissionEnforcement).
+        "verbs": ["get", "patch", "delete"],
         "resourceNames": [f"{kind}.{GROUP}" for kind in DEFINITIONS],
     },
     {"apiGroups": [GROUP], "resources": [*DEFINITIONS], "verbs": ["list"]},

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.rendering import cleanup_program, pod_api
-from gpu_pools.rendering.cleanup_program import LOOKS, clean, drop_definitions, leftovers, main
+from gpu_pools.rendering.cleanup_program import LOOKS, clean, leftovers, main, tie_definitions
 from gpu_pools.rendering.hook_jobs import program_text
 from gpu_pools.rendering.node_traces import CONDITION, STARTUP_TAINT
 from gpu_pools.rendering.pod_api import request
@@ -70,9 +70,6 @@ class _Answering(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
-    def do_DELETE(self) -> None:
-        self._answer(200, self.server.others.pop(self.path))
-
     def do_GET(self) -> None:
         if self.path != NODES:
             found = self.server.others.get(self.path)
@@ -90,6 +87,10 @@ class _Answering(BaseHTTPRequestHandler):
         if self.server.conflicts:
             self.server.conflicts -= 1
             self._answer(409, {"message": "the object has been modified"})
+            return
+        if self.path in self.server.others:
+            self.server.others[self.path]["metadata"] |= patch["metadata"]
+            self._answer(200, self.server.others[self.path])
             return
         name = self.path.removeprefix(f"{NODES}/").removesuffix("/status")
         found = self.server.nodes[name]
@@ -228,26 +229,43 @@ SPACE = "/api/v1/namespaces/gpu-operator"
 
 
 def definitions(server: Server, **made: str) -> set[str]:
-    """Definitions by name, and which of them are left."""
+    """Definitions by name, and which of them stay when the namespace goes."""
     for name, at in made.items():
         spec = {"versions": [{"name": "v1beta1", "storage": False}, {"name": "v1", "storage": True}]}
-        server.others[_definition(name)] = {"metadata": {"creationTimestamp": at}, "spec": spec}
-    drop_definitions("gpu-operator")
-    return {name for name in made if _definition(name) in server.others}
+        metadata = {"creationTimestamp": at, "resourceVersion": "1", "ownerReferences": [{"uid": "other"}]}
+        server.others.setdefault(_definition(name), {"metadata": metadata, "spec": spec})
+    tie_definitions("gpu-operator")
+    owners = {name: server.others[_definition(name)]["metadata"]["ownerReferences"] for name in made}
+    assert all({"uid": "other"} in found for found in owners.values())
+    return {name for name, found in owners.items() if OWNER not in found}
 
 
 def _definition(name: str) -> str:
     return f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.nvidia.com"
 
 
-def test_definitions_go_that_came_with_the_release_and_have_no_objects(server: Server) -> None:
-    server.others[SPACE] = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"}}
+OWNER = {"apiVersion": "v1", "kind": "Namespace", "name": "gpu-operator", "uid": "u"}
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies?limit=1"
+
+
+def test_definitions_go_with_the_namespace_that_came_with_the_release_and_have_no_objects(server: Server) -> None:
+    server.others[SPACE] = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z", "uid": "u"}}
     server.others["/apis/nvidia.com/v1/nvidiadrivers?limit=1"] = {"items": [{}]}
-    server.others["/apis/nvidia.com/v1/clusterpolicies?limit=1"] = {"items": []}
+    server.others[POLICIES] = {"items": []}
     late, early = "2026-01-01T10:00:00Z", "2026-01-01T09:59:59Z"
-    left = definitions(server, clusterpolicies=late, nvidiadrivers=late, gpuclusters=early, others=late)
-    assert left == {"nvidiadrivers", "gpuclusters", "others"}
-    assert definitions(server, gpuclusters=late) == set()
+    made = {"clusterpolicies": late, "nvidiadrivers": late, "gpuclusters": early, "others": late}
+    assert definitions(server, **made) == {"nvidiadrivers", "gpuclusters", "others"}
+    server.asked.clear()
+    assert definitions(server, **made) == {"nvidiadrivers", "gpuclusters", "others"}
+    assert server.asked == [], "nothing is written twice"
+
+
+def test_a_definition_that_is_used_again_is_kept(server: Server) -> None:
+    """After a destroy that was interrupted and given up."""
+    server.others[SPACE] = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z", "uid": "u"}}
+    assert definitions(server, clusterpolicies="2026-01-01T10:00:00Z") == set()
+    server.others[POLICIES] = {"items": [{}]}
+    assert definitions(server, clusterpolicies="2026-01-01T10:00:00Z") == {"clusterpolicies"}
 
 
 def test_without_the_namespace_nobody_knows_whose_definitions_are(server: Server) -> None:

@@ -57,14 +57,14 @@ def test_nothing_of_it_is_there_before_the_release_is_gone() -> None:
         assert "hook-succeeded" in notes["helm.sh/hook-delete-policy"]
 
 
-def test_its_rights_are_to_list_and_patch_nodes_and_to_delete_the_operators_definitions() -> None:
+def test_its_rights_are_to_list_and_patch_nodes_and_to_tie_the_operators_definitions() -> None:
     rules = objects(existing())["ClusterRole"]["rules"]
     kinds = ["clusterpolicies", "nvidiadrivers", "gpuclusters"]
     assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [
         (["nodes"], ["list", "patch"], None),
         (["nodes/status"], ["patch"], None),
         (["namespaces"], ["get"], ["{{ .Release.Namespace }}"]),
-        (["customresourcedefinitions"], ["get", "delete"], [f"{kind}.nvidia.com" for kind in kinds]),
+        (["customresourcedefinitions"], ["get", "patch", "delete"], [f"{kind}.nvidia.com" for kind in kinds]),
         (kinds, ["list"], None),
     ]
     container = objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]
