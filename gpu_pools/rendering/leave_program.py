@@ -56,7 +56,7 @@ BEGINS_SECONDS = 20.0
 #: How long it may be pending: where a client of its own has not gone after five minutes it gives up, and writes nothing.
 PENDING_SECONDS = 330.0
 #: How long its pod may not be there at all: without it nobody answers.
-ABSENT_SECONDS = 60.0
+ABSENT_SECONDS = 120.0
 #: mig-manager may still be ending what it was doing before.
 LOOKS = 2
 #: What Helm is told (the Job's policy): trying again is of no use.
@@ -121,30 +121,35 @@ def next_step(node: dict[str, Any], begun: str, seconds: float = 0.0, manager: s
         manager: what mig-manager's pod is there.
     """
     config, state = labels(node).get(CONFIG), labels(node).get(STATE)
-    if notes(node).get(LEAVING) == AS_IS:
+    mark = notes(node).get(LEAVING)
+    if mark == AS_IS:
         return DONE
-    if state is None and notes(node).get(LEAVING) != ASKED:
-        # mig-manager has never done anything there, or is just about to.
-        begins = config not in (None, OFF) and manager == UP and seconds <= BEGINS_SECONDS
-        return WAIT if begins else DONE
+    if mark != ASKED and (state is None or (config == OFF and state == "success")):
+        return _of_others(node, seconds, manager)
     if by_nfd(node, CONFIG):
         return LET_GO
     if config != OFF:
         # Who is at something else would end it, and say of it what is then taken for the answer.
         return MEND if state == "pending" else SET
-    if state == "success" and manager == UP and begun != MEND and PAUSED in labels(node).values():
-        # After a change that failed it brings its clients back no more: a new one does.
-        return MEND
-    return _of_asked(state, begun, seconds, manager)
+    return _of_asked(node, begun, seconds, manager)
 
 
-def _of_asked(state: str | None, begun: str, seconds: float, manager: str) -> str:
+def _of_others(node: dict[str, Any], seconds: float, manager: str) -> str:
+    """What is to be done where nobody has asked, and mig-manager says nothing or that MIG is off."""
+    if labels(node).get(STATE) == "success":
+        return MEND if is_paused(node) and manager == UP else DONE
+    # It has never done anything there, or is just about to.
+    begins = labels(node).get(CONFIG) not in (None, OFF) and manager == UP and seconds <= BEGINS_SECONDS
+    return WAIT if begins else DONE
+
+
+def _of_asked(node: dict[str, Any], begun: str, seconds: float, manager: str) -> str:
     """What is to be done where mig-manager was asked: where it has not ended well it is begun anew, once."""
-    if manager in (GOING, STARTING) or (manager == ABSENT and begun == MEND):
-        # Only a process that runs answers; what one has said that ends is taken away before a new one begins.
-        return _late(seconds, manager) if state is None or manager == GOING else FORGET
+    state = labels(node).get(STATE)
+    if state == "rebooting" or manager in (GOING, STARTING) or (manager == ABSENT and begun == MEND):
+        return _of_away(state, seconds, manager)
     if state == "success":
-        return DONE
+        return MEND if is_paused(node) and begun != MEND and manager == UP else DONE
     if not begun:
         # One that was interrupted.
         return MEND
@@ -155,10 +160,24 @@ def _of_asked(state: str | None, begun: str, seconds: float, manager: str) -> st
     return FAILED if state == "failed" or pending else _late(seconds if state is None else 0.0, manager)
 
 
+def _of_away(state: str | None, seconds: float, manager: str) -> str:
+    """What is to be done while no mig-manager runs: what one has said that ends is taken away before a new one begins.
+
+    But for `rebooting`: by that it knows after the reboot that it must not reboot once more.
+    """
+    if state == "rebooting":
+        return WAIT
+    return _late(seconds, manager) if state is None or manager == GOING else FORGET
+
+
 def _late(seconds: float, manager: str) -> str:
     """Whether a new mig-manager is still waited for."""
-    limits = {ABSENT: ABSENT_SECONDS}
-    return FAILED if seconds > limits.get(manager, SILENT_ANEW_SECONDS) else WAIT
+    return FAILED if seconds > (ABSENT_SECONDS if manager == ABSENT else SILENT_ANEW_SECONDS) else WAIT
+
+
+def is_paused(node: dict[str, Any]) -> bool:
+    """Whether its clients are kept away; after a change that failed mig-manager brings them back no more, but a new one does."""
+    return PAUSED in labels(node).values()
 
 
 def state_of(pods: list[dict[str, Any]], old: frozenset[str]) -> str:

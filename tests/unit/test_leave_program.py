@@ -147,6 +147,21 @@ def test_clients_that_a_failed_change_has_left_paused_come_back_with_a_new_mig_m
     paused = node({CONFIG: OFF, STATE: "success", "nvidia.com/gpu.deploy.device-plugin": PAUSED}, {LEAVING: ASKED})
     assert [next_step(paused, begun) for begun in ("", SET, MEND)] == [MEND, MEND, DONE]
     assert next_step(paused, SET, 0.0, ABSENT) == DONE
+    unasked = node(paused["metadata"]["labels"])
+    assert [next_step(unasked, "", 0.0, manager) for manager in (UP, ABSENT)] == [MEND, DONE]
+
+
+@pytest.mark.parametrize("manager", [GOING, STARTING, UP, ABSENT])
+def test_a_node_of_which_nobody_asked_is_let_go_if_mig_is_off_already(manager: str) -> None:
+    assert next_step(node({CONFIG: OFF, STATE: "success"}, {LEAVING: MARKED}), "", 0.0, manager) == DONE
+
+
+@pytest.mark.parametrize("begun", ["", SET, MEND])
+def test_a_node_that_reboots_keeps_that_word(begun: str) -> None:
+    """By it mig-manager knows that it must not reboot once more."""
+    reboots = node({CONFIG: OFF, STATE: "rebooting"}, {LEAVING: ASKED})
+    assert {next_step(reboots, begun, 0.0, manager) for manager in (GOING, STARTING, UP, ABSENT)} == {WAIT}
+    assert next_step(node({CONFIG: LAYOUT, STATE: "rebooting"}), begun) == SET
 
 
 def test_who_takes_over_waits_for_a_mig_manager_that_runs() -> None:
