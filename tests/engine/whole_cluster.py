@@ -46,8 +46,6 @@ MOVING_FIELDS: Final = {
         (("status", "images"), "the kubelet's own list of what lies on its disk"),
     ),
 }
-#: Where a kubelet keeps names of resources that no plugin has any more, with 0, until it starts anew (kubelet, devicemanager).
-_COUNTS: Final = ("capacity", "allocatable")
 #: Definitions that stay: others may have objects of them (decision 270), and their groups are served as long.
 KEPT: Final = ("apiextensions.k8s.io/customresourcedefinitions/node", "apiregistration.k8s.io/apiservices/v1alpha1.nfd.")
 _PAUSE_SECONDS: Final = 1.0
@@ -111,13 +109,24 @@ def _still(kind: str, item: dict[str, Any]) -> dict[str, Any]:
     for path, _ in (*MOVING_FIELDS[""], *MOVING_FIELDS.get(kind, ())):
         _drop(item, path)
     status = item.get("status") or {}
-    for counts in (status.get(key) or {} for key in _COUNTS if kind == "/nodes"):
-        for name in [name for name, count in counts.items() if "/" in name and count == "0"]:
-            del counts[name]
+    if kind == "/nodes":
+        _drop_lost_resources(status)
     # Lists of which the order says nothing.
     if isinstance(conditions := status.get("conditions"), list):
         status["conditions"] = {one["type"]: one for one in conditions}
     return item
+
+
+def _drop_lost_resources(status: dict[str, Any]) -> None:
+    """Take away names of resources whose plugin has gone.
+
+    A kubelet keeps them until it starts anew: as allocatable with 0, and for five minutes as capacity with what there was
+    (kubernetes, pkg/kubelet/cm/devicemanager, GetCapacity; nodestatus, MachineInfo).
+    """
+    allocatable, capacity = status.get("allocatable") or {}, status.get("capacity") or {}
+    for name in {name for name in (*allocatable, *capacity) if "/" in name and allocatable.get(name, "0") == "0"}:
+        allocatable.pop(name, None)
+        capacity.pop(name, None)
 
 
 def _drop(item: Any, path: tuple[str, ...]) -> None:

@@ -71,6 +71,8 @@ def test_whatever_is_another_is_named(change: Callable[[dict[str, Any]], object]
         lambda node: node["metadata"].update(managedFields=[{}]),
         lambda node: node["status"]["conditions"][0].update(lastHeartbeatTime="later"),
         lambda node: node["status"]["allocatable"].pop("nvidia.com/gpu"),
+        # Its plugin went less than five minutes ago.
+        lambda node: node["status"].update(capacity={"nvidia.com/gpu": "7"}),
     ],
 )
 def test_what_moves_by_itself_is_no_difference(change: Callable[[dict[str, Any]], object]) -> None:
