@@ -17,6 +17,7 @@ NODE: dict[str, Any] = {
     "spec": {"taints": [{"key": "t"}]},
     "status": {
         "allocatable": {"cpu": "4", "nvidia.com/gpu": "0"},
+        "capacity": {"cpu": "4"},
         "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "now"}],
     },
 }
@@ -72,7 +73,7 @@ def test_whatever_is_another_is_named(change: Callable[[dict[str, Any]], object]
         lambda node: node["status"]["conditions"][0].update(lastHeartbeatTime="later"),
         lambda node: node["status"]["allocatable"].pop("nvidia.com/gpu"),
         # Its plugin went less than five minutes ago.
-        lambda node: node["status"].update(capacity={"nvidia.com/gpu": "7"}),
+        lambda node: node["status"]["capacity"].update({"nvidia.com/gpu": "7"}),
     ],
 )
 def test_what_moves_by_itself_is_no_difference(change: Callable[[dict[str, Any]], object]) -> None:
