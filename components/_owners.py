@@ -3,7 +3,8 @@
 Kubernetes and Helm refuse to make what exists, so nothing is installed twice under one name; but their words do not say what to
 write instead, and an operator under another name they let pass. In a cluster that was there before the stack, what it has is
 looked at before the namespace is made, in previews too: the engine runs the hook only if the namespace is none of the stack's own
-yet, so whatever is found is another's. A cluster that cannot be reached stops nothing: a warning says that it was not looked at.
+yet, so whatever is found is another's. MIG layouts that nodes have by then are told, since nothing brings them back. A cluster
+that cannot be reached stops nothing: a warning says that it was not looked at.
 
 Clusters of Magnum's capi-helm driver are watched, too, but only when something has failed: their add-ons come after the cluster.
 """
@@ -14,9 +15,11 @@ from typing import Any
 
 import pulumi
 
-from gpu_pools.plan.already_there import There, Wanted, found_in, refusals
+from gpu_pools.plan.already_there import There, Wanted, found_in, layouts_in, of_layouts, refusals
 from gpu_pools.stack.adoption import REMEDY
 from gpu_pools.stack.clusters import AksSettings, ClusterSettings, ExistingSettings, MagnumSettings
+from gpu_pools.stack.placements import ExistingPlacement
+from gpu_pools.stack.settings import Settings
 from gpu_pools.text.errors import InvalidStackError
 
 from . import _log
@@ -65,6 +68,38 @@ def looks_for_another(
     return pulumi.ResourceHookBinding.merge(hooks, pulumi.ResourceHookBinding(before_create=[first]))
 
 
+def tells_of_layouts(
+    name: str,
+    settings: Settings,
+    reached: tuple[pulumi.Input[str] | None, str | None],
+    hooks: pulumi.ResourceHookBinding | None,
+) -> pulumi.ResourceHookBinding | None:
+    """Hooks for the operator's namespace, added to others of it: layouts that nodes have already are told while they are there.
+
+    Args:
+        name: unique among the hooks of the program.
+        settings: of the stack.
+        reached: kubeconfig of the cluster, and a context of it.
+        hooks: the others.
+    """
+    kubeconfig, context = reached
+    selectors = [pool.placement.node_selector for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)]
+    if kubeconfig is None or not selectors:
+        return hooks
+
+    def tell(content: str) -> None:
+        try:
+            found = layouts_in(_nodes(content, context), selectors)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a cluster that cannot be asked stops nothing
+            _log.warn(f"not looked for before the deploy: MIG layouts that nodes have already ({_why(error)})")
+            return
+        if found:
+            _log.warn(of_layouts(found))
+
+    first = asks_first(f"{name}-layouts", kubeconfig, tell)
+    return pulumi.ResourceHookBinding.merge(hooks, pulumi.ResourceHookBinding(before_create=[first]))
+
+
 def _was_there(cluster: ClusterSettings) -> bool:
     return isinstance(cluster, ExistingSettings) or bool(isinstance(cluster, AksSettings | MagnumSettings) and cluster.existing)
 
@@ -102,6 +137,14 @@ def _workloads(kubeconfig: str, context: str | None) -> Iterator[There]:
     for kind, listed in lists.items():
         answer = listed(_preload_content=False, _request_timeout=SECONDS)
         yield from found_in(kind, json.loads(answer.data)["items"])
+
+
+def _nodes(kubeconfig: str, context: str | None) -> list[dict[str, Any]]:
+    from kubernetes.client import CoreV1Api  # noqa: PLC0415 - it takes a second to load
+
+    answer: Any = CoreV1Api(client_of(kubeconfig, context)).list_node(_preload_content=False, _request_timeout=SECONDS)
+    found: list[dict[str, Any]] = json.loads(answer.data)["items"]
+    return found
 
 
 def _tell(failed: pulumi.ErrorHookArgs) -> bool:

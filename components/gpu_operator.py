@@ -30,10 +30,9 @@ from gpu_pools.stack.adoption import CLUSTER_POLICY
 from gpu_pools.stack.kubernetes_names import OPERATOR_NAMESPACE
 
 from ._args import PoolLike
-from ._gives_back import tells_what_stays
 from ._helm import chart_release, chart_values, privileged_namespace
 from ._options import child_options
-from ._owners import looks_for_another, tells_of_another_owner
+from ._owners import looks_for_another, tells_of_another_owner, tells_of_layouts
 from ._pull_secret import pull_secret
 from ._section_args import Config
 from ._sharing_keys import config_keys
@@ -128,7 +127,8 @@ class GpuOperator(pulumi.ComponentResource):
     def _install(self, name: str, plan: Plan, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None) -> None:
         reached = args.get("kubeconfig"), args.get("context")
         hooks = tells_of_another_owner(name, plan.settings.cluster)
-        options = child_options(self, opts, hooks=looks_for_another(name, plan.settings.cluster, "operator", reached, hooks))
+        looks = looks_for_another(name, plan.settings.cluster, "operator", reached, hooks)
+        options = child_options(self, opts, hooks=tells_of_layouts(name, plan.settings, reached, looks))
         namespace = privileged_namespace(f"{name}-namespace", OPERATOR_NAMESPACE, options)
         inside = child_options(self, opts, depends_on=[namespace])
         pulling = pull_secret(name, OPERATOR_NAMESPACE, plan.settings.registry, inside)
@@ -143,7 +143,7 @@ class GpuOperator(pulumi.ComponentResource):
                 self,
                 opts,
                 depends_on=[*keys, *counters],
-                hooks=judges_the_step(name, plan, reached, tells_what_stays(name, plan.settings, reached, hooks)),
+                hooks=judges_the_step(name, plan, reached, hooks),
             ),
         )
 

@@ -1,4 +1,4 @@
-"""What a cluster has already of what a stack would install: a GPU operator, NFD, a device plugin. Pure: objects come in.
+"""What a cluster has already of what a stack would bring: a GPU operator, NFD, a device plugin, layouts. Pure: objects come in.
 
 Two of them in one cluster break each other (gpu_pools/stack/adoption.py). They are known by their images, which keep the last
 part of their name in mirrors, and by the labels of their charts. What the operator itself has made is not meant: its DaemonSets
@@ -11,6 +11,7 @@ for the plugin that AKS users put in by hand.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -36,6 +37,9 @@ _LABELS: Final[Mapping[tuple[str, str], str]] = {
     ("name", "nvidia-device-plugin-ds"): "plugin",
 }
 _LISTS: Final = {"operator": ("operator", "plugin"), "nfd": ("nfd",)}
+_LAYOUT: Final = "nvidia.com/mig.config"
+#: What no stack has to note: MIG that is off, and layouts of stacks, which end in a hash.
+_UNTOLD: Final = re.compile(r"all-disabled|.*-[0-9a-f]{8}")
 _LEAVE: Final = "and no second one is installed."
 
 
@@ -109,4 +113,27 @@ def _problem(wanted: Wanted, there: There) -> Problem:
         f"the cluster has {name} already ({shown}), and two of them break each other",
         "false",
         f"Write `install: false` there: the one that is there is used, {_LEAVE}",
+    )
+
+
+def layouts_in(nodes: Iterable[Mapping[str, Any]], selectors: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Node -> the layout that somebody has asked mig-manager for, of nodes that one of these selectors selects.
+
+    An operator that was uninstalled leaves the label (NVIDIA/gpu-operator#1391), and the GPUs as they are.
+    """
+    wanted, found = [*selectors], {}
+    for node in nodes:
+        labels = node["metadata"].get("labels") or {}
+        layout = labels.get(_LAYOUT, "")
+        if layout and not _UNTOLD.fullmatch(layout) and any(one.items() <= labels.items() for one in wanted):
+            found[str(node["metadata"]["name"])] = str(layout)
+    return found
+
+
+def of_layouts(found: Mapping[str, str]) -> str:
+    """What is said of them before they go."""
+    shown = ", ".join(f"{node} {layout}" for node, layout in sorted(found.items()))
+    return (
+        f"nodes have a MIG layout already (label {_LAYOUT}): {shown}. The declared sharing takes its place, and when the stack "
+        "goes MIG is off: note what it was, or declare it"
     )

@@ -3,6 +3,9 @@
 Started with this text as an argument by a Job of the operator's chart (node_cleanup.py), so it needs Python alone, and no
 double brace may stand in it: Helm would take it for its own. Only names that are the operator's or ours are removed. What others
 have written under them stays: a part of the operator that was switched off by hand, an upgrade that is to be skipped.
+
+``all``: every node. ``others``: nodes of pools go with the stack, and what a cloud has put on them it lets nobody take away; the
+operator has labelled each other node with a GPU, too.
 """
 
 import sys
@@ -29,6 +32,7 @@ ANNOTATIONS = (REPORT, LEAVING, CHANGE, "nvidia.com/gpu-driver-upgrade-enabled",
 #: What the operator's chart brings; Helm never deletes definitions.
 DEFINITIONS = ("clusterpolicies", "nvidiadrivers", "gpuclusters")
 GROUP = "nvidia.com"
+POOL = "gpu-pools/pool"
 NOT_FOUND = 404
 #: Pods that are just ending may write once more.
 LOOKS, PAUSE_SECONDS = 20, 1.0
@@ -51,10 +55,12 @@ def _is_label(key: str, value: str) -> bool:
     return ours or key in LABELS or (key.startswith(DEPLOY) and value in WRITTEN_BY_OPERATOR)
 
 
-def clean() -> list[str]:
-    """Look at every node once; the names of those that were changed, or could not be."""
+def clean(which: str) -> list[str]:
+    """Look at every node once, of all or of others; the names of those that were changed, or could not be."""
     touched = []
     for node in request("/api/v1/nodes")["items"]:
+        if which == "others" and POOL in (node["metadata"].get("labels") or {}):
+            continue
         path = f"/api/v1/nodes/{node['metadata']['name']}"
         patch, condition = leftovers(node), has_condition(node)
         if patch is None and not condition:
@@ -81,21 +87,36 @@ def found_or_none(path: str) -> dict[str, Any] | None:
         raise
 
 
-def drop_definitions(namespace: str) -> None:
-    """Delete the operator's definitions that came with it, and of which nobody has objects.
+def tie_definitions(namespace: str) -> None:
+    """Have the operator's definitions go with its namespace, that came with it, and of which nobody has objects.
 
-    What is older than the namespace, which the stack made before the release, was somebody else's.
+    What is older than the namespace, which the stack made before the release, was somebody else's. They are not deleted here: a
+    Helm that is killed before it has forgotten the release needs them to go on (helm v3.20.2, pkg/action/uninstall.go,
+    deleteRelease). The engine deletes the namespace once Helm has ended, and Kubernetes then what belongs to it.
     """
     space = found_or_none(f"/api/v1/namespaces/{namespace}")
+    if space is None:
+        return
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": space["metadata"]["uid"]}
     for kind in DEFINITIONS:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}.{GROUP}"
         definition = found_or_none(path)
-        if space is None or definition is None or _made(definition) < _made(space):
+        if definition is None:
             continue
-        version = next(one["name"] for one in definition["spec"]["versions"] if one["storage"])
-        objects = found_or_none(f"/apis/{GROUP}/{version}/{kind}?limit=1") or {}
-        if not objects.get("items"):
-            request(path, method="DELETE")
+        owners = definition["metadata"].get("ownerReferences") or []
+        wanted = [one for one in owners if one["uid"] != owner["uid"]]
+        if _made(definition) >= _made(space) and not _objects(definition, kind):
+            wanted.append(owner)
+        if wanted != owners:
+            metadata = {"resourceVersion": definition["metadata"]["resourceVersion"], "ownerReferences": wanted}
+            request(path, {"metadata": metadata})
+
+
+def _objects(definition: dict[str, Any], kind: str) -> list[Any]:
+    """One object of a definition, or none."""
+    version = next(one["name"] for one in definition["spec"]["versions"] if one["storage"])
+    found = found_or_none(f"/apis/{GROUP}/{version}/{kind}?limit=1") or {}
+    return found.get("items") or []
 
 
 def _made(item: dict[str, Any]) -> str:
@@ -107,10 +128,10 @@ def main() -> int:
     """Clean until two looks find nothing; 1 if that never happens."""
     quiet = 0
     for _ in range(LOOKS):
-        touched = clean()
+        touched = clean(sys.argv[2])
         quiet = 0 if touched else quiet + 1
         if quiet > 1:
-            drop_definitions(sys.argv[1])
+            tie_definitions(sys.argv[1])
             return 0
         time.sleep(PAUSE_SECONDS)
     return 1

@@ -1,8 +1,8 @@
 """A Job that Helm runs at a moment of the operator's release, with its account and rights, which exist for that time only.
 
 They go into the chart's own value `extraObjects`: Helm runs them wherever it runs, the real provider's too. What such a Job runs
-is in its argument, since nothing else of ours is there at that time. A Job that has failed stays for a day, for its log: Helm's
-message has no more than its name (helm v3.20.2, pkg/kube/client.go, waitForJob).
+is in its argument, since nothing else of ours is there at that time. A Job that has failed stays for a day: Helm's
+message has its name and its reason, and no more (helm v3.20.2, pkg/kube/client.go, waitForJob).
 """
 
 from __future__ import annotations

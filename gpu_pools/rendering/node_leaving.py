@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.rendering.hook_jobs import RELEASE_NAMESPACE, Hook, account_objects, hook_job, program_text
 from gpu_pools.rendering.leave_program import STOPPED
-from gpu_pools.rendering.node_cleanup import cleanup_objects, has_hooks
+from gpu_pools.rendering.node_cleanup import cleanup_objects, nodes_stay, takes_hooks
 from gpu_pools.stack.placements import ExistingPlacement
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ _RIGHTS: Final = (
     {"apiGroups": ["nvidia.com"], "resources": ["clusterpolicies"], "verbs": ["list"]},
     {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeaturerules"], "verbs": ["list", "delete"]},
 )
-#: In the operator's namespace: mig-manager is started anew where it hangs.
-_OWN_RIGHTS: Final = ({"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},)
+#: In the operator's namespace: mig-manager is started anew where it hangs, and the Job says why it fails.
+_OWN_RIGHTS: Final = (
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
+    {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["patch"], "resourceNames": [NAME, REMOVED]},
+)
 
 
 def verifier_rules() -> list[dict[str, Any]]:
@@ -45,7 +48,7 @@ def verifier_rules() -> list[dict[str, Any]]:
 
 def gives_back(settings: Settings) -> bool:
     """Whether the nodes of a pool that goes are given back: they stay, and the operator is the stack's own."""
-    return has_hooks(settings) and not settings.operator.adopted
+    return bool(leaving_objects(settings)) and not settings.operator.adopted
 
 
 def hook_objects(settings: Settings) -> list[dict[str, Any]]:
@@ -55,7 +58,7 @@ def hook_objects(settings: Settings) -> list[dict[str, Any]]:
 
 def leaving_objects(settings: Settings) -> list[dict[str, Any]]:
     """Those that run before something goes."""
-    if not has_hooks(settings):
+    if not (nodes_stay(settings) and takes_hooks(settings)):
         return []
     accounts = account_objects(Hook(NAME, "pre-delete,pre-upgrade", _SECONDS), _RIGHTS, _OWN_RIGHTS)
     jobs = [_job(settings, NAME, "pre-delete", "all"), _job(settings, REMOVED, "pre-upgrade", "removed")]
@@ -66,6 +69,6 @@ def _job(settings: Settings, name: str, moment: str, stage: str) -> dict[str, An
     pools = {
         pool.name: dict(pool.placement.node_selector) for pool in settings.pools if isinstance(pool.placement, ExistingPlacement)
     }
-    arguments = [stage, RELEASE_NAMESPACE, json.dumps(pools, sort_keys=True)]
+    arguments = [stage, RELEASE_NAMESPACE, json.dumps(pools, sort_keys=True), name]
     command = ["python3", "-I", "-S", "-c", program_text("leave_program.py"), *arguments]
     return hook_job(Hook(name, moment, _SECONDS, STOPPED), settings, command, NAME)

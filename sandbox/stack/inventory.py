@@ -16,7 +16,7 @@ from sandbox.machines import pool_guard
 from sandbox.system.files import read_json, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 _BEFORE: Final = "objects-before.json"
@@ -51,32 +51,50 @@ def left_behind(cluster_folder: Path) -> list[str]:
 
 def inventory(kubeconfig: Path) -> set[str]:
     """All objects as ``kind/namespace/name`` or ``kind/name``."""
-    api = Api.at(kubeconfig)
-    return {name for path, kind in _collections(api) for name in _names(api, path, kind)}
+    return {name for kind, item in listed(Api.at(kubeconfig), _OWN_DOING) if (name := _name(kind.rpartition("/")[2], item))}
+
+
+def listed(api: Api, without: Collection[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(``group/plural``, object) of everything that can be listed, each kind in one version.
+
+    Args:
+        api: of the cluster.
+        without: plural names of what is not asked for.
+    """
+    for path, kind in _collections(api):
+        if kind.rpartition("/")[2] not in without:
+            yield from ((kind, item) for item in _items(api, path))
 
 
 def _collections(api: Api) -> Iterator[tuple[str, str]]:
-    """(path, plural name) of everything that can be listed, each kind once."""
+    """(path, ``group/plural``) of every kind; in the version that its group prefers, or in the first that has it."""
     seen: set[str] = set()
-    groups = [f"/apis/{group['preferredVersion']['groupVersion']}" for group in api.list("/apis")["groups"]]
-    for prefix in ["/api/v1", *groups]:
-        for resource in api.list(prefix)["resources"]:
-            name = resource["name"]
-            if "/" in name or name in _OWN_DOING or "list" not in resource["verbs"] or name in seen:
-                continue
-            seen.add(name)
-            yield f"{prefix}/{name}", name
+    for group, version in _versions(api):
+        prefix = f"/apis/{group}/{version}" if group else "/api/v1"
+        for resource in _items(api, prefix, "resources"):
+            kind = f"{group}/{resource['name']}"
+            if "/" not in resource["name"] and "list" in resource["verbs"] and kind not in seen:
+                seen.add(kind)
+                yield f"{prefix}/{resource['name']}", kind
 
 
-def _names(api: Api, path: str, kind: str) -> Iterator[str]:
-    for item in _items(api, path):
-        metadata = item["metadata"]
-        if (kind, metadata["name"]) in _IN_EVERY_NAMESPACE or metadata.get("ownerReferences"):
-            continue
-        yield "/".join(part for part in (kind, metadata.get("namespace"), metadata["name"]) if part)
+def _versions(api: Api) -> Iterator[tuple[str, str]]:
+    yield "", "v1"
+    for group in api.list("/apis")["groups"]:
+        preferred = group["preferredVersion"]["version"]
+        others = [one["version"] for one in group["versions"] if one["version"] != preferred]
+        yield from ((group["name"], version) for version in (preferred, *others))
 
 
-def _items(api: Api, path: str) -> list[dict[str, Any]]:
+def _name(kind: str, item: dict[str, Any]) -> str:
+    """Empty where it is nothing of its own."""
+    metadata = item["metadata"]
+    if (kind, metadata["name"]) in _IN_EVERY_NAMESPACE or metadata.get("ownerReferences"):
+        return ""
+    return "/".join(part for part in (kind, metadata.get("namespace"), metadata["name"]) if part)
+
+
+def _items(api: Api, path: str, of: str = "items") -> list[dict[str, Any]]:
     """The objects of a collection; none where its kind has gone since. A kind that has just come is waited for, as clients do.
 
     The API server answers 429 until it has read a new kind's objects (apiserver, storage/cacher: "storage is (re)initializing").
@@ -84,7 +102,7 @@ def _items(api: Api, path: str) -> list[dict[str, Any]]:
     end = time.monotonic() + _NEW_KIND_SECONDS
     while True:
         try:
-            items: list[dict[str, Any]] = api.list(path).get("items", [])
+            items: list[dict[str, Any]] = api.list(path).get(of, [])
         except ApiError as error:
             if error.missing:
                 return []

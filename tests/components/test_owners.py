@@ -9,11 +9,12 @@ import pulumi
 import pytest
 
 from components import _owners
-from components._owners import looks_for_another, tells_of_another_owner
+from components._owners import looks_for_another, tells_of_another_owner, tells_of_layouts
 from gpu_pools.stack.clusters import AksSettings, ExistingSettings, MagnumSettings
 from gpu_pools.stack.existing_aks import ExistingAks
 from gpu_pools.stack.existing_magnum import ExistingMagnum
 from gpu_pools.text.errors import InvalidStackError
+from tests.unit.stacks import aks, existing, plan_of
 
 from .api_server import ApiServer, kubeconfig
 
@@ -68,22 +69,22 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def look(run: Run, given: str, wanted: Any = "operator") -> None:
+    told = tells_of_another_owner("n", THERE[0])
+    called(run, lambda: looks_for_another("n", THERE[0], wanted, (pulumi.Output.secret(given), None), told))
+
+
+def called(run: Run, hooks: Callable[[], pulumi.ResourceHookBinding | None]) -> None:
     """Run the hook as the engine does, once outputs are known."""
     made: list[pulumi.ResourceHookBinding | None] = []
-
-    def program() -> None:
-        told = tells_of_another_owner("n", THERE[0])
-        made.append(looks_for_another("n", THERE[0], wanted, (pulumi.Output.secret(given), None), told))
-
-    run(program, preview=True)
+    run(lambda: made.append(hooks()), preview=True)
     assert made[0]
     assert made[0].before_create
     (hook,) = made[0].before_create
     assert isinstance(hook, pulumi.ResourceHook)
     assert hook.opts
     assert hook.opts.on_dry_run
-    called: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "Namespace"))
-    asyncio.get_event_loop().run_until_complete(called)
+    callback: Any = hook.callback(pulumi.ResourceHookArgs("urn", "", "n", "Namespace"))
+    asyncio.get_event_loop().run_until_complete(callback)
 
 
 def test_what_is_there_is_refused(run: Run, api: ApiServer) -> None:
@@ -128,3 +129,35 @@ def test_a_cluster_that_is_not_reached_stops_nothing(run: Run, said: list[str]) 
 def test_a_kubeconfig_that_is_not_known_is_not_used(run: Run, said: list[str]) -> None:
     look(run, "")
     assert said == []
+
+
+# --- layouts -----------------------------------------------------------------------------------------------
+
+
+def layouts(run: Run, given: str) -> None:
+    settings = plan_of(existing()).settings
+    called(run, lambda: tells_of_layouts("n", settings, (pulumi.Output.secret(given), None), None))
+
+
+def test_layouts_that_nodes_have_are_told_before_they_go(run: Run, api: ApiServer, said: list[str]) -> None:
+    (selector, *_) = [dict(pool.placement.node_selector) for pool in plan_of(existing()).settings.pools]
+    api.items = {"nodes": [{"metadata": {"name": "n1", "labels": {**selector, "nvidia.com/mig.config": "all-1g.10gb"}}}]}
+    layouts(run, api.kubeconfig)
+    (warning,) = said
+    assert warning.startswith("nodes have a MIG layout already (label nvidia.com/mig.config): n1 all-1g.10gb. ")
+    said.clear()
+    api.items = {"nodes": []}
+    layouts(run, api.kubeconfig)
+    assert said == []
+
+
+def test_layouts_that_may_not_be_looked_for_stop_nothing(run: Run, api: ApiServer, said: list[str]) -> None:
+    api.items = {"nodes": 403}
+    layouts(run, api.kubeconfig)
+    assert said == ["not looked for before the deploy: MIG layouts that nodes have already (the API server answers 403)"]
+
+
+def test_nodes_of_a_clouds_pools_had_none(run: Run) -> None:
+    found: list[Any] = []
+    run(lambda: found.append(tells_of_layouts("n", plan_of(aks()).settings, ("kubeconfig", None), None)))
+    assert found == [None]

@@ -5,17 +5,20 @@ One stack for the file; the tests run in their order.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sandbox.clouds.azure import AzureCloud
 from sandbox.clouds.azure_ids import cluster_id, network_id
+from tests.engine.whole_cluster import check_as_before, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.engine.trial import Trial
+    from tests.engine.whole_cluster import Objects
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
@@ -46,35 +49,59 @@ def shown(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
     return {key: value for key, value in found.items() if key not in ITS_OWN}, pools
 
 
-@pytest.fixture(scope="module")
-def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
-    made = shared_sandbox(STACK)
-    made.up().ok()
-    return made
+def azure(trial: Trial) -> dict[str, Any]:
+    """All that the subscription has: groups, networks, clusters, pools and what lies beside them."""
+    return {
+        table: {id_: {**one, "etag": ""} for id_, one in rows.items()} for table, rows in AzureCloud(trial.folder).read().items()
+    }
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the platform team had before the stack: the cluster, its pools, all else in Azure, and what is inside."""
+
+    cluster: dict[str, Any]
+    pools: dict[str, Any]
+    azure: dict[str, Any]
+    inside: Objects
 
 
 @pytest.fixture(scope="module")
-def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the platform team has: theirs are the cluster, and the pools `system` and `apps`."""
-    cluster, pools = shown(trial)
-    return cluster, {name: pools[name] for name in ("system", "apps")}
+def made(shared_sandbox: Callable[..., Trial]) -> tuple[Trial, Before]:
+    trial = shared_sandbox(STACK)
+    # A preview needs the cluster, so it is there before anything is deployed to it.
+    trial.preview().ok()
+    trial.wait_until(lambda: len(trial.nodes()) == 2, "the nodes of the existing cluster")
+    found = Before(*shown(trial), azure(trial), settled(trial.api()))
+    trial.up().ok()
+    return trial, found
+
+
+@pytest.fixture(scope="module")
+def trial(made: tuple[Trial, Before]) -> Trial:
+    return made[0]
+
+
+@pytest.fixture(scope="module")
+def before(made: tuple[Trial, Before]) -> Before:
+    return made[1]
 
 
 def own_pools(trial: Trial) -> dict[str, Any]:
     return {name: pool for name, pool in shown(trial)[1].items() if name not in ("system", "apps")}
 
 
-def is_as_before(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def is_as_before(trial: Trial, before: Before) -> None:
     cluster, pools = shown(trial)
-    assert cluster == before[0]
-    assert {name: pools[name] for name in before[1]} == before[1]
+    assert cluster == before.cluster
+    assert {name: pools[name] for name in before.pools} == before.pools
 
 
-def test_its_pool_lies_beside_the_others_and_is_proven(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_its_pool_lies_beside_the_others_and_is_proven(trial: Trial, before: Before) -> None:
     (pool,) = own_pools(trial).values()
     assert pool["vnetSubnetID"] == f"{NETWORK}/subnets/nodes"
     assert pool["tags"] == {"team": "ml", "gpu-pools": "gpu-pools/small"}
-    assert pool["currentOrchestratorVersion"] == before[0]["currentKubernetesVersion"]
+    assert pool["currentOrchestratorVersion"] == before.cluster["currentKubernetesVersion"]
     (node,) = trial.nodes("gpu")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
     assert trial.holds()
@@ -93,9 +120,7 @@ def test_what_a_private_api_server_asks_for_is_said(trial: Trial) -> None:
 
 
 @pytest.mark.sweep
-def test_pools_are_added_changed_and_removed_and_nothing_else(
-    trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]
-) -> None:
+def test_pools_are_added_changed_and_removed_and_nothing_else(trial: Trial, before: Before) -> None:
     def more(config: dict[str, Any]) -> None:
         config["gpu-pools:sharing"]["shared"] = {"timeSlicing": {"replicas": 8}}
         one = {"name": "more", "vmSize": "Standard_NC24ads_A100_v4", "count": 1, "sharing": "whole"}
@@ -148,9 +173,10 @@ def test_another_subscription_is_refused(trial: Trial) -> None:
 
 
 @pytest.mark.sweep
-def test_a_destroy_leaves_the_cluster_as_it_was(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_a_destroy_leaves_the_cluster_as_it_was(trial: Trial, before: Before) -> None:
     trial.engine("destroy", "--yes", "--skip-preview").ok()
     assert own_pools(trial) == {}
     is_as_before(trial, before)
-    # What is inside is compared by it.
+    assert azure(trial) == before.azure
+    check_as_before(trial.api(), before.inside)
     trial.down().ok()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,12 +17,14 @@ import yaml
 from sandbox.openstack import service
 from sandbox.openstack.magnum_api import MagnumApi
 from tests.engine.trial import PROJECT
+from tests.engine.whole_cluster import check_as_before, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.engine.trial import Trial
+    from tests.engine.whole_cluster import Objects
 
 pytestmark = [pytest.mark.engine, pytest.mark.programs, pytest.mark.sweep]
 
@@ -54,28 +57,50 @@ def shown(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
     return {key: value for key, value in cluster.items() if key not in ITS_OWN}, groups
 
 
-@pytest.fixture(scope="module")
-def trial(shared_sandbox: Callable[..., Trial]) -> Trial:
-    made = shared_sandbox(STACK)
-    made.up().ok()
-    return made
+def magnum(trial: Trial) -> dict[str, list[dict[str, Any]]]:
+    """All that the project has: templates, clusters, node groups."""
+    return {kind: [{k: v for k, v in one.items() if k not in ITS_OWN} for one in rows] for kind, rows in trial.magnum().items()}
+
+
+@dataclass(frozen=True)
+class Before:
+    """What its owner had before the stack: the cluster, the groups of it, all else of Magnum, and what is inside."""
+
+    cluster: dict[str, Any]
+    groups: dict[str, Any]
+    magnum: dict[str, Any]
+    inside: Objects
 
 
 @pytest.fixture(scope="module")
-def before(trial: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What its owner has: the cluster, and the groups of it that were there."""
-    cluster, groups = shown(trial)
-    return cluster, {name: groups[name] for name in THEIRS}
+def made(shared_sandbox: Callable[..., Trial]) -> tuple[Trial, Before]:
+    trial = shared_sandbox(STACK)
+    # A preview needs the cluster, so it is there before anything is deployed to it.
+    trial.preview().ok()
+    trial.wait_until(lambda: len(trial.nodes()) == 3, "the nodes of the existing cluster")
+    found = Before(*shown(trial), magnum(trial), settled(trial.api()))
+    trial.up().ok()
+    return trial, found
+
+
+@pytest.fixture(scope="module")
+def trial(made: tuple[Trial, Before]) -> Trial:
+    return made[0]
+
+
+@pytest.fixture(scope="module")
+def before(made: tuple[Trial, Before]) -> Before:
+    return made[1]
 
 
 def own_groups(trial: Trial) -> dict[str, Any]:
     return {name: group for name, group in shown(trial)[1].items() if name not in THEIRS}
 
 
-def is_as_before(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def is_as_before(trial: Trial, before: Before) -> None:
     cluster, groups = shown(trial)
-    assert cluster == before[0]
-    assert {name: groups[name] for name in THEIRS} == before[1]
+    assert cluster == before.cluster
+    assert {name: groups[name] for name in THEIRS} == before.groups
 
 
 def test_its_group_is_proven_and_is_all_that_the_stack_has_of_the_cloud(trial: Trial) -> None:
@@ -95,9 +120,7 @@ def test_a_second_up_changes_nothing_although_magnum_has_signed_another_certific
 
 
 @pytest.mark.sweep
-def test_groups_are_added_changed_and_removed_and_nothing_else(
-    trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]
-) -> None:
+def test_groups_are_added_changed_and_removed_and_nothing_else(trial: Trial, before: Before) -> None:
     def more(config: dict[str, Any]) -> None:
         config["gpu-pools:sharing"]["shared"] = {"timeSlicing": {"replicas": 8}}
         config["gpu-pools:pools"].append({"name": "more", "flavor": "g2", "count": 1, "sharing": "whole"})
@@ -174,9 +197,10 @@ def test_a_group_that_was_made_by_hand_is_adopted_without_being_changed(trial: T
 
 
 @pytest.mark.sweep
-def test_a_destroy_leaves_the_cluster_as_it_was(trial: Trial, before: tuple[dict[str, Any], dict[str, Any]]) -> None:
+def test_a_destroy_leaves_the_cluster_as_it_was(trial: Trial, before: Before) -> None:
     trial.engine("destroy", "--yes", "--skip-preview").ok()
     assert own_groups(trial) == {}
     is_as_before(trial, before)
-    # What is inside is compared by it.
+    assert magnum(trial) == before.magnum
+    check_as_before(trial.api(), before.inside)
     trial.down().ok()

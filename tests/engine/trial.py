@@ -148,15 +148,33 @@ class Trial:
 
     # ------------------------------------------------------------------ the engine's side
 
-    def engine(self, *arguments: str) -> Run:
-        """Run the engine itself, with the configuration as the stack file says it now."""
+    def _engine(self) -> Engine:
+        """The engine, with the configuration as the stack file says it now."""
         prepare(self.sandbox)
         tools = find_tools(Progress(), only={"pulumi", "helm"})
         if tools.kubernetes_plugin:
             # As `make up` does it: a real plugin knows nothing of the charts' stand-ins.
             offline_charts.use(self.sandbox, self.plan(), Progress())
-        engine = Engine(self.sandbox, tools, attached(self.sandbox))
-        begun = time.monotonic()
+        return Engine(self.sandbox, tools, attached(self.sandbox))
+
+    def kill_engine(self, *arguments: str, once: Callable[[], object], what: str) -> None:
+        """Begin a command of the engine, and kill it and the Helm that it has begun; nothing is mended, as `make` would do it."""
+        engine = self._engine()
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(engine._command(arguments), cwd=PROJECT, env=engine.environment(), **quiet) as process:
+            try:
+                self.wait_until(once, what, 120)
+            finally:
+                process.kill()
+        for pid, command in self.processes().items():
+            if Path(command.partition(" ")[0]).name in {"helm", "pulumi-resource-kubernetes"}:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.engine("cancel", "--yes").ok()
+
+    def engine(self, *arguments: str) -> Run:
+        """Run the engine itself, with the configuration as the stack file says it now."""
+        engine, begun = self._engine(), time.monotonic()
         done = subprocess.run(
             engine._command(arguments),
             cwd=PROJECT,

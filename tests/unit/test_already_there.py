@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_pools.plan.already_there import There, found_in, refusals
+from gpu_pools.plan.already_there import There, found_in, layouts_in, of_layouts, refusals
 
 
 def workload(
@@ -46,3 +46,20 @@ def test_each_is_refused_where_it_would_be_installed_twice() -> None:
     assert "`install: false`" in operator[0].remedy
     assert "`install: false`" in nfd[0].remedy
     assert operator[1].remedy == "Have its owner take it away: kubectl delete daemonset --namespace e f."
+
+
+def test_layouts_of_the_stacks_nodes_are_found_and_said() -> None:
+    def node(name: str, layout: str, pool: str = "a") -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": {"pool": pool, "nvidia.com/mig.config": layout}}}
+
+    others = [{"metadata": {"name": "bare"}}, {"metadata": {"name": "n", "labels": {"pool": "a"}}}]
+    nodes = [
+        node("b", "all-balanced"),
+        node("a", "all-1g.10gb"),
+        node("off", "all-disabled"),
+        node("a-stacks", "mig-7x1g.10gb-0a1b2c3d"),
+        node("elsewhere", "all-1g.10gb", "c"),
+    ]
+    found = layouts_in([*nodes, *others], [{"pool": "a"}, {"pool": "b"}])
+    assert found == {"a": "all-1g.10gb", "b": "all-balanced"}
+    assert "(label nvidia.com/mig.config): a all-1g.10gb, b all-balanced. The declared" in of_layouts(found)

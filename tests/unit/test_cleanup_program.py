@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpu_pools.rendering import cleanup_program, pod_api
-from gpu_pools.rendering.cleanup_program import LOOKS, clean, drop_definitions, leftovers, main
+from gpu_pools.rendering.cleanup_program import LOOKS, clean, leftovers, main, tie_definitions
 from gpu_pools.rendering.hook_jobs import program_text
 from gpu_pools.rendering.node_traces import CONDITION, STARTUP_TAINT
 from gpu_pools.rendering.pod_api import request
@@ -70,9 +70,6 @@ class _Answering(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
-    def do_DELETE(self) -> None:
-        self._answer(200, self.server.others.pop(self.path))
-
     def do_GET(self) -> None:
         if self.path != NODES:
             found = self.server.others.get(self.path)
@@ -90,6 +87,10 @@ class _Answering(BaseHTTPRequestHandler):
         if self.server.conflicts:
             self.server.conflicts -= 1
             self._answer(409, {"message": "the object has been modified"})
+            return
+        if self.path in self.server.others:
+            self.server.others[self.path]["metadata"] |= patch["metadata"]
+            self._answer(200, self.server.others[self.path])
             return
         name = self.path.removeprefix(f"{NODES}/").removesuffix("/status")
         found = self.server.nodes[name]
@@ -127,7 +128,7 @@ def server(pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: p
         (tmp_path / "ca.crt").write_text(pki.text("ca.crt"), encoding="ascii")
         monkeypatch.setattr(pod_api, "ACCOUNT", tmp_path)
         monkeypatch.setattr(cleanup_program, "PAUSE_SECONDS", 0)
-        monkeypatch.setattr(sys, "argv", ["-c", "gpu-operator"])
+        monkeypatch.setattr(sys, "argv", ["-c", "gpu-operator", "all"])
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", request.param)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(started.server_address[1]))
         yield started
@@ -162,10 +163,19 @@ def test_each_trace_is_taken_away_by_one_request_and_a_second_quiet_look_ends_it
 def test_a_node_that_changed_meanwhile_is_looked_at_again(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
     server.have(node("a", {"nvidia.com/mig.config": "x"}, [OURS]), node("b", {"nvidia.com/mig.config": "x"}))
     server.conflicts = 1
-    assert clean() == ["a", "b"]
+    assert clean("all") == ["a", "b"]
     assert capfd.readouterr().err == f'{NODES}/a: 409 b\'{{"message": "the object has been modified"}}\'\n'
-    assert clean() == ["a"]
-    assert clean() == []
+    assert clean("all") == ["a"]
+    assert clean("all") == []
+
+
+def test_in_a_cloud_nodes_of_pools_go_and_are_left_alone(server: Server) -> None:
+    server.have(
+        node("ours", {"gpu-pools/pool": "a", "nvidia.com/gpu.present": "true"}, [OURS]),
+        node("theirs", {"nvidia.com/gpu.present": "true"}, [STRANGE]),
+    )
+    assert clean("others") == ["theirs"]
+    assert clean("all") == ["ours"]
 
 
 def test_nodes_that_never_come_to_rest_are_a_failure(server: Server) -> None:
@@ -190,7 +200,7 @@ def test_quiet_looks_count_only_one_after_the_other(server: Server, monkeypatch:
 def test_a_node_that_has_no_status_yet_is_no_reason_to_stop(server: Server) -> None:
     young = {"metadata": {"name": "young"}, "spec": {}}
     server.have(young, node("a", {}))
-    assert clean() == []
+    assert clean("all") == []
 
 
 def test_no_proxy_of_the_pod_is_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,26 +229,43 @@ SPACE = "/api/v1/namespaces/gpu-operator"
 
 
 def definitions(server: Server, **made: str) -> set[str]:
-    """Definitions by name, and which of them are left."""
+    """Definitions by name, and which of them stay when the namespace goes."""
     for name, at in made.items():
         spec = {"versions": [{"name": "v1beta1", "storage": False}, {"name": "v1", "storage": True}]}
-        server.others[_definition(name)] = {"metadata": {"creationTimestamp": at}, "spec": spec}
-    drop_definitions("gpu-operator")
-    return {name for name in made if _definition(name) in server.others}
+        metadata = {"creationTimestamp": at, "resourceVersion": "1", "ownerReferences": [{"uid": "other"}]}
+        server.others.setdefault(_definition(name), {"metadata": metadata, "spec": spec})
+    tie_definitions("gpu-operator")
+    owners = {name: server.others[_definition(name)]["metadata"]["ownerReferences"] for name in made}
+    assert all({"uid": "other"} in found for found in owners.values())
+    return {name for name, found in owners.items() if OWNER not in found}
 
 
 def _definition(name: str) -> str:
     return f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.nvidia.com"
 
 
-def test_definitions_go_that_came_with_the_release_and_have_no_objects(server: Server) -> None:
-    server.others[SPACE] = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"}}
+OWNER = {"apiVersion": "v1", "kind": "Namespace", "name": "gpu-operator", "uid": "u"}
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies?limit=1"
+
+
+def test_definitions_go_with_the_namespace_that_came_with_the_release_and_have_no_objects(server: Server) -> None:
+    server.others[SPACE] = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z", "uid": "u"}}
     server.others["/apis/nvidia.com/v1/nvidiadrivers?limit=1"] = {"items": [{}]}
-    server.others["/apis/nvidia.com/v1/clusterpolicies?limit=1"] = {"items": []}
+    server.others[POLICIES] = {"items": []}
     late, early = "2026-01-01T10:00:00Z", "2026-01-01T09:59:59Z"
-    left = definitions(server, clusterpolicies=late, nvidiadrivers=late, gpuclusters=early, others=late)
-    assert left == {"nvidiadrivers", "gpuclusters", "others"}
-    assert definitions(server, gpuclusters=late) == set()
+    made = {"clusterpolicies": late, "nvidiadrivers": late, "gpuclusters": early, "others": late}
+    assert definitions(server, **made) == {"nvidiadrivers", "gpuclusters", "others"}
+    server.asked.clear()
+    assert definitions(server, **made) == {"nvidiadrivers", "gpuclusters", "others"}
+    assert server.asked == [], "nothing is written twice"
+
+
+def test_a_definition_that_is_used_again_is_kept(server: Server) -> None:
+    """After a destroy that was interrupted and given up."""
+    server.others[SPACE] = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z", "uid": "u"}}
+    assert definitions(server, clusterpolicies="2026-01-01T10:00:00Z") == set()
+    server.others[POLICIES] = {"items": [{}]}
+    assert definitions(server, clusterpolicies="2026-01-01T10:00:00Z") == {"clusterpolicies"}
 
 
 def test_without_the_namespace_nobody_knows_whose_definitions_are(server: Server) -> None:
@@ -248,7 +275,7 @@ def test_without_the_namespace_nobody_knows_whose_definitions_are(server: Server
 def _as_a_pod_does(**environment: str) -> subprocess.CompletedProcess[str]:
     program = program_text("cleanup_program.py")
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, "gpu-operator"],
+        [sys.executable, "-I", "-S", "-c", program, "gpu-operator", "all"],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -261,7 +288,7 @@ def test_a_pod_runs_it_with_python_alone(server: Server, tmp_path: Path) -> None
     ended = _as_a_pod_does(ACCOUNT_FOLDER=str(tmp_path))
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert [method for method, *_ in server.asked] == ["GET", "PATCH", "GET", "GET"]
-    assert clean() == []
+    assert clean("all") == []
 
 
 def test_its_account_is_where_kubelets_put_it(server: Server) -> None:

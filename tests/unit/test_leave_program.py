@@ -17,25 +17,37 @@ import pytest
 
 from gpu_pools.rendering import leave_program, node_traces
 from gpu_pools.rendering.leave_program import (
+    ABSENT,
+    ABSENT_SECONDS,
     ASKED,
+    BEGINS_SECONDS,
     BY_NFD,
     CONFIG,
     DONE,
     FAILED,
+    FORGET,
+    GOING,
     LET_GO,
     MARKED,
     MEND,
     OFF,
+    PAUSED,
+    PENDING_SECONDS,
     POOL,
     SET,
+    SILENT_ANEW_SECONDS,
     SILENT_SECONDS,
+    STARTING,
     STATE,
     STOPPED,
+    UP,
     WAIT,
     holds,
     leaves,
     main,
     next_step,
+    state_of,
+    waits_for,
 )
 from gpu_pools.rendering.node_traces import CONDITION, LEAVING, PLUGIN
 
@@ -66,13 +78,13 @@ def pod(name: str, on: str, wants: Any = None, **metadata: Any) -> dict[str, Any
     [
         (LAYOUT, "success", "", "", SET),
         (None, "failed", "", "", SET),
-        (LAYOUT, "pending", "", "", SET),
+        # Whoever is at something else would end it first.
+        (LAYOUT, "pending", "", "", MEND),
         (OFF, "success", "", "", DONE),
         (OFF, "success", "", SET, DONE),
         # mig-manager has never done anything there: GPUs without MIG, a driver that never came up.
         (None, None, "", "", DONE),
         (OFF, None, "", "", DONE),
-        (LAYOUT, None, MARKED, "", DONE),
         # It was asked, by this run or by one that was interrupted.
         (OFF, None, ASKED, SET, WAIT),
         (OFF, "pending", ASKED, SET, WAIT),
@@ -95,15 +107,115 @@ def test_each_step_follows_from_the_node(config: str | None, state: str | None, 
     [
         (None, SET, SILENT_SECONDS, WAIT),
         (None, SET, SILENT_SECONDS + 1, MEND),
-        # It is at work.
-        ("pending", SET, SILENT_SECONDS + 1, WAIT),
-        # A new process looks at the label in any case.
-        (None, MEND, SILENT_SECONDS + 1, WAIT),
+        # It is at work, or waits for a client of its own.
+        ("pending", SET, PENDING_SECONDS, WAIT),
+        # It has given up, and says nothing of it.
+        ("pending", SET, PENDING_SECONDS + 1, MEND),
+        ("pending", MEND, PENDING_SECONDS + 1, FAILED),
+        # A new process looks at the label in any case, once driver and toolkit are there.
+        (None, MEND, SILENT_ANEW_SECONDS, WAIT),
+        (None, MEND, SILENT_ANEW_SECONDS + 1, FAILED),
     ],
 )
 def test_a_mig_manager_that_says_nothing_is_started_anew_once(state: str | None, begun: str, seconds: float, step: str) -> None:
     labels = {CONFIG: OFF} | ({} if state is None else {STATE: state})
     assert next_step(node(labels, {LEAVING: ASKED}), begun, seconds) == step
+
+
+@pytest.mark.parametrize(
+    ("state", "manager", "seconds", "step"),
+    [
+        # What the old one says while it ends is no answer, and it is taken away before the new one begins.
+        ("success", GOING, 1.0, WAIT),
+        ("success", STARTING, 1.0, FORGET),
+        ("failed", ABSENT, 1.0, FORGET),
+        ("success", UP, 1.0, DONE),
+        (None, STARTING, SILENT_ANEW_SECONDS, WAIT),
+        (None, STARTING, SILENT_ANEW_SECONDS + 1, FAILED),
+        (None, ABSENT, ABSENT_SECONDS, WAIT),
+        (None, ABSENT, ABSENT_SECONDS + 1, FAILED),
+    ],
+)
+def test_only_a_new_mig_manager_answers_once_the_old_one_was_ended(
+    state: str | None, manager: str, seconds: float, step: str
+) -> None:
+    labels = {CONFIG: OFF} | ({} if state is None else {STATE: state})
+    assert next_step(node(labels, {LEAVING: ASKED}), MEND, seconds, manager) == step
+
+
+def test_clients_that_a_failed_change_has_left_paused_come_back_with_a_new_mig_manager() -> None:
+    paused = node({CONFIG: OFF, STATE: "success", "nvidia.com/gpu.deploy.device-plugin": PAUSED}, {LEAVING: ASKED})
+    assert [next_step(paused, begun) for begun in ("", SET, MEND)] == [MEND, MEND, DONE]
+    assert next_step(paused, SET, 0.0, ABSENT) == DONE
+    unasked = node(paused["metadata"]["labels"])
+    assert [next_step(unasked, "", 0.0, manager) for manager in (UP, ABSENT)] == [MEND, DONE]
+
+
+@pytest.mark.parametrize("manager", [GOING, STARTING, UP, ABSENT])
+def test_a_node_of_which_nobody_asked_is_let_go_if_mig_is_off_already(manager: str) -> None:
+    assert next_step(node({CONFIG: OFF, STATE: "success"}, {LEAVING: MARKED}), "", 0.0, manager) == DONE
+
+
+@pytest.mark.parametrize("begun", ["", SET, MEND])
+def test_a_node_that_reboots_keeps_that_word(begun: str) -> None:
+    """By it mig-manager knows that it must not reboot once more."""
+    reboots = node({CONFIG: OFF, STATE: "rebooting"}, {LEAVING: ASKED})
+    assert {next_step(reboots, begun, 0.0, manager) for manager in (GOING, STARTING, UP, ABSENT)} == {WAIT}
+    assert next_step(node({CONFIG: LAYOUT, STATE: "rebooting"}), begun) == SET
+
+
+def test_who_takes_over_waits_for_a_mig_manager_that_runs() -> None:
+    answered = node({CONFIG: OFF, STATE: "success"}, {LEAVING: ASKED})
+    assert [next_step(answered, "", 0.0, manager) for manager in (GOING, STARTING, UP, ABSENT)] == [WAIT, FORGET, DONE, DONE]
+
+
+@pytest.mark.parametrize(
+    ("config", "manager", "seconds", "step"),
+    [
+        (LAYOUT, UP, BEGINS_SECONDS, WAIT),
+        (LAYOUT, UP, BEGINS_SECONDS + 1, DONE),
+        (LAYOUT, STARTING, 0.0, DONE),
+        (LAYOUT, ABSENT, 0.0, DONE),
+        (None, UP, 0.0, DONE),
+        (OFF, UP, 0.0, DONE),
+    ],
+)
+def test_a_mig_manager_that_was_just_given_a_layout_is_waited_for(
+    config: str | None, manager: str, seconds: float, step: str
+) -> None:
+    assert next_step(node({} if config is None else {CONFIG: config}, {LEAVING: MARKED}), "", seconds, manager) == step
+
+
+@pytest.mark.parametrize(
+    ("pods", "old", "state"),
+    [
+        ([], "", ABSENT),
+        ([("a", True, False)], "", UP),
+        ([("a", False, False)], "", STARTING),
+        ([("a", True, False)], "a", GOING),
+        ([("a", True, True)], "", GOING),
+        ([("b", True, False)], "a", UP),
+    ],
+)
+def test_what_pod_of_mig_manager_is_there(pods: list[tuple[str, bool, bool]], old: str, state: str) -> None:
+    found = [
+        {
+            "metadata": {"uid": uid, **({"deletionTimestamp": "now"} if ends else {})},
+            "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+        }
+        for uid, ready, ends in pods
+    ]
+    assert state_of(found, frozenset({old})) == state
+
+
+def test_what_keeps_a_pod_from_beginning_is_as_its_containers_say_it() -> None:
+    waiting = [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}, {"state": {"running": {}}}]
+    assert waits_for([{"status": {"containerStatuses": waiting}}]) == "ImagePullBackOff"
+    init = [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    assert waits_for([{"status": {"containerStatuses": waiting, "initContainerStatuses": init}}]) == (
+        "CrashLoopBackOff, ImagePullBackOff"
+    )
+    assert waits_for([{}]) == "it has not begun"
 
 
 def test_as_long_as_nfd_sets_the_label_it_is_not_set() -> None:
@@ -170,9 +282,16 @@ class Cluster:
         #: Those that have a DaemonSet of verifiers, and a pod of it.
         self.verifiers, self.verifying = ["cut", "gone"], {"cut", "gone"}
         self.pods: list[dict[str, Any]] = []
-        #: Nodes whose mig-manager fails, and does not notice its label, until it is started anew.
+        #: Nodes whose mig-manager fails, does not notice its label, or is at another one, until it is started anew.
         self.fails: set[str] = set()
         self.deaf: set[str] = set()
+        self.busy: set[str] = set()
+        #: Node -> how often mig-manager's pod was made anew; those whose pod ends, or has not begun.
+        self.managers = dict.fromkeys(self.layouts, 0)
+        self.ending: set[str] = set()
+        self.beginning: set[str] = set()
+        #: What the Job has been given as the reason for which it fails.
+        self.reasons: list[str] = []
         self.policies = [{}]
         self.written: list[tuple[str, str]] = []
         self.allowed: int | None = None
@@ -186,6 +305,9 @@ class Cluster:
             return {"items": copy.deepcopy(self._listed(path))}
         if self.allowed is not None and len(self.written) == self.allowed:
             raise Cut
+        if "/jobs/" in path:
+            self.reasons += [one["reason"] for one in body["status"]["conditions"] if one["type"] == "FailureTarget"]
+            return {}
         self.written.append((method or "PATCH", path))
         name = path.rpartition("/")[2]
         if path.startswith(leave_program.RULES):
@@ -195,8 +317,7 @@ class Cluster:
         elif path.endswith("/status"):
             self.nodes[path.split("/")[-2]]["status"]["conditions"].pop()
         elif "/pods/" in path:
-            for of in (self.fails, self.deaf):
-                of.discard(name.removeprefix("mig-manager-"))
+            self.ending.add(name.removeprefix("mig-manager-"))
         else:
             self._patch(self.nodes[name]["metadata"], body["metadata"])
             self.nodes[name]["spec"] |= body.get("spec", {})
@@ -220,7 +341,19 @@ class Cluster:
             self._manage(name, metadata["labels"])
 
     def _manage(self, name: str, labels: dict[str, str]) -> None:
-        """It answers a label once: what it says stays until it is asked anew."""
+        """It answers a label once: what it says stays until it is asked anew. The last word of one that ends is of before."""
+        if name in self.ending:
+            self.ending.remove(name)
+            if name in self.busy:
+                labels[STATE] = "success"
+            for of in (self.fails, self.deaf, self.busy):
+                of.discard(name)
+            self.managers[name] += 1
+            self.beginning.add(name)
+            return
+        self.beginning.discard(name)
+        if name in self.busy:
+            labels.setdefault(STATE, "pending")
         if name not in self.layouts or name in self.deaf or labels.get(STATE) or CONFIG not in labels:
             return
         if name in self.fails or any(one["spec"]["nodeName"] == name and holds(one) for one in self.pods):
@@ -241,7 +374,7 @@ class Cluster:
             pods = [{"metadata": {"labels": {POOL: pool}, "name": f"gpu-pools-verifier-{pool}"}} for pool in there]
             return [{**one, "spec": {"template": one}} for one in pods] if sets else pods
         if path.endswith("/pods"):
-            return [{"metadata": {"name": f"mig-manager-{name}"}} for name in self.fails | self.deaf]
+            return [_manager(name, made, ready=name not in self.beginning) for name, made in self.managers.items()]
         assert path == leave_program.NODES
         return list(self.nodes.values())
 
@@ -255,6 +388,11 @@ class Cluster:
                 metadata[part].pop(key, None)
                 if value is not None:
                     metadata[part][key] = value
+
+
+def _manager(name: str, made: int, *, ready: bool) -> dict[str, Any]:
+    metadata = {"name": f"mig-manager-{name}", "uid": f"{name}-{made}"}
+    return {"metadata": metadata, "spec": {"nodeName": name}, "status": {"conditions": [{"type": "Ready", "status": str(ready)}]}}
 
 
 def _labelled(name: str, pool: str, layout: str, *, nfd: bool = True) -> dict[str, Any]:
@@ -283,7 +421,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         monkeypatch.setattr(node_traces, "request", cluster.request)
         monkeypatch.setattr(leave_program.time, "sleep", cluster.sleep)
         monkeypatch.setattr(leave_program.time, "monotonic", lambda: cluster.now)
-        monkeypatch.setattr(sys, "argv", ["-c", stage, "gpu-operator", json.dumps(pools)])
+        monkeypatch.setattr(sys, "argv", ["-c", stage, "gpu-operator", json.dumps(pools), "the-job"])
         code, cluster.took = main(), cluster.now
         # What is still under way then comes to its end.
         cluster.sleep(1.0)
@@ -343,6 +481,7 @@ def test_pods_that_hold_gpus_are_named_and_nothing_is_changed(run: Callable[...,
     assert cluster.written == []
     said = capfd.readouterr().err
     assert "b: default/x (a bare pod); c: default/y (of a ReplicaSet)." in said
+    assert cluster.reasons == [said.strip()]
     assert "elsewhere" not in said
     assert "idle" not in said
 
@@ -379,6 +518,48 @@ def test_mig_manager_is_started_anew_once_and_its_second_failure_is_told(
     assert "b: MIG could not be taken back; pods hold its GPUs: b: default/came-late" in capfd.readouterr().err
 
 
+def test_a_change_that_is_under_way_is_not_taken_for_the_answer(run: Callable[..., int]) -> None:
+    whole = Cluster()
+    whole.busy = {"b"}
+    whole.nodes["b"]["metadata"]["labels"].pop(STATE)
+    assert run(whole, "removed") == 0
+    assert whole.layouts["b"] == OFF
+    for count in range(len(whole.written)):
+        cut = Cluster()
+        cut.busy = {"b"}
+        cut.nodes["b"]["metadata"]["labels"].pop(STATE)
+        with pytest.raises(Cut):
+            run(cut, "removed", writes=count)
+        assert run(cut, "removed") == 0
+        assert cut.layouts["b"] == OFF
+
+
+def test_a_mig_manager_that_is_not_there_is_named_with_what_keeps_it_away(run: Callable[..., int]) -> None:
+    cluster = Cluster()
+    cluster.managers.pop("b")
+    cluster.layouts.pop("b")
+    cluster.nodes["b"]["metadata"]["labels"][leave_program.DEPLOY] = "false"
+    assert run(cluster, "removed") == STOPPED
+    (reason,) = cluster.reasons
+    assert "no pod of nvidia-mig-manager is there (the node's label nvidia.com/gpu.deploy.mig-manager is false)" in reason
+    assert cluster.took < leave_program.ALL_SECONDS
+    # As the message says it: its GPUs stay as they are.
+    assert f"kubectl annotate --overwrite node b {LEAVING}=as-is. " in reason
+    assert reason.endswith("To keep the pool instead put it back, and run `pulumi up --refresh`.")
+    cluster.nodes["b"]["metadata"]["annotations"][LEAVING] = "as-is"
+    assert run(cluster, "removed") == 0
+    assert cluster.nodes["b"]["metadata"]["annotations"] == {}
+
+
+def test_a_long_reason_is_cut(run: Callable[..., int]) -> None:
+    cluster = Cluster()
+    cluster.pods = [pod(f"pod-{number}-{'x' * 90}", "b") for number in range(20)]
+    assert run(cluster, "removed") == STOPPED
+    (reason,) = cluster.reasons
+    assert len(reason) < leave_program.TOLD_CHARACTERS + 50
+    assert reason.endswith("(all of it: kubectl describe)")
+
+
 def test_a_node_that_is_not_ready_or_never_ends_is_named(run: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster()
     cluster.nodes["b"]["status"]["conditions"][0]["status"] = "Unknown"
@@ -388,7 +569,7 @@ def test_a_node_that_is_not_ready_or_never_ends_is_named(run: Callable[..., int]
     assert cluster.took < leave_program.ALL_SECONDS
 
     cluster = Cluster()
-    cluster.layouts.pop("c")
+    cluster.nodes["c"]["metadata"]["annotations"][f"others.{BY_NFD}"] = CONFIG
     assert run(cluster, "removed") == STOPPED
     assert "c: still not without MIG after 1400 s." in capfd.readouterr().err
 

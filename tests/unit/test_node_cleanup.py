@@ -10,11 +10,11 @@ from gpu_pools.proof.verifier_rights import ANNOTATION, CONDITION
 from gpu_pools.rendering.cleanup_program import leftovers
 from gpu_pools.rendering.node_cleanup import NAME, cleanup_objects
 from gpu_pools.rendering.node_leaving import NAME as LEAVE
-from gpu_pools.rendering.node_leaving import REMOVED, hook_objects
+from gpu_pools.rendering.node_leaving import REMOVED, gives_back, hook_objects
 from gpu_pools.rendering.node_traces import CONDITION as TAKEN_AWAY
 from gpu_pools.rendering.node_traces import STARTUP_TAINT
 from gpu_pools.rendering.startup_taint import STARTUP_TAINT as PUT_ON
-from tests.unit.stacks import aks, existing, magnum, plan_of
+from tests.unit.stacks import GONE, aks, existing, magnum, plan_of
 
 USED = {"labels": {"team": "red", "nvidia.com/gpu.deploy.driver": "false", "nvidia.com/gpu-driver-upgrade.skip": "true"}}
 
@@ -34,6 +34,22 @@ def test_only_a_cluster_that_stays_is_cleaned() -> None:
     assert "extraObjects" not in plan_of(aks()).operator_values
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [
+        aks(cluster={"name": GONE, "location": GONE, "systemPool": GONE, "existing": {"resourceGroup": "rg", "name": "prod"}}),
+        magnum(cluster={"name": GONE, "templateId": GONE, "existing": {"name": "platform"}}),
+    ],
+)
+def test_in_a_clouds_cluster_that_stays_only_nodes_of_others_are_cleaned(stack: str) -> None:
+    """And nothing is taken back of nodes that go."""
+    settings = plan_of(stack).settings
+    assert [item["metadata"]["name"] for item in hook_objects(settings) if item["kind"] == "Job"] == [NAME]
+    assert objects(stack)["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "others"
+    assert objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "all"
+    assert not gives_back(settings)
+
+
 def test_nothing_of_it_is_there_before_the_release_is_gone() -> None:
     for item in objects(existing()).values():
         notes = item["metadata"]["annotations"]
@@ -41,14 +57,14 @@ def test_nothing_of_it_is_there_before_the_release_is_gone() -> None:
         assert "hook-succeeded" in notes["helm.sh/hook-delete-policy"]
 
 
-def test_its_rights_are_to_list_and_patch_nodes_and_to_delete_the_operators_definitions() -> None:
+def test_its_rights_are_to_list_and_patch_nodes_and_to_tie_the_operators_definitions() -> None:
     rules = objects(existing())["ClusterRole"]["rules"]
     kinds = ["clusterpolicies", "nvidiadrivers", "gpuclusters"]
     assert [(rule["resources"], rule["verbs"], rule.get("resourceNames")) for rule in rules] == [
         (["nodes"], ["list", "patch"], None),
         (["nodes/status"], ["patch"], None),
         (["namespaces"], ["get"], ["{{ .Release.Namespace }}"]),
-        (["customresourcedefinitions"], ["get", "delete"], [f"{kind}.nvidia.com" for kind in kinds]),
+        (["customresourcedefinitions"], ["get", "patch", "delete"], [f"{kind}.nvidia.com" for kind in kinds]),
         (kinds, ["list"], None),
     ]
     container = objects(existing())["Job"]["spec"]["template"]["spec"]["containers"][0]
