@@ -12,7 +12,7 @@ for the pool that failed, with the stack's own kubeconfig.
 import asyncio
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,25 +49,31 @@ class Failed:
     kubeconfig: str | None
 
 
-def tells_why(
-    name: str, pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None
-) -> pulumi.ErrorHook:
-    """A hook for the DaemonSet that verifies a pool.
+def once_known(pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None) -> Callable[[], Failed]:
+    """What says it to a hook: known long before anything of the pool fails, since the provider has made that with it.
 
     Args:
-        name: unique among the hooks of the program.
         pool: its name.
         reports: of this pool alone, as gpu_pools.proof.verifier_reports has them.
         kubeconfig: how to reach the cluster; None where nobody said so.
     """
     known: list[Failed] = []
-    # Known long before the DaemonSet fails: the provider has made it with that.
     pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: known.append(Failed(pool, both[0], both[1] or None)))
+    return lambda: known[-1]
+
+
+def tells_why(name: str, known: Callable[[], Failed]) -> pulumi.ErrorHook:
+    """A hook for the DaemonSet that verifies a pool.
+
+    Args:
+        name: unique among the hooks of the program.
+        known: what is needed to say it.
+    """
 
     async def tell(failed: pulumi.ErrorHookArgs) -> bool:
         """Log why; never try again."""
         if failed.failed_operation in _OPERATIONS and not pulumi.runtime.is_dry_run():
-            _log.error(await asyncio.to_thread(why, known[-1]))
+            _log.error(await asyncio.to_thread(why, known()))
         return False
 
     return pulumi.ErrorHook(f"{name}-why", tell)
