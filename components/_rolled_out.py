@@ -27,7 +27,9 @@ from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.proof.rollout_wait import NotRolledOutError, Place, RolloutWait
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import VERIFIER_NAMESPACE
+from gpu_pools.stack.rollout import Rollout
 from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.windows import opens_in, read_window
 
 from . import _log
 from ._ask_first import client_of
@@ -131,9 +133,17 @@ class RolledOut:
         (pool,) = failed.reports["pools"].values()
         nodes = ",".join(f"{key}={value}" for key, value in pool["nodeSelector"].items())
         place = Place(VERIFIER_NAMESPACE, f"{VERIFIER_APP}-{failed.pool}", pool["podSelector"], nodes)
-        rollout = self._planned.pool.rollout
+        rollout = self._planned.pool.rollout or Rollout()
+        windows = [read_window(str(one)) for one in rollout.windows]
         return RolloutWait(
-            _api(failed), failed.pool, place, rollout.max_unavailable if rollout else 1, float(self._seconds), _log.info
+            _api(failed),
+            failed.pool,
+            place,
+            rollout.max_unavailable,
+            float(self._seconds),
+            _log.info,
+            # By the clock of the machine that deploys, as components/_window.py has it.
+            lambda: opens_in(windows, time.time()),
         )
 
 

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.text.harmless import line
 from gpu_pools.verifier.findings import Verdict
+from gpu_pools.verifier.living_node import ANNOTATION
 from gpu_pools.verifier.operands import MIG_STATE_LABEL
+from gpu_pools.verifier.steps import begun, read_mark
 from gpu_pools.verifier.turns import at_once
 
 if TYPE_CHECKING:
@@ -125,6 +127,24 @@ def stands_still(told: Counts, nodes_lost: int, most: int | str) -> bool:
         return False
     rest_is_over = told.updated >= told.nodes and told.available >= told.nodes - nodes_lost
     return rest_is_over or nodes_lost >= at_once(str(most), told.nodes)
+
+
+def only_waits(seen: Seen) -> bool:
+    """Whether nothing is being done: no node's change has begun, and verifiers that have not proven their node are in `change`."""
+    if any(begun(read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))) for node in seen.nodes):
+        return False
+    left = [pod for pod in seen.pods if not _is_ready(pod)]
+    return bool(left) and all(_runs(pod, _CHANGE) for pod in left)
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _runs(pod: Mapping[str, Any], container: str) -> bool:
+    statuses = (pod.get("status") or {}).get("initContainerStatuses") or []
+    return any(one.get("name") == container and "running" in (one.get("state") or {}) for one in statuses)
 
 
 def _ended(seen: Seen) -> Iterator[tuple[str, tuple[str, str], int, Mapping[str, Any]]]:

@@ -10,10 +10,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from gpu_pools.proof.rollout_end import Counts, Ends, Seen, counts, ends, lost, stands_still
+from gpu_pools.proof.rollout_end import Counts, Ends, Seen, counts, ends, lost, only_waits, stands_still
 from gpu_pools.text.harmless import line
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.living_node import ANNOTATION
+from gpu_pools.verifier.moments import moment
 from gpu_pools.verifier.steps import read_mark
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _LOOK_SECONDS: Final = 5.0
 #: Between two things that are told, at least; and how long nothing is told where nothing changes.
 _TOLD_SECONDS: Final = 15.0
 _SILENT_SECONDS: Final = 300.0
+#: While no window is open: what needs none has begun by then.
+_CLOSED_SECONDS: Final = 60.0
 _FORBIDDEN: Final = 403
 
 
@@ -60,7 +63,9 @@ class RolloutWait:
         most: how many nodes may change at the same time, or which share of them.
         seconds: how long it may take.
         tell: says how it goes.
+        opens_in: seconds until nodes may begin to change; 0 while they may.
         now: the clock.
+        wall: seconds since the epoch.
     """
 
     api: Client
@@ -69,11 +74,14 @@ class RolloutWait:
     most: int | str
     seconds: float
     tell: Callable[[str], None]
+    opens_in: Callable[[], float] = lambda: 0.0
     now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
     _began: float | None = None
     _before: Ends | None = None
     _told: str = ""
     _told_at: float = field(default=0.0)
+    _closed_since: float | None = None
     _last: str = "it could not be looked at"
 
     def look(self) -> float:
@@ -121,6 +129,21 @@ class RolloutWait:
             raise self._failed(
                 f"its rollout stands still: {told.done} of {told.nodes} nodes are as declared, and of {len(found)} the change "
                 f"failed. {named}"
+            )
+        self._judge_windows(seen)
+
+    def _judge_windows(self, seen: Seen) -> None:
+        left = self.opens_in()
+        if not left or not only_waits(seen):
+            self._closed_since = None
+            return
+        if self._closed_since is None:
+            self._closed_since = self.now()
+        if self.now() - self._closed_since >= _CLOSED_SECONDS:
+            opens = moment(self.wall() + left)
+            raise self._failed(
+                f"its rollout waits for a window, which opens at {opens}: {self._last}. What is left begins then by itself; deploy "
+                "again to see how it ends"
             )
 
     def _tell_now_and_then(self) -> None:
