@@ -16,7 +16,7 @@ waits, as it does for pools without `rollout`, and the deploy says so.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pulumi
@@ -44,18 +44,18 @@ _TRIES, _PAUSE_SECONDS = 3, 5.0
 class RolledOut:
     """Of one pool with `rollout`, in a cluster that somebody said how to reach."""
 
-    def __init__(self, name: str, planned: PoolPlan, known: Callable[[], Failed], seconds: int) -> None:
+    def __init__(self, name: str, planned: PoolPlan, facts: pulumi.Output[Failed], seconds: int) -> None:
         """What is needed for it.
 
         Args:
             name: unique in the program.
             planned: the pool.
-            known: how to reach the cluster, and where the verifiers are.
+            facts: how to reach the cluster, and where the verifiers are.
             seconds: how long the rollout may take.
         """
         self._name = name
         self._planned = planned
-        self._known = known
+        self._facts = facts
         self._seconds = seconds
         #: Whether the DaemonSet becomes another one in this run; whether the provider waits for it.
         self._changes = False
@@ -75,7 +75,7 @@ class RolledOut:
             return _NOT_WAITED_FOR
         await after.urn.future()
         try:
-            await asyncio.to_thread(_reach, self._known())
+            await asyncio.to_thread(_reach, await self._known())
         except Exception as error:  # noqa: BLE001 - whatever it is, the provider can wait
             self._waited_for = True
             _log.warn(
@@ -119,7 +119,7 @@ class RolledOut:
     async def _wait(self, _change: pulumi.ResourceHookArgs) -> None:
         if self._waited_for:
             return
-        failed = self._known()
+        failed = await self._known()
         waiting = await asyncio.to_thread(self._waiting, failed)
         try:
             # Slept outside of the thread: an engine that is told to end need not wait for it.
@@ -128,6 +128,13 @@ class RolledOut:
         except NotRolledOutError:
             _log.error(await asyncio.to_thread(why, failed))
             raise
+
+    async def _known(self) -> Failed:
+        failed = await self._facts.future()
+        if failed is None:
+            message = "the cluster is not known"
+            raise ValueError(message)
+        return failed
 
     def _waiting(self, failed: Failed) -> RolloutWait:
         (pool,) = failed.reports["pools"].values()

@@ -12,7 +12,7 @@ for the pool that failed, with the stack's own kubeconfig.
 import asyncio
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,31 +49,31 @@ class Failed:
     kubeconfig: str | None
 
 
-def once_known(pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None) -> Callable[[], Failed]:
-    """What says it to a hook: known long before anything of the pool fails, since the provider has made that with it.
+def needed(pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None) -> pulumi.Output[Failed]:
+    """All that, known long before anything of the pool fails: the provider has made it with that.
 
     Args:
         pool: its name.
         reports: of this pool alone, as gpu_pools.proof.verifier_reports has them.
         kubeconfig: how to reach the cluster; None where nobody said so.
     """
-    known: list[Failed] = []
-    pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: known.append(Failed(pool, both[0], both[1] or None)))
-    return lambda: known[-1]
+    return pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: Failed(pool, both[0], both[1] or None))
 
 
-def tells_why(name: str, known: Callable[[], Failed]) -> pulumi.ErrorHook:
+def tells_why(name: str, facts: pulumi.Output[Failed]) -> pulumi.ErrorHook:
     """A hook for the DaemonSet that verifies a pool.
 
     Args:
         name: unique among the hooks of the program.
-        known: what is needed to say it.
+        facts: what is needed.
     """
+    known: list[Failed] = []
+    facts.apply(known.append)
 
     async def tell(failed: pulumi.ErrorHookArgs) -> bool:
         """Log why; never try again."""
         if failed.failed_operation in _OPERATIONS and not pulumi.runtime.is_dry_run():
-            _log.error(await asyncio.to_thread(why, known()))
+            _log.error(await asyncio.to_thread(why, known[-1]))
         return False
 
     return pulumi.ErrorHook(f"{name}-why", tell)

@@ -64,7 +64,7 @@ from ._rolled_out import RolledOut
 from ._rotation import old_nodes_emptied
 from ._section_args import Config, RegistrySection
 from ._to_stack import plan_of, pool_of, registry_of
-from ._why import once_known, tells_why
+from ._why import needed, tells_why
 from ._window import window_hooks
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -286,9 +286,9 @@ class Verification(pulumi.ComponentResource):
         pool_reports = pulumi.Output.from_input(args["program"]).apply(
             lambda program: reports(plan, deployed_program(program), of_pool.name)
         )
-        known = once_known(of_pool.name, pool_reports, args.get("kubeconfig"))
+        facts = needed(of_pool.name, pool_reports, args.get("kubeconfig"))
         reached = of_pool.pool.rollout is not None and args.get("kubeconfig") is not None
-        waits = RolledOut(name, of_pool, known, limit) if reached else None
+        waits = RolledOut(name, of_pool, facts, limit) if reached else None
         metadata: Any = {"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE}
         if labels := becomes(of_pool):
             metadata["annotations"] = waits.annotations(document).apply(lambda more: {**labels, **more}) if waits else labels
@@ -305,7 +305,7 @@ class Verification(pulumi.ComponentResource):
                 hooks=pulumi.ResourceHookBinding(
                     before_create=notes,
                     before_update=[*window_hooks(name, of_pool), *notes],
-                    on_error=[tells_why(name, known)],
+                    on_error=[tells_why(name, facts)],
                 ),
             ),
         )

@@ -130,7 +130,7 @@ def stands_still(told: Counts, nodes_lost: int, most: int | str) -> bool:
 
 
 def only_waits(seen: Seen) -> bool:
-    """Whether nothing is being done: no node's change has begun, and verifiers that have not proven their node are in `change`."""
+    """Whether nothing is being done: no node's change has begun, and verifiers without a proof are in `change`."""
     if any(begun(read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))) for node in seen.nodes):
         return False
     left = [pod for pod in seen.pods if not _is_ready(pod)]

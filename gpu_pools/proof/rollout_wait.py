@@ -142,8 +142,8 @@ class RolloutWait:
         if self.now() - self._closed_since >= _CLOSED_SECONDS:
             opens = moment(self.wall() + left)
             raise self._failed(
-                f"its rollout waits for a window, which opens at {opens}: {self._last}. What is left begins then by itself; deploy "
-                "again to see how it ends"
+                f"its rollout waits for a window, which opens at {opens}: {self._last}. What is left begins then by itself; "
+                "deploy again to see how it ends"
             )
 
     def _tell_now_and_then(self) -> None:

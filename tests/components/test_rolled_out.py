@@ -164,7 +164,8 @@ def _plan(**rollout: Any) -> Any:
 def waits(run: Run, reached: str, seconds: int = 600, *, fell_back: bool = False) -> None:
     """Run the hook as the engine does."""
     made: list[RolledOut] = []
-    run(lambda: made.append(RolledOut("n", _plan().pools[0], lambda: failed(reached), seconds)))
+    facts = failed(reached)
+    run(lambda: made.append(RolledOut("n", _plan().pools[0], pulumi.Output.from_input(facts), seconds)))
     made[0]._waited_for = fell_back
     asyncio.get_event_loop().run_until_complete(made[0]._wait(pulumi.ResourceHookArgs("", "", "", "")))
 
@@ -222,7 +223,7 @@ def test_a_preview_tells_no_generation_of_what_it_would_change(run: Run, old: An
     found: list[Any] = []
 
     def program() -> None:
-        made = RolledOut("n", _plan().pools[0], lambda: failed(""), 1)
+        made = RolledOut("n", _plan().pools[0], pulumi.Output.from_input(failed("")), 1)
         hook: Any = made.notes()
         assert hook.opts.on_dry_run
         hook.callback(pulumi.ResourceHookArgs("", "", "", "", new, old))
