@@ -5,8 +5,7 @@ reads what an init container left (pulumi-kubernetes, provider/pkg/await). So an
 and the pods where there is no report, and adds causes, nodes, remedies and where to look. It runs however the wait ends, but for
 an engine that is killed; it changes nothing, and what it cannot read it says.
 
-Besides the look at what a cluster has already (_owners.py) only here does a program ask the cluster by itself: after a failure,
-for the pool that failed, with the stack's own kubeconfig.
+It asks the cluster after a failure alone, for the pool that failed, with the stack's own kubeconfig.
 """
 
 import asyncio
