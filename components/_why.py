@@ -5,8 +5,7 @@ reads what an init container left (pulumi-kubernetes, provider/pkg/await). So an
 and the pods where there is no report, and adds causes, nodes, remedies and where to look. It runs however the wait ends, but for
 an engine that is killed; it changes nothing, and what it cannot read it says.
 
-Besides the look at what a cluster has already (_owners.py) only here does a program ask the cluster by itself: after a failure,
-for the pool that failed, with the stack's own kubeconfig.
+It asks the cluster after a failure alone, for the pool that failed, with the stack's own kubeconfig.
 """
 
 import asyncio
@@ -49,20 +48,26 @@ class Failed:
     kubeconfig: str | None
 
 
-def tells_why(
-    name: str, pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None
-) -> pulumi.ErrorHook:
-    """A hook for the DaemonSet that verifies a pool.
+def needed(pool: str, reports: pulumi.Output[dict[str, Any]], kubeconfig: pulumi.Input[str] | None) -> pulumi.Output[Failed]:
+    """All that, known long before anything of the pool fails: the provider has made it with that.
 
     Args:
-        name: unique among the hooks of the program.
         pool: its name.
         reports: of this pool alone, as gpu_pools.proof.verifier_reports has them.
         kubeconfig: how to reach the cluster; None where nobody said so.
     """
+    return pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: Failed(pool, both[0], both[1] or None))
+
+
+def tells_why(name: str, facts: pulumi.Output[Failed]) -> pulumi.ErrorHook:
+    """A hook for the DaemonSet that verifies a pool.
+
+    Args:
+        name: unique among the hooks of the program.
+        facts: what is needed.
+    """
     known: list[Failed] = []
-    # Known long before the DaemonSet fails: the provider has made it with that.
-    pulumi.Output.all(reports, kubeconfig or "").apply(lambda both: known.append(Failed(pool, both[0], both[1] or None)))
+    facts.apply(known.append)
 
     async def tell(failed: pulumi.ErrorHookArgs) -> bool:
         """Log why; never try again."""

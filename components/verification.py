@@ -2,7 +2,8 @@
 
 `Verifier` puts into a cluster, once, what verifiers share: a namespace of their own, the program, their account and rights, and
 the policy that narrows these to each one's own node. `Verification` adds, per pool, the expectation and a DaemonSet; Pulumi waits
-for the DaemonSet, and where that wait ends in vain components/_why.py says why. What would take nodes away outside of the pool's
+for the DaemonSet, and where that wait ends in vain components/_why.py says why. For a pool with `rollout` the program waits,
+which can end early (components/_rolled_out.py). What would take nodes away outside of the pool's
 windows is refused (components/_window.py). A pool without nodes has nothing to wait for: that is not proof, and nothing here
 calls it one.
 
@@ -60,10 +61,11 @@ from ._helm import privileged_namespace
 from ._options import child_options, once_named
 from ._program_there import program_there
 from ._pull_secret import pull_secret
+from ._rolled_out import RolledOut
 from ._rotation import old_nodes_emptied
 from ._section_args import Config, RegistrySection
 from ._to_stack import plan_of, pool_of, registry_of
-from ._why import tells_why
+from ._why import needed, tells_why
 from ._window import window_hooks
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -278,16 +280,20 @@ class Verification(pulumi.ComponentResource):
         )
         seconds = plan.settings.verification.deadline_seconds
         least = seconds + max(_LEAST_SLACK_SECONDS, seconds // 2)
-        limit = f"{max(least, rollout_seconds(of_pool, plan.settings.verification))}s"
+        limit = max(least, rollout_seconds(of_pool, plan.settings.verification))
         spec: Any = pulumi.Output.from_input(args["program"]).apply(
             lambda program: verifier_daemon_set_spec(plan, of_pool, program, _sha256())
         )
         pool_reports = pulumi.Output.from_input(args["program"]).apply(
             lambda program: reports(plan, deployed_program(program), of_pool.name)
         )
-        labels = becomes(of_pool)
+        facts = needed(of_pool.name, pool_reports, args.get("kubeconfig"))
+        reached = of_pool.pool.rollout is not None and args.get("kubeconfig") is not None
+        waits = RolledOut(name, of_pool, facts, limit) if reached else None
         metadata: Any = {"name": f"{VERIFIER_APP}-{of_pool.name}", "namespace": VERIFIER_NAMESPACE}
-        metadata |= {"annotations": labels} if labels else {}
+        if labels := becomes(of_pool):
+            metadata["annotations"] = waits.annotations(document).apply(lambda more: {**labels, **more}) if waits else labels
+        notes: list[pulumi.ResourceHook | pulumi.ResourceHookFunction] = [waits.notes()] if waits else []
         proof = DaemonSet(
             f"{name}-verifier",
             metadata=metadata,
@@ -296,16 +302,22 @@ class Verification(pulumi.ComponentResource):
                 self,
                 opts,
                 depends_on=[document],
-                custom_timeouts=pulumi.CustomTimeouts(create=limit, update=limit),
+                custom_timeouts=pulumi.CustomTimeouts(create=f"{limit}s", update=f"{limit}s"),
                 hooks=pulumi.ResourceHookBinding(
-                    before_update=[*window_hooks(name, of_pool), *driver_hooks(name, plan, of_pool, args.get("kubeconfig"))],
-                    on_error=[tells_why(name, of_pool.name, pool_reports, args.get("kubeconfig"))],
+                    before_create=notes,
+                    before_update=[
+                        *window_hooks(name, of_pool),
+                        *driver_hooks(name, plan, of_pool, args.get("kubeconfig")),
+                        *notes,
+                    ],
+                    on_error=[tells_why(name, facts)],
                 ),
             ),
         )
+        proven: list[pulumi.Resource] = [waits.written(proof, child_options(self, opts)) if waits else proof]
         if of_pool.pool.exchange == "surge":
-            reached = _reached(what, plan, args)
-            old_nodes_emptied(name, of_pool, reached, VERIFIER_NAMESPACE, child_options(self, opts), [proof])
+            drained = _reached(what, plan, args)
+            old_nodes_emptied(name, of_pool, drained, VERIFIER_NAMESPACE, child_options(self, opts), proven)
         place = {"namespace": VERIFIER_NAMESPACE, "name": file.name, "key": EXPECTATION_FILE, "sha256": file.sha256}
         self.expectation = pulumi.Output.from_input(place)
         self.reports = pulumi.Output.from_input({"namespace": VERIFIER_NAMESPACE, "selector": verifier_selector(of_pool)})

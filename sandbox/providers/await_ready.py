@@ -13,6 +13,7 @@ real provider waits: nothing here gives out addresses. A Job's time is not count
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -187,11 +188,18 @@ class WaitCondition:
         if self.condition:
             status = str(_condition(obj.get("status") or {}, self.condition).get("status", ""))
             return status.lower() == (self.value or "True").lower()
+        if _observed(obj) < (obj.get("metadata") or {}).get("generation", 0):
+            return False
         found = _lookup(obj, self.path)
         if self.value is None:
             return found is not None
         text = str(found).lower() if isinstance(found, bool) else str(found)
         return found is not None and text == self.value
+
+
+def _observed(obj: Mapping[str, Any]) -> float:
+    """The generation that the status is about; of a status that says none it does not matter (await/condition/jsonpath.go)."""
+    return float((obj.get("status") or {}).get("observedGeneration", math.inf))
 
 
 def wait_conditions(text: str) -> tuple[WaitCondition, ...]:

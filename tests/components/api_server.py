@@ -18,6 +18,8 @@ class ApiServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.items: dict[str, Any] = {"deployments": [], "daemonsets": []}
+        #: The paths that were asked for.
+        self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     @property
@@ -41,7 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: ApiServer
 
     def do_GET(self) -> None:
-        items = self.server.items.get(self.path.rpartition("/")[2], 404)
+        self.server.asked.append(self.path)
+        items = self.server.items.get(self.path.partition("?")[0].rpartition("/")[2], 404)
         self.send_response(items if isinstance(items, int) else 200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()

@@ -16,12 +16,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
+import yaml
 
+from gpu_pools.plan.rollouts import rollout_seconds
 from gpu_pools.proof.verifier_pods import VERIFIER_APP
 from gpu_pools.proof.verifier_rights import CHANGE_ANNOTATION, VERIFIER_NAMESPACE
 from gpu_pools.verifier.windows import DAYS
 from sandbox.cluster import node_tools
 from sandbox.cluster.api_errors import ApiError
+from sandbox.stack import checkpoint
+from tests.engine.trial import LONGEST_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,11 +80,30 @@ def test_nodes_that_join_are_not_cordoned_and_an_unchanged_stack_changes_nothing
     assert trial.planned_steps() == []
 
 
+def test_a_living_pool_that_gets_a_rollout_keeps_its_pods_and_its_layout(trial: Trial) -> None:
+    declared = [pool["rollout"] for pool in _pools(trial)]
+    trial.edit(lambda config: [pool.pop("rollout") for pool in config["gpu-pools:pools"]])
+    trial.up().ok()
+    holders = {name: _hold(trial, name, resource, pool=name) for name, resource in (("ts", "nvidia.com/gpu"), ("cut", SLICE))}
+    trial.edit(lambda config: [pool.update(rollout=one) for pool, one in zip(config["gpu-pools:pools"], declared, strict=True)])
+    with Watch(trial) as watch:
+        trial.up().ok()
+    assert watch.cordoned == set()
+    assert {name: trial.get(f"{PODS}/{name}")["metadata"]["uid"] for name in holders} == holders
+    _nothing_left(trial)
+    for name in holders:
+        trial.api().delete(f"{PODS}/{name}")
+
+
 def test_more_replicas_harm_nobody(trial: Trial) -> None:
     holder = _hold(trial, "sliced", "nvidia.com/gpu", pool="ts")
     _declare(trial, sliced={"timeSlicing": {"replicas": 8}})
+    # As the pipelines do it: held to the plan of a preview, which does not know which generation is to be proven.
+    plan = str(trial.base / "plan.json")
+    trial.engine("preview", "--save-plan", plan).ok()
     with Watch(trial) as watch:
-        trial.up().ok()
+        run = trial.engine("up", "--yes", "--skip-preview", "--plan", plan).ok()
+    assert "pool ts: 2 of 2 nodes are as declared" in run.text
     assert watch.cordoned == set()
     assert trial.get(f"{PODS}/sliced")["metadata"]["uid"] == holder
     assert {_allocatable(node, "nvidia.com/gpu") for node in trial.nodes("ts")} == {8}
@@ -120,68 +143,64 @@ def test_a_layout_changes_node_after_node_within_the_budget(trial: Trial) -> Non
     trial.up().ok()
 
 
-def test_a_pod_that_refuses_stops_the_change_and_the_old_declaration_takes_it_back(trial: Trial) -> None:
+def test_a_pod_that_refuses_ends_the_deploy_and_the_old_declaration_takes_it_back(trial: Trial) -> None:
+    """Long before the rollout's time is over, which is longer than a command of a trial may take."""
     _stay(trial)
     trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(drainTimeoutSeconds=15))
+    assert _longest(trial) > LONGEST_COMMAND
     _declare(trial, cut={"mig": {"layout": SEVEN}})
-    command = trial.start("up", trial.stack)
-    trial.wait_until(lambda: _marks(trial, "stopped"), "the change of a node is stopped", 180)
-    (mark,) = _marks(trial, "stopped")
-    assert "default/stays (a bare pod)" in mark["why"]
-    assert "disruption budget" in mark["why"]
+    failed = trial.up()
+    assert failed.code == 1
+    said = _said(failed.text)
+    assert "pool cut: its rollout stands still: 0 of 3 nodes are as declared, and of 1 the change failed" in said
+    assert "default/stays (a bare pod)" in said
+    assert "disruption budget" in said
+    assert "deploy the old declaration" in said
     node = trial.get(f"{PODS}/stays")["spec"]["nodeName"]
     seen = trial.get(f"/api/v1/nodes/{node}")
     assert not seen["spec"].get("unschedulable"), "it works on as before"
     assert _allocatable(seen, SLICE) == 4
     assert node in _leases(trial).values()
-    _kill(command)
 
     _declare(trial, cut={"mig": {"layout": MIXED}})
     trial.up().ok()
     assert trial.get(f"{PODS}/stays")["spec"]["nodeName"] == node
     _nothing_left(trial)
+    trial.api().delete(f"{BUDGETS}/stays")
+    trial.api().delete(f"{PODS}/stays")
 
 
-def test_a_deploy_says_which_pods_stood_in_the_way_and_the_next_one_goes_on(trial: Trial) -> None:
-    trial.edit(lambda config: config["gpu-pools:verification"].update(deadlineSeconds=20))
-    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(maxUnavailable=3))
-    # All nodes at once leave no room for a budget.
-    trial.api().delete(f"{BUDGETS}/served")
+def test_a_node_whose_gpus_stay_in_use_ends_the_deploy_and_the_next_one_goes_on(trial: Trial) -> None:
+    """mig-manager fails there: the user is a pod of the operator's namespace, which is not drained."""
+    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(drainTimeoutSeconds=60))
+    (node, *others) = [one["metadata"]["name"] for one in trial.nodes("cut")]
+    _hold(trial, "in-use", SLICE, namespace="gpu-operator", node=node)
     _declare(trial, cut={"mig": {"layout": SEVEN}})
     failed = trial.up()
     assert failed.code == 1
-    assert "default/stays (a bare pod)" in failed.text
-    trial.api().delete(f"{BUDGETS}/stays")
-    trial.api().delete(f"{PODS}/stays")
-    trial.edit(lambda config: config["gpu-pools:verification"].update(deadlineSeconds=60))
-    trial.up().ok()
-    assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {7}
-    _nothing_left(trial)
-    _budget(trial)
+    assert f"{node}: not changed: mig-manager's state is failed, also after it was started anew" in _said(failed.text)
+    generation = _daemon_set(trial)
+    done = {name for name in others if _allocatable(trial.get(f"/api/v1/nodes/{name}"), SLICE) == 7}
+    assert _leases(trial) == {"change-cut-0": node}, "the others wait"
 
-
-def test_a_node_whose_gpus_stay_in_use_stops_the_rest_until_they_are_free(trial: Trial) -> None:
-    """mig-manager fails there: the user is a pod of the operator's namespace, which is not drained."""
-    trial.edit(lambda config: config["gpu-pools:pools"][1]["rollout"].update(drainTimeoutSeconds=60, maxUnavailable=1))
-    (node, *others) = [one["metadata"]["name"] for one in trial.nodes("cut")]
-    _hold(trial, "in-use", SLICE, namespace="gpu-operator", node=node)
-    _declare(trial, cut={"mig": {"layout": MIXED}})
+    # Told to end while it waits, it ends: this deploy has nothing to do but that.
     command = trial.start("up", trial.stack)
-    trial.wait_until(lambda: _marks(trial, "why"), "the failed change is told", 240)
-    assert "mig-manager's state is failed, also after it was started anew" in _marks(trial, "why")[0]["why"]
-    begun = {name for name in others if _allocatable(trial.get(f"/api/v1/nodes/{name}"), SLICE) == 4}
-    assert _leases(trial) == {"change-cut-0": node}
+    trial.wait_until(lambda: "rolled-out" in " ".join(checkpoint.pending(trial.sandbox)), "the next deploy waits", 120)
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate(timeout=60)
+    assert command.returncode != 0, f"{out}\n{err}"
+
     trial.api().delete("/api/v1/namespaces/gpu-operator/pods/in-use")
-    out, err = command.communicate(timeout=400)
-    assert command.returncode == 0, f"{begun}\n{out}\n{err}"
-    assert {_allocatable(one, SLICE) for one in trial.nodes("cut")} == {4}
+    trial.up().ok()
+    assert _daemon_set(trial) == generation, "it went on from there"
+    assert {_allocatable(one, SLICE) for one in trial.nodes("cut")} == {7}, done
     _nothing_left(trial)
 
 
 def test_with_its_pods_killed_all_the_time_and_the_engine_too_it_ends_as_declared(trial: Trial) -> None:
     if not _pods(trial):
         _serve(trial)
-    _declare(trial, cut={"mig": {"layout": SEVEN}})
+    _declare(trial, cut={"mig": {"layout": MIXED}})
     killed = threading.Event()
 
     def kill() -> None:
@@ -202,7 +221,7 @@ def test_with_its_pods_killed_all_the_time_and_the_engine_too_it_ends_as_declare
         killer.join()
         trial.up().ok()
     assert watch.fewest >= BUDGET
-    assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {7}
+    assert {_allocatable(node, SLICE) for node in trial.nodes("cut")} == {4}
     _nothing_left(trial)
 
 
@@ -211,18 +230,6 @@ def test_a_destroy_leaves_nothing(trial: Trial) -> None:
     trial.api().delete(f"{BUDGETS}/served")
     trial.wait_until(lambda: not _pods(trial), "the Deployment has gone")
     trial.down().ok()
-
-
-def test_a_living_pool_that_gets_a_rollout_keeps_its_pods_and_its_layout(sandbox: Callable[..., Trial]) -> None:
-    trial = sandbox(STACK.replace(", rollout: {}", "").replace("      rollout: {drainTimeoutSeconds: 120}\n", ""))
-    trial.up().ok()
-    holders = {name: _hold(trial, name, resource, pool=name) for name, resource in (("ts", "nvidia.com/gpu"), ("cut", SLICE))}
-    trial.edit(lambda config: [pool.update(rollout={}) for pool in config["gpu-pools:pools"]])
-    with Watch(trial) as watch:
-        trial.up().ok()
-    assert watch.cordoned == set()
-    assert {name: trial.get(f"{PODS}/{name}")["metadata"]["uid"] for name in holders} == holders
-    _nothing_left(trial)
 
 
 @dataclass
@@ -261,6 +268,22 @@ class Watch:
             self.away = max(self.away, sum(_allocatable(node, SLICE) == 0 for node in self.trial.nodes("cut")))
             if serves:
                 self.fewest = min(self.fewest, _ready(self.trial))
+
+
+def _pools(trial: Trial) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(trial.file.read_text(encoding="utf-8"))["config"]["gpu-pools:pools"]
+    return found
+
+
+def _said(text: str) -> str:
+    """What a deploy says at last of the hook that waits."""
+    return [line for line in text.splitlines() if "rolled-out" in line and "failed" in line][-1]
+
+
+def _longest(trial: Trial) -> int:
+    """How long the rollout of `cut` may take, in seconds."""
+    plan = trial.plan()
+    return rollout_seconds(plan.pools[1], plan.settings.verification)
 
 
 def _daemon_set(trial: Trial) -> int:

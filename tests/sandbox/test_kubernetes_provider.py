@@ -265,6 +265,13 @@ class TestJudging:
         obj = {"kind": "ClusterPolicy", "metadata": {"annotations": {"pulumi.com/waitFor": wanted}}, "status": status}
         assert judge(obj).ready is ready
 
+    @pytest.mark.parametrize(
+        ("status", "ready"), [({}, True), ({"observedGeneration": 1}, False), ({"observedGeneration": 2}, True)]
+    )
+    def test_wait_for_a_path_waits_until_the_generation_was_observed(self, status: dict[str, Any], ready: bool) -> None:  # noqa: FBT001
+        metadata = {"uid": "u", "generation": 2, "annotations": {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}}
+        assert judge({"kind": "DaemonSet", "metadata": metadata, "status": status}).ready is ready
+
     @pytest.mark.parametrize("wanted", ["", "ready", "jsonpath={.a[*]}=1", "jsonpath=.a", "[]", "[1]", "[", "condition="])
     def test_wait_for_that_makes_no_sense(self, wanted: str) -> None:
         with pytest.raises(ValueError, match="expected jsonpath="):

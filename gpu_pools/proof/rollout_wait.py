@@ -1,0 +1,176 @@
+"""Waits for a pool's rollout, tells how it goes, and fails as soon as it stands still, with node, reason and remedy.
+
+It looks and decides nothing itself (gpu_pools/proof/rollout_end.py), and changes nothing: what is to be done on a node the
+verifiers' pods do. Whoever waits sleeps between two looks, so that it can be told to end.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_pools.proof.rollout_end import Counts, Ends, Seen, counts, ends, lost, only_waits, stands_still
+from gpu_pools.text.harmless import line
+from gpu_pools.verifier.api import ApiError
+from gpu_pools.verifier.living_node import ANNOTATION
+from gpu_pools.verifier.moments import moment
+from gpu_pools.verifier.steps import read_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from gpu_pools.verifier.api import Client
+
+_LOOK_SECONDS: Final = 5.0
+#: Between two things that are told, at least; and how long nothing is told where nothing changes.
+_TOLD_SECONDS: Final = 15.0
+_SILENT_SECONDS: Final = 300.0
+#: While no window is open: what needs none has begun by then.
+_CLOSED_SECONDS: Final = 60.0
+_FORBIDDEN: Final = 403
+
+
+class NotRolledOutError(Exception):
+    """The nodes of a pool are not all as declared; the text is for users."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rollout is to be seen.
+
+    Attributes:
+        namespace: of the verifiers.
+        daemon_set: its name.
+        pods: label selector of its pods.
+        nodes: label selector of the pool's nodes.
+    """
+
+    namespace: str
+    daemon_set: str
+    pods: str
+    nodes: str
+
+
+@dataclass
+class RolloutWait:
+    """Of one pool.
+
+    Attributes:
+        api: of the cluster.
+        pool: its name.
+        place: where.
+        most: how many nodes may change at the same time, or which share of them.
+        seconds: how long it may take.
+        tell: says how it goes.
+        opens_in: seconds until nodes may begin to change; 0 while they may.
+        now: the clock.
+        wall: seconds since the epoch.
+    """
+
+    api: Client
+    pool: str
+    place: Place
+    most: int | str
+    seconds: float
+    tell: Callable[[str], None]
+    opens_in: Callable[[], float] = lambda: 0.0
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    _began: float | None = None
+    _before: Ends | None = None
+    _told: str = ""
+    _told_at: float = field(default=0.0)
+    _closed_since: float | None = None
+    _last: str = "it could not be looked at"
+
+    def look(self) -> float:
+        """Seconds until the next look; 0 where the rollout is over.
+
+        Raises:
+            NotRolledOutError: it stands still, or the time is over, or the API server does not allow the look.
+        """
+        if self._began is None:
+            self._began = self.now()
+        try:
+            if self._is_over():
+                return 0.0
+        except ApiError as error:
+            self._last = str(error)
+            if error.status == _FORBIDDEN:
+                raise self._failed(f"its rollout could not be looked at: {error}") from None
+        if self.now() - self._began >= self.seconds:
+            raise self._failed(f"its rollout was not over in {self.seconds:g} s: {self._last}")
+        return _LOOK_SECONDS
+
+    def _is_over(self) -> bool:
+        """One look."""
+        path = f"/apis/apps/v1/namespaces/{self.place.namespace}/daemonsets/{self.place.daemon_set}"
+        daemon_set = self.api.get(path)
+        told = counts(daemon_set)
+        if told.over:
+            self._tell(f"{told.nodes} of {told.nodes} nodes are as declared") if self._told else None
+            return True
+        nodes = self.api.get("/api/v1/nodes", labelSelector=self.place.nodes).get("items") or []
+        pods = self.api.get(f"/api/v1/namespaces/{self.place.namespace}/pods", labelSelector=self.place.pods).get("items") or []
+        self._judge(told, Seen(daemon_set, nodes, pods))
+        return False
+
+    def _judge(self, told: Counts, seen: Seen) -> None:
+        self._last = "; ".join([f"{told.done} of {told.nodes} nodes are as declared", *_changing(seen)])
+        self._tell_now_and_then()
+        if not told.observed:
+            return
+        if self._before is None:
+            self._before = ends(seen)
+        found = lost(seen, self._before)
+        if stands_still(told, len(found), self.most):
+            named = "; ".join(f"{node}: {why}" for node, why in sorted(found.items()))
+            raise self._failed(
+                f"its rollout stands still: {told.done} of {told.nodes} nodes are as declared, and of {len(found)} the change "
+                f"failed. {named}"
+            )
+        self._judge_windows(seen)
+
+    def _judge_windows(self, seen: Seen) -> None:
+        left = self.opens_in()
+        if not left or not only_waits(seen):
+            self._closed_since = None
+            return
+        if self._closed_since is None:
+            self._closed_since = self.now()
+        if self.now() - self._closed_since >= _CLOSED_SECONDS:
+            opens = moment(self.wall() + left)
+            raise self._failed(
+                f"its rollout waits for a window, which opens at {opens}: {self._last}. What is left begins then by itself; "
+                "deploy again to see how it ends"
+            )
+
+    def _tell_now_and_then(self) -> None:
+        since = self.now() - self._told_at
+        if not self._told or since >= (_SILENT_SECONDS if self._told == self._last else _TOLD_SECONDS):
+            self._tell(self._last)
+
+    def _tell(self, text: str) -> None:
+        self._told, self._told_at = text, self.now()
+        self.tell(f"pool {self.pool}: {text}")
+
+    def _failed(self, why: str) -> NotRolledOutError:
+        return NotRolledOutError(
+            f"pool {self.pool}: {why.rstrip('.')}. Nodes whose turn has not come work on as before. Remove the cause and deploy "
+            "again, which goes on from here; or deploy the old declaration, which takes the changed nodes back."
+        )
+
+
+def _changing(seen: Seen) -> Iterator[str]:
+    """What the nodes say that are being changed, by name."""
+    for node in sorted(seen.nodes, key=_name):
+        mark = read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
+        if mark is not None:
+            state = "was given back as it was" if mark.stopped else "is being changed"
+            why = f" ({line(mark.why)})" if mark.why else ""
+            yield f"{line(_name(node))} {state} since {line(mark.since)}{why}"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["metadata"]["name"])
