@@ -60,7 +60,11 @@ def serve(trial: Trial) -> None:
     """A Deployment of REPLICAS, each with a share of a GPU of the pool, and its budget."""
     labels, budget = {"app": "served"}, {"minAvailable": BUDGET, "selector": {"matchLabels": {"app": "served"}}}
     container = {"name": "c", "image": "a:1", "resources": {"limits": {GPU: 1}}}
-    pod = {"nodeSelector": {"gpu-pools/pool": "serving"}, "tolerations": [{"operator": "Exists"}], "containers": [container]}
+    pod = {
+        "nodeSelector": {"gpu-pools/pool": "serving"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "containers": [container],
+    }
     spec = {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
     trial.api().create(DEPLOYMENTS, {"metadata": {"name": "served"}, "spec": spec})
     trial.api().create(BUDGETS, {"metadata": {"name": "served"}, "spec": budget})

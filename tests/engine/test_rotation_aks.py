@@ -7,7 +7,7 @@ scheduler, controllers, eviction API and verifiers are the real ones; Azure is a
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -159,17 +159,26 @@ def test_pods_that_stay_stop_it_whatever_is_declared_next_and_the_old_declaratio
 
 
 def test_the_first_declaration_once_more(trial: Trial) -> None:
-    """Its name in Azure is the digits' this time."""
+    """Its name in Azure is the digits' this time.
+
+    And it may be empty: so it begins with a node that is proven, which has room for four of the five pods. The fifth waits for
+    the autoscaler, which the budget allows.
+    """
     trial.api().delete(f"{BUDGETS}/stays")
     _size(trial, A100)
+    trial.edit(lambda config: _nodes(config["gpu-pools:pools"][0], {"min": 0, "max": 4}))
     with Served(trial) as served:
         trial.up().ok()
-    assert (_made(trial), served.fewest >= BUDGET) == ({trial.plan().pools[0].made_name}, True)
+    assert (_made(trial), len(trial.nodes("serving"))) == ({trial.plan().pools[0].made_name}, 1)
+    assert (served.fewest, running(trial)) == (BUDGET, BUDGET)
+    trial.scale("serving", 2).ok()
+    trial.wait_until(lambda: running(trial) == REPLICAS, "the fifth runs on a node that has joined")
 
 
 def test_in_place_it_is_drained_before_it_is_replaced_and_a_destroy_leaves_nothing(trial: Trial) -> None:
     """Nor does a destroy need the program."""
     before, (name,) = _machines(trial), _made(trial)
+    trial.edit(lambda config: _nodes(config["gpu-pools:pools"][0], None))
     trial.edit(lambda config: config["gpu-pools:pools"][0].update(replace="inPlace", drainTimeoutSeconds=10))
     trial.up().ok()
     assert (_made(trial), _machines(trial)) == ({name}, before)
@@ -193,6 +202,13 @@ def test_in_place_it_is_drained_before_it_is_replaced_and_a_destroy_leaves_nothi
 
 def _size(trial: Trial, size: str) -> None:
     trial.edit(lambda config: config["gpu-pools:pools"][0].update(vmSize=size))
+
+
+def _nodes(pool: dict[str, Any], bounds: dict[str, int] | None) -> None:
+    """Bounds for the autoscaler, or two nodes again."""
+    for key in ("count", "nodes"):
+        pool.pop(key, None)
+    pool.update({"count": 2} if bounds is None else {"nodes": bounds})
 
 
 def _made(trial: Trial) -> set[str]:
