@@ -17,7 +17,7 @@ emptied: do not.
 """
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 from pulumi_kubernetes.core.v1 import ConfigMap
@@ -29,6 +29,9 @@ from . import _log
 from ._ask_first import client_of, once_known
 from ._cluster_api import ClusterApi
 from ._not_known_yet import not_known_yet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def resource_name(name: str, planned: PoolPlan) -> str:
@@ -129,10 +132,17 @@ class _Hook:
     def empty(self, name: str) -> pulumi.ResourceHook:
         """For before it is said that the others are empty."""
 
-        async def empty(_change: pulumi.ResourceHookArgs) -> None:
-            await asyncio.to_thread(self._emptying().run)
+        async def empty(change: pulumi.ResourceHookArgs) -> None:
+            emptying = self._emptying()
+            emptying.proven = self._is_new_here(change.old_inputs)
+            await asyncio.to_thread(emptying.run)
 
         return pulumi.ResourceHook(f"{name}-emptied", empty)
+
+    def _is_new_here(self, before: "Mapping[str, Any] | None") -> bool:
+        """Whether the nodes were last emptied for another generation than is wanted now; one that comes back was proven then."""
+        last = ((before or {}).get("data") or {}).get("generation")
+        return self._planned.pool.exchange == "surge" and last not in {None, self._planned.generation}
 
     def _emptying(self) -> Emptying:
         api = ClusterApi(client_of(self._known(), self._context))

@@ -3,7 +3,8 @@
 Magnum's API accepts a second operation while one is in progress and then loses or fails one of the two. So a node group
 waits for every group before it: creations run in file order, deletions in reverse, whichever groups come and go. Node-group
 labels configure Magnum's driver and do not reach the nodes: node labels are the business of components.node_features, taints
-that of the kubelets where the driver lets them (gpu_pools.plan.placing). Not managed here: networks, images, flavors, keypairs
+that of the kubelets where the driver lets them (gpu_pools.plan.placing). How one group takes another's place (`replace`) is told
+in components/_rotation.py. Not managed here: networks, images, flavors, keypairs
 and quotas, which belong to the cloud's operators. A changed label of the cluster means a new cluster; `protect` refuses that.
 """
 
@@ -18,13 +19,14 @@ from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.plan.planned import PoolPlan
 from gpu_pools.stack.clusters import MagnumSettings, MagnumTemplate, parse_cluster
 from gpu_pools.stack.placements import MagnumPlacement
-from gpu_pools.text.errors import Problems
+from gpu_pools.text.errors import InvalidStackError, Problem, Problems
 
 from ._args import FlavorArgs, MagnumClusterArgs, MagnumPoolArgs, MagnumPoolLike
 from ._config_keys import after_operator, pool_plan
 from ._held import held_hook
 from ._options import child_options, unless_false
 from ._outputs import put_back, put_off
+from ._rotation import keeps_its_name, other_names, resource_name
 from ._to_stack import ALONE, located_in, plan_alone, stack_keys
 from .kubernetes_provider import kubernetes_provider
 from .openstack_check import check_cloud
@@ -175,13 +177,16 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
         """
+        is_part = planned is not None
         planned = pool_plan(f"MagnumGpuNodePool({name})", args, planned, operator, _alone(name, args))
+        if planned.pool.exchange and not is_part:
+            raise InvalidStackError([_nobody_knows(name, planned)])
         opts = after_operator(opts, operator)
         super().__init__("gpu-pools:index:MagnumGpuNodePool", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
         group = containerinfra.NodeGroup(
-            f"{name}-group",
+            resource_name(f"{name}-group", planned),
             cluster_id=args["cluster_id"],
             **_group_inputs(planned, args),
             opts=child_options(
@@ -190,17 +195,28 @@ class MagnumGpuNodePool(pulumi.ComponentResource):
                 # The name is unique in the cluster, so a replacement cannot stand beside the old group.
                 delete_before_replace=True,
                 protect=unless_false(planned.protect),
-                ignore_changes=["nodeCount"] if planned.pool.autoscaled else [],
+                ignore_changes=[*(["nodeCount"] if planned.pool.autoscaled else []), *keeps_its_name(planned, "name")],
                 custom_timeouts=_SLOW,
                 hooks=pulumi.ResourceHookBinding(before_update=[held_hook(name, "node group")]) if planned.imported else None,
+                aliases=other_names(f"{name}-group", planned),
             ),
         )
         self.group_id = group.id
-        self.group_name = pulumi.Output.from_input(planned.name)
+        # One that was there before `replace` has kept its name.
+        self.group_name = group.name if planned.generation else pulumi.Output.from_input(planned.name)
         self.advertises = pulumi.Output.from_input(dict(planned.advertises))
         self.register_outputs(
             {"group_id": self.group_id, "group_name": self.group_name, "advertises": self.advertises},
         )
+
+
+def _nobody_knows(name: str, planned: PoolPlan) -> Problem:
+    return Problem(
+        f"MagnumGpuNodePool({name}).replace",
+        f"{planned.pool.exchange} needs labellers and verifiers that know the group's name, and a way to reach the cluster",
+        "replace in a GpuPlatform or a stack file",
+        "Leave it out, or make the pool with GpuPlatform.",
+    )
 
 
 def _cluster_settings(what: str, args: MagnumClusterArgs) -> MagnumSettings:
@@ -249,12 +265,12 @@ def _group_inputs(planned: PoolPlan, args: MagnumGpuNodePoolArgs) -> dict[str, A
     limited = pool.autoscaled or (autoscaling and driver == "capi-helm")
     limits = {"min_node_count": pool.min_nodes, "max_node_count": pool.max_nodes} if limited else {"min_node_count": 0}
     return {
-        "name": planned.name,
+        "name": planned.made_name,
         "role": "gpu",
         "flavor_id": placement.flavor,
         "image_id": placement.image,
         "docker_volume_size": placement.docker_volume_size,
-        "node_count": pool.min_nodes,
+        "node_count": pool.first_nodes,
         **limits,
         "labels": labels or None,
         "merge_labels": True if labels else None,

@@ -12,7 +12,7 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
-from gpu_pools.plan.placing import labeller_daemon_set_spec, node_feature_rule
+from gpu_pools.plan.placing import labeller_daemon_set_spec, labeller_name, node_feature_rule, rule_name
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.stack.charts import DEFAULT_LABELLER_IMAGE
 from gpu_pools.stack.placements import ExistingPlacement
@@ -120,6 +120,29 @@ class PoolLabelsArgs(TypedDict):
     """Image of the labeller; it needs sh."""
 
 
+def pool_rule(name: str, planned: PoolPlan, driver: str | None, opts: pulumi.ResourceOptions) -> CustomResource:
+    """The rule of a generation of a pool: its group comes after it, so that nodes keep their labels until the group is gone.
+
+    Args:
+        name: unique in the program.
+        planned: the pool.
+        driver: Magnum's.
+        opts: of the rule.
+    """
+    return _rule(f"{name}-{planned.generation}", planned, node_feature_rule(planned, driver), opts)
+
+
+def _rule(name: str, planned: PoolPlan, spec: Any, opts: pulumi.ResourceOptions) -> CustomResource:  # noqa: ANN401 - an input
+    return CustomResource(
+        name,
+        api_version="nfd.k8s-sigs.io/v1alpha1",
+        kind="NodeFeatureRule",
+        metadata={"name": rule_name(planned)},
+        spec=spec,
+        opts=opts,
+    )
+
+
 class PoolLabels(pulumi.ComponentResource):
     """Labels (and, where NFD may, taints) of one pool's nodes, present and future."""
 
@@ -136,6 +159,7 @@ class PoolLabels(pulumi.ComponentResource):
         *,
         planned: PoolPlan | None = None,
         operator: "GpuOperator | None" = None,
+        group: pulumi.Output[dict[str, str]] | None = None,
     ) -> None:
         """Mark the nodes and make the rule.
 
@@ -145,6 +169,7 @@ class PoolLabels(pulumi.ComponentResource):
             opts: options of the component.
             planned: the pool as part of a plan, instead of `pool`.
             operator: the one that was given the pool; what others decide of it is taken from there, and it comes first.
+            group: of a pool with `replace` on Magnum what selects its nodes; its rule is there then.
 
         Raises:
             InvalidStackError: with everything that is wrong with the arguments.
@@ -154,21 +179,18 @@ class PoolLabels(pulumi.ComponentResource):
         super().__init__("gpu-pools:index:PoolLabels", name, None, opts)
         #: What follows from the declaration, for whoever installs the GPU operator.
         self.planned = planned
-        rule: Any = node_feature_rule(planned, args.get("magnum_driver"))
-        CustomResource(
-            f"{name}-rule",
-            api_version="nfd.k8s-sigs.io/v1alpha1",
-            kind="NodeFeatureRule",
-            metadata={"name": f"gpu-pools-{planned.name}"},
-            spec=once_agreed(f"PoolLabels({name})", planned, args.get("config_keys"), rule),
-            opts=child_options(self, opts),
-        )
-        spec: Any = labeller_daemon_set_spec(
-            planned, _selector(planned, args), _tolerations(planned, args), args.get("image", DEFAULT_LABELLER_IMAGE)
-        )
+        tolerations, image = _tolerations(planned, args), args.get("image", DEFAULT_LABELLER_IMAGE)
+        spec: Any
+        if group is None:
+            rule = node_feature_rule(planned, args.get("magnum_driver"))
+            agreed = once_agreed(f"PoolLabels({name})", planned, args.get("config_keys"), rule)
+            _rule(f"{name}-rule", planned, agreed, child_options(self, opts))
+            spec = labeller_daemon_set_spec(planned, _selector(planned, args), tolerations, image)
+        else:
+            spec = group.apply(lambda selector: labeller_daemon_set_spec(planned, selector, tolerations, image))
         DaemonSet(
-            f"{name}-marker",
-            metadata={"name": f"gpu-pools-marker-{planned.name}", "namespace": args["namespace"]},
+            f"{name}-marker" if group is None else f"{name}-marker-{planned.generation}",
+            metadata={"name": labeller_name(planned), "namespace": args["namespace"]},
             spec=spec,
             opts=child_options(self, opts),
         )

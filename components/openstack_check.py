@@ -26,6 +26,7 @@ from gpu_pools.clouds.magnum_answers import (
     Template,
 )
 from gpu_pools.clouds.magnum_cloud import Need, judge, needs
+from gpu_pools.clouds.magnum_generations import Exchanged
 from gpu_pools.stack.clusters import MagnumSettings
 from gpu_pools.stack.pools import Pool
 from gpu_pools.text.errors import InvalidStackError
@@ -55,13 +56,16 @@ _TEMPLATE_KEYS = {
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 
 
-def check_cloud(cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.Resource) -> None:
+def check_cloud(
+    cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.Resource, exchanged: Sequence[Exchanged] = ()
+) -> None:
     """Hold a cluster and its pools against the cloud of a component's openstack provider, unless it is told not to.
 
     Args:
         cluster: what is wanted of the cluster.
         pools: all of its pools that are known.
         parent: the component; its warnings are shown there.
+        exchanged: those with `replace`.
 
     Raises:
         InvalidStackError: with everything that the cloud does not have.
@@ -73,7 +77,7 @@ def check_cloud(cluster: MagnumSettings, pools: Sequence[Pool], parent: pulumi.R
     except UnreadError as error:
         why = Unread(str(error))
         cloud = Cloud(why, why, why, why, why, why)
-    judgement = judge(cluster, pools, cloud, stack_owner())
+    judgement = judge(cluster, pools, cloud, stack_owner(), exchanged)
     if judgement.unchecked:
         _log.warn(f"not checked before the deploy: {'; '.join(judgement.unchecked)}", parent)
     for note in judgement.notes:
@@ -241,6 +245,7 @@ def _group(one: dict[str, Any]) -> Group:
         image=one.get("image_id") or "",
         volume=one.get("docker_volume_size"),
         labels=one.get("labels") or {},
+        flavor=one.get("flavor_id") or "",
     )
 
 

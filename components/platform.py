@@ -17,7 +17,7 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
 from gpu_pools.plan.document import plan_json
-from gpu_pools.plan.generations import generations
+from gpu_pools.plan.generations import exchanged, generations
 from gpu_pools.plan.placing import labeller_selector
 from gpu_pools.plan.planned import Plan, PoolPlan
 from gpu_pools.plan.planning import plan_config
@@ -50,7 +50,7 @@ from ._section_args import (
 )
 from ._to_stack import in_stack_keys, located_in, sections_in, stack_config
 from .gpu_operator import GpuOperator
-from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs
+from .node_features import NodeFeatureDiscovery, PoolLabels, PoolLabelsArgs, pool_rule
 from .sharing import declare
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from .existing import ExistingCluster
     from .existing_aks import ExistingAksCluster
     from .existing_magnum import ExistingMagnumCluster
-    from .magnum import MagnumCluster, MagnumGpuNodePoolArgs
+    from .magnum import MagnumCluster, MagnumGpuNodePool, MagnumGpuNodePoolArgs
     from .observability import ObservabilityArgs
     from .smoke_test import SharingSmokeTestArgs
     from .verification import VerificationArgs, VerifierArgs
@@ -141,7 +141,7 @@ class GpuPlatform(pulumi.ComponentResource):
             from .openstack_check import check_cloud  # noqa: PLC0415 - loaded only where it is used
 
             with located_in(what, places):
-                check_cloud(planned.settings.cluster, planned.settings.pools, self)
+                check_cloud(planned.settings.cluster, planned.settings.pools, self, exchanged(planned))
         elif isinstance(planned.settings.cluster, AksSettings) and planned.settings.cluster.existing is None:
             from .azure_check import check_cloud as check_azure  # noqa: PLC0415 - as above
 
@@ -278,7 +278,8 @@ class GpuPlatform(pulumi.ComponentResource):
         made = self._cloud_pools(name, planned, cluster, after_operator)
         # On AKS labels are the agent pools' own business.
         for pool in planned.pools if not isinstance(planned.settings.cluster, AksSettings) else ():
-            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator))
+            group = next((one for one in made[pool.name] if pool.generation), None)
+            made[pool.name].append(self._pool_labels(name, planned, pool, after_operator, group))
         return made
 
     def _cloud_pools(
@@ -329,14 +330,16 @@ class GpuPlatform(pulumi.ComponentResource):
         if gives_back(planned.settings):
             reached["leaving"] = True
         verifier = Verifier(f"{name}-verifier", reached, opts)
+        groups = _groups(planned, pools)
         proven: dict[str, pulumi.Resource] = {}
         for pool, made in pools.items():
             args: VerificationArgs = {"pool": pool, "program": verifier.program, "kubeconfig": kubeconfig}
             after = _after(opts, [verifier, *made])
-            proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned)
+            proven[pool] = Verification(f"{name}-{pool}-verification", args, after, planned=planned, group=groups.get(pool))
         if planned.settings.verification.smoke_test:
             self._smoke_tests(name, planned, opts, proven)
-        return verifier.program.apply(lambda program: reports(planned, deployed_program(program)))
+        known = pulumi.Output.all(program=verifier.program, groups=pulumi.Output.all(**groups))
+        return known.apply(lambda one: reports(planned, deployed_program(one["program"]), groups=one["groups"]))
 
     def _smoke_tests(self, name: str, planned: Plan, opts: pulumi.ResourceOptions, proven: Mapping[str, pulumi.Resource]) -> None:
         from .smoke_test import SharingSmokeTest, smoke_test_namespace  # noqa: PLC0415
@@ -403,11 +406,19 @@ class GpuPlatform(pulumi.ComponentResource):
             args = cluster.pool_args(args)
         groups: list[pulumi.Resource] = []
         for pool in planned.pools:
-            group = MagnumGpuNodePool(f"{name}-{pool.name}", args, _after(opts, groups), planned=pool)
+            before = [*groups]
+            if pool.generation:
+                before.append(pool_rule(f"{name}-{pool.name}-rule", pool, settings.driver, opts))
+            if pool.pool.exchange == "inPlace":
+                reached = (cluster.kubeconfig, None)
+                before.append(old_nodes_emptied(f"{name}-{pool.name}", pool, reached, OPERATOR_NAMESPACE, opts, []))
+            group = MagnumGpuNodePool(f"{name}-{pool.name}", args, _after(opts, before), planned=pool)
             groups.append(group)
             made[pool.name].append(group)
 
-    def _pool_labels(self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions) -> PoolLabels:
+    def _pool_labels(
+        self, name: str, planned: Plan, pool: PoolPlan, opts: pulumi.ResourceOptions, group: pulumi.Resource | None
+    ) -> PoolLabels:
         settings = planned.settings.cluster
         args: PoolLabelsArgs = {
             "namespace": OPERATOR_NAMESPACE,
@@ -416,7 +427,19 @@ class GpuPlatform(pulumi.ComponentResource):
             "tolerations": [dict(toleration) for toleration in planned.tolerations],
             "image": planned.settings.nfd.labeller_image,
         }
-        return PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool)
+        selector = _group_name(group).apply(lambda called: labeller_selector(settings, pool, called)) if group else None
+        return PoolLabels(f"{name}-{pool.name}-labels", args, opts, planned=pool, group=selector)
+
+
+def _group_name(group: pulumi.Resource) -> pulumi.Output[str]:
+    return cast("MagnumGpuNodePool", group).group_name
+
+
+def _groups(planned: Plan, made: Mapping[str, list[pulumi.Resource]]) -> dict[str, pulumi.Output[str]]:
+    """Of each pool with `replace` on Magnum what its group is called."""
+    if not isinstance(planned.settings.cluster, MagnumSettings):
+        return {}
+    return {pool.name: _group_name(made[pool.name][0]) for pool in planned.pools if pool.generation}
 
 
 def _put_off(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class Group:
         image: name or id; empty where Magnum does not say.
         volume: GiB of its docker volume.
         labels: those that Magnum's driver gets.
+        flavor: its flavor, as it was asked for.
+        called: what Magnum calls it, where that is not the pool's name.
     """
 
     nodes: int
@@ -77,6 +79,8 @@ class Group:
     image: str = ""
     volume: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    flavor: str = ""
+    called: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from gpu_pools.clouds.judgement import Judgement, Unread
 from gpu_pools.clouds.magnum_answers import Cloud, Image, Kind, MachineFlavor, Magnum, Named
 from gpu_pools.clouds.magnum_drivers import CLUSTER_API_NETWORK_DRIVERS
 from gpu_pools.clouds.magnum_found import judge_found, notes_on_found
+from gpu_pools.clouds.magnum_generations import as_declared, judge_third
 from gpu_pools.clouds.magnum_living import judge_living
 from gpu_pools.stack.later import Later
 from gpu_pools.stack.placements import MagnumPlacement
@@ -27,6 +28,7 @@ from gpu_pools.text.errors import Problems, show
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gpu_pools.clouds.magnum_generations import Exchanged
     from gpu_pools.stack.clusters import MagnumSettings
     from gpu_pools.stack.pools import Pool
 
@@ -76,7 +78,9 @@ def _of_pools(pools: Sequence[Pool]) -> Iterator[tuple[Kind, str | None, str]]:
             yield "image", pool.placement.image, f"{pool.path}.image"
 
 
-def judge(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: str = "") -> Judgement:
+def judge(
+    cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: str = "", exchanged: Sequence[Exchanged] = ()
+) -> Judgement:
     """Hold what a stack needs against what the cloud has; nothing is judged where Magnum itself could not be read.
 
     Args:
@@ -84,11 +88,15 @@ def judge(cluster: MagnumSettings, pools: Sequence[Pool], cloud: Cloud, owner: s
         pools: all that are known.
         cloud: what it said.
         owner: in a cluster that is there, what the label of this stack's node groups says.
+        exchanged: the pools with ``replace``.
     """
     magnum = cloud.magnum
     if isinstance(magnum, Unread):
         return Judgement((), (f"anything ({magnum.why})",))
-    problems, wanted = Problems(), [need for need in needs(cluster, pools) if (need.kind, need.name) not in magnum.in_use]
+    problems = Problems()
+    judge_third(exchanged, magnum, cluster.driver, problems)
+    magnum = as_declared(magnum, exchanged)
+    wanted = [need for need in needs(cluster, pools) if (need.kind, need.name) not in magnum.in_use]
     for need in wanted:
         _judge_need(need, _things(cloud, magnum, need.kind), problems)
     _judge_template_image(cluster, cloud, magnum, problems)
@@ -264,6 +272,6 @@ def _new_machines(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Magnum
         yield cluster.workers, workers
     for pool in pools:
         group = magnum.groups.get(pool.name)
-        more = pool.min_nodes - (group.nodes if group else 0)
+        more = pool.min_nodes - group.nodes if group else pool.first_nodes
         if isinstance(pool.placement, MagnumPlacement) and more > 0:
             yield more, pool.placement.flavor

@@ -57,8 +57,9 @@ def _judge_half_made(cluster: MagnumSettings, pools: Sequence[Pool], magnum: Mag
     for pool in pools:
         group = magnum.groups.get(pool.name)
         if group is not None and _is_no_base(group.status):
-            command = f"nodegroup delete {cluster.name} {pool.name}"
-            _add_half_made(pool.path, f"node group {pool.name}", (group.status, group.reason), command, problems)
+            called = group.called or pool.name
+            command = f"nodegroup delete {cluster.name} {called}"
+            _add_half_made(pool.path, f"node group {called}", (group.status, group.reason), command, problems)
 
 
 def _is_no_base(status: str) -> bool:

@@ -53,6 +53,7 @@ def pool_inputs(planned: PoolPlan, around: Around) -> dict[str, Any]:
         "type": "VirtualMachineScaleSets",
         "vmSize": placement.vm_size,
         **counts(pool.nodes),
+        "count": pool.first_nodes,
         "nodeTaints": [str(taint) for taint in planned.taints],
         "availabilityZones": list(placement.zones) or None,
         "gpuProfile": {"driver": "None" if planned.driver == "operator" else "Install"},

@@ -6,6 +6,9 @@ pool's name in the cloud, and a change of any of that makes another pool beside 
 
 What only the engine will know (Outputs), and what the cluster gives to all of its pools, does not count: a change of that
 deletes the pool first, undrained. The digits must stay the same from version to version, since other ones exchange every pool.
+
+What Magnum fixes is what terraform-provider-openstack 3.4.0 replaces a node group for (`ForceNew` of its resource); of its labels
+those that the pool declares, and what its kubelets register with. Whose stack the group is of is no part of it.
 """
 
 from __future__ import annotations
@@ -16,11 +19,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_pools.clouds.aks_properties import inputs_that
+from gpu_pools.clouds.magnum_generations import Exchanged, is_generation
 from gpu_pools.plan.aks_pool_inputs import PLACE, Around, pool_inputs
+from gpu_pools.plan.placing import node_group_labels
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL
+from gpu_pools.stack.placements import MagnumPlacement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.stack.settings import Settings
@@ -29,11 +35,16 @@ if TYPE_CHECKING:
 _DIGITS: Final = 6
 
 
-def generation(planned: PoolPlan) -> str:
-    """The digits; empty without ``replace``."""
+def generation(planned: PoolPlan, driver: str | None = None) -> str:
+    """The digits; empty without ``replace``.
+
+    Args:
+        planned: the pool.
+        driver: Magnum's, on Magnum.
+    """
     if planned.pool.exchange is None:
         return ""
-    fixed = json.dumps([planned.name, _fixed(planned)], sort_keys=True)
+    fixed = json.dumps([planned.name, _fixed(planned, driver)], sort_keys=True)
     return hashlib.sha256(fixed.encode()).hexdigest()[:_DIGITS]
 
 
@@ -42,9 +53,27 @@ def generations(plan: Plan) -> dict[str, str]:
     return {planned.name: planned.generation for planned in plan.pools if planned.generation}
 
 
-def with_generation(planned: PoolPlan) -> PoolPlan:
-    """The pool with its digits, and the label that says them."""
-    if not (digits := generation(planned)):
+def exchanged(plan: Plan) -> list[Exchanged]:
+    """The pools with ``replace`` on Magnum, as who holds them against the cloud needs them."""
+    driver = getattr(plan.settings.cluster, "driver", None)
+    return [
+        Exchanged(one.pool, one.stem, one.generation, one.pool.placement, node_group_labels(one, driver))
+        for one in plan.pools
+        if one.generation and isinstance(one.pool.placement, MagnumPlacement)
+    ]
+
+
+def pool_called(name: str, pools: Iterable[PoolPlan]) -> str:
+    """Which of these pools the cloud calls so, whichever generation of it; the name itself where it is none of them."""
+    known = list(pools)
+    if any(one.name == name for one in known):
+        return name
+    return next((one.name for one in known if one.generation and is_generation(name, one.stem, one.generation)), name)
+
+
+def with_generation(planned: PoolPlan, driver: str | None = None) -> PoolPlan:
+    """The pool with its digits, and the label that says them; `driver` is Magnum's."""
+    if not (digits := generation(planned, driver)):
         return planned
     labels = dict(sorted({**planned.labels, GENERATION_LABEL: digits}.items()))
     return replace(planned, generation=digits, labels=labels)
@@ -79,6 +108,14 @@ def check_exchanges(settings: Settings, problems: Problems) -> None:
             )
 
 
-def _fixed(planned: PoolPlan) -> Mapping[str, Any]:
+def _fixed(planned: PoolPlan, driver: str | None) -> Mapping[str, Any]:
+    placement = planned.pool.placement
+    if isinstance(placement, MagnumPlacement):
+        return {
+            "flavor": placement.flavor,
+            "image": placement.image,
+            "volume": placement.docker_volume_size,
+            "labels": node_group_labels(planned, driver),
+        }
     asked = inputs_that("replaces", "AgentPool", pool_inputs(planned, Around()))
     return {key: value for key, value in asked.items() if key not in PLACE}

@@ -5,6 +5,10 @@ tells a pool's nodes apart there is a node label: Magnum's driver sets one with 
 has its own. So a small DaemonSet per pool, selected by that label, drops a feature file on the node; NFD publishes it, and
 one NodeFeatureRule per pool turns it into the labels. Nodes that join later, by whatever means, get them without a deploy.
 
+Of groups that follow each other under one pool's name (``replace``) each has a labeller and a rule of its own, which say its
+generation, too: old nodes keep their labels until they are gone. What Magnum calls such a group only the engine knows, since one
+that was there before has kept its name.
+
 Taints: the kubelets of Magnum's heat driver register with taints by the node-group label ``kubelet_options``
 (openstack/magnum stable/2025.1, configure-kubernetes-minion.sh); for the other drivers NFD sets the taints. On existing
 clusters the taints are there already. On AKS all of this is the node pool's own business.
@@ -27,18 +31,31 @@ if TYPE_CHECKING:
 LABELLER_APP: Final = "gpu-pools-marker"
 #: Where NFD's `local` source looks for feature files.
 FEATURES_FOLDER: Final = "/etc/kubernetes/node-feature-discovery/features.d"
-#: Writes one feature, and no label; a leading dot hides the file from NFD until it is whole. The file stays when the labeller
-#: is restarted, so that labels never flap, and expires after a day on a node that has left the pool.
-_MARK: Final = (
-    "set -eu; cd /features.d; trap 'exit 0' TERM INT; while :; do "
-    'until=$(date -u -d "@$(($(date +%s) + 86400))" +%Y-%m-%dT%H:%M:%SZ); '
-    f'printf "# +no-label\\n# +expiry-time=%s\\n{POOL_LABEL}=%s\\n" "$until" "$GPU_POOLS_POOL" > .gpu-pools; '
-    "mv .gpu-pools gpu-pools; sleep 3600 & wait $!; done"
-)
+_FILE: Final = "gpu-pools"
 
 
-def labeller_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+def _mark(file: str, features: Mapping[str, str]) -> str:
+    """A script that says features of the node, by environment variables, and no labels: a line of that holds for one feature.
+
+    A leading dot hides the file from NFD until it is whole. The file stays when the labeller is restarted, so that labels never
+    flap, and expires after a day on a node that has left the pool.
+    """
+    lines = "# +no-label\\n# +expiry-time=%s\\n" + "# +no-label\\n".join(f"{key}=%s\\n" for key in features)
+    values = " ".join(f'"${variable}"' for variable in features.values())
+    return (
+        "set -eu; cd /features.d; trap 'exit 0' TERM INT; while :; do "
+        'until=$(date -u -d "@$(($(date +%s) + 86400))" +%Y-%m-%dT%H:%M:%SZ); '
+        f'printf "{lines}" "$until" {values} > .{file}; mv .{file} {file}; sleep 3600 & wait $!; done'
+    )
+
+
+def labeller_selector(cluster: ClusterSettings, planned: PoolPlan, group: str = "") -> dict[str, str]:
     """The node label that tells the pool's nodes apart.
+
+    Args:
+        cluster: of the stack.
+        planned: the pool.
+        group: what Magnum calls it, of a pool with ``replace``.
 
     Raises:
         ValueError: on AKS, where none is needed, and for a Magnum section without driver.
@@ -47,19 +64,27 @@ def labeller_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, 
     if isinstance(placement, ExistingPlacement):
         return dict(placement.node_selector)
     if isinstance(placement, MagnumPlacement) and isinstance(cluster, MagnumSettings) and cluster.driver:
-        return {NODE_GROUP_LABELS[cluster.driver]: planned.name}
+        return {NODE_GROUP_LABELS[cluster.driver]: group or planned.made_name}
     message = f"pool {planned.name} on {planned.platform} needs no labeller, or its Magnum driver is not known"
     raise ValueError(message)
 
 
-def pool_selector(cluster: ClusterSettings, planned: PoolPlan) -> dict[str, str]:
+def pool_selector(cluster: ClusterSettings, planned: PoolPlan, group: str = "") -> dict[str, str]:
     """The node labels that tell the pool's nodes apart from the moment they register, on every platform.
+
+    Of a pool with ``replace`` on Magnum only where its group's name is given; without it, those that NFD has set by then.
+
+    Args:
+        cluster: of the stack.
+        planned: the pool.
+        group: what Magnum calls it, of a pool with ``replace``.
 
     Raises:
         ValueError: for a Magnum section without driver.
     """
-    if not isinstance(planned.pool.placement, AksPlacement):
-        return labeller_selector(cluster, planned)
+    on_aks = isinstance(planned.pool.placement, AksPlacement)
+    if not on_aks and (group or not planned.generation):
+        return labeller_selector(cluster, planned, group)
     if planned.generation:
         # The old pool has the name as well, until it goes; its nodes are proven by nobody then. A pool that was there before
         # `replace` has kept its name in Azure, so that is known to Azure alone. When the labels are there: decision 258.
@@ -75,14 +100,30 @@ def node_feature_rule(planned: PoolPlan, driver: str | None = None) -> dict[str,
         planned: the pool.
         driver: Magnum's driver, None on existing clusters.
     """
+    marked = {POOL_LABEL: planned.name} | ({GENERATION_LABEL: planned.generation} if planned.generation else {})
+    matches = {key: {"op": "In", "value": [value]} for key, value in marked.items()}
     rule: dict[str, Any] = {
-        "name": f"gpu-pools {planned.name}",
+        "name": f"gpu-pools {planned.name}{_dashed(planned, ' ')}",
         "labels": planned.placed_labels,
-        "matchFeatures": [{"feature": "local.feature", "matchExpressions": {POOL_LABEL: {"op": "In", "value": [planned.name]}}}],
+        "matchFeatures": [{"feature": "local.feature", "matchExpressions": matches}],
     }
     if driver in {"magnum-cluster-api", "capi-helm"} and planned.taints:
         rule["taints"] = [_taint(taint.key, taint.value, taint.effect) for taint in planned.taints]
     return {"rules": [rule]}
+
+
+def rule_name(planned: PoolPlan) -> str:
+    """The name of the pool's NodeFeatureRule; each generation has one of its own."""
+    return f"gpu-pools-{planned.name}{_dashed(planned)}"
+
+
+def labeller_name(planned: PoolPlan) -> str:
+    """The name of the DaemonSet that marks the pool's nodes; each generation has one of its own."""
+    return f"{LABELLER_APP}-{planned.name}{_dashed(planned)}"
+
+
+def _dashed(planned: PoolPlan, dash: str = "-") -> str:
+    return f"{dash}{planned.generation}" if planned.generation else ""
 
 
 def node_group_labels(planned: PoolPlan, driver: str | None) -> dict[str, str]:
@@ -103,11 +144,17 @@ def labeller_daemon_set_spec(
 ) -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that marks the pool's nodes for NFD."""
     labels = {"app.kubernetes.io/name": LABELLER_APP, POOL_LABEL: planned.name}
+    env, file, features = [{"name": "GPU_POOLS_POOL", "value": planned.name}], _FILE, {POOL_LABEL: "GPU_POOLS_POOL"}
+    if planned.generation:
+        labels[GENERATION_LABEL] = planned.generation
+        env.append({"name": "GPU_POOLS_GENERATION", "value": planned.generation})
+        # In a file of its own: the labeller of before, which is there until a deploy's end, would write over it.
+        file, features = f"{_FILE}-generation", {**features, GENERATION_LABEL: "GPU_POOLS_GENERATION"}
     container = {
         "name": "marker",
         "image": image,
-        "command": ["sh", "-c", _MARK],
-        "env": [{"name": "GPU_POOLS_POOL", "value": planned.name}],
+        "command": ["sh", "-c", _mark(file, features)],
+        "env": env,
         "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,

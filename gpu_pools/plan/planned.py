@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from gpu_pools.stack.settings import Settings
     from gpu_pools.stack.sharing import Sharing
 
-#: Azure's longest name of a pool.
-_LONGEST_AKS_NAME: Final = 12
+#: The longest name of a pool in each cloud, and what stands before the digits: Azure knows no dashes. Of a node group it is the
+#: longest that a stack may give it by itself (gpu_pools/stack/pools.py).
+_LONGEST: Final = {"aks": (12, ""), "magnum": (40, "-")}
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,14 @@ class PoolPlan:
         """What the cloud calls a pool that is made now; one that was there before ``replace: surge`` keeps its name."""
         if self.pool.exchange != "surge":
             return self.name
-        return f"{self.name[: _LONGEST_AKS_NAME - len(self.generation)]}{self.generation}"
+        return f"{self.stem}{self.generation}"
+
+    @property
+    def stem(self) -> str:
+        """What comes before the digits in the names that the cloud has of such a pool."""
+        longest, dash = _LONGEST[self.platform]
+        # No two dashes in a row: of these capi-helm makes one (driver_utils.py, sanitized_name), and labels the nodes with that.
+        return self.name[: longest - len(dash) - len(self.generation)].rstrip("-") + dash
 
 
 @dataclass(frozen=True)

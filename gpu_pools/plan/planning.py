@@ -231,7 +231,7 @@ def _plan_pool(pool: Pool, sharing: Sharing, settings: Settings, strategies: _St
         imported=settings.imported,
         warnings=(*warnings, *_pool_warnings(pool, sharing, hardware, settings, strategies)),
     )
-    return planned if settings.imported else with_generation(planned)
+    return planned if settings.imported else with_generation(planned, getattr(settings.cluster, "driver", None))
 
 
 def _mig_key(sharing: Sharing, hardware: Hardware, owner: MigOwner) -> str | None:

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gpu_pools.proof.verifier_rights import CONDITION
 from gpu_pools.stack.kubernetes_names import GENERATION_LABEL, POOL_LABEL
 from gpu_pools.verifier.api import ApiError
 from gpu_pools.verifier.living_node import ANNOTATION, LivingNode, as_holder, despite_others, is_over
@@ -53,6 +54,8 @@ class Emptying:
         generation: the one that stays.
         seconds: how long pods may take to go.
         tell: says how it goes.
+        proven: whether a proven node of the generation that stays must be there before pods are asked to go. Of an autoscaled
+            pool the autoscaler may have taken the last one away, and then no verifier has said anything.
         now, sleep: the clock.
     """
 
@@ -61,6 +64,7 @@ class Emptying:
     generation: str
     seconds: float
     tell: Callable[[str], None]
+    proven: bool = False
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _refused: dict[str, str] = field(default_factory=dict)
@@ -94,6 +98,7 @@ class Emptying:
         while True:
             left: tuple[Holder, ...] = ()
             try:
+                self._refuse_unproven()
                 nodes, left = self._look()
                 if not left:
                     self._tell_done(nodes, told)
@@ -111,14 +116,38 @@ class Emptying:
                 raise self._not_emptied(away or f"these pods did not go in {self.seconds:g} s: {self._named(left)}")
             self.sleep(pause)
 
+    def _refuse_unproven(self) -> None:
+        """Once, and before anything is done.
+
+        Raises:
+            NotEmptiedError: pods are to go, and no node is proven that could take them.
+        """
+        if not self.proven:
+            return
+        new = self._nodes(f"{GENERATION_LABEL}={self.generation}")
+        if not any(_is_proven(node) for node in new) and (pods := self._pods(list(self._old()))):
+            message = (
+                f"pool {self.pool} has no proven node but old ones, so these are left alone: {self._named(pods)}. Has the "
+                "autoscaler taken it away, have the pool scaled to 1 and deploy again; or deploy the old declaration."
+            )
+            raise NotEmptiedError(message)
+        self.proven = False
+
     def _look(self) -> tuple[list[dict[str, Any]], tuple[Holder, ...]]:
         """The old nodes, cordoned, and the pods that are to leave them."""
-        nodes = list(self._nodes(f"{GENERATION_LABEL},{GENERATION_LABEL}!={self.generation}"))
+        nodes = list(self._old())
         for node in nodes:
             self._cordon(node)
+        return nodes, self._pods(nodes)
+
+    def _old(self) -> Iterator[dict[str, Any]]:
+        yield from self._nodes(f"{GENERATION_LABEL},{GENERATION_LABEL}!={self.generation}")
+
+    def _pods(self, nodes: Sequence[Mapping[str, Any]]) -> tuple[Holder, ...]:
+        """Those on these nodes that can be elsewhere."""
         names = {node["metadata"]["name"] for node in nodes}
         listed = self.api.get(_PODS).get("items") or [] if names else []
-        return nodes, tuple(as_holder(pod, {}) for pod in listed if pod["spec"].get("nodeName") in names and _moves(pod))
+        return tuple(as_holder(pod, {}) for pod in listed if pod["spec"].get("nodeName") in names and _moves(pod))
 
     def _nodes(self, generations: str) -> Iterator[dict[str, Any]]:
         listed = self.api.get(_NODES, labelSelector=f"{POOL_LABEL}={self.pool},{generations}")
@@ -168,6 +197,11 @@ class Emptying:
 def _ours(node: Mapping[str, Any]) -> bool:
     mark = read_mark((node["metadata"].get("annotations") or {}).get(ANNOTATION))
     return mark is not None and mark.to.startswith(_SUCCEEDED_BY)
+
+
+def _is_proven(node: Mapping[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any((one.get("type"), one.get("status")) == (CONDITION, "True") for one in conditions)
 
 
 def _moves(pod: Mapping[str, Any]) -> bool:

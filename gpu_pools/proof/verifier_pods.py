@@ -136,7 +136,7 @@ def verifier_selector(planned: PoolPlan) -> str:
     return ",".join(f"{key}={value}" for key, value in verifier_labels(planned).items())
 
 
-def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> dict[str, Any]:
+def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group: str = "") -> dict[str, Any]:
     """The ``spec`` of the DaemonSet that verifies the pool's nodes.
 
     Args:
@@ -144,6 +144,7 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha
         planned: the pool.
         config_map: holds the verifier.
         sha256: of its file, without which nothing there is run.
+        group: of a pool with ``replace`` on Magnum what its node group is called.
 
     Raises:
         ValueError: for a Magnum section without driver.
@@ -152,11 +153,11 @@ def verifier_daemon_set_spec(plan: Plan, planned: PoolPlan, config_map: str, sha
     return {
         "selector": {"matchLabels": labels},
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": rollout.max_unavailable if rollout else "100%"}},
-        "template": {"metadata": {"labels": labels}, "spec": _pod_spec(plan, planned, config_map, sha256)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod_spec(plan, planned, config_map, sha256, group)},
     }
 
 
-def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> dict[str, Any]:
+def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str, group: str) -> dict[str, Any]:
     settings, expectation = plan.settings.verification, expectation_file(plan, planned)
     wait = ["--wait", str(settings.deadline_seconds), "--every", str(_EVERY_SECONDS), "--termination-log", _TERMINATION_LOG]
     watch = ["--interval", str(settings.interval_seconds), "--listen", f"$(POD_IP):{PORT}"]
@@ -178,7 +179,7 @@ def _pod_spec(plan: Plan, planned: PoolPlan, config_map: str, sha256: str) -> di
     if planned.startup_taint:
         expect += ["--untaint", planned.startup_taint.key]
     return {
-        "nodeSelector": pool_selector(plan.settings.cluster, planned),
+        "nodeSelector": pool_selector(plan.settings.cluster, planned, group),
         "tolerations": [dict(toleration) for toleration in plan.tolerations],
         "runtimeClassName": plan.operator_values["operator"]["runtimeClass"],
         "serviceAccountName": CHANGER if planned.pool.rollout else SERVICE_ACCOUNT,

@@ -16,6 +16,8 @@ from gpu_pools.stack.imported import ADOPTION, IMPORTED
 from gpu_pools.stack.sharing_text import sharing_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpu_pools.plan.planned import Plan, PoolPlan
     from gpu_pools.proof.verifier_pods import Program
 
@@ -35,13 +37,14 @@ def no_reports(*, imported: bool = False) -> dict[str, Any]:
     return {"enabled": False, "why": why, "remedy": remedy}
 
 
-def reports(plan: Plan, program: Program, pool: str | None = None) -> dict[str, Any]:
+def reports(plan: Plan, program: Program, pool: str | None = None, groups: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The output.
 
     Args:
         plan: the whole plan.
         program: the verifier as it is deployed.
         pool: the only pool to tell of; None for all.
+        groups: of pools with ``replace`` on Magnum what their groups are called.
 
     Raises:
         ValueError: for a Magnum section without driver.
@@ -62,16 +65,20 @@ def reports(plan: Plan, program: Program, pool: str | None = None) -> dict[str, 
             "digest": program.digest,
         },
         "intervalSeconds": plan.settings.verification.interval_seconds,
-        "pools": {planned.name: _pool(plan, planned) for planned in plan.pools if pool in {None, planned.name}},
+        "pools": {
+            planned.name: _pool(plan, planned, (groups or {}).get(planned.name, ""))
+            for planned in plan.pools
+            if pool in {None, planned.name}
+        },
     }
 
 
-def _pool(plan: Plan, planned: PoolPlan) -> dict[str, Any]:
+def _pool(plan: Plan, planned: PoolPlan, group: str) -> dict[str, Any]:
     file = expectation_file(plan, planned)
     return {
         "declared": sharing_text(planned.sharing),
         "minNodes": planned.pool.min_nodes,
-        "nodeSelector": pool_selector(plan.settings.cluster, planned),
+        "nodeSelector": pool_selector(plan.settings.cluster, planned, group),
         "podSelector": verifier_selector(planned),
         "expectation": file.name,
         "sha256": file.sha256,

@@ -102,11 +102,12 @@ def _adopted(section: PoolSection, one: Row) -> bool | None:
 
 
 def _exchange(section: PoolSection, one: Row) -> object:
-    return _EXCHANGE.read(section, one) if section.context.platform == "aks" else None
+    # Nodes of a cluster that exists are nobody's to make.
+    return _EXCHANGE.read(section, one) if section.context.platform != "existing" else None
 
 
 def _drain_seconds(section: PoolSection, one: Row) -> object:
-    if section.context.platform != "aks":
+    if section.context.platform == "existing":
         return None
     if section.raw(one.key) is not None and section.raw("replace") is None:
         section.problems.add(
@@ -266,17 +267,23 @@ class Pool:
     )
 
     exchange: Exchange | None = row(
-        {"aks": "Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained."},
+        {
+            "aks": "Where a change needs another pool: surge (made beside this one, and proven) or inPlace; this one is drained.",
+            "magnum": "Where a change needs another group: surge (beside this one) or inPlace; only in a GpuPlatform.",
+        },
         Kind(_exchange, "str"),
         key="replace",
-        doc="`surge`: where something changes that Azure fixes at a pool's creation, the new pool is made [beside the old "
-        "one](../operations.md#beside-it-rotation), under another name in Azure. Once the new one is proven the old one is "
-        "drained, and then deleted; it needs the [verification](#gpu-poolsverification). `inPlace`: the old one is drained, and "
-        "then replaced. Without it the old pool is deleted first, with the pods on it. Not with `protect` or `adopted`; on AKS "
-        "only.",
+        doc="`surge`: where something changes that the cloud fixes at a pool's creation, the new pool is made [beside the old "
+        "one](../operations.md#beside-it-rotation), under another name in the cloud. Once the new one is proven the old one is "
+        "drained, and then deleted; it needs the [verification](#gpu-poolsverification). With `nodes` it begins with a node, "
+        "also where `min` is 0. `inPlace`: the old one is drained, and then replaced. Without it the old pool is deleted first, "
+        "with the pods on it. Not with `protect` or `adopted`.",
     )
     drain_seconds: int = row(
-        {"aks": "With replace: how long the pods of the old pool may take to go, in seconds."},
+        {
+            "aks": "With replace: how long the pods of the old pool may take to go, in seconds.",
+            "magnum": "With replace: how long the pods of the old group may take to go, in seconds.",
+        },
         Kind(_drain_seconds, "int"),
         _DRAIN_SECONDS,
         key="drainTimeoutSeconds",
@@ -298,6 +305,11 @@ class Pool:
     def min_nodes(self) -> int:
         """Fewest nodes."""
         return self.nodes.fewest
+
+    @property
+    def first_nodes(self) -> int:
+        """With how many it begins: one that comes beside another, and may be empty, with one node, so that there is a proof."""
+        return max(self.min_nodes, 1) if self.exchange == "surge" and self.autoscaled else self.min_nodes
 
     @property
     def max_nodes(self) -> int | None:
