@@ -9,6 +9,7 @@ The tests share a stack, and run in the order they are written.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -216,12 +217,11 @@ class Watch:
             return
         if "deletionTimestamp" in metadata and "deletionTimestamp" not in (old or pod)["metadata"]:
             self.evicted += 1
-        # By the last of its states it has ended, where nobody has removed it before that.
-        ended = pod["status"]["phase"] in {"Succeeded", "Failed"}
+        # Who has ended is removed without a grace, by its kubelet.
         short = metadata.get("deletionGracePeriodSeconds", 30) < pod["spec"]["terminationGracePeriodSeconds"]
-        if (gone and not ended) or (not gone and short):
+        if (gone or short) and pod["status"]["phase"] not in {"Succeeded", "Failed"}:
             self.hurried.append(metadata["name"])
-        self.fewest = min(self.fewest, sum(_is_ready(one) for one in self._objects.values()))
+        self.fewest = min(self.fewest, sum(map(_is_ready, list(self._objects.values()))))
 
     def _node(self, event: dict[str, Any]) -> None:
         self._objects[event["object"]["metadata"]["uid"]] = event["object"]
@@ -313,11 +313,11 @@ def _killed(trial: Trial, writes: int) -> bool:
 
 def _comes_to(trial: Trial, command: subprocess.Popen[bytes], writes: int) -> bool:
     """Wait for the moment to kill it; whether that came before its end."""
-    states: set[tuple[int, int]] = set()
+    states: set[tuple[int, ...]] = set()
     waits, steps, due = False, "", 0.0
     while command.poll() is None:
-        stat = trial.sandbox.state_file.stat()
-        if (state := (stat.st_mtime_ns, stat.st_ino)) not in states:
+        state = _state(trial)
+        if state and state not in states:
             states.add(state)
             if len(states) > writes:
                 return True
@@ -329,6 +329,14 @@ def _comes_to(trial: Trial, command: subprocess.Popen[bytes], writes: int) -> bo
             steps, due = found, time.monotonic() + 0.2
         time.sleep(0.01)
     return False
+
+
+def _state(trial: Trial) -> tuple[int, ...]:
+    """By what one write of the engine's state can be told from another; nothing while it is exchanged."""
+    with contextlib.suppress(FileNotFoundError):
+        stat = trial.sandbox.state_file.stat()
+        return (stat.st_mtime_ns, stat.st_ino)
+    return ()
 
 
 def _steps(trial: Trial) -> str:
