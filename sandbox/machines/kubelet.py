@@ -3,10 +3,10 @@
 A pod starts as soon as what it mounts exists and its runtime class is known on the machine; known programs then decide for
 themselves (programs), others run; a Job's pod succeeds after a moment, or after as long as its commands `sleep`. Containers
 that end are started again, each after a back-off of its own (backoff), and pods see their ConfigMaps as of their last sync
-(config_volumes): both as with a kubelet, but faster. A deleted pod is gone at once, without its grace period. There are no
-images to pull, no logs, no exec, and no network: a pod's address is made up. Of known programs, the verifier's containers
-really run (containers.py), and only they are probed; config-manager does, too (config_pod.py). A pod that is labelled like one
-of a known program, and was not made as those are, never starts (makers).
+(config_volumes): both as with a kubelet, but faster. A deleted pod that says how it ends has its grace (ending) and may have
+work to save (work); any other is gone at once. There are no images to pull, no logs, no exec, and no network: a pod's address is
+made up. Of known programs, the verifier's containers really run (containers.py), and only they are probed; config-manager does,
+too (config_pod.py). A pod that is labelled like one of a known program, and was not made as those are, never starts (makers).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sandbox.cluster.api_errors import ApiError
-from sandbox.machines import objects
+from sandbox.machines import objects, work
 from sandbox.machines.backoff import Backoff
 from sandbox.machines.config_volumes import ConfigVolumes
+from sandbox.machines.ending import Ending, ending, takes_time
 from sandbox.machines.makers import Makers
 from sandbox.machines.outcomes import Creating, Finished, Outcome, Up, crashed, pod_status
 from sandbox.machines.programs import Context, Program
@@ -49,6 +50,8 @@ class _Life:
         backoffs: container -> how long it has to wait.
         volumes: the ConfigMaps as it sees them.
         reported: the last event, so that each is reported once.
+        pod: one that takes its time to end, as it was last seen.
+        ending: how it ends, and since when it does (monotonic); None before.
     """
 
     restarts: dict[str, int] = field(default_factory=dict)
@@ -58,12 +61,19 @@ class _Life:
     backoffs: dict[str, Backoff] = field(default_factory=dict)
     volumes: ConfigVolumes = field(default_factory=ConfigVolumes)
     reported: str = field(default="")
+    pod: Json | None = None
+    ending: tuple[Ending, float] | None = None
 
     def restart(self, now: float) -> None:
         """Start again what is due."""
         for name in [name for name, until in self.waits.items() if until <= now]:
             del self.waits[name]
             self.restarts[name] = self.restarts.get(name, 0) + 1
+
+    def left(self, pod: Json, grace: float, now: float) -> float:
+        """Seconds until its containers have ended; they begin to with the first question, and no later grace changes that."""
+        self.ending = self.ending or (ending(pod, grace), now)
+        return self.ending[0].seconds - (now - self.ending[1])
 
     def ended(self, names: frozenset[str], now: float) -> bool:
         """These containers have ended; whether one of them ran before."""
@@ -102,7 +112,11 @@ class Kubelet:
                     LOG.exception("pod %s/%s", objects.namespace(pod), objects.name(pod))
                     world.again_in(_RETRY_SECONDS)
         present = {objects.uid(pod) for pod in world.pods}
-        self._lives = {uid: life for uid, life in self._lives.items() if uid in present}
+        self._lives = {
+            uid: life
+            for uid, life in self._lives.items()
+            if uid in present or (life.pod and self._outlives(world, life.pod, life))
+        }
 
     def _sorted(self, pods: list[Json]) -> list[tuple[Program | None, Json]]:
         """The pods with their programs; what others wait for comes first."""
@@ -113,7 +127,7 @@ class Kubelet:
     def _pod(self, world: World, machine: Machine, pod: Json, program: Program | None) -> None:
         if objects.deleted(pod):
             if pod["metadata"].get("deletionGracePeriodSeconds") != 0:
-                world.delete_pod(pod, grace_seconds=0)
+                self._end(world, pod, program)
             return
         if objects.phase(pod) in _ENDED:
             return
@@ -129,6 +143,36 @@ class Kubelet:
         outcome = _not_run(context, objection) if objection else self._outcome(context, program, life)
         self._report(world, pod, outcome, life)
 
+    def _end(self, world: World, pod: Json, program: Program | None) -> None:
+        life = self._lives.setdefault(objects.uid(pod), _remembered(pod))
+        if program is None and takes_time(pod) and life.started and objects.phase(pod) not in _ENDED:
+            left = life.left(pod, pod["metadata"]["deletionGracePeriodSeconds"], world.now)
+            if left > 0:
+                world.again_in(left)
+                return
+            self._ended(world, pod, life)
+        life.pod = None
+        world.delete_pod(pod, grace_seconds=0)
+
+    def _ended(self, world: World, pod: Json, life: _Life) -> None:
+        """Its containers have ended: what they have saved is there before anybody sees that."""
+        code = life.ending[0].code if life.ending else 0
+        if not code:
+            work.save(world, pod)
+        self._report(world, pod, Finished("Error" if code else "", "", code), life)
+
+    def _outlives(self, world: World, pod: Json, life: _Life) -> bool:
+        """Whether the processes of a pod that is gone from the API server still run: not after their node has gone."""
+        if objects.node_of(pod) not in world.machines:
+            return False
+        left = life.left(pod, 0, world.now)
+        if left > 0:
+            world.again_in(left)
+            return True
+        if life.ending and not life.ending[0].code:
+            work.save(world, pod)
+        return False
+
     def _outcome(self, context: Context, program: Program | None, life: _Life) -> Outcome:
         world = context.world
         if not life.started:
@@ -137,6 +181,8 @@ class Kubelet:
                 world.again_in(_RETRY_SECONDS)
                 return obstacle
         outcome = program.evaluate(context) if program is not None else _plain(context, life)
+        if program is None and takes_time(context.pod):
+            self._work(context, outcome, life)
         life.started = life.started or isinstance(outcome, (Up, Finished))
         if life.since is None and life.started:
             life.since = world.now
@@ -146,6 +192,15 @@ class Kubelet:
         for until in life.waits.values():
             world.again_in(max(0.0, until - world.now))
         return outcome
+
+    @staticmethod
+    def _work(context: Context, outcome: Outcome, life: _Life) -> None:
+        """It begins with its containers, and is saved where they end by themselves."""
+        if isinstance(outcome, Up) and not life.started:
+            work.begin(context.world, context.pod)
+        elif isinstance(outcome, Finished) and life.started:
+            work.save(context.world, context.pod)
+        life.pod = context.pod if isinstance(outcome, Up) else None
 
     def _report(self, world: World, pod: Json, outcome: Outcome, life: _Life) -> None:
         if isinstance(outcome, Creating) and life.reported != outcome.message:

@@ -134,7 +134,8 @@ def _conditions(old: list[Json], outcome: Outcome, now: str) -> list[Json]:
     initialized = isinstance(outcome, (Up, Finished))
     ready = isinstance(outcome, Up) and not outcome.crashed and not outcome.unready
     done = isinstance(outcome, Finished)
-    reason = "PodCompleted" if done else "ContainersNotReady"
+    ended = "PodFailed" if isinstance(outcome, Finished) and outcome.reason else "PodCompleted"
+    reason = ended if done else "ContainersNotReady"
     wanted: list[tuple[str, bool, str | None]] = [
         ("PodReadyToStartContainers", not isinstance(outcome, Creating), None),
         ("Initialized", initialized, None if initialized else "ContainersNotInitialized"),

@@ -18,6 +18,7 @@ import pytest
 
 from gpu_pools.proof.smoke_test import SMOKE_TEST_NAMESPACE
 from sandbox.cluster import node_tools
+from sandbox.machines.ending import ENDS_AFTER, NEVER
 from sandbox.real_node import allowed
 from sandbox.system import cgroups
 from sandbox.system.errors import SandboxError
@@ -306,6 +307,76 @@ def test_every_pod_of_the_node_can_be_restarted(trial: Trial) -> None:
     trial.wait_until(all_new, "all pods of the real node are new and ready", seconds=180)
     trial.wait_until(lambda: trial.status().code == 0, "everything is as declared again", seconds=120)
     assert advertised(trial, REAL) == "4"
+
+
+PODS: Final = "/api/v1/namespaces/default/pods"
+IGNORES: Final = "trap '' TERM; while true; do sleep 0.1; done"
+#: Name -> its program, what that needs after SIGTERM, its grace, its hook.
+ENDINGS: Final[dict[str, tuple[str, str, int, int]]] = {
+    "saves": ("trap 'sleep 3; exit 0' TERM; while true; do sleep 0.1; done", "3", 30, 0),
+    "refuses": (IGNORES, NEVER, 6, 0),
+    "hooked": ("trap 'exit 0' TERM; while true; do sleep 0.1; done", "0", 30, 4),
+    "late": (IGNORES, NEVER, 3, 60),
+    "hurried": (IGNORES, NEVER, 8, 0),
+}
+
+
+def ends(name: str, place: str, image: str) -> dict[str, Any]:
+    program, after, grace, hook = ENDINGS[name]
+    container: dict[str, Any] = {"name": "c", "image": image, "command": ["sh", "-c", program]}
+    if hook:
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", str(hook)]}}}
+    metadata = {"name": f"{name}-{place}", "labels": {"ends": "yes"}, "annotations": {ENDS_AFTER: after}}
+    return {"metadata": metadata, "spec": {"nodeName": place, "terminationGracePeriodSeconds": grace, "containers": [container]}}
+
+
+def told_of(pod: dict[str, Any]) -> tuple[str, str, bool, int | None]:
+    """What a pod's status says: phase, whether it is ready, whether it is to go, how its container has ended."""
+    status = pod["status"]
+    ready = {one["type"]: one["status"] for one in status.get("conditions", [])}.get("Ready", "")
+    codes = [one["state"].get("terminated", {}).get("exitCode") for one in status.get("containerStatuses", [])]
+    return status["phase"], ready, "deletionTimestamp" in pod["metadata"], codes[0] if codes else None
+
+
+def ended(trial: Trial, listed: dict[str, Any], hurried: list[str]) -> tuple[dict[str, list[Any]], dict[str, float]]:
+    """Delete pods, and some of them once more with a shorter grace: what was told of each, and when it was gone."""
+    api, begun, took = trial.api(), time.monotonic(), dict[str, float]()
+    seen: dict[str, list[Any]] = {pod["metadata"]["name"]: [told_of(pod)] for pod in listed["items"]}
+    for name in seen:
+        api.delete(f"{PODS}/{name}")
+    time.sleep(1)
+    for name in (name for name in seen if name.startswith(tuple(hurried))):
+        api.delete(f"{PODS}/{name}", grace_seconds=2)
+    for event in api.watch(PODS, listed["metadata"]["resourceVersion"]):
+        name = event["object"]["metadata"].get("name")
+        if name not in seen:
+            continue
+        if event["type"] == "DELETED":
+            took[name] = time.monotonic() - begun
+        if seen[name][-1] != told_of(event["object"]):
+            seen[name].append(told_of(event["object"]))
+        if len(took) == len(seen):
+            break
+    return seen, took
+
+
+@pytest.mark.sweep
+def test_pods_end_by_the_same_steps_and_as_late(trial: Trial) -> None:
+    """Also one whose grace is shortened while it ends: a kubelet does not mind."""
+    api = trial.api()
+    (marker,) = [pod for pod in pods(trial, REAL) if workload(pod).startswith("gpu-pools-marker-")]
+    image = marker["spec"]["containers"][0]["image"]
+    for name in ENDINGS:
+        for place in (REAL, BESIDE):
+            api.create(PODS, ends(name, place, image))
+    query = f"{PODS}?labelSelector=ends"
+    trial.wait_until(lambda: {told_of(pod)[1] for pod in api.list(query)["items"]} == {"True"}, "all run", seconds=90)
+    seen, took = ended(trial, api.list(query), ["hurried"])
+    for name in ENDINGS:
+        assert seen[f"{name}-{REAL}"] == seen[f"{name}-{BESIDE}"], (name, took)
+        assert abs(took[f"{name}-{BESIDE}"] - took[f"{name}-{REAL}"]) < SLACK, (name, took)
+    least = {"saves": 3, "refuses": 6, "hooked": 4, "late": 5, "hurried": 8}
+    assert all(took[f"{name}-{BESIDE}"] >= seconds for name, seconds in least.items()), took
 
 
 @pytest.mark.sweep

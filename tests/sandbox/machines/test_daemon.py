@@ -14,8 +14,9 @@ import pytest
 
 from sandbox.cluster import node_tools
 from sandbox.cluster.machine_groups import Hardware, MachineGroup, put, remove, scale
-from sandbox.machines import objects
+from sandbox.machines import objects, work
 from sandbox.machines.config_volumes import SYNC_SECONDS
+from sandbox.machines.ending import ENDS_AFTER, NEVER
 from sandbox.nvml import simulated, state
 from sandbox.system import processes
 from tests.sandbox.machines.site import IMAGE, OPERATOR, POLICY, Site, install, running, workload
@@ -369,6 +370,45 @@ def test_where_the_real_programs_cannot_run_rules_take_over_and_say_so(site: Sit
     site.share("single")
     site.label(mig_config="seven")
     site.until(lambda: site.offered() == {"gpu": "14"})
+
+
+PODS, LEDGERS = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/configmaps"
+
+
+def works(site: Site, name: str, after: str, grace: int = 30) -> None:
+    """A pod that has begun to work, and needs so long to save that."""
+    metadata = {"name": name, "annotations": {ENDS_AFTER: after, work.LEDGER: "ledger"}}
+    containers = [{"name": "c", "image": "a:1"}]
+    spec = {"nodeName": "gpu0", "terminationGracePeriodSeconds": grace, "restartPolicy": "Never", "containers": containers}
+    site.api.create(PODS, {"metadata": metadata, "spec": spec})
+
+
+def lost(site: Site) -> list[str]:
+    present = {objects.uid(pod) for pod in site.api.list(PODS)["items"]}
+    return work.lost(site.api.get(f"{LEDGERS}/ledger") or {}, present)
+
+
+@pytest.mark.sweep
+def test_a_pod_has_its_grace_and_what_it_cannot_save_in_it_is_lost(site: Site) -> None:
+    works(site, "saves", "2")
+    site.until(lambda: 'configmaps "ledger" not found' in processes.log_tail(site.folder, "machines"))
+    assert (site.api.get(f"{PODS}/saves") or {})["status"]["phase"] == "Pending"
+    site.api.create(LEDGERS, {"metadata": {"name": "ledger"}})
+    for name, after, grace in (("refuses", NEVER, 3), ("late", "20", 3), ("forced", "1", 30), ("forced-late", "4", 30)):
+        works(site, name, after, grace)
+    site.until(lambda: {one["status"].get("phase") for one in site.api.list(PODS)["items"]} == {"Running"})
+    assert len((site.api.get(f"{LEDGERS}/ledger") or {})["data"]) == 5
+    for name in ("saves", "refuses", "late"):
+        site.api.delete(f"{PODS}/{name}")
+    site.api.delete(f"{PODS}/refuses", grace_seconds=1)
+    for name in ("forced", "forced-late"):
+        site.api.delete(f"{PODS}/{name}", grace_seconds=0)
+    assert sorted(one["metadata"]["name"] for one in site.api.list(PODS)["items"]) == ["late", "refuses", "saves"]
+    assert {one["status"]["phase"] for one in site.api.list(PODS)["items"]} == {"Running"}
+    # What was removed by force is gone for who asks, and has not ended: one of the two still comes to save.
+    assert lost(site) == ["forced", "forced-late"]
+    site.until(lambda: not site.api.list(PODS)["items"])
+    site.until(lambda: lost(site) == ["forced-late", "late", "refuses"])
 
 
 def test_zz_without_a_policy_the_operands_go(site: Site) -> None:
