@@ -138,6 +138,52 @@ def test_a_stopped_change_waits_for_its_pods_alone() -> None:
     assert not uncordons(mark)
 
 
+def test_static_pods_come_back_too_and_messages_name_what_holds() -> None:
+    seen = on(CUT["1g"], holders=(holder(owner="Node"),), turn=True)
+    assert next_step(CUT["3g"], seen) is Step.BLOCKED
+    told = {owner: str(holder("a", owner)) for owner in ("", "Node", "DaemonSet", "ReplicaSet")}
+    assert told[""] == "work/a (a bare pod)"
+    assert told["Node"] == "work/a (a static pod)"
+    assert told["DaemonSet"] == "work/a (of a DaemonSet)"
+    assert told["ReplicaSet"] == "work/a"
+
+
+def test_a_change_that_gets_another_target_is_marked_anew_and_keeps_its_cordon() -> None:
+    seen = on(CUT["1g"], turn=True)
+    first = marked(CUT["3g"], seen, "now")
+    under_way = replace(seen, mark=first, cordoned=True)
+    assert next_step(WHOLE, under_way) is Step.MARK
+    assert marked(WHOLE, under_way, "later").cordoned, "the cordon is of the change"
+    given_up = replace(under_way, mark=stopped(first, (holder(),), "it stays"))
+    assert not marked(WHOLE, given_up, "later").cordoned, "it was given back, so somebody else has cordoned it"
+    assert not marked(WHOLE, replace(seen, cordoned=True), "now").cordoned
+
+
+def test_only_more_replicas_of_the_same_mig_are_harmless() -> None:
+    both = [replace(SLICED[n], labels={**SLICED[n].labels, MIG_CONFIG_LABEL: layout}) for n, layout in ((4, "a"), (8, "b"))]
+    assert not harmless(both[1], on(both[0]))
+    assert not harmless(SLICED[8], on(WHOLE))
+    assert not harmless(WHOLE, on(SLICED[8]))
+    assert not harmless(SLICED[8], on(SLICED[4], holders=(holder("a", "ReplicaSet", other=1),))), "it is not offered any more"
+
+
+def test_one_resource_of_several_that_is_not_offered_yet_is_enough_to_wait() -> None:
+    target = Target({CONFIG_LABEL: "mixed-x"}, {GPU: 1, "nvidia.com/gpu.shared": 4})
+    seen = on(target, mark=marked(target, EMPTY, "now"), offers={GPU: 1})
+    assert next_step(target, seen) is Step.WAIT
+
+
+def test_a_change_that_was_given_up_evicts_nobody() -> None:
+    target = CUT["3g"]
+    seen = replace(on(target, holders=(holder(),)), mark=stopped(marked(target, EMPTY, "now"), (holder(),), "it stays"))
+    assert next_step(target, replace(seen, as_declared=False)) is not Step.LATE
+
+
+def test_a_target_has_one_name_in_whatever_order_its_labels_are() -> None:
+    turned = Target(dict(reversed(CUT["1g"].labels.items())), {})
+    assert turned.name == CUT["1g"].name
+
+
 def test_a_mark_is_read_as_it_was_written_and_nonsense_uncordons_nothing() -> None:
     mark = Mark("x=y", cordoned=True, since="now", stopped=("a",), why="it stays")
     assert read_mark(mark.text()) == mark
