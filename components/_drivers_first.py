@@ -67,7 +67,7 @@ def driver_hooks(
 
 async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: Clock) -> None:
     """Until the pool has its drivers, or nothing is to be hoped for."""
-    course, unanswered, told = _Course(plan, clock.now()), 0, -_TOLD_EVERY
+    course, unanswered, said_at = _Course(plan, clock.now()), 0, -_TOLD_EVERY
     while unanswered < _PATIENCE:
         try:
             due = await asyncio.to_thread(look)
@@ -80,8 +80,8 @@ async def _wait(look: Callable[[], Due], plan: Plan, planned: PoolPlan, clock: C
             if over := course.over(due, now):
                 _log.warn(f"it is not waited for the drivers of pool {planned.name} ({_named(due.pool)}): {over}")
                 return
-            if now - told >= _TOLD_EVERY:
-                told = now
+            if now - said_at >= _TOLD_EVERY:
+                said_at = now
                 _log.info(f"pool {planned.name}: {len(due.pool)} of its nodes get another driver first: {_named(due.pool)}")
         await clock.sleep(_LOOK_EVERY)
     _log.warn(f"it is not waited for the drivers of pool {planned.name}: the cluster does not say which nodes have them")

@@ -229,8 +229,8 @@ def _backwards(old: str, new: str) -> str:
     if before is None or after is None or after[:1] >= before[:1]:
         return ""
     return (
-        f" R{after[0]} is older than R{before[0]}, and knows an older CUDA: images that need a newer one fail there. A pool's "
-        "`minimum.cuda` says what they need, and its verifiers hold each node against it."
+        f" R{after[0]} is older than R{before[0]}, and knows an older CUDA: images that need a newer one fail there. What they "
+        "need is said by minimum.cuda of a pool, and its verifiers hold each node against it."
     )
 
 
