@@ -107,13 +107,13 @@ class RolloutWait:
         """One look."""
         path = f"/apis/apps/v1/namespaces/{self.place.namespace}/daemonsets/{self.place.daemon_set}"
         daemon_set = self.api.get(path)
-        told = counts(daemon_set)
-        if told.over:
-            self._tell(f"{told.nodes} of {told.nodes} nodes are as declared") if self._told else None
+        numbers = counts(daemon_set)
+        if numbers.over:
+            self._tell(f"{numbers.nodes} of {numbers.nodes} nodes are as declared") if self._told else None
             return True
         nodes = self.api.get("/api/v1/nodes", labelSelector=self.place.nodes).get("items") or []
         pods = self.api.get(f"/api/v1/namespaces/{self.place.namespace}/pods", labelSelector=self.place.pods).get("items") or []
-        self._judge(told, Seen(daemon_set, nodes, pods))
+        self._judge(numbers, Seen(daemon_set, nodes, pods))
         return False
 
     def _judge(self, told: Counts, seen: Seen) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -152,7 +153,8 @@ def test_a_pod_that_refuses_ends_the_deploy_and_the_old_declaration_takes_it_bac
     failed = trial.up()
     assert failed.code == 1
     said = _said(failed.text)
-    assert "pool cut: its rollout stands still: 0 of 3 nodes are as declared, and of 1 the change failed" in said
+    # Whose turn comes first is left to Kubernetes.
+    assert re.search(r"pool cut: its rollout stands still: [012] of 3 nodes are as declared, and of 1 the change failed", said)
     assert "default/stays (a bare pod)" in said
     assert "disruption budget" in said
     assert "deploy the old declaration" in said
